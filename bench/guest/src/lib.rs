@@ -1,0 +1,3 @@
+//! The Chitin side of the benchmarks.
+
+#![no_std]

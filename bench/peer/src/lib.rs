@@ -1,0 +1,3 @@
+//! The Linux side of the benchmarks.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The kernel proper, one file per noun. Safe code only.
+
+#![no_std]
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The linked kernel binary.
+
+#![no_std]
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The only kernel crate with unsafe code and assembly.
+
+#![no_std]

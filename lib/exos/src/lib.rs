@@ -1,0 +1,3 @@
+//! ExOS, the Unix personality: runs unmodified Linux x86-64 programs.
+
+#![no_std]

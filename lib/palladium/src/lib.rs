@@ -1,0 +1,3 @@
+//! Hardware-protected extensions. Comes with the Palladium issue.
+
+#![no_std]

@@ -1,0 +1,3 @@
+//! The pcap filter expression language, translated to packet-filter.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! What every library OS stands on.
+
+#![no_std]

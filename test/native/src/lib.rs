@@ -1,0 +1,2 @@
+//! Runs code that the compilers emitted, under guard pages.
+

@@ -1,0 +1,3 @@
+//! The same binary on Linux and on Chitin, output compared.
+
+#![forbid(unsafe_code)]

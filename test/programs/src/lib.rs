@@ -1,0 +1,3 @@
+//! One-purpose guests, many of them evil.
+
+#![no_std]
