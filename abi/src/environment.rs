@@ -1,0 +1,138 @@
+//! Environments: protection domain and execution context (exokernel-sosp95 §5.1.2), as the kernel exposes them.
+
+use crate::budget::Resource;
+use crate::limits::PRIVATE_PAGES;
+use core::sync::atomic::AtomicU64;
+
+/// Life of a slot of the environment table.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Never used, or its record was given up.
+    Free = 0,
+    /// Lives.
+    Alive = 1,
+    /// Will never run again; its resources are being released in steps (`environment_destroy`).
+    Dying = 2,
+    /// Gone; the record of its death stays until the slot is used again, the oldest first.
+    Dead = 3,
+}
+
+/// Why an environment died.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeathReason {
+    /// Lives.
+    None = 0,
+    /// By `environment_destroy`; `by` tells who called it.
+    Destroyed = 1,
+    /// An upcall frame did not fit on the upcall stack; `kind`, `address` and `rip` tell of the upcall.
+    UpcallStackOverflow = 2,
+    /// A declared entry was not canonical or not in the user half; `address` is the entry.
+    BadEntry = 3,
+    /// Too many slices ended without giving up the CPU in time.
+    ExcessTime = 4,
+    /// Its page-table root was taken by force.
+    AddressSpaceTaken = 5,
+}
+
+/// One figure of a budget, exposed.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Budget {
+    /// The most it may use.
+    pub limit: AtomicU64,
+    /// What is sure to be had.
+    pub reserved: AtomicU64,
+    /// In use.
+    pub used: AtomicU64,
+}
+
+/// One environment, exposed. 512 bytes.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EnvironmentInfo {
+    /// Odd while the record is being changed, and different after every change.
+    pub sequence: AtomicU64,
+    /// Its number; 0 in a slot never used.
+    pub number: AtomicU64,
+    /// [`State`].
+    pub state: AtomicU64,
+    /// Who created it, or that one's heir.
+    pub creator: AtomicU64,
+    /// Page of its page-table root.
+    pub root: AtomicU64,
+    /// Page of its control record.
+    pub control: AtomicU64,
+    /// Its public page.
+    pub public: AtomicU64,
+    /// Address of its area.
+    pub area: AtomicU64,
+    /// First of the pages charged to it: a list through [`crate::page::PageInfo::neighbours`].
+    pub pages: AtomicU64,
+    /// Slot of its first child, plus one; 0: none.
+    pub first_child: AtomicU64,
+    /// Slot of the next (0..32) and the previous (32..64) child of the same creator, each plus one. In a slot that
+    /// waits to be used again, the next such slot.
+    pub siblings: AtomicU64,
+    /// CPU on which it runs now, plus one; 0: it does not run.
+    pub running: AtomicU64,
+    /// Budgets, by [`Resource`].
+    pub budget: [Budget; Resource::COUNT],
+    /// Time it ran, in nanoseconds.
+    pub time: AtomicU64,
+    /// Slices that began for it.
+    pub slices: AtomicU64,
+    /// Excesses not yet paid for with a slice.
+    pub excess: AtomicU64,
+    /// Terms of predicates evaluated for it.
+    pub predicate_terms: AtomicU64,
+    /// [`DeathReason`].
+    pub death_reason: AtomicU64,
+    /// Upcall kind that could not be delivered.
+    pub death_kind: AtomicU64,
+    /// Address of the fault, or the bad entry.
+    pub death_address: AtomicU64,
+    /// RIP at death.
+    pub death_rip: AtomicU64,
+    /// Who destroyed it.
+    pub death_by: AtomicU64,
+    /// When, in nanoseconds since boot.
+    pub death_time: AtomicU64,
+    /// Its name: whoever holds a key that dominates it controls the environment.
+    pub name: [AtomicU64; 8],
+    /// Resource asked back, plus one; 0: no revocation is open.
+    pub revocation_resource: AtomicU64,
+    /// How many are still asked for.
+    pub revocation_count: AtomicU64,
+    /// When the kernel begins to take by force, in nanoseconds since boot.
+    pub revocation_deadline: AtomicU64,
+    /// Not used.
+    pub unused: [AtomicU64; 13],
+}
+
+/// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to
+/// it and come back to it when the environment is gone, the public page with its contents.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Specification {
+    /// Key (index) whose name the environment bears: it is put into slot 1 of the new ring.
+    pub name_key: u64,
+    /// Becomes the control record.
+    pub control: u64,
+    /// Becomes the key ring.
+    pub key_ring: u64,
+    /// Becomes the public page.
+    pub public: u64,
+    /// Page-table root, made with `address_space_create`.
+    pub root: u64,
+    /// Address of the environment area in that address space; a multiple of 4096.
+    pub area: u64,
+    /// How many private pages.
+    pub private_count: u64,
+    /// They become the private part: the first holds [`crate::area::PrivateWords`], the others the upcall stack. Each
+    /// may be mapped at its place in `root`, and nowhere else.
+    pub private: [u64; PRIVATE_PAGES],
+}
+
+const _: () = assert!(size_of::<EnvironmentInfo>() == 512);

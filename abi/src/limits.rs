@@ -1,0 +1,60 @@
+//! Every limit of the interface, in one place, with its relations asserted.
+
+/// Bytes in a page.
+pub const PAGE_SIZE: u64 = 4096;
+/// CPUs that the kernel starts at most; others stay parked.
+pub const CPUS: usize = 16;
+/// Positions in the slice vector of one CPU.
+pub const SLICES_PER_CPU: usize = 1024;
+/// Length of a time slice in nanoseconds.
+pub const QUANTUM: u64 = 1_000_000;
+/// Time an environment has, after its slice ended, to save its state and yield, in nanoseconds.
+pub const SAVE_WINDOW: u64 = 50_000;
+/// Time a critical section may run past the end of a slice before it counts as an excess, in nanoseconds.
+pub const CRITICAL_SECTION_GRACE: u64 = 200_000;
+/// Excesses after which an environment is destroyed.
+pub const EXCESS_LIMIT: u64 = 64;
+/// 64-bit components of a capability name.
+pub const NAME_COMPONENTS: usize = 7;
+/// Keys in the ring of an environment.
+pub const KEYS: usize = 64;
+/// Entries of an access list.
+pub const ACCESS_LIST_ENTRIES: usize = 63;
+/// Pages in the private part of an environment area, at least.
+pub const PRIVATE_PAGES_LEAST: usize = 4;
+/// Pages in the private part of an environment area, at most.
+pub const PRIVATE_PAGES: usize = 16;
+/// Terms of a wakeup predicate.
+pub const PREDICATE_TERMS: usize = 16;
+/// Rows of one `batch` call.
+pub const BATCH_ROWS: usize = 64;
+/// Rows of one `page_map` call.
+pub const MAP_ROWS: usize = 128;
+/// Software regions in one page.
+pub const REGIONS_PER_PAGE: usize = 16;
+/// Bytes of data in one software region.
+pub const REGION_BYTES: usize = 192;
+/// Entries of a repossession vector.
+pub const REPOSSESSION_ENTRIES: usize = 120;
+/// Entries of the list of pages to take first.
+pub const TAKE_FIRST_ENTRIES: usize = 128;
+/// Bytes that one `entropy_read` gives at most.
+pub const ENTROPY_BYTES: usize = 256;
+/// Bytes that one `log_read` gives at most.
+pub const LOG_READ_BYTES: usize = 1024;
+/// Bytes in the ring of the kernel log.
+pub const LOG_BYTES: usize = 16384;
+/// Instructions that one kernel entry executes at most.
+pub const ENTRY_INSTRUCTIONS: u64 = 20_000;
+/// Size of the environment table is memory divided by this many pages, as a power of two within the next two limits.
+pub const PAGES_PER_ENVIRONMENT: u64 = 32;
+/// Fewest slots of the environment table.
+pub const ENVIRONMENTS_LEAST: u64 = 512;
+/// Most slots of the environment table.
+pub const ENVIRONMENTS: u64 = 16384;
+
+const _: () = assert!(SLICES_PER_CPU.is_power_of_two());
+const _: () = assert!(ENVIRONMENTS.is_power_of_two() && ENVIRONMENTS_LEAST.is_power_of_two());
+const _: () = assert!(KEYS * 64 == PAGE_SIZE as usize);
+const _: () = assert!((ACCESS_LIST_ENTRIES + 1) * 64 == PAGE_SIZE as usize);
+const _: () = assert!(REGIONS_PER_PAGE * (REGION_BYTES + 64) == PAGE_SIZE as usize);

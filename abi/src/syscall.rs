@@ -1,0 +1,196 @@
+//! The one table of system calls; everything else that knows a call is made from it.
+//!
+//! Registers: number in `rax`, arguments in `rdi rsi rdx r10 r8 r9`; the error (0: done) comes back in `rax`, result or
+//! detail in `rdx`; `rcx` and `r11` are lost, all others stay. A bad pointer into one's own memory is a page-fault
+//! upcall with RIP at the `syscall`, so that the call can be made again once the page is there; a pointer that could
+//! never be right is [`crate::Error::BadAddress`].
+//!
+//! In a protected control transfer the registers are the message: `rax` holds the number in its low 32 bits and the
+//! callee's number in its high 32 bits, and all registers but `rcx` and `r11` pass.
+
+/// Calls `$callback!` with every row of the table.
+#[macro_export]
+macro_rules! for_each_syscall {
+    ($callback:ident) => {
+        $callback! {
+            /// Does nothing: the cost of crossing.
+            0 null() -> (), right "none", errors [];
+            /// Runs `count` rows of [`BatchRow`](crate::syscall::BatchRow) and stops at the first error, whose index is the detail;
+            /// the error and its own detail are left in the row. Rows cannot be transfers, yields, waits or batches.
+            1 batch(rows: UserAddress, count: u64) -> u64, right "as the rows", errors [TooMany, BadAddress, BadArgument];
+
+            /// Derives a key: the name of `key` and one more component (0: a fresh one, never given before; else one
+            /// below 2^32), with those of its rights that `rights` names, into the empty slot `slot`.
+            2 key_derive(key: KeyIndex, slot: KeyIndex, rights: u64, component: u64) -> u64, right "any", errors [NoSuchKey, NotFree, BadArgument, TooMany];
+            /// Copies a key with those of its rights that `rights` names into the empty slot `slot` of an environment:
+            /// the caller's own, one that `control` dominates, or one whose inbox expects it.
+            3 key_copy(key: KeyIndex, rights: u64, environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment, or its inbox", errors [NoSuchKey, NotFree, NotPermitted, NoSuchEnvironment, BadArgument];
+            /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
+            4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
+
+            /// Makes an unmapped page of the caller's into an access list whose first entry is the name of `key`, with
+            /// all rights.
+            5 access_list_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
+            6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+
+            /// Allocates a page, zeroed, under an access list: this very page, or any ([`PageNumber::NONE`](crate::PageNumber::NONE)).
+            7 page_allocate(key: KeyIndex, list: PageNumber, page: PageNumber) -> PageNumber, right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, NotFree, OverBudget, Exhausted, Again];
+            /// Gives a page up. What still maps it keeps it as an orphan until the last unmap.
+            8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Takes over the charge for a page and puts it under another access list.
+            9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
+            /// Holds a page: it is not reused before it is unpinned.
+            10 page_pin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
+            /// Ends one hold of the caller's.
+            11 page_unpin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
+            /// Breaks the bindings of a page in an address space by force, in steps from address `cursor` on; the
+            /// detail of `Again` is the next cursor.
+            12 page_unbind(key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
+            /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at the first
+            /// error. The result is how many rows were done, also after an error, whose detail is the row.
+            13 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany];
+
+            /// Makes an unmapped page of the caller's into the root of a new, empty address space.
+            14 address_space_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Makes `root` the address space of the caller; execution goes on there.
+            15 address_space_switch(key: KeyIndex, root: PageNumber) -> (), right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
+            /// Links a page table at `level` (1 to 3) where `address` lies: an unmapped page of the caller's, which
+            /// becomes an empty table, or a table of that level, which from then on is shared: immutable, and read-only
+            /// through every link.
+            16 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, read on the table", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
+            /// Removes a link. A table that loses its last link must be empty but for level 1; it becomes an ordinary
+            /// page again.
+            17 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse];
+            /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped page of the
+            /// caller's, checking each entry against the rights of `page_key`; the last link only becomes writable again.
+            /// The result is 1 where `fresh` was used, else 0.
+            18 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
+            /// Drops what this CPU's TLB holds for an address.
+            19 tlb_drop(address: UserAddress) -> (), right "none", errors [BadAddress];
+
+            /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at its slice start entry, once
+            /// it has a slice.
+            20 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
+            /// Destroys an environment: at once it never runs again, then each call releases a part of what it held.
+            21 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
+            /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another.
+            22 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
+            /// Sets the base of FS (0) or GS (1), where the CPU has no instruction for it.
+            23 segment_base_set(segment: u64, base: UserAddress) -> (), right "none", errors [BadAddress, BadArgument];
+            /// Switches the vector unit of the caller on (1) or off (0: its next use is an upcall, and its state is not
+            /// kept).
+            24 vector_state_set(on: u64) -> (), right "none", errors [BadArgument];
+            /// Raises event bits of an environment: those it accepts from anybody, or any with `key`.
+            25 event_raise(key: KeyIndex, environment: EnvironmentId, bits: u64) -> (), right "write on the environment, or accepted bits", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
+
+            /// Allocates a position of a CPU's slice vector for an environment: this one, or any.
+            26 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
+            /// Gives a position up.
+            27 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchSlice];
+            /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP
+            /// and flags are kept; the next slice begins with an upcall above them.
+            28 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
+            /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
+            29 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
+            /// Wakes a CPU that is idle, so that it looks at the predicates again.
+            30 cpu_kick(cpu: u64) -> (), right "none", errors [NoSuchSlice];
+            /// Protected control transfer: the callee gets the rest of this slice. Registers pass.
+            31 transfer_asynchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
+            /// Protected control transfer: the callee gets this position, in every round, until it transfers back.
+            32 transfer_synchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
+
+            /// Makes an unmapped page of the caller's into a page of software regions, empty and nameless.
+            33 region_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Names a region after `source`, with the most that keys under that name may do.
+            34 region_name(key: KeyIndex, page: PageNumber, region: u64, source: KeyIndex, rights: u64) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+            /// Copies bytes out of a region. `place` is `region << 32 | offset`.
+            35 region_read(key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> (), right "read on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            /// Copies bytes into a region.
+            36 region_write(key: KeyIndex, page: PageNumber, place: u64, from: UserAddress, bytes: u64) -> (), right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            /// Replaces an aligned word of a region by `new` if it equals `expected`; the result is what it was.
+            37 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+
+            /// Asks an environment to give back `count` of a resource by a time; after it, `revocation_enforce` takes.
+            38 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
+            /// Takes, in steps, what an environment has not given back by the deadline, and records it in its
+            /// repossession vector.
+            39 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
+
+            /// Sends one whole frame of the host channel.
+            40 channel_send(key: KeyIndex, frame: UserAddress, bytes: u64) -> (), right "write on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent, Exhausted];
+            /// Receives one whole frame; the result is its length with the header, 0 where none waits.
+            41 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
+            /// Fills a buffer with random bytes.
+            42 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
+            /// Copies the kernel's log from byte `from` on; the result is how many bytes. Bytes that have left the ring
+            /// are skipped.
+            43 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
+            /// Stops the machine in order.
+            44 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
+        }
+    };
+}
+
+/// One row of a `batch`. 64 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct BatchRow {
+    /// The call; after the batch, the error of the row (0: done).
+    pub number: u64,
+    /// Its arguments; after the batch, the first is the result or the detail.
+    pub arguments: [u64; 6],
+    /// Not used.
+    pub unused: u64,
+}
+
+/// A row of the table, as data: for documentation, traces and tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Number of the call.
+    pub number: u64,
+    /// Its name, noun first.
+    pub name: &'static str,
+    /// Names and types of its arguments.
+    pub arguments: &'static [(&'static str, &'static str)],
+    /// Type of its result.
+    pub result: &'static str,
+    /// The right that it needs, in words.
+    pub right: &'static str,
+    /// How it can refuse, beyond `UnknownCall`.
+    pub errors: &'static [crate::Error],
+    /// What it does.
+    pub doc: &'static [&'static str],
+}
+
+macro_rules! make_table {
+    ($($(#[doc = $doc:literal])* $number:literal $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
+       right $right:literal, errors [$($error:ident),*];)*) => {
+        /// The numbers, one constant a call.
+        #[allow(non_upper_case_globals, reason = "the constant bears the name of the call")]
+        pub mod number {
+            $($(#[doc = $doc])* pub const $name: u64 = $number;)*
+        }
+
+        /// Every call, in the order of the numbers.
+        pub const TABLE: &[Row] = &[$(Row {
+            number: $number,
+            name: stringify!($name),
+            arguments: &[$((stringify!($argument), stringify!($type))),*],
+            result: stringify!($result),
+            right: $right,
+            errors: &[$(crate::Error::$error),*],
+            doc: &[$($doc),*],
+        }),*];
+    };
+}
+
+for_each_syscall!(make_table);
+
+const _: () = {
+    let mut index = 0;
+    while index < TABLE.len() {
+        assert!(TABLE[index].number == index as u64, "the rows stand in the order of their numbers");
+        index += 1;
+    }
+};
