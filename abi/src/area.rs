@@ -86,8 +86,12 @@ pub struct PrivateWords {
     pub repossessed: AtomicU64,
     /// Entries in use in `take_first`.
     pub take_first_count: AtomicU64,
+    /// Written by the kernel at creation: the number of this environment.
+    pub number: AtomicU64,
+    /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on.
+    pub cpu: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 41],
+    pub unused: [AtomicU64; 39],
     /// Written by the kernel: what was taken by force, the n-th at index n modulo the length.
     pub repossession: [Repossessed; REPOSSESSION_ENTRIES],
     /// Pages by number, the first to be taken first.
