@@ -103,8 +103,10 @@ pub struct CpuInfo {
     pub kicks: AtomicU64,
     /// Local APIC identifier.
     pub apic: AtomicU64,
+    /// Page of the page-table root that is loaded: whoever narrows a mapping under it waits for this CPU.
+    pub root: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 7],
+    pub unused: [AtomicU64; 6],
 }
 
 const _: () = assert!(size_of::<KernelInfo>() == 512);

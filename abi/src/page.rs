@@ -82,8 +82,7 @@ pub struct PageInfo {
     pub neighbours: AtomicU64,
     /// The kernel's count of binding events when this page was last bound or unbound: smaller is longer ago.
     pub last_use: AtomicU64,
-    /// The block of stable storage that the page caches, plus one; 0: none. For a root the CPUs that ran it since
-    /// their last flush, as bits.
+    /// The block of stable storage that the page caches, plus one; 0: none.
     pub block: AtomicU64,
     /// For a page table with one link: the page of the table above (0..32) and the index in it (32..48).
     pub parent: AtomicU64,

@@ -14,4 +14,4 @@ pub struct RegionPage {
     pub data: [[u64; REGION_BYTES / 8]; REGIONS_PER_PAGE],
 }
 
-const _: () = assert!(size_of::<RegionPage>() == 4096);
+const _: () = assert!(size_of::<RegionPage>() == 3840);
