@@ -1,1 +1,47 @@
-fn main() {}
+//! The host command: builds Chitin, runs programs on it, tests it. Reads the
+//! command line, hands over to the module of the subcommand, and turns its
+//! answer into an exit status and at most one line of complaint.
+
+#![forbid(unsafe_code)]
+#![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
+
+mod cargo;
+mod children;
+mod command_line;
+mod failure;
+mod interrupt;
+mod metadata;
+mod progress;
+mod terminal;
+mod test;
+mod tidy;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command_line::{Command, CommandLine};
+use failure::Result;
+use workspace::Workspace;
+
+fn main() -> ExitCode {
+    let arguments = CommandLine::parse();
+    match execute(&arguments.command) {
+        Ok(status) => status,
+        Err(failure) => {
+            eprintln!("chitin: {failure}");
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn execute(command: &Command) -> Result<ExitCode> {
+    interrupt::watch()?;
+    let workspace = Workspace::find()?;
+    match command {
+        Command::Tidy => tidy::run(&workspace),
+        Command::Test(options) => test::run(&workspace, options),
+    }
+}

@@ -1,0 +1,39 @@
+//! One test: what it is called, how it is run, and how it came out.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+/// How a test came out: nothing, or why it failed.
+pub type Verdict = std::result::Result<(), String>;
+
+/// A test that can be run any number of times.
+pub struct Case {
+    name: String,
+    /// Lower starts earlier; long tests go first so that none is left alone at the end.
+    weight: Duration,
+    body: Box<dyn Fn(File) -> Verdict + Send + Sync>,
+}
+
+impl Case {
+    /// A test that writes its transcript into the file it is given.
+    pub fn new(name: String, weight: Duration, body: impl Fn(File) -> Verdict + Send + Sync + 'static) -> Self {
+        Self { name, weight, body: Box::new(body) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Roughly how long it takes: only the order in which tests start hangs on it.
+    pub fn weight(&self) -> Duration {
+        self.weight
+    }
+
+    /// Runs it with a fresh transcript.
+    pub fn run(&self, transcript: &Path) -> Verdict {
+        let file =
+            File::create(transcript).map_err(|error| format!("cannot write {}: {error}", transcript.display()))?;
+        (self.body)(file)
+    }
+}

@@ -1,0 +1,121 @@
+//! The tests of the crates that run on this host. Each test of each harness
+//! becomes a process of its own, so that a crash or a hang costs one test only.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::cargo::{self, Executable};
+use crate::children::GuardedChild;
+use crate::failure::{Context, Failure, Result};
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use super::Depth;
+use super::case::{Case, Verdict};
+
+/// Set to 1 for tests, so that they run at full length.
+const FULL: &str = "CHITIN_FULL";
+
+/// Builds the harnesses and lists what is in them. Whatever does not build is
+/// one failed test, so that the rest is still tested.
+///
+/// # Errors
+/// When cargo cannot be started or a harness does not answer.
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth) -> Result<Vec<Case>> {
+    let mut command = toolchain.host_cargo(workspace);
+    command.args(["build", "--tests", "--keep-going"]);
+    let build = cargo::build(&mut command, "building the host tests")?;
+    let mut cases = vec![build_case(build.complaints)];
+    for harness in build.executables.iter().filter(|built| built.is_test) {
+        for test in list(harness, depth)? {
+            cases.push(unit_case(harness, test, depth));
+        }
+        if harness.is_library && depth >= Depth::Default {
+            cases.push(documentation_case(toolchain, workspace, harness, depth));
+        }
+    }
+    Ok(cases)
+}
+
+fn build_case(complaints: Option<String>) -> Case {
+    Case::new("build::host".to_owned(), Duration::from_secs(1), move |mut transcript| match &complaints {
+        None => Ok(()),
+        Some(complaints) => {
+            transcript.write_all(complaints.as_bytes()).map_err(|error| error.to_string())?;
+            Err("some crates do not build".to_owned())
+        }
+    })
+}
+
+/// The tests in a harness. Ignored ones are for full runs only.
+fn list(harness: &Executable, depth: Depth) -> Result<Vec<String>> {
+    let mut names = ask(harness, &["--list", "--format=terse"])?;
+    if depth < Depth::Full {
+        let ignored = ask(harness, &["--list", "--format=terse", "--ignored"])?;
+        names.retain(|name| !ignored.contains(name));
+    }
+    Ok(names)
+}
+
+fn ask(harness: &Executable, arguments: &[&str]) -> Result<Vec<String>> {
+    let output = Command::new(&harness.file)
+        .args(arguments)
+        .current_dir(&harness.folder)
+        .output()
+        .context(format!("cannot start {}", harness.file.display()))?;
+    if !output.status.success() {
+        return Err(Failure::new(format!("{} does not list its tests", harness.file.display())));
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+fn unit_case(harness: &Executable, test: String, depth: Depth) -> Case {
+    let is_unit_test = harness.target.replace('_', "-") == harness.package;
+    let name = if is_unit_test {
+        format!("{}::{test}", harness.package)
+    } else {
+        format!("{}::{}::{test}", harness.package, harness.target)
+    };
+    let harness = harness.clone();
+    Case::new(name, Duration::from_secs(1), move |transcript| {
+        let mut command = Command::new(&harness.file);
+        command
+            .args([&test, "--exact", "--nocapture", "--include-ignored"])
+            .current_dir(&harness.folder)
+            .env("CARGO_MANIFEST_DIR", &harness.folder);
+        run(&mut command, transcript, depth)
+    })
+}
+
+/// The examples in a crate's documentation.
+fn documentation_case(toolchain: Toolchain, workspace: &Workspace, harness: &Executable, depth: Depth) -> Case {
+    let package = harness.package.clone();
+    let workspace = workspace.clone();
+    let name = format!("{package}::documentation");
+    Case::new(name, Duration::from_secs(5), move |transcript| {
+        let mut command = toolchain.host_cargo(&workspace);
+        command.args(["test", "--quiet", "--doc", "--package", &package]);
+        run(&mut command, transcript, depth)
+    })
+}
+
+fn run(command: &mut Command, transcript: File, depth: Depth) -> Verdict {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let copy = transcript.try_clone().map_err(|error| said(&error))?;
+    command.stdin(Stdio::null()).stdout(transcript).stderr(copy);
+    if depth == Depth::Full {
+        command.env(FULL, "1");
+    } else {
+        command.env_remove(FULL);
+    }
+    let mut child = GuardedChild::spawn(command).map_err(|error| said(&error))?;
+    let limit = depth.host_limit();
+    match child.wait(limit).map_err(|error| said(&error))? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(status.to_string()),
+        None => Err(format!("not done after {} seconds", limit.as_secs())),
+    }
+}

@@ -1,0 +1,86 @@
+//! `./chitin test`: every test is a process of its own with a name, a time
+//! limit and a transcript. Three kinds run through one pool: the checks of
+//! tidy, the tests of the host crates, and guests in the machine.
+
+mod case;
+mod cover;
+mod host;
+mod pool;
+mod report;
+mod style;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::{Context, Result};
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use report::Report;
+
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Only what is quick: under three minutes
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Everything, for hours: seeded, resumable; writes doc/testing-full.json
+    #[arg(long)]
+    full: bool,
+    /// Only tests whose name contains this
+    filter: Option<String>,
+}
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    Quick,
+    Default,
+    Full,
+}
+
+impl Options {
+    fn depth(&self) -> Depth {
+        match (self.quick, self.full) {
+            (true, _) => Depth::Quick,
+            (_, true) => Depth::Full,
+            _ => Depth::Default,
+        }
+    }
+}
+
+impl Depth {
+    /// How long one test of a host crate may take.
+    fn host_limit(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_secs(120),
+            Self::Default => Duration::from_secs(600),
+            Self::Full => Duration::from_hours(6),
+        }
+    }
+}
+
+/// Runs what `options` choose; success means that nothing failed.
+///
+/// # Errors
+/// When the tests cannot be built or started.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let toolchain = Toolchain::detect();
+    let depth = options.depth();
+    let results = workspace.test_results();
+    std::fs::create_dir_all(&results).context("cannot create the folder of test results")?;
+
+    let mut cases = host::cases(toolchain, workspace, depth)?;
+    cases.extend(style::cases(workspace)?);
+    if let Some(filter) = &options.filter {
+        cases.retain(|case| case.name().contains(filter.as_str()));
+    }
+    cases.sort_by(|left, right| left.name().cmp(right.name()));
+
+    let mut report = Report::new(&results, cases.len());
+    pool::run(&cases, &results, &mut report);
+    println!("{} passed, {} failed", report.passed(), report.failed());
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

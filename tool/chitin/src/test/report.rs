@@ -1,0 +1,68 @@
+//! What the user sees of a test run: progress, each failure with the end of
+//! its transcript, and the counts.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::progress::Progress;
+
+use super::pool::{self, Outcome};
+
+/// Lines of a failed test's transcript that are shown.
+const SHOWN: usize = 40;
+/// Pause between two lines of progress where there is no terminal.
+const PLAIN_PAUSE: Duration = Duration::from_secs(10);
+
+pub struct Report {
+    results: PathBuf,
+    total: usize,
+    passed: usize,
+    failed: usize,
+    progress: Progress,
+    last_line: Instant,
+}
+
+impl Report {
+    pub fn new(results: &Path, total: usize) -> Self {
+        let mut progress = Progress::items("testing", total as u64);
+        progress.busy_with("");
+        let (results, last_line) = (results.to_owned(), Instant::now());
+        Self { results, total, passed: 0, failed: 0, progress, last_line }
+    }
+
+    pub fn passed(&self) -> usize {
+        self.passed
+    }
+
+    pub fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// Counts a test and shows it if it failed.
+    pub fn add(&mut self, outcome: &Outcome) {
+        let name = outcome.case.name();
+        match &outcome.verdict {
+            Ok(()) => self.passed += 1,
+            Err(reason) => {
+                self.failed += 1;
+                self.progress.line(&self.failure(name, reason));
+            }
+        }
+        self.progress.busy_with(name);
+        self.progress.advance();
+        if self.progress.is_plain() && self.last_line.elapsed() > PLAIN_PAUSE {
+            self.last_line = Instant::now();
+            let done = self.passed + self.failed;
+            eprintln!("chitin: {done} of {} tests, {} failed", self.total, self.failed);
+        }
+    }
+
+    fn failure(&self, name: &str, reason: &str) -> String {
+        let file = pool::transcript(&self.results, name);
+        let transcript = std::fs::read(&file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&transcript);
+        let lines: Vec<&str> = text.lines().collect();
+        let end = lines[lines.len().saturating_sub(SHOWN)..].join("\n    ");
+        format!("FAILED {name}: {reason}\n    {end}\n    (all of it: {})", file.display())
+    }
+}

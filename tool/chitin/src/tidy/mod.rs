@@ -1,0 +1,100 @@
+//! `./chitin tidy`: style and structure as rules that a machine checks. Each
+//! rule owns a file of its own here, with a test that plants a violation.
+
+mod dependencies;
+mod exceptions;
+mod headers;
+mod layering;
+mod leftovers;
+mod licences;
+mod manifests;
+#[cfg(test)]
+mod planted;
+mod policy_words;
+mod scan;
+mod sizes;
+mod tree;
+mod unsafe_wall;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::failure::Result;
+use crate::metadata::Metadata;
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use exceptions::Exceptions;
+use tree::Tree;
+
+/// Something against a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// `path` or `path:line`, from the root of the checkout.
+    pub place: String,
+    pub message: String,
+}
+
+impl Finding {
+    fn new(place: impl fmt::Display, message: impl Into<String>) -> Self {
+        Self { place: place.to_string(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.place, self.message)
+    }
+}
+
+/// All that the rules look at.
+pub struct Subject {
+    tree: Tree,
+    metadata: Metadata,
+    exceptions: Exceptions,
+}
+
+/// A rule: its name and what it finds.
+pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
+
+/// Every rule, in the order in which they are reported.
+pub const RULES: [Rule; 9] = [
+    ("layering", layering::check),
+    ("dependencies", dependencies::check),
+    ("licences", licences::check),
+    ("manifests", manifests::check),
+    ("unsafe-wall", unsafe_wall::check),
+    ("sizes", sizes::check),
+    ("policy-words", policy_words::check),
+    ("leftovers", leftovers::check),
+    ("headers", headers::check),
+];
+
+/// Reads the checkout.
+///
+/// # Errors
+/// When it cannot be read or cargo does not answer.
+pub fn read(workspace: &Workspace) -> Result<Subject> {
+    Ok(Subject {
+        tree: Tree::read(workspace.root())?,
+        metadata: Metadata::load(Toolchain::detect(), workspace, true)?,
+        exceptions: Exceptions::read(workspace.root())?,
+    })
+}
+
+/// Prints what is against the rules; success means nothing is.
+///
+/// # Errors
+/// When the checkout cannot be read.
+pub fn run(workspace: &Workspace) -> Result<ExitCode> {
+    let subject = read(workspace)?;
+    let mut count = 0;
+    for (name, rule) in RULES {
+        for finding in rule(&subject) {
+            println!("{finding} [{name}]");
+            count += 1;
+        }
+    }
+    println!("{} rules, {count} findings", RULES.len());
+    Ok(if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
