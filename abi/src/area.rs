@@ -100,6 +100,8 @@ pub struct PrivateWords {
 
 /// Value of [`PrivateWords::fired`]: a page that the predicate watched was freed or taken.
 pub const FIRED_GONE: u64 = u64::MAX;
+/// Value of [`PrivateWords::fired`]: an upcall was waiting and has been delivered; wait again.
+pub const FIRED_UPCALL: u64 = u64::MAX - 1;
 
 const _: () = assert!(core::mem::offset_of!(PrivateWords, repossession) == 512);
 const _: () = assert!(size_of::<PrivateWords>() <= 4096);

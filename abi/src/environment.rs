@@ -107,8 +107,10 @@ pub struct EnvironmentInfo {
     pub revocation_count: AtomicU64,
     /// When the kernel begins to take by force, in nanoseconds since boot.
     pub revocation_deadline: AtomicU64,
+    /// Page of its key ring.
+    pub key_ring: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 13],
+    pub unused: [AtomicU64; 12],
 }
 
 /// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to
