@@ -2,3 +2,6 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod x86_64;
