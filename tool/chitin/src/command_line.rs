@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::test;
+use crate::{run, test};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -14,6 +14,8 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Boot, run PROGRAM under ExOS with this terminal, exit with its status
+    Run(run::Options),
     /// Run the tests; without an option, those that continuous integration runs
     Test(test::Options),
     /// Check style and structure

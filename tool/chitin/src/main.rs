@@ -5,13 +5,22 @@
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
 
+mod archive;
+mod build;
 mod cargo;
+mod channel;
 mod children;
 mod command_line;
+mod command_record;
+mod elf;
 mod failure;
 mod interrupt;
 mod metadata;
 mod progress;
+mod qemu;
+mod root;
+mod run;
+mod size;
 mod terminal;
 mod test;
 mod tidy;
@@ -41,6 +50,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     interrupt::watch()?;
     let workspace = Workspace::find()?;
     match command {
+        Command::Run(options) => run::run(&workspace, options),
         Command::Tidy => tidy::run(&workspace),
         Command::Test(options) => test::run(&workspace, options),
     }

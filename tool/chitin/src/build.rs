@@ -1,0 +1,78 @@
+//! Builds what runs inside the machine: the kernel's image with the kernel's
+//! code model, and the guest programs, each into a target folder of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cargo::{self, Executable};
+use crate::elf;
+use crate::failure::{Context, Failure, Result};
+use crate::metadata::Metadata;
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+const KERNEL_FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes";
+const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small -Cforce-frame-pointers=yes";
+/// Folders of the crates whose programs run inside the machine.
+const GUEST_FOLDERS: [&str; 4] = ["lib", "app", "test/programs", "bench/guest"];
+
+/// All that was built for the machine.
+#[derive(Clone, Debug)]
+pub struct Images {
+    pub kernel: PathBuf,
+    programs: Vec<Executable>,
+}
+
+impl Images {
+    /// Builds the kernel and all guest programs.
+    ///
+    /// # Errors
+    /// When something does not build or is damaged.
+    pub fn build(toolchain: Toolchain, workspace: &Workspace) -> Result<Self> {
+        Ok(Self { kernel: kernel(toolchain, workspace)?, programs: programs(toolchain, workspace)? })
+    }
+
+    /// A guest program as it goes into the boot archive: checked, and without
+    /// what is not loaded.
+    ///
+    /// # Errors
+    /// When no crate has a program of that name, or its file is damaged.
+    pub fn program(&self, name: &str) -> Result<Vec<u8>> {
+        let found = self.programs.iter().find(|program| program.target == name);
+        let program = found.ok_or_else(|| Failure::new(format!("no guest program is called {name}")))?;
+        let bytes = read_image(&program.file)?;
+        elf::check(&bytes, &program.file.display().to_string())?;
+        Ok(elf::loadable(&bytes))
+    }
+}
+
+fn kernel(toolchain: Toolchain, workspace: &Workspace) -> Result<PathBuf> {
+    let mut command = toolchain.guest_build(workspace, &workspace.kernel_target(), KERNEL_FLAGS);
+    command.args(["--package", "image", "--bin", "image"]);
+    let built = cargo::build_all(&mut command, "building the kernel")?;
+    let image = built.into_iter().find(|executable| executable.target == "image");
+    let file = image.ok_or_else(|| Failure::new("cargo built no kernel image"))?.file;
+    elf::check_kernel(&read_image(&file)?, &file.display().to_string())?;
+    Ok(file)
+}
+
+fn programs(toolchain: Toolchain, workspace: &Workspace) -> Result<Vec<Executable>> {
+    let metadata = Metadata::load(toolchain, workspace, false)?;
+    let mut command = toolchain.guest_build(workspace, &workspace.guest_target(), GUEST_FLAGS);
+    command.arg("--bins");
+    let mut any = false;
+    for package in metadata.members().filter(|package| package.has_program()) {
+        let folder = package.folder().strip_prefix(workspace.root()).unwrap_or(package.folder());
+        if GUEST_FOLDERS.iter().any(|guest| folder.starts_with(guest)) {
+            command.args(["--package", &package.name]);
+            any = true;
+        }
+    }
+    if any { cargo::build_all(&mut command, "building the guest programs") } else { Ok(Vec::new()) }
+}
+
+/// # Errors
+/// When the file is gone: what says how to get it back.
+fn read_image(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).context(format!("{} is missing, delete its folder to build it anew", file.display()))
+}

@@ -1,0 +1,80 @@
+//! A machine as QEMU's command line.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::{Accelerator, Board, Cpu, Machine};
+
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// The port that `abi::host_channel::stop` values are written to.
+const DEBUG_EXIT: &str = "isa-debug-exit,iobase=0xf4,iosize=0x04";
+
+/// Where the parts of one machine are on the host.
+pub struct Places<'a> {
+    pub kernel: &'a Path,
+    pub archive: &'a Path,
+    /// Takes what the kernel writes to the serial line.
+    pub serial: &'a Path,
+    /// The socket of the host channel; this command listens there.
+    pub channel: &'a Path,
+}
+
+/// QEMU's arguments for `machine`.
+pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
+    add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+    add(&["-machine", board(machine.board)]);
+    add(&["-accel", accelerator(machine.accelerator), "-cpu", cpu(machine.cpu)]);
+    add(&["-smp", &machine.cpus.to_string(), "-m", &format!("{}M", machine.memory)]);
+    add(&["-device", DEBUG_EXIT]);
+    if machine.instruction_count {
+        add(&["-icount", "shift=0,sleep=off"]);
+    }
+    if machine.debugger {
+        add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
+    }
+    add(console_bus(machine.board));
+    add(&["-device", "virtconsole,chardev=channel"]);
+    for (option, prefix, path) in [
+        ("-kernel", "", places.kernel),
+        ("-initrd", "", places.archive),
+        ("-serial", "file:", places.serial),
+        ("-chardev", "socket,id=channel,path=", places.channel),
+    ] {
+        let mut value = OsString::from(prefix);
+        value.push(path);
+        all.extend([option.into(), value]);
+    }
+    all
+}
+
+fn board(board: Board) -> &'static str {
+    match board {
+        Board::Q35 => "q35",
+        Board::Microvm => "microvm",
+    }
+}
+
+fn accelerator(accelerator: Accelerator) -> &'static str {
+    match accelerator {
+        Accelerator::Tcg => "tcg",
+        Accelerator::Kvm => "kvm",
+    }
+}
+
+fn cpu(cpu: Cpu) -> &'static str {
+    match cpu {
+        Cpu::Max => "max",
+        Cpu::Qemu64 => "qemu64",
+    }
+}
+
+/// The virtio-console's controller, without virtio's old register layout.
+fn console_bus(board: Board) -> &'static [&'static str] {
+    match board {
+        Board::Q35 => &["-device", "virtio-serial-pci,disable-legacy=on"],
+        Board::Microvm => &["-global", "virtio-mmio.force-legacy=false", "-device", "virtio-serial-device"],
+    }
+}

@@ -1,0 +1,13 @@
+//! Machines: what they are made of, how QEMU is told, and how one is started,
+//! watched and stopped.
+
+mod accelerator;
+mod arguments;
+mod machine;
+mod probe;
+mod running;
+
+pub use accelerator::{Accelerator, AcceleratorChoice, kvm_answer};
+pub use arguments::PROGRAM;
+pub use machine::{Board, Cpu, Machine};
+pub use running::{Files, Running, Stop};

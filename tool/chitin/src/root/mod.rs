@@ -1,0 +1,28 @@
+//! The root file system that ExOS starts with: from a directory, a tar, or
+//! built in.
+
+mod built_in;
+mod directory;
+mod resolve;
+mod tar_file;
+mod tree;
+
+use std::path::Path;
+
+use crate::failure::{Failure, Result};
+use crate::workspace::Workspace;
+
+pub use tree::Tree;
+
+/// Reads the root file system at `path`, or makes the built-in one.
+///
+/// # Errors
+/// When there is none, it is of an unknown kind, or cannot be read.
+pub fn load(workspace: &Workspace, path: Option<&Path>) -> Result<Tree> {
+    match path {
+        None => built_in::load(&workspace.cache()),
+        Some(path) if path.is_dir() => directory::load(path),
+        Some(path) if path.is_file() => tar_file::load(path),
+        Some(path) => Err(Failure::new(format!("--root {}: no such file or directory", path.display()))),
+    }
+}

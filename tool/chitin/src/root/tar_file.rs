@@ -1,0 +1,165 @@
+//! A root file system from a tar. Only the headers are read here; the contents
+//! are found again by their offsets.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use tar::{Archive, Entry, EntryType};
+
+use crate::failure::{Context, Failure, Result};
+
+use super::tree::{Contents, Kind, Node, Tree};
+
+/// First bytes of compressed files, and what unpacks them.
+const COMPRESSED: [(&[u8], &str); 4] =
+    [(b"\x1f\x8b", "gunzip"), (b"\xfd7zXZ", "unxz"), (b"BZh", "bunzip2"), (b"\x28\xb5\x2f\xfd", "unzstd")];
+
+/// Reads the tar at `path`.
+///
+/// # Errors
+/// When it is no tar, is compressed or damaged, or has names that lead out of
+/// the root.
+pub fn load(path: &Path) -> Result<Tree> {
+    let what = format!("--root {}", path.display());
+    refuse_compressed(path, &what)?;
+    let file = BufReader::new(File::open(path).context(&what)?);
+    let mut tree = Tree::new();
+    let mut found = 0;
+    for entry in Archive::new(file).entries().context(&what)? {
+        let mut entry = entry.context(format!("{what}: not a directory, nor a tar that can be read"))?;
+        add(&mut tree, &mut entry, path).context(&what)?;
+        found += 1;
+    }
+    if found == 0 { Err(Failure::new(format!("{what}: the tar is empty"))) } else { Ok(tree) }
+}
+
+fn refuse_compressed(path: &Path, what: &str) -> Result<()> {
+    let mut first = Vec::new();
+    File::open(path).and_then(|file| file.take(8).read_to_end(&mut first)).context(what)?;
+    match COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
+        Some((_, tool)) => Err(Failure::new(format!("{what}: compressed; unpack it with {tool} first"))),
+        None => Ok(()),
+    }
+}
+
+fn add(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result<()> {
+    let path = inside(&entry.path_bytes())?;
+    let Some(kind) = kind(tree, entry, tar)? else { return Ok(()) };
+    let header = entry.header();
+    let node = Node {
+        kind,
+        permissions: header.mode().context("mode")? & 0o7777,
+        user: u32::try_from(header.uid().context("owner")?).context("owner")?,
+        group: u32::try_from(header.gid().context("group")?).context("group")?,
+        modified: u32::try_from(header.mtime().context("time")?).unwrap_or(u32::MAX),
+    };
+    tree.insert(&path, node);
+    Ok(())
+}
+
+/// What an entry is; `None` for what is only of interest to tar.
+fn kind(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result<Option<Kind>> {
+    let kind = match entry.header().entry_type() {
+        EntryType::Directory => Kind::Directory,
+        EntryType::Symlink => Kind::SymbolicLink(target(entry)?),
+        EntryType::Link => {
+            let target = inside(&target(entry)?)?;
+            match tree.get(&target) {
+                Some(node) => node.kind.clone(),
+                None => return Err(Failure::new("a hard link to nothing")),
+            }
+        }
+        EntryType::Regular | EntryType::Continuous => {
+            let (offset, size) = (entry.raw_file_position(), entry.size());
+            Kind::File(tree.add_contents(Contents::Part { file: tar.to_owned(), offset, size }))
+        }
+        EntryType::GNUSparse => {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).context("a sparse file")?;
+            Kind::File(tree.add_contents(Contents::Bytes(bytes)))
+        }
+        EntryType::Char => special(entry, 0o020_000)?,
+        EntryType::Block => special(entry, 0o060_000)?,
+        EntryType::Fifo => special(entry, 0o010_000)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(kind))
+}
+
+fn target(entry: &Entry<'_, impl Read>) -> Result<Vec<u8>> {
+    let target = entry.link_name_bytes().ok_or_else(|| Failure::new("a link without a target"))?;
+    Ok(target.into_owned())
+}
+
+fn special(entry: &Entry<'_, impl Read>, type_bits: u32) -> Result<Kind> {
+    let number = |number: std::io::Result<Option<u32>>| number.ok().flatten().unwrap_or(0);
+    let header = entry.header();
+    let device = (number(header.device_major()), number(header.device_minor()));
+    Ok(Kind::Special { type_bits, device })
+}
+
+/// A name without its leading `/` or `./`, refused where it climbs.
+fn inside(name: &[u8]) -> Result<Vec<u8>> {
+    let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+    if parts.contains(&&b".."[..]) {
+        let shown = String::from_utf8_lossy(name).into_owned();
+        return Err(Failure::new(format!("the name {shown} leads out of the root")));
+    }
+    Ok(parts.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A tar of everything in `folder`, made by the host's own tar.
+    fn tar_of(folder: &Path, arguments: &[&str]) -> std::path::PathBuf {
+        let tar = folder.with_extension("tar");
+        let mut command = Command::new("tar");
+        command.arg("-cf").arg(&tar).args(arguments).arg("-C").arg(folder).arg(".");
+        assert!(command.status().unwrap().success());
+        tar
+    }
+
+    #[test]
+    fn a_tar_gives_the_same_tree_as_its_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("root");
+        let long = "n".repeat(150);
+        std::fs::create_dir_all(folder.join("a").join(&long)).unwrap();
+        std::fs::write(folder.join("a/file"), "contents").unwrap();
+        std::fs::hard_link(folder.join("a/file"), folder.join("a/z")).unwrap();
+        std::os::unix::fs::symlink("file", folder.join("a/link")).unwrap();
+        for format in ["--format=gnu", "--format=pax"] {
+            let tree = load(&tar_of(&folder, &[format, "--sort=name"])).unwrap();
+            let expected = super::super::directory::load(&folder).unwrap();
+            for name in ["a", &format!("a/{long}"), "a/file", "a/link", "a/z"] {
+                assert_eq!(tree.get(name.as_bytes()), expected.get(name.as_bytes()), "{name}");
+            }
+            let Kind::File(file) = tree.get(b"a/z").unwrap().kind else { panic!("no file") };
+            assert_eq!(tree.read(file, u64::MAX).unwrap(), b"contents");
+        }
+    }
+
+    #[test]
+    fn what_is_no_tar_is_refused_with_the_reason() {
+        let place = tempfile::tempdir().unwrap();
+        let complaint = |contents: &[u8]| {
+            let file = place.path().join("file.tar");
+            std::fs::write(&file, contents).unwrap();
+            load(&file).unwrap_err().to_string()
+        };
+        assert!(complaint(b"\x1f\x8bxyz").contains("unpack it with gunzip first"));
+        assert!(complaint(&[b'x'; 2048]).contains("nor a tar that can be read"));
+        assert!(complaint(&[0; 10240]).contains("empty"));
+    }
+
+    #[test]
+    fn names_stay_inside_the_root() {
+        assert_eq!(inside(b"./a//b/").unwrap(), b"a/b");
+        assert_eq!(inside(b"/etc/passwd").unwrap(), b"etc/passwd");
+        assert!(inside(b"a/../../etc").is_err());
+    }
+}

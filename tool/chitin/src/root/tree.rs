@@ -1,0 +1,234 @@
+//! A file system as data: every name, what it is, and where its contents are.
+//! Contents stay where they are until the archive is written.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use crate::archive::{self, Header, Writer};
+use crate::failure::{Context, Failure, Result};
+
+/// Where the bytes of a file are.
+#[derive(Debug)]
+pub enum Contents {
+    Bytes(Vec<u8>),
+    /// So many bytes of a file of the host, from an offset on.
+    Part {
+        file: PathBuf,
+        offset: u64,
+        size: u64,
+    },
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Directory,
+    /// An index into the tree's files; names with the same one are hard links.
+    File(usize),
+    SymbolicLink(Vec<u8>),
+    /// A device node or a named pipe: its type bits, major and minor number.
+    Special {
+        type_bits: u32,
+        device: (u32, u32),
+    },
+}
+
+/// One name's entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub kind: Kind,
+    /// Permission bits, with set-id and sticky bits.
+    pub permissions: u32,
+    pub user: u32,
+    pub group: u32,
+    /// Seconds since 1970.
+    pub modified: u32,
+}
+
+impl Node {
+    /// Root's own.
+    pub fn of_root(kind: Kind, permissions: u32) -> Self {
+        Self { kind, permissions, user: 0, group: 0, modified: 0 }
+    }
+}
+
+/// Names are paths from the root, without a slash at either end; the root
+/// itself is the empty name.
+#[derive(Debug)]
+pub struct Tree {
+    nodes: BTreeMap<Vec<u8>, Node>,
+    files: Vec<Contents>,
+}
+
+impl Tree {
+    /// Nothing but the root directory.
+    pub fn new() -> Self {
+        let root = Node::of_root(Kind::Directory, 0o755);
+        Self { nodes: BTreeMap::from([(Vec::new(), root)]), files: Vec::new() }
+    }
+
+    /// Adds or replaces a name; directories above it are made where missing.
+    pub fn insert(&mut self, path: &[u8], node: Node) {
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        for (end, _) in slashes {
+            let parent = || Node::of_root(Kind::Directory, 0o755);
+            self.nodes.entry(path[..end].to_vec()).or_insert_with(parent);
+        }
+        self.nodes.insert(path.to_vec(), node);
+    }
+
+    /// Adds contents, for one or more names to refer to.
+    pub fn add_contents(&mut self, contents: Contents) -> usize {
+        self.files.push(contents);
+        self.files.len() - 1
+    }
+
+    pub fn get(&self, path: &[u8]) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// The first bytes of a file, at most `limit`.
+    ///
+    /// # Errors
+    /// When the host's file cannot be read.
+    pub fn read(&self, file: usize, limit: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut reader = self.files[file].open().context("cannot read the root file system")?;
+        reader.as_mut().take(limit).read_to_end(&mut bytes).context("cannot read the root file system")?;
+        Ok(bytes)
+    }
+
+    /// Bytes of all contents together.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(Contents::size).sum()
+    }
+
+    /// Writes every name under `folder` into the archive.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is too large for the archive.
+    pub fn write(&self, folder: &str, archive: &mut Writer<impl Write>) -> Result<()> {
+        let mut links = vec![0_u32; self.files.len()];
+        for node in self.nodes.values() {
+            if let Kind::File(file) = node.kind {
+                links[file] += 1;
+            }
+        }
+        let mut written = vec![false; self.files.len()];
+        for (index, (path, node)) in self.nodes.iter().enumerate() {
+            let inode = u32::try_from(index + 1).context("too many files in the root file system")?;
+            let mut header = header(folder, path, node, inode);
+            let named = || String::from_utf8_lossy(path).into_owned();
+            match &node.kind {
+                Kind::File(file) => {
+                    // Behind the inode numbers of everything else.
+                    let shared = self.nodes.len() + 1 + file;
+                    header.inode = u32::try_from(shared).context("too many files in the root file system")?;
+                    header.links = links[*file];
+                    let first = !std::mem::replace(&mut written[*file], true);
+                    self.write_file(*file, first, header, archive).context(named())?;
+                }
+                Kind::SymbolicLink(target) => archive.add(&header, target.as_slice()).context(named())?,
+                Kind::Directory | Kind::Special { .. } => archive.add(&header, io::empty()).context(named())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_file(
+        &self,
+        file: usize,
+        with_contents: bool,
+        mut header: Header,
+        archive: &mut Writer<impl Write>,
+    ) -> Result<()> {
+        if !with_contents {
+            return archive.add(&header, io::empty()).context("archive");
+        }
+        let contents = &self.files[file];
+        header.size = u32::try_from(contents.size())
+            .map_err(|_| Failure::new("is 4 GiB or larger, too large for the root file system"))?;
+        archive.add(&header, contents.open().context("cannot open")?).context("archive")
+    }
+}
+
+fn header(folder: &str, path: &[u8], node: &Node, inode: u32) -> Header {
+    let mut name = folder.trim_end_matches('/').as_bytes().to_vec();
+    if !path.is_empty() {
+        name.push(b'/');
+        name.extend_from_slice(path);
+    }
+    let (type_bits, device, size) = match &node.kind {
+        Kind::Directory => (archive::DIRECTORY, (0, 0), 0),
+        Kind::File(_) => (archive::REGULAR, (0, 0), 0),
+        Kind::SymbolicLink(target) => (archive::SYMBOLIC_LINK, (0, 0), target.len()),
+        Kind::Special { type_bits, device } => (*type_bits, *device, 0),
+    };
+    Header {
+        name,
+        inode,
+        mode: type_bits | node.permissions,
+        user: node.user,
+        group: node.group,
+        links: 1,
+        modified: node.modified,
+        device,
+        size: u32::try_from(size).unwrap_or(u32::MAX),
+    }
+}
+
+impl Contents {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Part { size, .. } => *size,
+        }
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+        match self {
+            Self::Bytes(bytes) => Ok(Box::new(bytes.as_slice())),
+            Self::Part { file, offset, size } => {
+                let mut file = File::open(file)?;
+                file.seek(SeekFrom::Start(*offset))?;
+                Ok(Box::new(file.take(*size)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hard_links_share_an_inode_and_the_first_has_the_contents() {
+        let mut tree = Tree::new();
+        let file = tree.add_contents(Contents::Bytes(b"same".to_vec()));
+        tree.insert(b"b/two", Node::of_root(Kind::File(file), 0o644));
+        tree.insert(b"a", Node::of_root(Kind::File(file), 0o644));
+        let mut archive = Writer::new(Vec::new());
+        tree.write("root/", &mut archive).unwrap();
+        let bytes = archive.finish().unwrap();
+
+        let mut rest = bytes.as_slice();
+        let mut seen = Vec::new();
+        loop {
+            let reader = cpio::NewcReader::new(rest).unwrap();
+            let entry = reader.entry();
+            if entry.is_trailer() {
+                break;
+            }
+            seen.push((entry.name().to_owned(), entry.file_size(), entry.nlink(), entry.ino()));
+            rest = reader.finish().unwrap();
+        }
+        let names: Vec<&str> = seen.iter().map(|entry| entry.0.as_str()).collect();
+        assert_eq!(names, ["root", "root/a", "root/b", "root/b/two"]);
+        assert_eq!((seen[1].1, seen[1].2), (4, 2));
+        assert_eq!((seen[3].1, seen[3].2), (0, 2));
+        assert_eq!(seen[1].3, seen[3].3);
+        assert!(seen[0].3 != seen[2].3 && seen[2].3 != seen[1].3);
+    }
+}

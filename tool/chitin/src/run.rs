@@ -1,0 +1,309 @@
+//! `./chitin run`: boots a machine, runs one program in it with this terminal
+//! or these pipes, and ends as the program ended.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use clap::Args;
+use rustix::process::Signal;
+use signal_hook::consts::SIGWINCH;
+use signal_hook::iterator::Signals;
+
+use crate::archive::Writer;
+use crate::build::Images;
+use crate::channel::FrameWriter;
+use crate::channel::input;
+use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd, StreamEnd};
+use crate::command_record::ProgramCommand;
+use crate::failure::{Context, Failure, Result};
+use crate::qemu::{AcceleratorChoice, Files, Machine, Running, Stop};
+use crate::root::{self, Tree};
+use crate::terminal::{self, RawMode};
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+use crate::{interrupt, size};
+
+/// Where programs are looked for, inside the machine.
+const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// MiB that a machine needs beside its archive.
+const LEAST_MEMORY: u64 = 32;
+
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Root file system: a directory or a tar (default: a small built-in one)
+    #[arg(long, value_name = "PATH")]
+    root: Option<PathBuf>,
+    /// Set an environment variable of the program
+    #[arg(short, long, value_name = "K=V", value_parser = variable)]
+    env: Vec<String>,
+    /// Directory that the program starts in
+    #[arg(short, long, value_name = "DIR", default_value = "/")]
+    workdir: String,
+    /// Memory of the machine, such as 64M or 2G
+    #[arg(short, long, value_name = "SIZE", default_value = "256M", value_parser = size::mebibytes)]
+    memory: u64,
+    /// CPUs of the machine
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    cpus: u32,
+    /// What runs the machine's instructions
+    #[arg(long, value_enum, default_value_t)]
+    accel: AcceleratorChoice,
+    /// Let the machine's clock count instructions, so that runs repeat exactly
+    #[arg(long)]
+    icount: bool,
+    /// Wait for a debugger on port 1234 before the first instruction
+    #[arg(long)]
+    gdb: bool,
+    /// Show the machine's log on standard error
+    #[arg(long)]
+    trace: bool,
+    /// The program and its arguments (default: a shell)
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// Runs the program; the answer is its exit status.
+///
+/// # Errors
+/// When it could not be started or the machine failed.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let root = root::load(workspace, options.root.as_deref())?;
+    let command = command(options, &root)?;
+    let images = Images::build(Toolchain::detect(), workspace)?;
+    let machine = machine(workspace, options, &root)?;
+    let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let archive = place.path().join("archive");
+    write_archive(&archive, &images, &root, &command)?;
+
+    let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
+    let session = Session::new(stream).context("host channel")?;
+    let raw = command.terminal.then(RawMode::enter).transpose()?;
+    connect(&session, command.terminal)?;
+    let mut console = Console { trace: options.trace, writer: Arc::clone(&session.writer), output_gone: false };
+    let end = session.serve(&mut console, None);
+    drop(raw);
+    verdict(&end, &running.stop()?, &running.serial())
+}
+
+/// What ExOS is to run, after a look whether that can be.
+fn command(options: &Options, root: &Tree) -> Result<ProgramCommand> {
+    let terminal = terminal::on_both_sides();
+    let mut arguments = options.program.clone();
+    if arguments.is_empty() {
+        arguments.push("/bin/sh".into());
+    }
+    let given = |name: &str| options.env.iter().find_map(|variable| variable.strip_prefix(name));
+    let search = given("PATH=").unwrap_or(SEARCH);
+    arguments[0] = root.find_program(&arguments[0], search, &options.workdir)?;
+    let mut environment = vec![format!("PATH={SEARCH}"), "HOME=/root".to_owned()];
+    if terminal {
+        environment.push(format!("TERM={}", std::env::var("TERM").unwrap_or_else(|_| "linux".into())));
+    }
+    environment.retain(|variable| variable.split_inclusive('=').next().is_none_or(|name| given(name).is_none()));
+    environment.extend(options.env.iter().cloned());
+    Ok(ProgramCommand {
+        arguments,
+        environment,
+        working_directory: options.workdir.clone(),
+        terminal,
+        options: Vec::new(),
+    })
+}
+
+fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Machine> {
+    let needed = LEAST_MEMORY + root.size().div_ceil(1 << 20);
+    if options.memory < needed {
+        let asked = options.memory;
+        return Err(Failure::new(format!("--memory {asked}M is too little: this root needs {needed}M at least")));
+    }
+    let accelerator = if options.icount {
+        AcceleratorChoice::Tcg.resolve(&workspace.cache())?
+    } else {
+        options.accel.resolve(&workspace.cache())?
+    };
+    Ok(Machine {
+        cpus: options.cpus,
+        memory: options.memory,
+        accelerator,
+        instruction_count: options.icount,
+        debugger: options.gdb,
+        ..Machine::default()
+    })
+}
+
+fn write_archive(file: &Path, images: &Images, root: &Tree, command: &ProgramCommand) -> Result<()> {
+    let output = io::BufWriter::new(File::create(file).context("cannot write the boot archive")?);
+    let mut archive = Writer::new(output);
+    let written = "cannot write the boot archive";
+    archive.add_file(abi::boot::INIT, &images.program("init")?).context(written)?;
+    archive.add_file(abi::boot::EXOS, &images.program("exos")?).context(written)?;
+    archive.add_file(abi::boot::COMMAND, &command.to_bytes()?).context(written)?;
+    root.write(abi::boot::ROOT, &mut archive)?;
+    archive.finish().context(written)?;
+    Ok(())
+}
+
+/// Joins input, signals and window size of this command to the machine.
+fn connect(session: &Session, terminal: bool) -> Result<()> {
+    let writer = Arc::clone(&session.writer);
+    interrupt::redirect(signal_receiver(Arc::clone(&writer)));
+    if terminal {
+        follow_window(Arc::clone(&writer))?;
+    }
+    input::pump(io::stdin(), writer, Arc::clone(&session.credit));
+    Ok(())
+}
+
+/// Passes the first signal of a kind on to the program; who sends it again
+/// means this command.
+fn signal_receiver(writer: Arc<FrameWriter>) -> Box<dyn Fn(i32) -> bool + Send> {
+    let passed = AtomicU32::new(0);
+    Box::new(move |signal| {
+        let Ok(signal) = u32::try_from(signal) else { return false };
+        let before = passed.fetch_or(1 << signal, Ordering::Relaxed);
+        before & 1 << signal == 0 && writer.send_signal(signal).is_ok()
+    })
+}
+
+fn follow_window(writer: Arc<FrameWriter>) -> Result<()> {
+    let mut changes = Signals::new([SIGWINCH]).context("cannot watch the window")?;
+    let send =
+        move || terminal::window_size().is_none_or(|(columns, rows)| writer.send_window_size(columns, rows).is_ok());
+    send();
+    thread::spawn(move || changes.forever().all(|_| send()));
+    Ok(())
+}
+
+/// The user's side: bytes go out unchanged and at once.
+struct Console {
+    trace: bool,
+    writer: Arc<FrameWriter>,
+    output_gone: bool,
+}
+
+impl Console {
+    fn write(&mut self, mut stream: impl Write, bytes: &[u8]) {
+        if self.output_gone {
+            return;
+        }
+        let written = stream.write_all(bytes).and_then(|()| stream.flush());
+        if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            // Nobody reads any more: the program gets what a pipe's writer gets.
+            self.output_gone = true;
+            let _ = self.writer.send_signal(Signal::PIPE.as_raw().unsigned_abs());
+        }
+    }
+}
+
+impl Listener for Console {
+    fn output(&mut self, bytes: &[u8]) {
+        self.write(io::stdout().lock(), bytes);
+    }
+
+    fn error(&mut self, bytes: &[u8]) {
+        self.write(io::stderr().lock(), bytes);
+    }
+
+    fn log(&mut self, line: &str) {
+        if self.trace {
+            eprint!("[log] {}\r\n", line.trim_end());
+        }
+    }
+
+    fn test_result(&mut self, passed: bool, name: &str, detail: &str) {
+        self.log(&format!("test {name}: {} {detail}", if passed { "passed" } else { "failed" }));
+    }
+
+    fn measurement(&mut self, name: &str, value: &str, unit: &str) {
+        self.log(&format!("{name} = {value} {unit}"));
+    }
+}
+
+/// The exit status of a run: only a final record and an orderly stop together
+/// mean that the program ended.
+fn verdict(end: &SessionEnd, stop: &Stop, serial: &str) -> Result<ExitCode> {
+    if let (Some(record), Stop::InOrder) = (end.record, stop) {
+        return Ok(ExitCode::from(status(record)));
+    }
+    Err(Failure::new(what_failed(end, stop, serial)))
+}
+
+/// As a shell would tell it.
+fn status(record: FinalRecord) -> u8 {
+    match record {
+        FinalRecord::Exited(status) => status.to_le_bytes()[0],
+        FinalRecord::Killed(signal) => 128_u8.wrapping_add(signal.to_le_bytes()[0]),
+    }
+}
+
+/// One line on why a machine did not bring its program to an end.
+pub fn what_failed(end: &SessionEnd, stop: &Stop, serial: &str) -> String {
+    let last = serial.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(nothing)").trim();
+    match stop {
+        Stop::KernelPanic => format!("the kernel panicked: {last}"),
+        Stop::BootFailure => format!("the machine could not boot: {last}"),
+        Stop::Reset => format!("the machine reset itself (a triple fault); last on its serial line: {last}"),
+        Stop::Emulator(said) => format!("QEMU failed: {said}"),
+        Stop::Killed if end.record.is_some() => "the program ended, but the machine did not stop".into(),
+        Stop::Killed | Stop::InOrder => match &end.stream {
+            StreamEnd::Broken(reason) => reason.clone(),
+            StreamEnd::TimedOut => format!("the time limit passed; last on its serial line: {last}"),
+            StreamEnd::Closed => {
+                format!("the machine stopped without saying how the program ended; last on its serial line: {last}")
+            }
+        },
+    }
+}
+
+/// `NAME=VALUE` with a name.
+fn variable(text: &str) -> std::result::Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("an environment variable is given as NAME=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(record: Option<FinalRecord>) -> SessionEnd {
+        SessionEnd { record, stream: StreamEnd::Closed }
+    }
+
+    #[test]
+    fn a_status_counts_only_with_an_orderly_stop() {
+        let done = end(Some(FinalRecord::Exited(0)));
+        assert!(verdict(&done, &Stop::InOrder, "").is_ok());
+        for stop in [Stop::Reset, Stop::KernelPanic, Stop::BootFailure, Stop::Killed, Stop::Emulator(String::new())] {
+            assert!(verdict(&done, &stop, "").is_err(), "{stop:?}");
+        }
+        assert!(verdict(&end(None), &Stop::InOrder, "").is_err());
+    }
+
+    #[test]
+    fn statuses_are_those_of_a_shell() {
+        assert_eq!(status(FinalRecord::Exited(7)), 7);
+        assert_eq!(status(FinalRecord::Exited(0x1ff)), 255);
+        assert_eq!(status(FinalRecord::Killed(11)), 139);
+    }
+
+    #[test]
+    fn a_failure_says_the_last_words() {
+        let said = what_failed(&end(None), &Stop::KernelPanic, "boot\nassertion failed\n\n");
+        assert_eq!(said, "the kernel panicked: assertion failed");
+        assert!(what_failed(&end(None), &Stop::Reset, "").contains("triple fault"));
+    }
+
+    #[test]
+    fn variables_have_names() {
+        assert!(variable("A=").is_ok());
+        assert!(variable("=b").is_err());
+        assert!(variable("A").is_err());
+    }
+}
