@@ -1,3 +1,45 @@
-//! What every library OS stands on.
+//! What every library OS stands on: the kernel's interface as Rust, and the mechanisms that each would write first.
+//!
+//! A program names its `main` with [`entry!`], links with `link/program.ld`, and owns everything from there on. Nothing
+//! here is policy that cannot be replaced: every entry that the kernel calls is a word in the environment area. No state
+//! lies in a static: all of it hangs from that area, so that environments can share an address space and an image.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`syscall`] | the system calls, from the one table |
+//! | [`entry`], [`area`], [`layout`] | how an environment begins, what it knows of itself, where things lie |
+//! | [`upcall`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
+//! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
+//! | [`exposed`] | what the kernel shows |
+//! | [`page`], [`address_space`], [`window`], [`heap`] | memory |
+//! | [`key`], [`environment`], [`image`], [`archive`] | making other environments |
+//! | [`transfer`] | calling them |
+//! | [`channel`] | talking to the host |
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
+
+pub mod address_space;
+pub mod archive;
+pub mod area;
+pub mod channel;
+pub mod clock;
+pub mod critical_section;
+pub mod entry;
+pub mod environment;
+pub mod exposed;
+pub mod heap;
+pub mod image;
+pub mod key;
+pub mod layout;
+pub mod lock;
+pub mod page;
+pub mod predicate;
+pub mod syscall;
+pub mod time_slice;
+pub mod transfer;
+pub mod upcall;
+pub mod vector;
+pub mod window;
+
+pub use abi::host_channel::Kind;
+pub use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};

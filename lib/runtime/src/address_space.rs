@@ -1,0 +1,203 @@
+//! Address spaces: which page lies where. The tables are pages like any other, linked when they are needed.
+//!
+//! The own address space holds the memory that the program's own objects live in, so that to change it anywhere is
+//! unsafe; [`AddressSpace::apply`] is the safe way, which refuses to touch what the runtime and the image use.
+
+use crate::page::Allocator;
+use crate::{area, syscall};
+use abi::limits::{MAP_ROWS, PAGE_SIZE};
+use abi::memory_map::LIBRARY_END;
+pub use abi::page_table::{self as entry, MapRow};
+use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+
+/// How a page is mapped: bits of [`entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access(pub u64);
+
+impl Access {
+    /// Read only.
+    pub const READ: Self = Self(entry::PRESENT | entry::NO_EXECUTE);
+    /// Read and write.
+    pub const WRITE: Self = Self(entry::PRESENT | entry::WRITE | entry::NO_EXECUTE);
+    /// Read and execute.
+    pub const EXECUTE: Self = Self(entry::PRESENT);
+}
+
+/// An address space, with the key that gives access to it and to the pages that are mapped in it.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressSpace {
+    /// Page of its root.
+    pub root: PageNumber,
+    /// Key with the right to write the root, and to the pages.
+    pub key: KeyIndex,
+    /// Where its page tables come from.
+    pub tables: Allocator,
+}
+
+/// The one that this runs in.
+pub fn own() -> AddressSpace {
+    AddressSpace { root: area::root(), key: KeyIndex::FIRST, tables: Allocator::own() }
+}
+
+impl AddressSpace {
+    /// A new, empty one: its root and its tables are pages of `pages`.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_allocate` and `address_space_create`.
+    pub fn create(pages: Allocator) -> Result<Self, Failure> {
+        let root = pages.allocate()?;
+        match syscall::address_space_create(pages.key, root) {
+            Ok(()) => Ok(Self { root, key: pages.key, tables: pages }),
+            Err(failure) => {
+                let _ = pages.free(root);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Edits entries; links the tables that are missing on the way. On an error the rows before the one in the detail
+    /// are done.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_map`, `page_table_link` and `page_allocate`.
+    ///
+    /// # Safety
+    /// If this is the own address space: no live object of the program changes place, disappears, or becomes one that
+    /// others write.
+    pub unsafe fn edit(&self, rows: &[MapRow]) -> Result<(), Failure> {
+        let mut done = 0;
+        while done < rows.len() {
+            let some = &rows[done..rows.len().min(done + MAP_ROWS)];
+            // SAFETY: the rows are as many as we say; the caller answers for what they change.
+            let outcome =
+                unsafe { syscall::page_map(self.key, self.root, UserAddress(some.as_ptr() as u64), some.len() as u64) };
+            match outcome {
+                Ok(_) => done += some.len(),
+                Err(Failure { error: Error::NotMapped, detail }) if (detail as usize) < some.len() => {
+                    done += detail as usize;
+                    if rows[done].entry == 0 {
+                        done += 1;
+                        continue;
+                    }
+                    self.link_tables(rows[done].address & !(PAGE_SIZE - 1), rows[done].entry & entry::LARGE != 0)?;
+                }
+                Err(Failure { error, detail }) => return Err(error.about(done as u64 + detail)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Edits entries as [`Self::edit`] does, but nowhere near the own image, heap, stacks, windows, areas and archive.
+    ///
+    /// # Errors
+    /// As for `edit`; `BadAddress` with the address of the first row that lies in the program's own memory.
+    pub fn apply(&self, rows: &[MapRow]) -> Result<(), Failure> {
+        let is_own = self.root == area::root();
+        if let Some(row) = rows.iter().find(|row| is_own && is_the_programs(row)) {
+            return Err(Error::BadAddress.about(row.address));
+        }
+        // SAFETY: the rows lie outside all memory that objects of the program live in.
+        unsafe { self.edit(rows) }
+    }
+
+    /// Maps `pages` one after the other from `address` on.
+    ///
+    /// # Errors
+    /// As for [`Self::edit`].
+    ///
+    /// # Safety
+    /// As for [`Self::edit`].
+    pub unsafe fn map(&self, address: u64, pages: &[PageNumber], access: Access) -> Result<(), Failure> {
+        let mut rows = [MapRow::default(); MAP_ROWS];
+        for (index, some) in pages.chunks(MAP_ROWS).enumerate() {
+            let start = address + (index * MAP_ROWS) as u64 * PAGE_SIZE;
+            for (row, (at, page)) in rows.iter_mut().zip((start..).step_by(PAGE_SIZE as usize).zip(some)) {
+                *row = MapRow { address: at | self.key.0, entry: page.address() | access.0 };
+            }
+            // SAFETY: as the caller says.
+            unsafe { self.edit(&rows[..some.len()]) }?;
+        }
+        Ok(())
+    }
+
+    /// Removes `count` mappings from `address` on; where there are none, nothing happens.
+    ///
+    /// # Errors
+    /// As for [`Self::edit`].
+    ///
+    /// # Safety
+    /// As for [`Self::edit`].
+    pub unsafe fn unmap(&self, address: u64, count: u64) -> Result<(), Failure> {
+        let mut rows = [MapRow::default(); MAP_ROWS];
+        let mut done = 0;
+        while done < count {
+            let some = (count - done).min(MAP_ROWS as u64);
+            for (index, row) in rows[..some as usize].iter_mut().enumerate() {
+                *row = MapRow { address: (address + (done + index as u64) * PAGE_SIZE) | self.key.0, entry: 0 };
+            }
+            // SAFETY: as the caller says.
+            unsafe { self.edit(&rows[..some as usize]) }?;
+            done += some;
+        }
+        Ok(())
+    }
+
+    /// Puts `count` fresh pages from `address` on, writable. They come from where the tables come from.
+    ///
+    /// # Errors
+    /// As for [`Self::edit`] and `page_allocate`; what was done before the error stays.
+    ///
+    /// # Safety
+    /// As for [`Self::edit`].
+    pub unsafe fn back_with_fresh_pages(&self, address: u64, count: u64) -> Result<(), Failure> {
+        let mut pages = [PageNumber::NONE; MAP_ROWS];
+        let mut done = 0;
+        while done < count {
+            let some = &mut pages[..(count - done).min(MAP_ROWS as u64) as usize];
+            self.tables.allocate_many(some)?;
+            // SAFETY: as the caller says.
+            unsafe { self.map(address + done * PAGE_SIZE, some, Access::WRITE) }?;
+            done += some.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Links the tables that are missing on the way to an address: down to level 1, or to level 2 for a large page.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_allocate` and `page_table_link`.
+    pub fn link_tables(&self, address: u64, large: bool) -> Result<(), Failure> {
+        let lowest = if large { 2 } else { 1 };
+        let mut level = lowest;
+        let mut page = self.tables.allocate()?;
+        loop {
+            match self.link(address, level, page) {
+                Ok(()) if level == lowest => return Ok(()),
+                Ok(()) => {
+                    level -= 1;
+                    page = self.tables.allocate()?;
+                }
+                Err(Failure { error: Error::NotMapped, .. }) if level < 3 => level += 1,
+                Err(Failure { error: Error::NotFree, .. }) if level > lowest => level -= 1,
+                Err(failure) => {
+                    let _ = self.tables.free(page);
+                    return if failure.error == Error::NotFree { Ok(()) } else { Err(failure) };
+                }
+            }
+        }
+    }
+
+    fn link(&self, address: u64, level: u64, page: PageNumber) -> Result<(), Failure> {
+        // SAFETY: a new table is empty: nothing appears at any address.
+        unsafe { syscall::page_table_link(self.key, self.root, UserAddress(address), level, page, self.tables.key) }
+    }
+}
+
+/// Whether a row would change memory that the program itself lives in.
+fn is_the_programs(row: &MapRow) -> bool {
+    let bytes = if row.entry & entry::LARGE != 0 { 2 << 20 } else { PAGE_SIZE };
+    let address = row.address & !(PAGE_SIZE - 1);
+    let touches = |start: u64, end: u64| address < end && start < address.saturating_add(bytes);
+    let (image_start, image_end) = crate::image::own_range();
+    touches(image_start, image_end) || touches(abi::boot::ARCHIVE, LIBRARY_END)
+}

@@ -1,0 +1,152 @@
+//! The environment area as this environment sees it, and the words that the runtime adds to it.
+//!
+//! The first private page has room behind the kernel's [`PrivateWords`]: there lie the [`LibraryWords`]. GS base points
+//! at the private page, so that any code, on any stack, finds its environment in one instruction; an upcall handler
+//! finds it from its stack pointer as well, because areas are aligned ([`crate::layout`]). Nothing that belongs to one
+//! environment lies anywhere else: two environments can run the same image in one address space.
+
+use abi::area::{PRIVATE, PUBLIC_LIBRARY, PUBLIC_STATUS, PrivateWords};
+use abi::limits::PAGE_SIZE;
+use abi::{EnvironmentId, KeyIndex, PageNumber, upcall};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Offset of the [`LibraryWords`] in the private page, and from GS base.
+pub const LIBRARY: u64 = size_of::<PrivateWords>() as u64;
+/// Words that the library OS may use as it likes.
+pub const FREE_WORDS: usize = 16;
+
+/// What the runtime keeps of one environment. Written by the environment itself; whoever creates the environment fills
+/// in the words that say so.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LibraryWords {
+    /// Address of the area; 0 before the runtime has started.
+    pub area: AtomicU64,
+    /// Initial stack pointer; 0: the runtime makes a stack. Filled in by the creator.
+    pub start_stack: AtomicU64,
+    /// Function to begin with, given `start_argument`; 0: the program's `main`. Filled in by the creator.
+    pub start_function: AtomicU64,
+    /// See `start_function`. Filled in by the creator.
+    pub start_argument: AtomicU64,
+    /// Slots of the key ring in use, as bits. Filled in by the creator.
+    pub keys: AtomicU64,
+    /// Slot of the key for the host channel, plus one; 0: none. Filled in by the creator.
+    pub channel_key: AtomicU64,
+    /// Address of the heap; 0: none yet.
+    pub heap: AtomicU64,
+    /// Windows in use, as bits.
+    pub windows: AtomicU64,
+    /// Window tables that are linked, as bits.
+    pub window_tables: AtomicU64,
+    /// Where vector state is saved at the end of a slice; 0: none lives.
+    pub vector_state: AtomicU64,
+    /// Stack pointer to go on with when a control transfer is answered.
+    pub transfer_stack: AtomicU64,
+    /// Environment that may answer it.
+    pub transfer_callee: AtomicU64,
+    /// Initial stack pointer of the entry for control transfers.
+    pub service_stack: AtomicU64,
+    /// Function that serves control transfers.
+    pub service_function: AtomicU64,
+    /// Handler of each kind of upcall, an `extern "C" fn(&mut Context)`.
+    pub handlers: [AtomicU64; upcall::kind::COUNT as usize],
+    /// First address after the upcall stack.
+    pub upcall_stack_end: AtomicU64,
+    /// Not used.
+    pub unused: [AtomicU64; 10],
+    /// For the library OS.
+    pub free: [AtomicU64; FREE_WORDS],
+}
+
+const _: () = assert!(LIBRARY + size_of::<LibraryWords>() as u64 == PAGE_SIZE);
+
+/// The area of the environment that runs this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area(u64);
+
+impl Area {
+    /// The one of the running environment.
+    #[inline]
+    pub fn current() -> Self {
+        let address: u64;
+        // SAFETY: after the runtime has started GS base points at the private page of the environment, in which
+        // LIBRARY is the offset of `area`. Reading it changes nothing.
+        unsafe {
+            core::arch::asm!(
+                "mov {}, gs:[{}]", out(reg) address, const LIBRARY,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        Self(address)
+    }
+
+    /// The area that lies at `address`.
+    ///
+    /// # Safety
+    /// It is an area of an environment that runs in this address space, and stays mapped as long as the result is used.
+    pub const unsafe fn at(address: u64) -> Self {
+        Self(address)
+    }
+
+    /// Where it lies.
+    pub const fn address(self) -> u64 {
+        self.0
+    }
+
+    /// The words shared with the kernel.
+    #[inline]
+    pub fn private(self) -> &'static PrivateWords {
+        // SAFETY: an `Area` names a mapped area, whose private page begins with these words; all are atomics.
+        unsafe { &*((self.0 + PRIVATE) as *const PrivateWords) }
+    }
+
+    /// The runtime's own words.
+    #[inline]
+    pub fn library(self) -> &'static LibraryWords {
+        // SAFETY: as for `private`; the words lie behind the kernel's in the same page, by the assertion above.
+        unsafe { &*((self.0 + PRIVATE + LIBRARY) as *const LibraryWords) }
+    }
+
+    /// Status word `index` (0 to 223) of the public page, which others may watch.
+    pub fn status(self, index: usize) -> &'static AtomicU64 {
+        assert!(index < ((PUBLIC_LIBRARY - PUBLIC_STATUS) / 8) as usize, "the public page has no such status word");
+        self.public_word(PUBLIC_STATUS / 8 + index as u64)
+    }
+
+    /// Word `index` (0 to 255) of the library's half of the public page.
+    pub fn public_library(self, index: usize) -> &'static AtomicU64 {
+        assert!(index < ((PAGE_SIZE - PUBLIC_LIBRARY) / 8) as usize, "the public page has no such word");
+        self.public_word(PUBLIC_LIBRARY / 8 + index as u64)
+    }
+
+    fn public_word(self, index: u64) -> &'static AtomicU64 {
+        // SAFETY: both callers bound the index by the end of the public page, which is mapped as the area is.
+        unsafe { &*((self.0 + index * 8) as *const AtomicU64) }
+    }
+}
+
+/// The number of the running environment.
+pub fn number() -> EnvironmentId {
+    EnvironmentId(Area::current().private().number.load(Relaxed))
+}
+
+/// The CPU that it runs on; it may be another one after the next yield.
+pub fn cpu() -> u64 {
+    Area::current().private().cpu.load(Relaxed)
+}
+
+/// The page-table root of the running environment.
+pub fn root() -> PageNumber {
+    let info = crate::exposed::environment(number());
+    info.map_or(PageNumber::NONE, |info| PageNumber(info.root.load(Relaxed)))
+}
+
+/// The access list of the running environment: by convention the one that its page-table root is under.
+pub fn access_list() -> PageNumber {
+    crate::exposed::page(root()).map_or(PageNumber::NONE, |info| info.access())
+}
+
+/// The key of the host channel, if it has one.
+pub fn channel_key() -> Option<KeyIndex> {
+    Area::current().library().channel_key.load(Relaxed).checked_sub(1).map(KeyIndex)
+}

@@ -1,0 +1,80 @@
+//! Critical sections: while one is open, upcalls that can wait stay pending, and are delivered at its end.
+//!
+//! Deferred are slice start, slice end, event, revocation, repossession and emergency; exceptions and reflected calls are
+//! not. A section that runs past the end of a slice by more than the grace counts as an excess. It excludes only the
+//! upcalls of its own environment: against other CPUs there are locks ([`crate::lock`]).
+
+use crate::area::Area;
+use crate::upcall::deliver;
+use abi::area::{
+    PENDING_EMERGENCY, PENDING_EVENT, PENDING_REPOSSESSION, PENDING_REVOCATION, PENDING_SLICE_END, PENDING_SLICE_START,
+};
+use abi::upcall::kind;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// An open critical section. Sections nest; the last one to be left delivers what is pending.
+#[derive(Debug)]
+#[must_use = "the critical section ends when this is dropped"]
+pub struct CriticalSection(());
+
+/// Opens one.
+#[inline]
+pub fn enter() -> CriticalSection {
+    Area::current().private().critical_section.fetch_add(1, SeqCst);
+    CriticalSection(())
+}
+
+impl Drop for CriticalSection {
+    #[inline]
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+/// Closes one, whoever opened it.
+#[inline]
+pub(crate) fn leave() {
+    let private = Area::current().private();
+    let depth = private.critical_section.fetch_sub(1, SeqCst);
+    if depth == 1 && private.pending.load(SeqCst) != 0 {
+        deliver_pending();
+    }
+}
+
+/// In the order of urgency; the end of a slice comes last, because it gives the CPU away.
+#[cold]
+fn deliver_pending() {
+    let private = Area::current().private();
+    let pending = private.pending.swap(0, SeqCst);
+    if pending & PENDING_SLICE_START != 0 {
+        deliver(kind::SLICE_START, 0, 0);
+    }
+    if pending & PENDING_REPOSSESSION != 0 {
+        deliver(kind::REPOSSESSION, 0, 0);
+    }
+    if pending & PENDING_EMERGENCY != 0 {
+        deliver(kind::EMERGENCY, 0, 0);
+    }
+    if pending & PENDING_REVOCATION != 0 {
+        deliver_revocation();
+    }
+    if pending & PENDING_EVENT != 0 {
+        let bits = private.events.swap(0, SeqCst);
+        if bits != 0 {
+            deliver(kind::EVENT, 0, bits);
+        }
+    }
+    if pending & PENDING_SLICE_END != 0 {
+        deliver(kind::SLICE_END, 0, 0);
+    }
+}
+
+/// The kernel exposes what it asked for.
+fn deliver_revocation() {
+    let Some(info) = crate::exposed::environment(crate::area::number()) else { return };
+    let (resource, count) =
+        info.consistent(|info| (info.revocation_resource.load(SeqCst), info.revocation_count.load(SeqCst)));
+    if resource != 0 && count != 0 {
+        deliver(kind::REVOCATION, resource - 1, count);
+    }
+}

@@ -1,0 +1,437 @@
+//! Making environments, and ending them.
+//!
+//! A [`Builder`] allocates the pages of a new environment, puts a program into its address space, fills in the words of
+//! its area, creates it, and gives it budgets, keys and slices. The creator keeps the pages in its own account; the
+//! environment has a key of its own, whose name is longer than its creator's, and an access list under that name, which
+//! its page-table root is under: there it finds the list. [`Child::destroy`] ends it and takes every page back.
+
+extern crate alloc;
+
+use crate::address_space::{Access, AddressSpace};
+use crate::area::{self, LIBRARY, LibraryWords};
+use crate::image::Image;
+use crate::layout::{AREA_ALIGNMENT, AREAS, stack_end};
+use crate::page::Allocator;
+use crate::window::Window;
+use crate::{exposed, heap, key, syscall, time_slice};
+use abi::area::PrivateWords;
+use abi::budget::{Figure, Resource};
+use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
+pub use abi::environment::{DeathReason, EnvironmentInfo, Specification, State};
+use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
+use abi::page::PageKind;
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Slot of a child's ring in which the runtime puts its key for the host channel.
+pub const CHANNEL_SLOT: KeyIndex = KeyIndex(2);
+/// Pages of a child's private part, unless told otherwise.
+const PRIVATE_COUNT: usize = 6;
+/// Pages of a child's stack, unless told otherwise.
+const STACK_COUNT: u64 = 8;
+
+/// An environment in the making.
+#[derive(Debug)]
+pub struct Builder {
+    /// Key of the new environment, in the creator's ring.
+    pub key: KeyIndex,
+    /// Its access list.
+    pub pages: Allocator,
+    /// Its address space.
+    pub space: AddressSpace,
+    area: u64,
+    shares_address_space: bool,
+    private: Vec<PageNumber>,
+    fixed: [PageNumber; 3],
+    entry: u64,
+    words: Vec<(u64, u64)>,
+    budgets: Vec<(Resource, u64)>,
+    channel: bool,
+}
+
+impl Builder {
+    /// One with an address space of its own.
+    ///
+    /// # Errors
+    /// The kernel's refusals; `TooMany` where the own key ring is full.
+    pub fn new() -> Result<Self, Failure> {
+        let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
+        let own = Allocator::own();
+        let list = own.allocate()?;
+        syscall::access_list_create(key, list)?;
+        let pages = Allocator { key: KeyIndex::FIRST, list };
+        let space = AddressSpace::create(pages)?;
+        Self::with(key, pages, space, AREAS, false)
+    }
+
+    /// One that shares the creator's address space, heap and image: another thread, that can run at the same time.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn sharing() -> Result<Self, Failure> {
+        let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
+        let index = heap::reserve_area()?;
+        let area = AREAS + index * AREA_ALIGNMENT;
+        Self::with(key, Allocator::own(), crate::address_space::own(), area, true)
+    }
+
+    fn with(key: KeyIndex, pages: Allocator, space: AddressSpace, area: u64, shared: bool) -> Result<Self, Failure> {
+        let mut private = vec![PageNumber::NONE; PRIVATE_COUNT];
+        let mut fixed = [PageNumber::NONE; 3];
+        Allocator::own().allocate_many(&mut private)?;
+        Allocator::own().allocate_many(&mut fixed)?;
+        let budgets = vec![(Resource::Slice, 1), (Resource::Predicate, 8)];
+        Ok(Self {
+            key,
+            pages,
+            space,
+            area,
+            shares_address_space: shared,
+            private,
+            fixed,
+            entry: 0,
+            words: Vec::new(),
+            budgets,
+            channel: true,
+        })
+    }
+
+    /// Puts a program into the address space: it begins at its entry.
+    ///
+    /// # Errors
+    /// As for [`Image::map_into`].
+    pub fn program(&mut self, image: &Image<'_>) -> Result<&mut Self, Failure> {
+        image.map_into(&self.space, self.pages)?;
+        self.entry = image.plan.entry;
+        Ok(self)
+    }
+
+    /// Begins at another address than the program's entry.
+    pub fn entry(&mut self, address: u64) -> &mut Self {
+        self.entry = address;
+        self
+    }
+
+    /// Calls `function` of the image instead of its `main`, with one word.
+    pub fn function(&mut self, function: extern "C" fn(u64), argument: u64) -> &mut Self {
+        self.library(offset_of!(LibraryWords, start_function), function as usize as u64)
+            .library(offset_of!(LibraryWords, start_argument), argument)
+    }
+
+    /// Sets a word of the kernel's part of the private page, by its offset in [`PrivateWords`].
+    pub fn private_word(&mut self, offset: usize, value: u64) -> &mut Self {
+        self.words.push((offset as u64, value));
+        self
+    }
+
+    /// Sets one of the words that are free for the library OS.
+    pub fn free_word(&mut self, index: usize, value: u64) -> &mut Self {
+        self.library(offset_of!(LibraryWords, free) + index * 8, value)
+    }
+
+    fn library(&mut self, offset: usize, value: u64) -> &mut Self {
+        self.private_word(LIBRARY as usize + offset, value)
+    }
+
+    /// Takes so much of the creator's budget along; without it one slice and a predicate of eight pages.
+    pub fn budget(&mut self, resource: Resource, amount: u64) -> &mut Self {
+        self.budgets.retain(|(other, _)| *other != resource);
+        self.budgets.push((resource, amount));
+        self
+    }
+
+    /// Gets no key for the host channel: it stays silent.
+    pub fn silent(&mut self) -> &mut Self {
+        self.channel = false;
+        self
+    }
+
+    /// Puts fresh pages into the address space, writable.
+    ///
+    /// # Errors
+    /// As for [`AddressSpace::back_with_fresh_pages`]; `BadAddress` where the address space is the own one.
+    pub fn memory(&mut self, address: u64, count: u64) -> Result<&mut Self, Failure> {
+        if self.shares_address_space {
+            return Err(Error::BadAddress.about(address));
+        }
+        // SAFETY: it is not the own address space.
+        unsafe { self.space.back_with_fresh_pages(address, count) }?;
+        Ok(self)
+    }
+
+    /// Shows pages of the creator in the address space.
+    ///
+    /// # Errors
+    /// As for [`AddressSpace::edit`]; `BadAddress` where the address space is the own one.
+    pub fn show(&mut self, address: u64, pages: &[PageNumber], access: Access) -> Result<&mut Self, Failure> {
+        if self.shares_address_space {
+            return Err(Error::BadAddress.about(address));
+        }
+        // SAFETY: it is not the own address space.
+        unsafe { self.space.map(address, pages, access) }?;
+        Ok(self)
+    }
+
+    /// Creates the environment. It has no slice yet, so that it does not run.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn create(mut self) -> Result<Child, Failure> {
+        self.make_stack()?;
+        self.fill_words()?;
+        self.map_area()?;
+        let mut private = [0; PRIVATE_PAGES];
+        for (place, page) in private.iter_mut().zip(&self.private) {
+            *place = page.0;
+        }
+        let [control, key_ring, public] = self.fixed.map(|page| page.0);
+        let specification = Specification {
+            name_key: self.key.0,
+            control,
+            key_ring,
+            public,
+            root: self.space.root.0,
+            area: self.area,
+            private_count: self.private.len() as u64,
+            private,
+        };
+        let at = UserAddress(&raw const specification as u64);
+        // SAFETY: the kernel reads the specification; the private pages are mapped at their place and nowhere else.
+        let number = unsafe { syscall::environment_create(KeyIndex::FIRST, at) }?;
+        let child = Child {
+            number,
+            key: self.key,
+            pages: self.pages,
+            space: self.space,
+            kept: [self.fixed.as_slice(), &self.private].concat(),
+            area: self.area,
+            shares_address_space: self.shares_address_space,
+        };
+        self.endow(&child)?;
+        Ok(child)
+    }
+
+    fn make_stack(&mut self) -> Result<(), Failure> {
+        let end = stack_end(self.area);
+        // SAFETY: the layout keeps this range for the stack of this area, which is new.
+        unsafe { self.space.back_with_fresh_pages(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT) }?;
+        self.library(offset_of!(LibraryWords, start_stack), end);
+        Ok(())
+    }
+
+    /// Writes the first private page, before it is mapped in its place.
+    fn fill_words(&mut self) -> Result<(), Failure> {
+        let channel = self.channel && area::channel_key().is_some();
+        let keys = 0b11 | u64::from(channel) << CHANNEL_SLOT.0;
+        let heap = if self.shares_address_space { heap::address() } else { 0 };
+        let entry = if self.shares_address_space { own_entry() } else { self.entry };
+        let first = [
+            (offset_of!(PrivateWords, slice_start_entry), entry),
+            (offset_of!(PrivateWords, critical_section), 1),
+            (LIBRARY as usize + offset_of!(LibraryWords, keys), keys),
+            (LIBRARY as usize + offset_of!(LibraryWords, heap), heap),
+            (LIBRARY as usize + offset_of!(LibraryWords, channel_key), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
+        ];
+        let window = Window::open(&self.private[..1], KeyIndex::FIRST, Access::WRITE)?;
+        let given = self.words.iter().map(|(offset, value)| (*offset as usize, *value));
+        for (offset, value) in first.into_iter().chain(given) {
+            window.words()[offset / 8].store(value, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn map_area(&self) -> Result<(), Failure> {
+        let pages: Vec<_> = core::iter::once(self.fixed[2]).chain(self.private.iter().copied()).collect();
+        // SAFETY: the area is new, and lies where the layout keeps room for it.
+        unsafe { self.space.map(self.area, &pages, Access::WRITE) }
+    }
+
+    fn endow(&self, child: &Child) -> Result<(), Failure> {
+        for (resource, amount) in &self.budgets {
+            child.give(*resource, *amount)?;
+        }
+        if self.channel
+            && let Some(own) = area::channel_key()
+        {
+            child.grant_channel(own)?;
+        }
+        Ok(())
+    }
+}
+
+/// The entry of the own image.
+fn own_entry() -> u64 {
+    #[cfg(target_os = "none")]
+    return crate::entry::_start as *const () as u64;
+    #[cfg(not(target_os = "none"))]
+    return 0;
+}
+
+/// An environment that this one created.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number.
+    pub number: EnvironmentId,
+    /// Its key, in the own ring.
+    pub key: KeyIndex,
+    /// Its access list.
+    pub pages: Allocator,
+    /// Its address space.
+    pub space: AddressSpace,
+    kept: Vec<PageNumber>,
+    area: u64,
+    shares_address_space: bool,
+}
+
+impl Child {
+    /// Moves `amount` of the own budget to it.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `budget_move`.
+    pub fn give(&self, resource: Resource, amount: u64) -> Result<(), Failure> {
+        let own = area::number();
+        syscall::budget_move(KeyIndex::FIRST, own, self.number, resource as u64, Figure::Limit as u64, amount)
+    }
+
+    /// Gives it a time slice at this position of a CPU's vector, or at any; it runs from then on.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `time_slice_allocate`.
+    pub fn run(&self, cpu: u64, position: u64) -> Result<u64, Failure> {
+        time_slice::allocate(KeyIndex::FIRST, self.number, cpu, position)
+    }
+
+    /// Copies a key into a slot of its ring.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `key_copy`.
+    pub fn grant(&self, key: KeyIndex, rights: Rights, slot: KeyIndex) -> Result<(), Failure> {
+        key::grant(key, rights, self.number, slot)
+    }
+
+    /// A key that names the host channel and nothing more, where the own one is the root's.
+    fn grant_channel(&self, own: KeyIndex) -> Result<(), Failure> {
+        if own != KeyIndex::FIRST {
+            return self.grant(own, Rights::ALL, CHANNEL_SLOT);
+        }
+        let device = key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE)?;
+        let channel = key::derive(device, Rights::ALL, HOST_CHANNEL);
+        let granted = channel.and_then(|channel| {
+            self.grant(channel, Rights::ALL, CHANNEL_SLOT)?;
+            key::discard(channel)
+        });
+        key::discard(device)?;
+        granted
+    }
+
+    /// Its exposed record, as long as its slot is not used again.
+    pub fn info(&self) -> Option<exposed::Environment> {
+        exposed::environment(self.number)
+    }
+
+    /// Whether it lives.
+    pub fn alive(&self) -> bool {
+        exposed::lives(self.number)
+    }
+
+    /// Looks into its public page.
+    ///
+    /// # Errors
+    /// As for [`Window::open`].
+    pub fn public(&self) -> Result<Window, Failure> {
+        Window::open(&self.kept[2..3], KeyIndex::FIRST, Access::READ)
+    }
+
+    /// The exit status that it left, if it ended by [`crate::entry::exit`].
+    pub fn status(&self) -> Option<u32> {
+        let window = self.public().ok()?;
+        let word = &window.words()[abi::area::PUBLIC_STATUS as usize / 8 + crate::entry::EXIT_WORD];
+        word.load(Acquire).checked_sub(1).map(|status| status as u32)
+    }
+
+    /// Waits until it is dead or dying, or the time has come; says whether it died.
+    pub fn wait(&self, deadline: u64) -> bool {
+        use crate::predicate::{Operator, wait_any, word};
+        while let Some(info) = self.info().filter(|info| info.alive()) {
+            let condition = [word(info.state_word(), Operator::NotEqual, State::Alive as u64)];
+            if wait_any(&[&condition], Some(deadline)).is_err() {
+                crate::time_slice::yield_now();
+            }
+            if crate::clock::now() >= deadline {
+                return !self.alive();
+            }
+        }
+        true
+    }
+
+    /// Ends it, whatever it does, and takes back every page that it had.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `environment_destroy`.
+    pub fn destroy(self) -> Result<(), Failure> {
+        loop {
+            match syscall::environment_destroy(KeyIndex::FIRST, self.number) {
+                Err(Failure { error: Error::Again, .. }) => {}
+                Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        if self.shares_address_space {
+            self.leave_address_space()?;
+        } else {
+            reclaim(self.pages, self.space.root)?;
+        }
+        Allocator::own().free_many(&self.kept);
+        key::discard(self.key)
+    }
+
+    /// Takes its area and its stack out of the address space that both share.
+    fn leave_address_space(&self) -> Result<(), Failure> {
+        let (end, own) = (stack_end(self.area), crate::address_space::own());
+        // SAFETY: the environment that lived there is gone.
+        unsafe {
+            own.unmap(self.area, 1 + (self.kept.len() as u64 - 3))?;
+            own.unmap(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT)?;
+        }
+        heap::release_area((self.area - AREAS) / AREA_ALIGNMENT);
+        Ok(())
+    }
+}
+
+/// Frees every page under an access list, the page tables of an address space, its root, and the list.
+fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
+    let own = exposed::environment(area::number()).ok_or(Error::NoSuchEnvironment.about(0))?;
+    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == pages.list);
+    let all: Vec<_> = own.pages().filter(under_list).collect();
+    let level = |page: &PageNumber| {
+        exposed::page(*page).map_or(0, |info| u64::from(info.kind() == PageKind::PageTable) * info.level())
+    };
+    for wanted in 1..=3 {
+        for table in all.iter().filter(|page| level(page) == wanted) {
+            unlink(pages.key, root, *table)?;
+        }
+    }
+    let rest: Vec<_> = all.iter().copied().filter(|page| *page != root).collect();
+    pages.free_many(&rest);
+    pages.free(root)?;
+    pages.free(pages.list)
+}
+
+/// Unlinks a table of an address space that nobody runs in: where it lies, its record and those above it tell.
+fn unlink(key: KeyIndex, root: PageNumber, table: PageNumber) -> Result<(), Failure> {
+    let Some(info) = exposed::page(table) else { return Ok(()) };
+    let (level, mut address, mut at) = (info.level(), 0, table);
+    while let Some((parent, index)) = exposed::page(at).and_then(exposed::Page::parent) {
+        let parent_level = exposed::page(parent).map_or(4, exposed::Page::level);
+        address |= index << (12 + 9 * (parent_level - 1));
+        at = parent;
+    }
+    if at != root || table == root {
+        return Ok(());
+    }
+    // SAFETY: the environment that ran in this address space is gone, so that nobody's objects lie there.
+    unsafe { syscall::page_table_unlink(key, root, UserAddress(address), level) }.map(|_| ())
+}

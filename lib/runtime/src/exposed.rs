@@ -1,0 +1,196 @@
+//! What the kernel exposes, as safe typed views: read-only words that change under the reader.
+//!
+//! Single words are always whole. Where several belong together, [`Environment::consistent`] and [`Page::consistent`]
+//! read until the record did not change meanwhile.
+
+use abi::environment::{EnvironmentInfo, State};
+use abi::exposed::{CpuInfo, KernelInfo};
+use abi::limits::SLICES_PER_CPU;
+use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
+use abi::page::{NO_PAGE, PageInfo, PageKind};
+use abi::time_slice::SliceInfo;
+use abi::{EnvironmentId, PageNumber};
+use core::ops::Deref;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicU64, fence};
+
+/// What the kernel says of itself.
+pub fn kernel() -> &'static KernelInfo {
+    // SAFETY: the kernel maps this record read-only at this address in every address space; all its fields are atomics.
+    unsafe { &*(EXPOSED_KERNEL as *const KernelInfo) }
+}
+
+/// Whether a bit of [`abi::feature`] is set.
+pub fn has(feature: u64) -> bool {
+    kernel().features.load(Relaxed) & feature != 0
+}
+
+/// The CPU with this number, if it runs.
+pub fn cpu(number: u64) -> Option<&'static CpuInfo> {
+    // SAFETY: as for `kernel`: the table has as many records as CPUs run.
+    (number < kernel().cpus.load(Relaxed)).then(|| unsafe { &*(EXPOSED_CPUS as *const CpuInfo).add(number as usize) })
+}
+
+/// Every CPU, from number 0 on.
+pub fn cpus() -> impl Iterator<Item = &'static CpuInfo> {
+    (0..kernel().cpus.load(Relaxed)).map_while(cpu)
+}
+
+/// The slice vector of a CPU; empty where there is no such CPU.
+pub fn slices(cpu: u64) -> &'static [SliceInfo] {
+    if cpu >= kernel().cpus.load(Relaxed) {
+        return &[];
+    }
+    let first = EXPOSED_SLICES as *const SliceInfo;
+    // SAFETY: as for `kernel`: the table has SLICES_PER_CPU records for each CPU that runs.
+    unsafe { core::slice::from_raw_parts(first.add(cpu as usize * SLICES_PER_CPU), SLICES_PER_CPU) }
+}
+
+/// The record of a page, exposed.
+#[derive(Clone, Copy, Debug)]
+pub struct Page(&'static PageInfo);
+
+/// The page with this number, if the machine has such a number.
+pub fn page(number: PageNumber) -> Option<Page> {
+    if number.0 >= kernel().pages.load(Relaxed) {
+        return None;
+    }
+    // SAFETY: as for `kernel`: the table has a record for each number below `pages`.
+    Some(Page(unsafe { &*(EXPOSED_PAGES as *const PageInfo).add(number.0 as usize) }))
+}
+
+impl Deref for Page {
+    type Target = PageInfo;
+    fn deref(&self) -> &PageInfo {
+        self.0
+    }
+}
+
+impl Page {
+    /// What it is.
+    pub fn kind(self) -> PageKind {
+        PageKind::from_number(self.state.load(Acquire) as u8)
+    }
+    /// Its flags: [`abi::page::ZEROED`] and the others.
+    pub fn flags(self) -> u8 {
+        (self.state.load(Acquire) >> 8) as u8
+    }
+    /// Level of a page table.
+    pub fn level(self) -> u64 {
+        self.state.load(Acquire) >> 16 & 0xff
+    }
+    /// Who is charged for it.
+    pub fn owner(self) -> EnvironmentId {
+        EnvironmentId(self.owner.load(Acquire))
+    }
+    /// Page of its access list.
+    pub fn access(self) -> PageNumber {
+        PageNumber(low(self.access.load(Acquire)))
+    }
+    /// Entries of page tables that map it.
+    pub fn references(self) -> u64 {
+        self.access.load(Acquire) >> 32
+    }
+    /// Pins that hold it.
+    pub fn pins(self) -> u64 {
+        low(self.holds.load(Acquire))
+    }
+    /// Links to a page table; pages under an access list.
+    pub fn links(self) -> u64 {
+        self.holds.load(Acquire) >> 32
+    }
+    /// The next page of the same owner, or the next free page.
+    pub fn next(self) -> Option<PageNumber> {
+        page_number(low(self.neighbours.load(Acquire)))
+    }
+    /// For a page table with one link: the table above, and the index in it.
+    pub fn parent(self) -> Option<(PageNumber, u64)> {
+        let word = self.parent.load(Acquire);
+        page_number(low(word)).map(|page| (page, word >> 32 & 0xffff))
+    }
+    /// What `read` finds while the record does not change.
+    pub fn consistent<T>(self, read: impl Fn(Self) -> T) -> T {
+        loop {
+            let before = self.state.load(Acquire);
+            let found = read(self);
+            fence(Acquire);
+            if self.state.load(Relaxed) == before {
+                return found;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+fn low(word: u64) -> u64 {
+    word & 0xffff_ffff
+}
+
+fn page_number(number: u64) -> Option<PageNumber> {
+    (number != u64::from(NO_PAGE)).then_some(PageNumber(number))
+}
+
+/// The record of an environment, exposed.
+#[derive(Clone, Copy, Debug)]
+pub struct Environment(&'static EnvironmentInfo);
+
+/// The record that bears this number: of one that lives, dies, or died and was not forgotten yet.
+pub fn environment(number: EnvironmentId) -> Option<Environment> {
+    let slots = kernel().environments.load(Relaxed);
+    let record = environment_slot(number.0 & (slots - 1))?;
+    (number != EnvironmentId::NONE && record.number.load(Acquire) == number.0).then_some(record)
+}
+
+/// The record in a slot of the table, whoever it is of.
+pub fn environment_slot(slot: u64) -> Option<Environment> {
+    if slot >= kernel().environments.load(Relaxed) {
+        return None;
+    }
+    // SAFETY: as for `kernel`: the table has a record for each slot.
+    Some(Environment(unsafe { &*(EXPOSED_ENVIRONMENTS as *const EnvironmentInfo).add(slot as usize) }))
+}
+
+impl Deref for Environment {
+    type Target = EnvironmentInfo;
+    fn deref(&self) -> &EnvironmentInfo {
+        self.0
+    }
+}
+
+impl Environment {
+    /// Whether it may run again.
+    pub fn alive(self) -> bool {
+        self.state.load(Acquire) == State::Alive as u64
+    }
+    /// Whether it is gone, with all that it held released.
+    pub fn dead(self) -> bool {
+        self.state.load(Acquire) == State::Dead as u64
+    }
+    /// The word of its state: 8-byte aligned, so that a predicate can watch it.
+    pub fn state_word(self) -> &'static AtomicU64 {
+        &self.0.state
+    }
+    /// The pages charged to it; as they were at some time while they were listed.
+    pub fn pages(self) -> impl Iterator<Item = PageNumber> {
+        let most = kernel().pages.load(Relaxed) as usize;
+        let first = page_number(low(self.pages.load(Acquire)));
+        core::iter::successors(first, |number| page(*number)?.next()).take(most)
+    }
+    /// What `read` finds while the record does not change.
+    pub fn consistent<T>(self, read: impl Fn(Self) -> T) -> T {
+        loop {
+            let before = self.sequence.load(Acquire);
+            let found = read(self);
+            fence(Acquire);
+            if before.is_multiple_of(2) && self.sequence.load(Relaxed) == before {
+                return found;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Whether an environment with this number lives.
+pub fn lives(number: EnvironmentId) -> bool {
+    environment(number).is_some_and(Environment::alive)
+}

@@ -1,0 +1,76 @@
+//! Where the runtime keeps things in an address space, by agreement with nobody but itself.
+//!
+//! ```text
+//! 0x0000_0000_0040_0000  a program that stands on the runtime (link/program.ld)
+//! 0x0000_7d80_0000_0000  AREAS    environment areas, one every 128 KiB, so that an area is found from any address in it
+//! LIBRARY_BASE + 256 GiB HEAP     one heap an address space, of at most 64 GiB
+//! LIBRARY_BASE + 320 GiB STACKS   one stack of at most 16 MiB every 16 MiB, an unmapped page below it
+//! LIBRARY_BASE + 384 GiB WINDOWS  one set of windows of 16 MiB every 16 MiB
+//! ```
+//!
+//! Environments that share an address space have areas at different addresses; the index of the area gives each its own
+//! stack and its own windows, so that none of it needs a word that all of them write.
+
+use abi::memory_map::LIBRARY_BASE;
+
+/// Areas lie at multiples of this: the low bits of any address in an area lead to its beginning.
+pub const AREA_ALIGNMENT: u64 = 0x2_0000;
+/// Where areas begin: the first environment's.
+pub const AREAS: u64 = abi::boot::AREA;
+/// Where the heap begins.
+pub const HEAP: u64 = LIBRARY_BASE + (256 << 30);
+/// Bytes that it can grow to.
+pub const HEAP_BYTES: u64 = 64 << 30;
+/// Where stacks begin.
+pub const STACKS: u64 = LIBRARY_BASE + (320 << 30);
+/// Bytes that one stack can grow to.
+pub const STACK_BYTES: u64 = 16 << 20;
+/// Where windows begin.
+pub const WINDOWS: u64 = LIBRARY_BASE + (384 << 30);
+/// Bytes of one environment's windows.
+pub const WINDOW_BYTES: u64 = 16 << 20;
+/// Areas that one address space can hold.
+pub const AREA_COUNT: u64 = 4096;
+
+/// The beginning of the area that `address` lies in.
+pub const fn area_of(address: u64) -> u64 {
+    address & !(AREA_ALIGNMENT - 1)
+}
+
+/// Which area of its address space lies at `area`.
+pub const fn area_index(area: u64) -> u64 {
+    (area - AREAS) / AREA_ALIGNMENT % AREA_COUNT
+}
+
+/// End of the stack that goes with an area: the first address after it.
+pub const fn stack_end(area: u64) -> u64 {
+    STACKS + (area_index(area) + 1) * STACK_BYTES
+}
+
+const AREA_BYTES: u64 = (1 + abi::limits::PRIVATE_PAGES as u64) * abi::limits::PAGE_SIZE;
+const _: () = assert!(AREA_BYTES <= AREA_ALIGNMENT && AREAS.is_multiple_of(AREA_ALIGNMENT));
+const _: () = assert!(AREAS + AREA_COUNT * AREA_ALIGNMENT <= LIBRARY_BASE);
+const _: () = assert!(HEAP + HEAP_BYTES <= STACKS && STACKS + AREA_COUNT * STACK_BYTES <= WINDOWS);
+const _: () = assert!(WINDOWS + AREA_COUNT * WINDOW_BYTES <= abi::memory_map::LIBRARY_END);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_of_an_area_leads_to_its_beginning() {
+        for index in [0, 1, 7, AREA_COUNT - 1] {
+            let area = AREAS + index * AREA_ALIGNMENT;
+            for offset in [0, 8, 0x1000, 0x2000, AREA_BYTES - 1] {
+                assert_eq!(area_of(area + offset), area);
+            }
+            assert_eq!(area_index(area), index);
+        }
+    }
+
+    #[test]
+    fn stacks_of_two_areas_do_not_meet() {
+        assert_eq!(stack_end(AREAS + AREA_ALIGNMENT) - stack_end(AREAS), STACK_BYTES);
+        assert!(stack_end(AREAS) - STACK_BYTES >= STACKS);
+    }
+}

@@ -1,0 +1,130 @@
+//! A lock for words shared by environments, on any CPUs, that outlives a holder who dies.
+//!
+//! The word holds the number of the owner, which is never reused. Who finds it taken looks at the exposed record of the
+//! owner: if that one does not live, the lock is taken over, and the caller learns that what it guards may be half
+//! changed. While a lock is held a critical section is open, so that the end of a slice does not come in between.
+
+use crate::area::number;
+use crate::critical_section::{self, CriticalSection};
+use crate::exposed;
+use abi::EnvironmentId;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How a lock was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was free.
+    Free,
+    /// Its owner had died with it.
+    FromTheDead(EnvironmentId),
+}
+
+/// The lock alone, for data that lies elsewhere. Zero-filled memory is a free lock.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct OwnerLock {
+    owner: AtomicU64,
+}
+
+/// A held lock; dropped, it is free again.
+#[derive(Debug)]
+#[must_use = "the lock is free again when this is dropped"]
+pub struct Held<'a> {
+    lock: &'a OwnerLock,
+    /// How it was got.
+    pub taken: Taken,
+    _section: CriticalSection,
+}
+
+impl OwnerLock {
+    /// A free one.
+    pub const fn new() -> Self {
+        Self { owner: AtomicU64::new(0) }
+    }
+
+    /// Who holds it.
+    pub fn owner(&self) -> EnvironmentId {
+        EnvironmentId(self.owner.load(Relaxed))
+    }
+
+    /// Takes it if it is free or its owner is dead.
+    pub fn try_acquire(&self) -> Option<Held<'_>> {
+        let section = critical_section::enter();
+        let before = self.owner.load(Relaxed);
+        let taken = match EnvironmentId(before) {
+            EnvironmentId::NONE => Taken::Free,
+            owner if exposed::lives(owner) => return None,
+            dead => Taken::FromTheDead(dead),
+        };
+        self.owner.compare_exchange(before, number().0, Acquire, Relaxed).ok()?;
+        Some(Held { lock: self, taken, _section: section })
+    }
+
+    /// Takes it, however long that lasts: who holds it without running gets the rest of this slice.
+    pub fn acquire(&self) -> Held<'_> {
+        loop {
+            if let Some(held) = self.try_acquire() {
+                return held;
+            }
+            let owner = self.owner();
+            let runs = exposed::environment(owner).is_some_and(|info| info.running.load(Relaxed) != 0);
+            if runs || crate::time_slice::yield_to(owner).is_err() {
+                core::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.lock.owner.store(0, Release);
+    }
+}
+
+/// Data with its lock.
+#[derive(Debug, Default)]
+pub struct Lock<T> {
+    lock: OwnerLock,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock lets one environment at a time reach the data.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// The data, while the lock is held.
+#[derive(Debug)]
+pub struct Guard<'a, T> {
+    /// The lock under it.
+    pub held: Held<'a>,
+    data: &'a UnsafeCell<T>,
+}
+
+impl<T> Lock<T> {
+    /// Data under a free lock.
+    pub const fn new(data: T) -> Self {
+        Self { lock: OwnerLock::new(), data: UnsafeCell::new(data) }
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        Guard { held: self.lock.acquire(), data: &self.data }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so nobody changes the data.
+        unsafe { &*self.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and this guard is borrowed for as long as the reference lives.
+        unsafe { &mut *self.data.get() }
+    }
+}

@@ -1,0 +1,119 @@
+//! Allocating physical pages, by number, under an access list (DESIGN.md §4, Page).
+
+use crate::area;
+use crate::syscall::{self, BatchRow, number};
+use abi::limits::BATCH_ROWS;
+pub use abi::page::{PageInfo, PageKind};
+use abi::{Error, Failure, KeyIndex, PageNumber};
+
+/// Where pages come from: who asks, and the access list that the pages are put under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// Key with the right to own what is under the list.
+    pub key: KeyIndex,
+    /// The access list.
+    pub list: PageNumber,
+}
+
+impl Allocator {
+    /// Pages under the access list of the running environment.
+    pub fn own() -> Self {
+        Self { key: KeyIndex::FIRST, list: area::access_list() }
+    }
+
+    /// Any page, zeroed.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_allocate`.
+    pub fn allocate(self) -> Result<PageNumber, Failure> {
+        self.allocate_this(PageNumber::NONE)
+    }
+
+    /// This very page, zeroed.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_allocate`.
+    pub fn allocate_this(self, page: PageNumber) -> Result<PageNumber, Failure> {
+        loop {
+            match syscall::page_allocate(self.key, self.list, page) {
+                Err(Failure { error: Error::Again, .. }) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// As many pages as `pages` has places, or none.
+    ///
+    /// # Errors
+    /// The refusal of the first page that could not be had; those before it are free again.
+    pub fn allocate_many(self, pages: &mut [PageNumber]) -> Result<(), Failure> {
+        let mut done = 0;
+        while done < pages.len() {
+            let many = BATCH_ROWS.min(pages.len() - done);
+            let (count, outcome) = self.allocate_batch(&mut pages[done..done + many]);
+            done += count;
+            match outcome {
+                Ok(()) | Err(Failure { error: Error::Again, .. }) => {}
+                Err(failure) => {
+                    self.free_many(&pages[..done]);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One call: how many were had, and why no more.
+    fn allocate_batch(self, pages: &mut [PageNumber]) -> (usize, Result<(), Failure>) {
+        let row = [self.key.0, self.list.0, PageNumber::NONE.0, 0, 0, 0];
+        let mut rows = [BatchRow { number: number::page_allocate, arguments: row, unused: 0 }; BATCH_ROWS];
+        let outcome = batch(&mut rows[..pages.len()]);
+        let count = outcome.err().map_or(pages.len(), |(row, _)| row);
+        for (page, row) in pages[..count].iter_mut().zip(&rows) {
+            *page = PageNumber(row.arguments[0]);
+        }
+        (count, outcome.map_err(|(_, failure)| failure))
+    }
+
+    /// Gives a page up.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_free`.
+    pub fn free(self, page: PageNumber) -> Result<(), Failure> {
+        syscall::page_free(self.key, page)
+    }
+
+    /// Gives pages up, as far as the kernel lets it; returns how many were freed.
+    pub fn free_many(self, pages: &[PageNumber]) -> usize {
+        let mut freed = 0;
+        for some in pages.chunks(BATCH_ROWS) {
+            let mut rows = [BatchRow::default(); BATCH_ROWS];
+            for (row, page) in rows.iter_mut().zip(some) {
+                let arguments = [self.key.0, page.0, 0, 0, 0, 0];
+                *row = BatchRow { number: number::page_free, arguments, unused: 0 };
+            }
+            let mut start = 0;
+            while start < some.len() {
+                let count = batch(&mut rows[start..some.len()]).err().map_or(some.len() - start, |(row, _)| row);
+                freed += count;
+                start += count + 1;
+            }
+        }
+        freed
+    }
+}
+
+/// Runs rows of system calls that touch no memory at an address: after an error, which row, and why.
+///
+/// # Errors
+/// The index of the row that was refused, and its refusal; rows before it are done, rows after it are not.
+pub(crate) fn batch(rows: &mut [BatchRow]) -> Result<(), (usize, Failure)> {
+    // SAFETY: the rows are ours alone, as many as we say; both callers put only page calls into them, which change no
+    // memory at an address.
+    let outcome = unsafe { syscall::batch(abi::UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) };
+    outcome.map(|_| ()).map_err(|failure| {
+        let row = failure.detail as usize;
+        let detail = rows.get(row).map_or(0, |row| row.arguments[0]);
+        (row, Failure { error: failure.error, detail })
+    })
+}

@@ -1,0 +1,52 @@
+//! Giving the CPU away, and coming back to it (exokernel-sosp95 §5.1.1).
+//!
+//! The kernel keeps RIP, RSP and flags only. A voluntary yield therefore costs what is live at that place: the compiler
+//! saves the callee-saved registers that it needs, and the rest is gone. At the end of a slice, where anything may be
+//! live, the entry saves everything ([`crate::upcall::slice_end_entry`]).
+
+pub use crate::syscall::{time_slice_allocate as allocate, time_slice_free as free};
+use abi::syscall::number;
+pub use abi::time_slice::ANY_POSITION;
+use abi::{EnvironmentId, Failure};
+
+/// Makes a call that comes back with all registers lost, by way of a slice start upcall.
+///
+/// # Safety
+/// The call is one of those, and its arguments are good.
+#[inline]
+pub(crate) unsafe fn give_up(number: u64, first: u64, second: u64) -> Result<(), Failure> {
+    let (error, detail): (u64, u64);
+    // SAFETY: rbx and rbp, which cannot be named as lost, are kept on the stack; RSP and the flags are kept by the
+    // kernel; all other registers are named. The slice start entry comes back here with rax and rdx zero.
+    unsafe {
+        core::arch::asm!(
+            "push rbx",
+            "push rbp",
+            "syscall",
+            "pop rbp",
+            "pop rbx",
+            inlateout("rax") number => error, inlateout("rdi") first => _, inlateout("rsi") second => _,
+            lateout("rdx") detail, lateout("rcx") _, lateout("r8") _, lateout("r9") _, lateout("r10") _,
+            lateout("r11") _, lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
+        );
+    }
+    crate::syscall::result(error, detail)
+}
+
+/// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`]); comes back when a
+/// slice of one's own begins.
+///
+/// # Errors
+/// `NoSuchEnvironment`, or `Busy` where it runs already: then the slice goes on.
+#[inline]
+pub fn yield_to(environment: EnvironmentId) -> Result<(), Failure> {
+    // SAFETY: a yield touches no memory.
+    unsafe { give_up(number::time_slice_yield, environment.0, 0) }
+}
+
+/// Gives the rest of the slice to whoever comes next.
+#[inline]
+pub fn yield_now() {
+    // Nobody is named, so there is nothing to refuse.
+    let _ = yield_to(EnvironmentId::NONE);
+}

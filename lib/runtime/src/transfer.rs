@@ -1,0 +1,221 @@
+//! Protected control transfers: calls into another environment (exokernel-sosp95 §5.5, §6.1).
+//!
+//! The registers are the message. A caller saves what it wants to keep, declares itself ready to be entered, transfers,
+//! and is entered again by the callee's answer ([`call`]). A callee declares a function and waits ([`serve`]). Both hold
+//! a critical section from the moment they are ready until they are entered: the end of a slice in between would leave
+//! them with two continuations.
+
+use crate::area::{Area, LIBRARY, LibraryWords};
+use crate::predicate::{Operator, Predicate, word};
+use crate::{critical_section, syscall};
+use abi::area::PrivateWords;
+use abi::syscall::number;
+use abi::{EnvironmentId, Failure};
+use core::arch::naked_asm;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What travels: rdi, rsi, rdx, r10, r8, r9.
+pub type Message = [u64; 6];
+
+/// Serves a call: gets the caller's number, which cannot be forged, and the message, and leaves the answer in it.
+pub type Service = extern "C" fn(EnvironmentId, &mut Message);
+
+/// What happens to the time slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Kind {
+    /// The callee gets the rest of it.
+    Asynchronous = number::transfer_asynchronous,
+    /// The callee gets this position in every round, until it transfers back.
+    Synchronous = number::transfer_synchronous,
+}
+
+const READY: usize = offset_of!(PrivateWords, ready);
+const CALLER: usize = offset_of!(PrivateWords, caller);
+const TRANSFER_STACK: u64 = LIBRARY + offset_of!(LibraryWords, transfer_stack) as u64;
+const TRANSFER_CALLEE: u64 = LIBRARY + offset_of!(LibraryWords, transfer_callee) as u64;
+const SERVICE_STACK: u64 = LIBRARY + offset_of!(LibraryWords, service_stack) as u64;
+
+/// Calls another environment and waits for its answer, which replaces the message. Nothing of the own registers but the
+/// message reaches the callee.
+///
+/// # Errors
+/// `NoSuchEnvironment` where the callee does not live, or dies before it answers; `Busy` where it cannot be entered now.
+pub fn call(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
+    let private = Area::current().private();
+    let _section = critical_section::enter();
+    private.synchronous_entry.store(answer_entry as *const () as u64, Relaxed);
+    private.asynchronous_entry.store(answer_entry as *const () as u64, Relaxed);
+    let detail = callee.0;
+    let error = exchange(message, callee.0, kind as u64);
+    private.ready.store(0, SeqCst);
+    syscall::result(error, detail)
+}
+
+/// Transfers with the message in the registers; comes back by [`answer_entry`], or with the error.
+#[unsafe(naked)]
+extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u64 {
+    naked_asm!(
+        "push rbp; push rbx; push r12; push r13; push r14; push r15; push rdi",
+        "mov gs:[{transfer_stack}], rsp",
+        "mov gs:[{transfer_callee}], rsi",
+        "mov rax, rsi",
+        "shl rax, 32",
+        "or rax, rdx",
+        "mov rcx, rdi",
+        "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
+        "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
+        "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        // Refused, or a slice of our own began before the answer came: then it is of more use to the callee.
+        "2:",
+        "test rax, rax",
+        "jnz 4f",
+        "3:",
+        "mov eax, {yield_number}",
+        "mov rdi, gs:[{transfer_callee}]",
+        "syscall",
+        "cmp eax, {busy}",
+        "jne 2b",
+        "mov eax, {yield_number}",
+        "xor edi, edi",
+        "syscall",
+        "jmp 3b",
+        "4:",
+        "mov qword ptr gs:[{ready}], 0",
+        "add rsp, 8",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+        transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
+        yield_number = const number::time_slice_yield, busy = const abi::Error::Busy as u64,
+    )
+}
+
+/// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx.
+#[unsafe(naked)]
+extern "C" fn answer_entry() {
+    naked_asm!(
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{transfer_stack}]",
+        "mov rcx, gs:[{caller}]",
+        "cmp rcx, gs:[{transfer_callee}]",
+        "jne 2f",
+        "pop rcx",
+        "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
+        "mov [rcx + 24], r10; mov [rcx + 32], r8; mov [rcx + 40], r9",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "xor eax, eax",
+        "ret",
+        "2:",
+        "mov eax, eax",
+        "shl rcx, 32",
+        "or rax, rcx",
+        "or rdx, -1",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        // Back here the stranger could not be entered, or a slice of our own began: we still wait for our answer.
+        "3:",
+        "mov eax, {yield_number}",
+        "mov rdi, gs:[{transfer_callee}]",
+        "syscall",
+        "cmp eax, {gone}",
+        "je 4f",
+        "mov eax, {yield_number}",
+        "xor edi, edi",
+        "syscall",
+        "jmp 3b",
+        "4:",
+        "mov qword ptr gs:[{ready}], 0",
+        "add rsp, 8",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+        transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE,
+        ready = const READY, caller = const CALLER, yield_number = const number::time_slice_yield,
+        gone = const abi::Error::NoSuchEnvironment as u64,
+    )
+}
+
+/// Serves calls for ever, one at a time, on the stack that this is called on.
+pub fn serve(service: Service) -> ! {
+    let area = Area::current();
+    area.library().service_function.store(service as usize as u64, Relaxed);
+    for entry in [&area.private().synchronous_entry, &area.private().asynchronous_entry] {
+        entry.store(service_entry as *const () as u64, Relaxed);
+    }
+    settle()
+}
+
+/// Takes what lies below the caller as the stack of the service.
+#[unsafe(naked)]
+extern "C" fn settle() -> ! {
+    naked_asm!(
+        "and rsp, -16",
+        "mov gs:[{service_stack}], rsp",
+        "call {idle}",
+        "ud2",
+        service_stack = const SERVICE_STACK, idle = sym idle,
+    )
+}
+
+/// Waits to be entered; upcalls that came meanwhile are delivered between two waits.
+extern "C" fn idle() -> ! {
+    let private = Area::current().private();
+    let pending = Predicate::new().or(&[word(&private.pending, Operator::NotEqual, 0)]);
+    loop {
+        let section = critical_section::enter();
+        private.ready.store(1, SeqCst);
+        let waited = pending.as_ref().is_ok_and(|pending| pending.wait().is_ok());
+        private.ready.store(0, SeqCst);
+        drop(section);
+        if !waited {
+            crate::time_slice::yield_now();
+        }
+    }
+}
+
+/// Entered by a call: runs the service on its own stack and transfers back the way the call came.
+#[unsafe(naked)]
+extern "C" fn service_entry() {
+    naked_asm!(
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{service_stack}]",
+        "push r9; push r8; push r10; push rdx; push rsi; push rdi",
+        "mov ebx, eax",
+        "mov rdi, gs:[{caller}]",
+        "mov r12, rdi",
+        "mov rsi, rsp",
+        "call {serve_one}",
+        "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
+        "mov rax, r12",
+        "shl rax, 32",
+        "or rax, rbx",
+        "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        // Refused, or a slice of our own began: nobody waits for us.
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{service_stack}]",
+        "call {leave}",
+        "call {idle}",
+        "ud2",
+        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
+        serve_one = sym serve_one, leave = sym leave, idle = sym idle,
+    )
+}
+
+/// Upcalls that can wait may come while the service runs; before the answer goes out they must not.
+extern "C" fn serve_one(caller: EnvironmentId, message: &mut Message) {
+    critical_section::leave();
+    let function = Area::current().library().service_function.load(Relaxed);
+    // SAFETY: `serve` put a function of this type there, and nobody else writes the word.
+    let service: Service = unsafe { core::mem::transmute(function as usize) };
+    service(caller, message);
+    core::mem::forget(critical_section::enter());
+}
+
+/// Closes the critical section that was open while the environment waited.
+extern "C" fn leave() {
+    critical_section::leave();
+}
