@@ -1,3 +1,35 @@
-//! Loader of BPF ELF objects made by clang and rustc, outside the trusted base.
+//! Loader of BPF objects: from what clang and rustc write to one plain program.
+//!
+//! An ELF object for BPF holds sections of code, relocations, constants and line
+//! information. [`Object::parse`] reads it, [`Object::link`] lays one entry function
+//! and all functions it calls one after the other, at most [`INSTRUCTIONS_MAX`]
+//! instructions in all, and replaces symbols: calls of undefined functions become calls
+//! of the context's helpers, undefined data the context's regions, both found by name
+//! ([`Names`]), and constants go to one block that travels with the program.
+//!
+//! Lives outside the trusted base: the kernel sees only the finished [`Program`] and
+//! verifies it. Relocations and line records are those of the LLVM documentation's "BPF
+//! Directives, Flag, and Attributes", "BPF Type Format" and of RFC 9669, section 5.4.
+//!
+//! What always holds, whatever the bytes: no panic; time linear in the object's size
+//! but for sorting, memory a small multiple of it, and objects over [`OBJECT_MAX`] bytes
+//! are not looked into.
 
 #![forbid(unsafe_code)]
+
+mod btf;
+mod constant;
+mod line;
+mod link;
+mod names;
+mod object_file;
+mod program;
+mod refusal;
+mod relocation;
+mod slot;
+
+pub use line::{Line, Lines};
+pub use names::{FixedNames, Names};
+pub use object_file::{OBJECT_MAX, Object};
+pub use program::{CONSTANTS_MAX, Function, INSTRUCTIONS_MAX, Program};
+pub use refusal::{Place, Reason, Refusal};

@@ -5,7 +5,8 @@
 //! [`Predicate::check`] turns a copy of it into a [`Predicate`] or names the first
 //! term that is wrong and why. The kernel then pins the page of every word that
 //! [`Predicate::watched`] lists and, whenever it is about to run the environment,
-//! asks [`Predicate::evaluate`]. An idle CPU sets its timer to [`Predicate::earliest_clock`].
+//! asks [`Predicate::evaluate`] (or runs what [`Predicate::compile`] made of it: both
+//! answer the same). An idle CPU sets its timer to [`Predicate::earliest_clock`].
 //!
 //! What always holds:
 //! * A predicate has 1 to [`TERMS_MAX`] terms and the last one ends a product.
@@ -22,6 +23,7 @@
 
 mod check;
 mod clock;
+pub mod compile;
 mod evaluate;
 mod term;
 

@@ -1,2 +1,3 @@
 //! Runs code that the compilers emitted, under guard pages.
 
+pub mod wakeup_predicate;

@@ -4,5 +4,6 @@
 
 mod check;
 mod clock;
+mod compile;
 mod evaluate;
 mod support;

@@ -1,0 +1,99 @@
+//! What one relocation makes of the instruction it stands at.
+
+use object::elf::{R_BPF_64_32, R_BPF_64_64};
+
+use crate::constant::Constants;
+use crate::names::Names;
+use crate::object_file::{Index, Kind, Object, Relocation, Symbol};
+use crate::refusal::Reason;
+use crate::slot::Slot;
+
+/// Type of a relocation of a 16-byte load: the address of the symbol plus the immediate.
+const ADDRESS: u32 = R_BPF_64_64.0;
+/// Type of a relocation of a call.
+const CALL: u32 = R_BPF_64_32.0;
+
+/// What an instruction refers to once its symbol is known.
+pub(crate) enum Target {
+    /// A region of the context, and bytes from its start.
+    Region(u32, i32),
+    /// A byte of the program's constants.
+    Constant(i32),
+    /// A helper of the context.
+    Helper(u32),
+    /// The function that begins at this place of this section.
+    Function(Index, u64),
+}
+
+/// Sections whose symbols are regions though the object defines them.
+const REGION_SECTIONS: [&str; 2] = ["maps", ".maps"];
+
+/// Resolves relocations of one object.
+pub(crate) struct Resolver<'a> {
+    pub(crate) object: &'a Object<'a>,
+    pub(crate) names: &'a dyn Names,
+    pub(crate) constants: Constants,
+}
+
+impl Resolver<'_> {
+    /// What the instruction `slot`, followed by `next`, refers to by `relocation`.
+    pub(crate) fn target(&mut self, relocation: Relocation, slot: Slot, next: Option<Slot>) -> Result<Target, Reason> {
+        let object = self.object;
+        let symbol = object.symbols.get(relocation.symbol).ok_or(Reason::NoSuchSymbol)?;
+        match relocation.number {
+            ADDRESS if slot.is_wide_load() => {
+                let next = next.ok_or(Reason::HalfLoad)?;
+                self.address(symbol, i64::from(next.immediate()) << 32 | i64::from(slot.immediate() as u32))
+            }
+            CALL if slot.is_local_call() => self.call(symbol, slot.immediate()),
+            ADDRESS | CALL => Err(Reason::MisplacedRelocation),
+            number => Err(Reason::UnknownRelocation(number)),
+        }
+    }
+
+    /// The address of a symbol, `addend` bytes on.
+    fn address(&mut self, symbol: &Symbol<'_>, addend: i64) -> Result<Target, Reason> {
+        let Some(section) = symbol.section else { return self.region(symbol.name, addend) };
+        match self.object.sections[section].kind {
+            Kind::Code => Err(Reason::FunctionAddress(self.described(symbol, section))),
+            Kind::Constants => {
+                let offset = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(addend));
+                let offset = offset.ok_or_else(|| Reason::OutsideSymbol(self.described(symbol, section)))?;
+                self.constants.place(self.object, section, offset).map(Target::Constant)
+            }
+            Kind::Variables if REGION_SECTIONS.contains(&self.object.sections[section].name) => {
+                self.region(symbol.name, addend)
+            }
+            Kind::Variables | Kind::Other => Err(Reason::Variable(self.described(symbol, section))),
+        }
+    }
+
+    fn region(&self, name: &str, addend: i64) -> Result<Target, Reason> {
+        let missing = || Reason::NoSuchRegion(name.into(), self.names.regions());
+        let number = self.names.region(name).ok_or_else(missing)?;
+        let offset = i32::try_from(addend).map_err(|_| Reason::OutsideSymbol(name.into()))?;
+        Ok(Target::Region(number, offset))
+    }
+
+    /// The function or helper that a call goes to; the immediate counts slots from the
+    /// one after the symbol's.
+    fn call(&self, symbol: &Symbol<'_>, immediate: i32) -> Result<Target, Reason> {
+        match symbol.section {
+            Some(section) => {
+                let addend = (i64::from(immediate) + 1) * 8;
+                let place = symbol.value.checked_add_signed(addend).ok_or(Reason::BadCall)?;
+                Ok(Target::Function(section, place))
+            }
+            None => {
+                let missing = || Reason::NoSuchHelper(symbol.name.into(), self.names.helpers());
+                self.names.helper(symbol.name).map(Target::Helper).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// A symbol's name; for the nameless symbol of a section, the section's.
+    fn described(&self, symbol: &Symbol<'_>, section: Index) -> String {
+        let name = if symbol.name.is_empty() { self.object.sections[section].name } else { symbol.name };
+        String::from(name)
+    }
+}
