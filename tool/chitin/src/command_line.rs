@@ -1,7 +1,9 @@
 //! The command line, as `./chitin --help` shows it.
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::failure::{Failure, Result};
 use crate::{run, test};
 
 /// An exokernel operating system: build it, run programs on it, test it.
@@ -20,4 +22,51 @@ pub enum Command {
     Test(test::Options),
     /// Check style and structure
     Tidy,
+}
+
+/// The status of a command line that makes no sense, as clap has it.
+const USAGE: u8 = 2;
+
+/// Reads the command line; prints help and ends where that is asked for.
+///
+/// # Errors
+/// One line on what is wrong with it.
+pub fn parse() -> Result<CommandLine> {
+    CommandLine::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.exit()
+        }
+        _ => Failure::with_status(USAGE, complaint(&error.to_string())),
+    })
+}
+
+/// The sentence in clap's report, without its tips and usage.
+fn complaint(report: &str) -> String {
+    let first = report.split("\n\n").next().unwrap_or_default();
+    let line = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{} (see ./chitin --help)", line.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_fits_one_line() {
+        for (arguments, expected) in [
+            (vec!["chitin", "run", "--bogus"], "unexpected argument '--bogus' found"),
+            (vec!["chitin", "fly"], "unrecognized subcommand 'fly'"),
+            (vec!["chitin", "run", "-m", "much"], "\"much\" is no size"),
+            (vec!["chitin", "test", "--quick", "--full"], "cannot be used with"),
+        ] {
+            let said = complaint(&CommandLine::try_parse_from(arguments).unwrap_err().to_string());
+            assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+        }
+    }
 }

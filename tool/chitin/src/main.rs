@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
 
 mod archive;
+mod boot_archive;
 mod build;
 mod cargo;
 mod channel;
@@ -29,21 +30,16 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use command_line::{Command, CommandLine};
+use command_line::Command;
 use failure::Result;
 use workspace::Workspace;
 
 fn main() -> ExitCode {
-    let arguments = CommandLine::parse();
-    match execute(&arguments.command) {
-        Ok(status) => status,
-        Err(failure) => {
-            eprintln!("chitin: {failure}");
-            ExitCode::from(failure.status)
-        }
-    }
+    let result = command_line::parse().and_then(|arguments| execute(&arguments.command));
+    result.unwrap_or_else(|failure| {
+        eprintln!("chitin: {failure}");
+        ExitCode::from(failure.status)
+    })
 }
 
 fn execute(command: &Command) -> Result<ExitCode> {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,6 @@ use rustix::process::Signal;
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
 
-use crate::archive::Writer;
 use crate::build::Images;
 use crate::channel::FrameWriter;
 use crate::channel::input;
@@ -26,10 +25,10 @@ use crate::root::{self, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{interrupt, size};
+use crate::{boot_archive, interrupt, size};
 
 /// Where programs are looked for, inside the machine.
-const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// MiB that a machine needs beside its archive.
 const LEAST_MEMORY: u64 = 32;
 
@@ -74,11 +73,12 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let root = root::load(workspace, options.root.as_deref())?;
     let command = command(options, &root)?;
-    let images = Images::build(Toolchain::detect(), workspace)?;
     let machine = machine(workspace, options, &root)?;
+    let images = Images::build(Toolchain::detect(), workspace)?;
     let place = tempfile::tempdir().context("cannot create a temporary folder")?;
     let archive = place.path().join("archive");
-    write_archive(&archive, &images, &root, &command)?;
+    let file = File::create(&archive).context("cannot write the boot archive")?;
+    boot_archive::with_exos(file, &images, &root, &command)?;
 
     let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
     let session = Session::new(stream).context("host channel")?;
@@ -87,7 +87,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut console = Console { trace: options.trace, writer: Arc::clone(&session.writer), output_gone: false };
     let end = session.serve(&mut console, None);
     drop(raw);
-    verdict(&end, &running.stop()?, &running.serial())
+    let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
+    verdict(&end, &stop, &running.serial())
 }
 
 /// What ExOS is to run, after a look whether that can be.
@@ -134,18 +135,6 @@ fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Mach
         debugger: options.gdb,
         ..Machine::default()
     })
-}
-
-fn write_archive(file: &Path, images: &Images, root: &Tree, command: &ProgramCommand) -> Result<()> {
-    let output = io::BufWriter::new(File::create(file).context("cannot write the boot archive")?);
-    let mut archive = Writer::new(output);
-    let written = "cannot write the boot archive";
-    archive.add_file(abi::boot::INIT, &images.program("init")?).context(written)?;
-    archive.add_file(abi::boot::EXOS, &images.program("exos")?).context(written)?;
-    archive.add_file(abi::boot::COMMAND, &command.to_bytes()?).context(written)?;
-    root.write(abi::boot::ROOT, &mut archive)?;
-    archive.finish().context(written)?;
-    Ok(())
 }
 
 /// Joins input, signals and window size of this command to the machine.
@@ -228,17 +217,9 @@ impl Listener for Console {
 /// mean that the program ended.
 fn verdict(end: &SessionEnd, stop: &Stop, serial: &str) -> Result<ExitCode> {
     if let (Some(record), Stop::InOrder) = (end.record, stop) {
-        return Ok(ExitCode::from(status(record)));
+        return Ok(ExitCode::from(record.status()));
     }
     Err(Failure::new(what_failed(end, stop, serial)))
-}
-
-/// As a shell would tell it.
-fn status(record: FinalRecord) -> u8 {
-    match record {
-        FinalRecord::Exited(status) => status.to_le_bytes()[0],
-        FinalRecord::Killed(signal) => 128_u8.wrapping_add(signal.to_le_bytes()[0]),
-    }
 }
 
 /// One line on why a machine did not bring its program to an end.
@@ -284,13 +265,6 @@ mod tests {
             assert!(verdict(&done, &stop, "").is_err(), "{stop:?}");
         }
         assert!(verdict(&end(None), &Stop::InOrder, "").is_err());
-    }
-
-    #[test]
-    fn statuses_are_those_of_a_shell() {
-        assert_eq!(status(FinalRecord::Exited(7)), 7);
-        assert_eq!(status(FinalRecord::Exited(0x1ff)), 255);
-        assert_eq!(status(FinalRecord::Killed(11)), 139);
     }
 
     #[test]

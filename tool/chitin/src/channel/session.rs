@@ -19,6 +19,16 @@ pub enum FinalRecord {
     Killed(u32),
 }
 
+impl FinalRecord {
+    /// The exit status as a shell would tell it.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Exited(status) => status.to_le_bytes()[0],
+            Self::Killed(signal) => 128_u8.wrapping_add(signal.to_le_bytes()[0]),
+        }
+    }
+}
+
 /// How the stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
@@ -35,6 +45,13 @@ pub enum StreamEnd {
 pub struct SessionEnd {
     pub record: Option<FinalRecord>,
     pub stream: StreamEnd,
+}
+
+impl SessionEnd {
+    /// Whether the machine is stopping by itself.
+    pub fn is_over(&self) -> bool {
+        self.stream == StreamEnd::Closed
+    }
 }
 
 /// What the machine has to say, besides the final record and input credit.
@@ -190,6 +207,13 @@ mod tests {
             ]
         );
         assert_eq!(end, SessionEnd { record: Some(FinalRecord::Exited(7)), stream: StreamEnd::Closed });
+    }
+
+    #[test]
+    fn statuses_are_those_of_a_shell() {
+        assert_eq!(FinalRecord::Exited(7).status(), 7);
+        assert_eq!(FinalRecord::Exited(0x1ff).status(), 255);
+        assert_eq!(FinalRecord::Killed(11).status(), 139);
     }
 
     #[test]

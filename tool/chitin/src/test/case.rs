@@ -10,7 +10,7 @@ pub type Verdict = std::result::Result<(), String>;
 /// A test that can be run any number of times.
 pub struct Case {
     name: String,
-    /// Lower starts earlier; long tests go first so that none is left alone at the end.
+    /// Long tests start first, so that none is left alone at the end.
     weight: Duration,
     body: Box<dyn Fn(File) -> Verdict + Send + Sync>,
 }
@@ -19,6 +19,11 @@ impl Case {
     /// A test that writes its transcript into the file it is given.
     pub fn new(name: String, weight: Duration, body: impl Fn(File) -> Verdict + Send + Sync + 'static) -> Self {
         Self { name, weight, body: Box::new(body) }
+    }
+
+    /// A test that could not even be prepared.
+    pub fn failed(name: &str, reason: String) -> Self {
+        Self::new(name.to_owned(), Duration::ZERO, move |_| Err(reason.clone()))
     }
 
     pub fn name(&self) -> &str {

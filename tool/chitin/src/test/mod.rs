@@ -3,9 +3,12 @@
 //! tidy, the tests of the host crates, and guests in the machine.
 
 mod case;
+mod configuration;
 mod cover;
+mod guest;
 mod host;
 mod pool;
+mod registry;
 mod report;
 mod style;
 
@@ -72,11 +75,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let results = workspace.test_results();
     std::fs::create_dir_all(&results).context("cannot create the folder of test results")?;
 
+    let filter = options.filter.as_deref().unwrap_or_default();
     let mut cases = host::cases(toolchain, workspace, depth)?;
     cases.extend(style::cases(workspace)?);
-    if let Some(filter) = &options.filter {
-        cases.retain(|case| case.name().contains(filter.as_str()));
-    }
+    cases.retain(|case| case.name().contains(filter));
+    cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
     cases.sort_by(|left, right| left.name().cmp(right.name()));
 
     let mut report = Report::new(&results, cases.len());

@@ -1,0 +1,41 @@
+//! What goes into the boot archive, by the names of `abi::boot`.
+
+use std::fs::File;
+use std::io::BufWriter;
+
+use abi::boot;
+
+use crate::archive::Writer;
+use crate::build::Images;
+use crate::command_record::ProgramCommand;
+use crate::failure::{Context, Result};
+use crate::root::Tree;
+
+/// The guest program that starts ExOS and what it is to run.
+const EXOS_INIT: &str = "init";
+/// The guest program that is ExOS's shared image.
+const EXOS_IMAGE: &str = "exos";
+const WRITING: &str = "cannot write the boot archive";
+
+/// An archive that brings up ExOS on `root` to run `command`.
+///
+/// # Errors
+/// When a program is missing or damaged, or the archive cannot be written.
+pub fn with_exos(file: File, images: &Images, root: &Tree, command: &ProgramCommand) -> Result<()> {
+    let mut archive = Writer::new(BufWriter::new(file));
+    archive.add_file(boot::INIT, &images.program(EXOS_INIT)?).context(WRITING)?;
+    archive.add_file(boot::EXOS, &images.program(EXOS_IMAGE)?).context(WRITING)?;
+    archive.add_file(boot::COMMAND, &command.to_bytes()?).context(WRITING)?;
+    root.write(boot::ROOT, &mut archive)?;
+    archive.finish().context(WRITING).map(drop)
+}
+
+/// An archive whose first environment is a guest program on its own.
+///
+/// # Errors
+/// When the program is missing or damaged, or the archive cannot be written.
+pub fn with_program(file: File, images: &Images, program: &str) -> Result<()> {
+    let mut archive = Writer::new(BufWriter::new(file));
+    archive.add_file(boot::INIT, &images.program(program)?).context(WRITING)?;
+    archive.finish().context(WRITING).map(drop)
+}

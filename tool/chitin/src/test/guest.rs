@@ -1,0 +1,244 @@
+//! Guest tests: each boots a machine of its own, listens to it, and compares
+//! what it said and how it stopped with what the registry expects.
+
+use std::fs::File;
+use std::io::{Cursor, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::boot_archive;
+use crate::build::Images;
+use crate::channel::input;
+use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
+use crate::command_record::ProgramCommand;
+use crate::failure::{Context, Result};
+use crate::qemu::{Files, Running, Stop};
+use crate::root::{self, Tree};
+use crate::run;
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use super::Depth;
+use super::case::{Case, Verdict};
+use super::configuration::Configuration;
+use super::registry::{self, ExpectedStop, Guest};
+
+/// What all guests share.
+struct Ground {
+    images: Images,
+    /// The built-in root; only guests under ExOS have one.
+    root: Option<Tree>,
+}
+
+/// All guest tests of this depth whose name, or the name of one of whose
+/// results, contains `filter`. Quick runs take the first machine of each only.
+///
+/// # Errors
+/// When the list makes no sense.
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Result<Vec<Case>> {
+    let mut chosen = Vec::new();
+    for guest in registry::read(workspace)?.into_iter().filter(|guest| guest.depth <= depth) {
+        let mut machines = guest.on.list();
+        if depth == Depth::Quick {
+            machines.truncate(1);
+        }
+        let guest = Arc::new(guest);
+        chosen.extend(machines.into_iter().map(|machine| (name(&guest, &machine), Arc::clone(&guest), machine)));
+    }
+    chosen.retain(|(name, guest, _)| name.contains(filter) || guest.results.iter().any(|row| row.contains(filter)));
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ground = match prepare(toolchain, workspace, chosen.iter().any(|(_, guest, _)| guest.program.is_none())) {
+        Ok(ground) => Arc::new(ground),
+        Err(failure) => return Ok(vec![Case::failed("build::guest", failure.to_string())]),
+    };
+    let case = |(name, guest, configuration): (String, Arc<Guest>, Configuration)| {
+        let ground = Arc::clone(&ground);
+        let weight = Duration::from_secs(guest.seconds);
+        Case::new(name, weight, move |transcript| boot(&ground, &guest, &configuration, transcript))
+    };
+    Ok(chosen.into_iter().map(case).collect())
+}
+
+fn name(guest: &Guest, machine: &Configuration) -> String {
+    format!("guest::{}@{machine}", guest.name)
+}
+
+fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool) -> Result<Ground> {
+    let images = Images::build(toolchain, workspace)?;
+    let root = with_root.then(|| root::load(workspace, None)).transpose()?;
+    Ok(Ground { images, root })
+}
+
+/// One boot from start to verdict.
+fn boot(ground: &Ground, guest: &Guest, configuration: &Configuration, transcript: File) -> Verdict {
+    let mut recorder = Recorder { transcript, output: Vec::new(), results: Vec::new() };
+    let (end, stop, serial) =
+        listen(ground, guest, configuration, &mut recorder).map_err(|failure| failure.to_string())?;
+    recorder.note("serial line", &serial);
+    judge(guest, &recorder, &end, &stop, &serial)
+}
+
+fn listen(
+    ground: &Ground,
+    guest: &Guest,
+    configuration: &Configuration,
+    recorder: &mut Recorder,
+) -> Result<(SessionEnd, Stop, String)> {
+    let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let archive = place.path().join("archive");
+    write_archive(&archive, ground, guest)?;
+    let files = Files { kernel: ground.images.kernel.clone(), archive };
+    let deadline = Instant::now() + Duration::from_secs(guest.seconds);
+    let (mut running, stream) = Running::start(&configuration.machine(guest.counting), &files)?;
+    let session = Session::new(stream).context("host channel")?;
+    let source = Cursor::new(guest.input.clone().into_bytes());
+    input::pump(source, Arc::clone(&session.writer), Arc::clone(&session.credit));
+    let end = session.serve(recorder, Some(deadline));
+    let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
+    Ok((end, stop, running.serial()))
+}
+
+fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
+    let archive = File::create(file).context("cannot write the boot archive")?;
+    let command = ProgramCommand {
+        arguments: guest.command.clone(),
+        environment: vec![format!("PATH={}", run::SEARCH), "HOME=/root".into()],
+        working_directory: "/".into(),
+        ..ProgramCommand::default()
+    };
+    match (&guest.program, &ground.root) {
+        (None, Some(root)) => boot_archive::with_exos(archive, &ground.images, root, &command),
+        (program, _) => boot_archive::with_program(archive, &ground.images, program.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Everything that must hold; the first thing that does not is the reason.
+fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, serial: &str) -> Verdict {
+    let expected = match guest.stop {
+        ExpectedStop::InOrder => Stop::InOrder,
+        ExpectedStop::KernelPanic => Stop::KernelPanic,
+        ExpectedStop::BootFailure => Stop::BootFailure,
+    };
+    if *stop != expected || (expected == Stop::InOrder && end.record.is_none()) {
+        return Err(run::what_failed(end, stop, serial));
+    }
+    if let Some((_, name, detail)) = recorder.results.iter().find(|(passed, _, _)| !passed) {
+        return Err(format!("{name}: {detail}"));
+    }
+    let has = |name: &String| recorder.results.iter().any(|(_, reported, _)| reported == name);
+    if let Some(missing) = guest.results.iter().find(|name| !has(name)) {
+        return Err(format!("{missing} was not reported"));
+    }
+    if let Some((_, extra, _)) = recorder.results.iter().find(|(_, name, _)| !guest.results.contains(name)) {
+        return Err(format!("{extra} is reported, but not in the list of results"));
+    }
+    if let Some(missing) = guest.serial.iter().find(|words| !serial.contains(words.as_str())) {
+        return Err(format!("the serial line does not say {missing:?}"));
+    }
+    if guest.output.as_ref().is_some_and(|output| output.as_bytes() != recorder.output) {
+        return Err("standard output is not what was expected".into());
+    }
+    match end.record.map(FinalRecord::status) {
+        Some(status) if expected == Stop::InOrder && status != guest.status => {
+            Err(format!("exit status {status}, not {}", guest.status))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes down what the machine says.
+struct Recorder {
+    transcript: File,
+    output: Vec<u8>,
+    /// Passed, name, detail.
+    results: Vec<(bool, String, String)>,
+}
+
+impl Recorder {
+    fn note(&mut self, what: &str, text: &str) {
+        let lines = text.lines().map(|line| format!("{what}: {line}\n"));
+        // The verdict does not hang on the transcript.
+        let _ = self.transcript.write_all(lines.collect::<String>().as_bytes());
+    }
+}
+
+impl Listener for Recorder {
+    fn output(&mut self, bytes: &[u8]) {
+        self.output.extend_from_slice(bytes);
+        self.note("output", &String::from_utf8_lossy(bytes));
+    }
+
+    fn error(&mut self, bytes: &[u8]) {
+        self.note("error", &String::from_utf8_lossy(bytes));
+    }
+
+    fn log(&mut self, line: &str) {
+        self.note("log", line);
+    }
+
+    fn test_result(&mut self, passed: bool, name: &str, detail: &str) {
+        self.note(if passed { "passed" } else { "FAILED" }, &format!("{name} {detail}"));
+        self.results.push((passed, name.to_owned(), detail.to_owned()));
+    }
+
+    fn measurement(&mut self, name: &str, value: &str, unit: &str) {
+        self.note("measured", &format!("{name} = {value} {unit}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::session::StreamEnd;
+
+    fn guest() -> Guest {
+        let text = "name = 'a'\nprogram = 'p'\nresults = ['one']\noutput = 'hi'\nserial = ['boot']\nstatus = 3";
+        toml::from_str(text).unwrap()
+    }
+
+    fn recorder() -> Recorder {
+        let results = vec![(true, "one".to_owned(), String::new())];
+        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results }
+    }
+
+    fn end(record: Option<FinalRecord>) -> SessionEnd {
+        SessionEnd { record, stream: StreamEnd::Closed }
+    }
+
+    const DONE: Option<FinalRecord> = Some(FinalRecord::Exited(3));
+
+    #[test]
+    fn a_guest_passes_only_if_everything_holds() {
+        let judge = |guest: &Guest, recorder: &Recorder, record, stop| {
+            judge(guest, recorder, &end(record), &stop, "booted").map_err(drop)
+        };
+        assert_eq!(judge(&guest(), &recorder(), DONE, Stop::InOrder), Ok(()));
+        assert!(judge(&guest(), &recorder(), None, Stop::InOrder).is_err(), "no final record");
+        assert!(judge(&guest(), &recorder(), Some(FinalRecord::Killed(3)), Stop::InOrder).is_err(), "killed");
+        for stop in [Stop::Reset, Stop::KernelPanic, Stop::BootFailure, Stop::Killed] {
+            assert!(judge(&guest(), &recorder(), DONE, stop).is_err());
+        }
+        for spoil in [
+            |recorder: &mut Recorder| recorder.output.push(b'!'),
+            |recorder: &mut Recorder| recorder.results.clear(),
+            |recorder: &mut Recorder| recorder.results[0].0 = false,
+            |recorder: &mut Recorder| recorder.results.push((true, "two".into(), String::new())),
+        ] {
+            let mut spoiled = recorder();
+            spoil(&mut spoiled);
+            assert!(judge(&guest(), &spoiled, DONE, Stop::InOrder).is_err());
+        }
+        let silent = Guest { serial: vec!["never said".into()], ..guest() };
+        assert!(judge(&silent, &recorder(), DONE, Stop::InOrder).is_err());
+    }
+
+    #[test]
+    fn an_expected_panic_passes_without_a_record() {
+        let panics = Guest { stop: ExpectedStop::KernelPanic, ..guest() };
+        assert_eq!(judge(&panics, &recorder(), &end(None), &Stop::KernelPanic, "booted"), Ok(()));
+        assert!(judge(&panics, &recorder(), &end(DONE), &Stop::InOrder, "booted").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! The list of guest tests: `test/programs/guests.toml`. Its own comments say
+//! what an entry looks like; what does not make sense there is refused here.
+
+use std::fs;
+
+use serde::Deserialize;
+
+use crate::failure::{Context, Failure, Result};
+use crate::workspace::Workspace;
+
+use super::Depth;
+use super::configuration::Configuration;
+
+/// Where the list stands, beside the programs.
+const FILE: &str = "test/programs/guests.toml";
+
+/// One boot, or the same boot on several machines.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    pub name: String,
+    /// The program of the first environment. Without it ExOS runs `command`.
+    pub program: Option<String>,
+    /// What ExOS runs: a program of the built-in root and its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// What `command` finds on its standard input.
+    #[serde(default)]
+    pub input: String,
+    #[serde(default)]
+    pub on: Machines,
+    /// Whether the machine's clock counts instructions.
+    #[serde(default)]
+    pub counting: bool,
+    /// Time limit of one boot.
+    #[serde(default = "seconds")]
+    pub seconds: u64,
+    #[serde(default = "depth")]
+    pub depth: Depth,
+    /// The names of all results that it reports, each of them passed.
+    #[serde(default)]
+    pub results: Vec<String>,
+    /// Standard output, exactly.
+    pub output: Option<String>,
+    /// Exit status; 128 and the signal for one that was killed.
+    #[serde(default)]
+    pub status: u8,
+    #[serde(default)]
+    pub stop: ExpectedStop,
+    /// Words that the serial line must have carried.
+    #[serde(default)]
+    pub serial: Vec<String>,
+}
+
+/// Which machines a guest runs on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Machines {
+    /// `"pairwise"`
+    Named(Cover),
+    These(Vec<Configuration>),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cover {
+    Pairwise,
+}
+
+/// How the machine is to stop: almost always in order.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpectedStop {
+    #[default]
+    InOrder,
+    KernelPanic,
+    BootFailure,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Self::These(vec![Configuration::default()])
+    }
+}
+
+impl Machines {
+    pub fn list(&self) -> Vec<Configuration> {
+        match self {
+            Self::Named(Cover::Pairwise) => Configuration::pairwise(),
+            Self::These(list) => list.clone(),
+        }
+    }
+}
+
+fn seconds() -> u64 {
+    30
+}
+
+fn depth() -> Depth {
+    Depth::Default
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    #[serde(default, rename = "guest")]
+    guests: Vec<Guest>,
+}
+
+/// Reads the list; none is an empty one.
+///
+/// # Errors
+/// When it cannot be read or an entry makes no sense.
+pub fn read(workspace: &Workspace) -> Result<Vec<Guest>> {
+    let file = workspace.root().join(FILE);
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    parse(&fs::read_to_string(file).context(FILE)?)
+}
+
+fn parse(text: &str) -> Result<Vec<Guest>> {
+    let guests = toml::from_str::<List>(text).context(FILE)?.guests;
+    for guest in &guests {
+        let fail = |what: &str| Err(Failure::new(format!("{FILE}: {}: {what}", guest.name)));
+        if guest.program.is_none() == guest.command.is_empty() {
+            return fail("give either a program or a command");
+        }
+        if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
+            return fail("the name is there twice");
+        }
+        if guest.program.is_some() && !guest.input.is_empty() {
+            return fail("input goes to a command, not to a program");
+        }
+    }
+    Ok(guests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_with_its_defaults() {
+        let text = "[[guest]]\nname = 'a'\nprogram = 'p'\non = 'pairwise'\n\
+                    [[guest]]\nname = 'b'\ncommand = ['/bin/true']\non = ['q35-max-4-64M']\nstatus = 7\n";
+        let guests = parse(text).unwrap();
+        assert_eq!(guests[0].on.list().len(), Configuration::pairwise().len());
+        assert_eq!(guests[0].stop, ExpectedStop::InOrder);
+        assert_eq!(guests[1].on.list()[0].to_string(), "q35-max-4-64M");
+        assert_eq!((guests[1].seconds, guests[1].status), (30, 7));
+    }
+
+    #[test]
+    fn entries_that_make_no_sense_are_refused() {
+        for bad in [
+            "[[guest]]\nname = 'a'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\ncommand = ['c']",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\n[[guest]]\nname = 'a'\nprogram = 'p'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\ninput = 'x'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\nprogramme = 'x'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\non = ['pdp-11']",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}
