@@ -1,3 +1,39 @@
-//! The only kernel crate with unsafe code and assembly.
+//! The only kernel crate with unsafe code and assembly: boot, traps, page tables, CPUs, time, virtqueues, user copies.
+//!
+//! Everything above it is safe Rust over its types (DESIGN.md §3, "Unsafe"). The order of the modules below is the
+//! order of the boot, then of the machine's parts.
 
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod boot;
+pub mod boot_memory;
+pub mod features;
+pub mod kernel_map;
+pub mod layout;
+pub mod memory_map;
+pub mod start_info;
+
+pub mod apic;
+mod critical_trap;
+mod interrupt_table;
+pub mod per_cpu;
+mod segment;
+
+pub mod panic;
+mod port;
+pub mod serial;
+pub mod stop;
+
+pub mod context;
+pub mod cpu_control;
+pub mod entry;
+pub mod exposed;
+pub mod lock;
+pub mod memory;
+pub mod page_table;
+pub mod tlb;
+pub mod user;
+mod vector_state;

@@ -1,4 +1,0 @@
-//! The linked kernel binary.
-
-#![no_std]
-#![forbid(unsafe_code)]

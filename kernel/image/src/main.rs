@@ -1,0 +1,28 @@
+//! The linked kernel.
+//!
+//! To try it by hand:
+//!
+//! ```text
+//! RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes" \
+//!     cargo build --release --target x86_64-unknown-none -p image
+//! qemu-system-x86_64 -M q35 -cpu max -m 256M -accel tcg -nodefaults -display none -no-reboot \
+//!     -serial stdio -device isa-debug-exit,iobase=0xf4,iosize=4 \
+//!     -kernel target/x86_64-unknown-none/release/image
+//! ```
+//! QEMU's exit status is 33 when stopped in order, 35 after a kernel panic, 37 after a boot failure.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+/// Called by `machine` once the bootstrap CPU is set up.
+#[cfg(target_os = "none")]
+// SAFETY: the only definition of the symbol that `machine::boot` declares, with the same signature.
+#[unsafe(no_mangle)]
+fn kernel_main(boot: machine::boot::Boot) -> ! {
+    machine::log!("features {:#x}, archive {:x?}", boot.features.bits, boot.archive());
+    machine::stop::in_order()
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("image: build the kernel with --target x86_64-unknown-none");
+}

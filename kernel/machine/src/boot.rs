@@ -1,0 +1,123 @@
+//! From the loader to the kernel proper, on the bootstrap CPU: the boot order, top to bottom.
+//!
+//! `boot.s` comes here with a temporary map of the first 4 GiB. What the loader said is read and checked; the kernel's
+//! half of the address space is built and taken into use; the CPU gets its own stack, segments and interrupts; and
+//! `kernel_main` of the linked image is called with a [`Boot`]: all that was found and nobody owns yet.
+//! Whatever is missing or corrupt ends in one clear line and the boot-failure code (FAULTS row 93).
+
+use crate::boot_memory::BootMemory;
+use crate::features::{self, Features};
+use crate::kernel_map::{self, KernelMap, MapFailure};
+use crate::memory_map::Use;
+use crate::start_info::StartInfo;
+use crate::{apic, interrupt_table, layout, log, per_cpu, serial, stop};
+use abi::feature;
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::ops::Range;
+
+/// What the kernel proper is started with.
+pub struct Boot {
+    /// What the loader told; its memory map says which page is whose.
+    pub start: &'static mut StartInfo,
+    /// What the CPUs have.
+    pub features: Features,
+}
+
+impl Boot {
+    /// Physical bytes of the boot archive; empty when there is none.
+    pub fn archive(&self) -> Range<u64> {
+        self.start.archive.clone()
+    }
+}
+
+unsafe extern "Rust" {
+    /// The linked image's entry: it never returns.
+    safe fn kernel_main(boot: Boot) -> !;
+}
+
+/// Large, so it does not travel over stacks. Used by the bootstrap CPU only.
+struct BootCell<T>(UnsafeCell<T>);
+
+// SAFETY: only the bootstrap CPU touches these, and hands out each once.
+unsafe impl<T> Sync for BootCell<T> {}
+
+static START: BootCell<StartInfo> = BootCell(UnsafeCell::new(StartInfo::new()));
+
+#[cfg(target_os = "none")]
+core::arch::global_asm!(
+    include_str!("boot.s"),
+    direct_map = const layout::DIRECT_MAP,
+    serial_port = const serial::PORT,
+    exit_port = const stop::EXIT_PORT,
+    exit_boot_failure = const abi::host_channel::stop::BOOT_FAILURE,
+);
+
+/// The first Rust code, on the boot stack and the boot map.
+#[unsafe(no_mangle)]
+extern "C" fn bootstrap(start_info: u64) -> ! {
+    serial::initialise();
+    // SAFETY: this function runs once; `continue_boot` gets the reference after this one is dropped.
+    let start = unsafe { &mut *START.0.get() };
+    start.read(start_info).unwrap_or_else(|error| stop::boot_failure(error));
+    let features = features::detect();
+    if let Err(failure) = build(start, features) {
+        refuse(failure);
+    }
+    // SAFETY: the tables are filled once, before any CPU loads them; the stack of CPU 0 was mapped just now, and the
+    // boot stack is not needed any more.
+    unsafe {
+        interrupt_table::fill();
+        let mut features = features;
+        per_cpu::start_on(0, &mut features);
+        switch_stack(per_cpu::get(0).kernel_stack(), continue_boot)
+    }
+}
+
+/// Builds the kernel's half of the address space and takes it into use.
+fn build(start: &mut StartInfo, features: Features) -> Result<(), MapFailure> {
+    let image = kernel_map::image();
+    if start.memory.assign(image.start, image.end - image.start, Use::Kernel).is_err() {
+        stop::boot_failure("corrupt memory map: the kernel lies outside of RAM");
+    }
+    // The map is edited while it is walked: page tables come from it.
+    let ram = start.memory.clone();
+    let mut memory = BootMemory::new(&mut start.memory);
+    let mut map = KernelMap::new(&mut memory, features.has(feature::PAGE_1G))?;
+    for range in ram.ranges() {
+        map.map_ram(range)?;
+    }
+    map.map_image()?;
+    // SAFETY: the map holds the image, all RAM (the boot stack too) and so everything in use.
+    unsafe { kernel_map::load() };
+    apic::prepare(&mut map, &features)?;
+    // SAFETY: CPU 0 is this CPU and has not been prepared before.
+    unsafe { per_cpu::prepare(0, apic::identifier(), &features, &mut map) }
+}
+
+fn refuse(failure: MapFailure) -> ! {
+    match failure {
+        MapFailure::NoMemory => stop::boot_failure("too little memory: give the machine at least 64 MiB"),
+        MapFailure::Conflict => stop::boot_failure("corrupt memory map: devices and memory lie in one place"),
+    }
+}
+
+/// Continues on another stack, with an empty call chain.
+///
+/// # Safety
+/// Nothing on the old stack is used afterwards; the new one is mapped and free.
+#[unsafe(naked)]
+unsafe extern "C" fn switch_stack(top: u64, then: extern "C" fn() -> !) -> ! {
+    naked_asm!("mov rsp, rdi", "xor ebp, ebp", "call rsi", "ud2")
+}
+
+/// The rest of the boot, on the stack of CPU 0.
+extern "C" fn continue_boot() -> ! {
+    // SAFETY: the reference that `bootstrap` had is gone, and this function runs once.
+    let start = unsafe { &mut *START.0.get() };
+    let mut features = features::detect();
+    apic::start();
+    features.vector_state_bytes = u64::from(features::leaf(0xd, 0).ebx);
+    log!("{} pages of memory", start.memory.pages());
+    kernel_main(Boot { start, features })
+}

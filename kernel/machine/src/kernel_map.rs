@@ -1,0 +1,185 @@
+//! The kernel's half of every address space, made once at boot: direct map, devices, image, stacks, exposed structures.
+//!
+//! What holds always: nothing is both writable and executable; kernel text and read-only data are not writable under
+//! any alias; only the exposed structures are visible to users, read-only. The half is global and never changes after
+//! boot. Entry formats: SDM volume 3, section 4.5.
+
+use crate::boot_memory::BootMemory;
+use crate::exposed::Window;
+use crate::layout::{self, HUGE_PAGE_SIZE, LARGE_PAGE_SIZE, PAGE_SIZE, align_down, direct};
+use crate::memory_map::MemoryRange;
+use abi::page_table::{CACHE_DISABLE, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE, WRITE_THROUGH};
+use core::arch::asm;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+const GLOBAL: u64 = 1 << 8;
+const TABLE_ENTRIES: u64 = 512;
+/// Rights of each kind of memory.
+const READ_ONLY: u64 = PRESENT | GLOBAL | NO_EXECUTE;
+const READ_WRITE: u64 = READ_ONLY | WRITE;
+const EXECUTE: u64 = PRESENT | GLOBAL;
+const DEVICE: u64 = READ_WRITE | CACHE_DISABLE | WRITE_THROUGH;
+const EXPOSED: u64 = READ_ONLY | USER;
+
+static ROOT: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    static boot_start: u8;
+    static text_start: u8;
+    static rodata_start: u8;
+    static data_start: u8;
+    static image_end: u8;
+}
+
+/// Why a mapping could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapFailure {
+    /// No memory for a page table.
+    NoMemory,
+    /// The address is already mapped to something else, or out of the direct map.
+    Conflict,
+}
+
+/// Physical address of the kernel's root table.
+pub fn root_address() -> u64 {
+    ROOT.load(Ordering::Relaxed)
+}
+
+/// Physical bytes of the kernel: boot part and image.
+pub(crate) fn image() -> Range<u64> {
+    (&raw const boot_start) as u64..(&raw const image_end) as u64 - layout::IMAGE
+}
+
+/// Physical bytes of text and of read-only data.
+fn constant_parts() -> [Range<u64>; 2] {
+    let physical = |symbol: *const u8| symbol as u64 - layout::IMAGE;
+    let (text, rodata, data) = (&raw const text_start, &raw const rodata_start, &raw const data_start);
+    [physical(text)..physical(rodata), physical(rodata)..physical(data)]
+}
+
+/// Edits the kernel's half, taking page tables from boot memory.
+pub(crate) struct KernelMap<'a, 'b> {
+    memory: &'a mut BootMemory<'b>,
+    root: u64,
+    huge_pages: bool,
+}
+
+impl<'a, 'b> KernelMap<'a, 'b> {
+    /// A new, empty half.
+    pub(crate) fn new(memory: &'a mut BootMemory<'b>, huge_pages: bool) -> Result<Self, MapFailure> {
+        let root = memory.allocate_zeroed(1).ok_or(MapFailure::NoMemory)?;
+        ROOT.store(root, Ordering::Relaxed);
+        Ok(Self { memory, root, huge_pages })
+    }
+
+    /// Goes on with the half that was made before.
+    pub(crate) fn resume(memory: &'a mut BootMemory<'b>, huge_pages: bool) -> Self {
+        Self { memory, root: root_address(), huge_pages }
+    }
+
+    /// Maps a range of RAM into the direct map: writable, but for the kernel's text and read-only data.
+    pub(crate) fn map_ram(&mut self, range: &MemoryRange) -> Result<(), MapFailure> {
+        let mut start = range.start;
+        for part in constant_parts() {
+            let (from, to) = (part.start.clamp(start, range.end), part.end.clamp(start, range.end));
+            self.map(direct(start), start, from - start, READ_WRITE)?;
+            self.map(direct(from), from, to - from, READ_ONLY)?;
+            start = to;
+        }
+        self.map(direct(start), start, range.end - start, READ_WRITE)
+    }
+
+    /// Maps the image where it is linked, each part with its own rights.
+    pub(crate) fn map_image(&mut self) -> Result<(), MapFailure> {
+        let [text, rodata] = constant_parts();
+        for (part, rights) in [(&text, EXECUTE), (&rodata, READ_ONLY), (&(rodata.end..image().end), READ_WRITE)] {
+            self.map(layout::IMAGE + part.start, part.start, part.end - part.start, rights)?;
+        }
+        Ok(())
+    }
+
+    /// Maps the registers of a device into the direct map, uncached; returns their virtual address.
+    pub(crate) fn map_device(&mut self, physical: u64, bytes: u64) -> Result<u64, MapFailure> {
+        let end = physical.checked_add(bytes).and_then(|end| layout::align_up(end, PAGE_SIZE));
+        let end = end.filter(|&end| end <= layout::PHYSICAL_LIMIT).ok_or(MapFailure::Conflict)?;
+        let start = align_down(physical, PAGE_SIZE);
+        self.map(direct(start), start, end - start, DEVICE)?;
+        Ok(direct(physical))
+    }
+
+    /// Maps fresh pages at `address`, for a kernel stack.
+    pub(crate) fn map_stack(&mut self, address: u64, pages: u64) -> Result<(), MapFailure> {
+        let physical = self.memory.allocate(pages).ok_or(MapFailure::NoMemory)?;
+        self.map(address, physical, pages * PAGE_SIZE, READ_WRITE)
+    }
+
+    /// Maps exposed structures for all to read.
+    pub(crate) fn map_exposed(&mut self, window: &Window) -> Result<(), MapFailure> {
+        self.map(window.address, window.physical, window.pages * PAGE_SIZE, EXPOSED)
+    }
+
+    /// Maps `bytes` bytes with the largest pages that fit.
+    fn map(&mut self, address: u64, physical: u64, bytes: u64, rights: u64) -> Result<(), MapFailure> {
+        let mut done = 0;
+        while done < bytes {
+            let level = self.level(address + done, physical + done, bytes - done);
+            let size = PAGE_SIZE << (9 * level);
+            let large = if level > 0 { LARGE } else { 0 };
+            let slot = self.slot(address + done, level, rights & USER)?;
+            let entry = (physical + done) | rights | large;
+            let before = slot.load(Ordering::Relaxed);
+            if before != 0 && before != entry {
+                return Err(MapFailure::Conflict);
+            }
+            slot.store(entry, Ordering::Relaxed);
+            done += size;
+        }
+        Ok(())
+    }
+
+    /// 0 for a page of 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
+    fn level(&self, address: u64, physical: u64, left: u64) -> u32 {
+        let fits = |size| (address | physical) % size == 0 && left >= size;
+        if self.huge_pages && fits(HUGE_PAGE_SIZE) {
+            2
+        } else {
+            u32::from(fits(LARGE_PAGE_SIZE))
+        }
+    }
+
+    /// The entry for `address` at `level`, with the tables above it made as needed.
+    fn slot(&mut self, address: u64, level: u32, user: u64) -> Result<&'static AtomicU64, MapFailure> {
+        let mut table = self.root;
+        for above in (level + 1..4).rev() {
+            let slot = entry_of(table, address, above);
+            let mut entry = slot.load(Ordering::Relaxed);
+            if entry == 0 {
+                let page = self.memory.allocate_zeroed(1).ok_or(MapFailure::NoMemory)?;
+                entry = page | PRESENT | WRITE | user;
+                slot.store(entry, Ordering::Relaxed);
+            } else if entry & LARGE != 0 {
+                return Err(MapFailure::Conflict);
+            }
+            table = entry & PAGE;
+        }
+        Ok(entry_of(table, address, level))
+    }
+}
+
+/// The entry of the table at physical address `table` that translates `address` at `level`.
+fn entry_of(table: u64, address: u64, level: u32) -> &'static AtomicU64 {
+    let index = (address >> (12 + 9 * level)) % TABLE_ENTRIES;
+    // SAFETY: `table` was allocated as a page of zeroes for a page table, is used for nothing else, and lies in the
+    // direct map (or in the boot map before it); the index is below 512.
+    unsafe { &*((direct(table) + index * 8) as *const AtomicU64) }
+}
+
+/// Makes the kernel's half the one in force on this CPU; the boot map is gone on it.
+///
+/// # Safety
+/// The half maps the image, the direct map and the stack in use.
+pub(crate) unsafe fn load() {
+    // SAFETY: the caller vouches for the map; nothing outside of it is used afterwards.
+    unsafe { asm!("mov cr3, {}", in(reg) root_address(), options(nostack, preserves_flags)) };
+}

@@ -1,0 +1,172 @@
+//! What the PVH loader tells: memory map, command line, boot archive, ACPI root pointer.
+//!
+//! Source: the Xen PVH boot ABI, `hvm_start_info` versions 0 and 1. The loader is not trusted
+//! further than it must be: every address is checked to lie in the boot map (the first 4 GiB)
+//! before it is read, and all is copied out, because the memory it lies in is free after boot.
+
+use crate::layout::{self, PAGE_SIZE};
+use crate::memory_map::{MapError, MemoryMap, Use};
+use core::fmt;
+use core::ops::Range;
+
+const MAGIC: u32 = 0x336e_c578;
+const MAXIMUM_MAP_ENTRIES: u32 = 1024;
+const RAM: u32 = 1;
+/// The boot map covers this much physical memory.
+const READABLE: u64 = 4 << 30;
+/// Bytes of the command line that the kernel keeps.
+pub const COMMAND_LINE_LIMIT: usize = 4096;
+
+/// Why the machine cannot be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// No PVH start information where the loader said.
+    NoStartInfo,
+    /// The start information is version 0, without a memory map.
+    NoMemoryMap,
+    /// The memory map has too many entries to be one.
+    MapTooLong(u32),
+    /// The start information points outside the first 4 GiB.
+    Unreadable(u64),
+    /// The memory map does not hold what it must.
+    Map(MapError),
+    /// The command line is longer than `COMMAND_LINE_LIMIT` or not UTF-8.
+    CommandLine,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStartInfo => write!(out, "no PVH start information; boot with a PVH loader (qemu -kernel)"),
+            Self::NoMemoryMap => write!(out, "the loader gave no memory map; use one that speaks PVH version 1"),
+            Self::MapTooLong(entries) => write!(out, "corrupt memory map: it claims {entries} entries"),
+            Self::Unreadable(address) => write!(out, "corrupt start information: address {address:#x} is out of reach"),
+            Self::Map(MapError::TooManyRanges) => write!(out, "corrupt memory map: too many separate ranges"),
+            Self::Map(MapError::NotRam) => write!(out, "corrupt memory map: kernel or boot archive lie outside of RAM"),
+            Self::CommandLine => write!(out, "the command line is not UTF-8 or longer than {COMMAND_LINE_LIMIT} bytes"),
+        }
+    }
+}
+
+impl From<MapError> for StartError {
+    fn from(error: MapError) -> Self {
+        Self::Map(error)
+    }
+}
+
+/// The loader's gifts, checked and copied.
+pub struct StartInfo {
+    /// RAM, with the boot archive marked; the kernel image is not marked yet.
+    pub memory: MemoryMap,
+    /// Physical bytes of the boot archive; empty when there is none.
+    pub archive: Range<u64>,
+    /// Physical address of the ACPI root pointer, when the loader gave one.
+    pub root_pointer: Option<u64>,
+    command_line: [u8; COMMAND_LINE_LIMIT],
+    command_line_length: usize,
+}
+
+impl StartInfo {
+    /// The empty start information, to be filled in place: it is large.
+    pub const fn new() -> Self {
+        Self {
+            memory: MemoryMap::new(),
+            archive: 0..0,
+            root_pointer: None,
+            command_line: [0; COMMAND_LINE_LIMIT],
+            command_line_length: 0,
+        }
+    }
+
+    /// The kernel's command line.
+    pub fn command_line(&self) -> &str {
+        core::str::from_utf8(&self.command_line[..self.command_line_length]).unwrap_or("")
+    }
+
+    /// Reads the start information at physical address `address`.
+    pub fn read(&mut self, address: u64) -> Result<(), StartError> {
+        let field32 = |offset| read::<u32>(address + offset);
+        let field64 = |offset| read::<u64>(address + offset);
+        if field32(0)? != MAGIC {
+            return Err(StartError::NoStartInfo);
+        }
+        if field32(4)? < 1 || field64(40)? == 0 {
+            return Err(StartError::NoMemoryMap);
+        }
+        self.read_memory_map(field64(40)?, field32(48)?)?;
+        self.read_command_line(field64(24)?)?;
+        self.root_pointer = Some(field64(32)?).filter(|&pointer| pointer != 0);
+        if field32(12)? > 0 {
+            self.read_archive(field64(16)?)?;
+        }
+        Ok(())
+    }
+
+    /// Two passes: RAM first, then what is not RAM is taken out, so that it wins where they overlap.
+    fn read_memory_map(&mut self, table: u64, entries: u32) -> Result<(), StartError> {
+        if entries > MAXIMUM_MAP_ENTRIES {
+            return Err(StartError::MapTooLong(entries));
+        }
+        for pass_adds_ram in [true, false] {
+            for entry in (0..u64::from(entries)).map(|index| table.saturating_add(index * 24)) {
+                let (start, size) = (read::<u64>(entry)?, read::<u64>(entry + 8)?);
+                let is_ram = read::<u32>(entry + 16)? == RAM;
+                match (pass_adds_ram, is_ram) {
+                    (true, true) => self.memory.add_ram(start, size)?,
+                    (false, false) if size > 0 => self.memory.remove(start, size)?,
+                    _ => {}
+                }
+            }
+        }
+        // Page zero stays unused: a physical address of zero means "none" in many places.
+        self.memory.remove(0, PAGE_SIZE)?;
+        Ok(())
+    }
+
+    fn read_command_line(&mut self, address: u64) -> Result<(), StartError> {
+        if address == 0 {
+            return Ok(());
+        }
+        for index in 0..COMMAND_LINE_LIMIT {
+            let byte = read::<u8>(address + index as u64)?;
+            if byte == 0 {
+                self.command_line_length = index;
+                let valid = core::str::from_utf8(&self.command_line[..index]).is_ok();
+                return if valid { Ok(()) } else { Err(StartError::CommandLine) };
+            }
+            self.command_line[index] = byte;
+        }
+        Err(StartError::CommandLine)
+    }
+
+    fn read_archive(&mut self, module: u64) -> Result<(), StartError> {
+        let (start, size) = (read::<u64>(module)?, read::<u64>(module + 8)?);
+        self.memory.assign(start, size, Use::Archive)?;
+        self.archive = start..start + size;
+        Ok(())
+    }
+}
+
+impl Default for StartInfo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Integers that a physical address may be read as: any bytes are a valid value.
+pub trait Plain: Copy {}
+impl Plain for u8 {}
+impl Plain for u16 {}
+impl Plain for u32 {}
+impl Plain for u64 {}
+
+/// Reads a value at a physical address of any alignment, while the boot map is in force.
+pub fn read<T: Plain>(physical: u64) -> Result<T, StartError> {
+    let end = physical.checked_add(size_of::<T>() as u64);
+    if end.is_none_or(|end| end > READABLE) {
+        return Err(StartError::Unreadable(physical));
+    }
+    // SAFETY: the boot map covers the first 4 GiB at the direct map, readable; only the bootstrap
+    // CPU runs, before anything in that memory is given away; every bit pattern is a valid `T`.
+    Ok(unsafe { (layout::direct(physical) as *const T).read_unaligned() })
+}
