@@ -22,6 +22,8 @@ pub enum Command {
     Test(test::Options),
     /// Check style and structure
     Tidy,
+    /// Say what is wrong with this machine
+    Doctor,
 }
 
 /// The status of a command line that makes no sense, as clap has it.

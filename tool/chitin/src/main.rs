@@ -13,6 +13,7 @@ mod channel;
 mod children;
 mod command_line;
 mod command_record;
+mod doctor;
 mod elf;
 mod failure;
 mod interrupt;
@@ -46,6 +47,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     interrupt::watch()?;
     let workspace = Workspace::find()?;
     match command {
+        Command::Doctor => Ok(doctor::run(&workspace)),
         Command::Run(options) => run::run(&workspace, options),
         Command::Tidy => tidy::run(&workspace),
         Command::Test(options) => test::run(&workspace, options),

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use crate::build::Images;
 use crate::channel::FrameWriter;
 use crate::channel::input;
-use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd, StreamEnd};
+use crate::channel::session::{Listener, Session, SessionEnd, StreamEnd};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{AcceleratorChoice, Files, Machine, Running, Stop};
@@ -252,6 +252,7 @@ fn variable(text: &str) -> std::result::Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::session::FinalRecord;
 
     fn end(record: Option<FinalRecord>) -> SessionEnd {
         SessionEnd { record, stream: StreamEnd::Closed }

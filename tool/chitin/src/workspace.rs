@@ -40,11 +40,6 @@ impl Workspace {
         &self.root
     }
 
-    /// What cargo builds for the host.
-    pub fn host_target(&self) -> &Path {
-        &self.target
-    }
-
     /// What cargo builds for the kernel, with the kernel's code model.
     pub fn kernel_target(&self) -> PathBuf {
         self.target.join("kernel")

@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use crate::failure::{Context, Failure, Result};
+use crate::progress::Progress;
 
 use super::probe;
 
@@ -65,6 +66,8 @@ pub fn kvm_answer(cache: &Path) -> Result<std::result::Result<(), String>> {
         Some("works\n") => true,
         Some("hangs\n") => false,
         _ => {
+            let mut progress = Progress::step("trying whether a guest runs under KVM");
+            progress.busy_with("");
             let works = probe::runs(Accelerator::Kvm)?;
             fs::create_dir_all(cache).context(cache.display())?;
             let answer = if works { "works" } else { "hangs" };
