@@ -32,10 +32,12 @@ impl Classifier<'_> {
             number: self.job.number as u8,
             rank,
             shape: shape::ROOT,
-            next: filter.first_conjunction,
             ..Installed::default()
         };
-        self.filters[self.job.filter].first_conjunction = index;
+        match self.job.conjunction {
+            0 => self.filters[self.job.filter].first_conjunction = index,
+            last => self.structure.conjunctions[last].next = index,
+        }
         self.job.conjunction = index;
         self.job.number += 1;
         self.job.atom += length;

@@ -3,9 +3,11 @@
 #![allow(dead_code, unreachable_pub)]
 
 use packet_filter::{
-    Account, Atom, Branch, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Patch, Progress, Quota, Rank,
-    Refusal, Shape, Sizes, State, Storage, Tail, conjunctions, limit, reference,
+    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Patch, Progress, Quota, Rank,
+    Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
 };
+
+use std::ops::DerefMut;
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -51,7 +53,7 @@ pub struct Memory {
     states: Vec<State>,
     branches: Vec<Branch>,
     tails: Vec<Tail>,
-    words: Vec<u32>,
+    words: Box<dyn DerefMut<Target = [u32]>>,
     word_map: Vec<u8>,
     code_map: Vec<u8>,
     staging: Vec<u8>,
@@ -67,6 +69,10 @@ pub const PLENTY: Quota = Quota { filters: 1 << 20, conjunctions: 1 << 22, atoms
 
 impl Memory {
     pub fn new(sizes: Sizes) -> Self {
+        Self::with_words(sizes, Box::new(vec![0; sizes.words()]))
+    }
+
+    pub fn with_words(sizes: Sizes, words: Box<dyn DerefMut<Target = [u32]>>) -> Self {
         Self {
             sizes,
             accounts: vec![Account::new(PLENTY); sizes.owners],
@@ -77,7 +83,7 @@ impl Memory {
             states: records(sizes.states),
             branches: records(sizes.branches),
             tails: records(sizes.tails),
-            words: records(sizes.words()),
+            words,
             word_map: records(sizes.word_map()),
             code_map: records(sizes.code_map()),
             staging: records(limit::PIECE),
@@ -232,4 +238,50 @@ pub fn small_filter(random: &mut Random) -> Vec<Atom> {
 /// A random packet of small bytes.
 pub fn small_packet(random: &mut Random) -> Vec<u8> {
     (0..random.below(16)).map(|_| random.below(4) as u8).collect()
+}
+
+/// Kinds of TCP/IP filters that the tests and benchmarks install.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differ {
+    Port,
+    Address,
+    Both,
+}
+
+/// The `index`-th address and port of a family.
+pub fn endpoint(differ: Differ, index: u32) -> (u32, u16) {
+    let (address, port) = (0x0a00_0001, 1024);
+    match differ {
+        Differ::Port => (address, port + index as u16),
+        Differ::Address => (address + index, port),
+        Differ::Both => (address + index.wrapping_mul(7919) % 65_536, port + (index.wrapping_mul(31) % 60_000) as u16),
+    }
+}
+
+/// Ethernet, IPv4, TCP to one address and port, whatever the length of the IP header.
+pub fn tcp_filter(address: u32, port: u16) -> Vec<Atom> {
+    let mut atoms = [Atom::default(); 8];
+    Builder::new(&mut atoms)
+        .equal(Size::Two, 12, 0x0800)
+        .equal(Size::One, 23, 6)
+        .equal(Size::Four, 30, address)
+        .shift(Size::One, 14, 0x0f, 2)
+        .equal(Size::Two, 16, u32::from(port))
+        .finish()
+        .expect("eight are enough")
+        .to_vec()
+}
+
+/// A TCP segment without payload to one address and port, with so many words of IP header.
+pub fn tcp_packet(address: u32, port: u16, header_words: u8) -> Vec<u8> {
+    let header = 4 * usize::from(header_words);
+    let mut packet = vec![0; 14 + header + 20];
+    packet[12..14].copy_from_slice(&[8, 0]);
+    packet[14] = 0x40 | header_words;
+    packet[23] = 6;
+    packet[26..30].copy_from_slice(&[192, 168, 1, 9]);
+    packet[30..34].copy_from_slice(&address.to_be_bytes());
+    let port_at = 14 + header + 2;
+    packet[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
+    packet
 }

@@ -1,0 +1,103 @@
+//! Compiled filters, run under guard pages, answer what the merged structure and the naive model do.
+
+#[path = "../../../mechanism/packet-filter/tests/support/mod.rs"]
+mod support;
+
+use native::packet_filter::{CodeArena, GuardedWords, PacketPages};
+use packet_filter::{Patch, Sizes};
+use support::{
+    CodeMemory, Differ, Driver, Memory, Random, cases, endpoint, seed, small_filter, small_packet, tcp_filter, tcp_packet,
+};
+
+struct Arena(CodeArena);
+
+impl CodeMemory for Arena {
+    fn commit(&mut self, patch: Patch<'_>) {
+        self.0.commit(patch);
+    }
+}
+
+fn memory(sizes: Sizes) -> Memory {
+    Memory::with_words(sizes, Box::new(GuardedWords::new(sizes.words())))
+}
+
+/// All three agree about a packet that ends at a guard page. Says whether anyone gets it.
+fn agree(driver: &Driver<'_, Arena>, pages: &mut PacketPages, packet: &[u8]) -> bool {
+    let interpreted = driver.check(packet);
+    let answer = driver.code.0.run(pages.put(packet), driver.classifier.words());
+    assert_eq!(driver.classifier.resolve(answer), interpreted, "{packet:?} among {:#?}", driver.installed);
+    interpreted.is_some()
+}
+
+#[test]
+fn fault_52_compiled_equals_interpreted_equals_naive() {
+    let mut random = Random(seed(11));
+    let mut pages = PacketPages::new(64);
+    let sizes = Sizes::for_filters(4, 64);
+    let (mut packets, mut matches, mut installed, mut offered) = (0, 0, 0, 0);
+    for _ in 0..cases(250, 100_000) {
+        let mut memory = memory(sizes);
+        let mut driver = Driver::with_code(&mut memory, random.next(), Arena(CodeArena::new(sizes.code)));
+        for _ in 0..50 {
+            if random.chance(25) && !driver.installed.is_empty() {
+                let index = random.below(driver.installed.len() as u64) as usize;
+                driver.remove(driver.installed[index].0);
+            } else {
+                offered += 1;
+                installed += u32::from(driver.insert(random.below(4) as u32, &small_filter(&mut random), true).is_ok());
+            }
+            for _ in 0..4 {
+                packets += 1;
+                matches += u32::from(agree(&driver, &mut pages, &small_packet(&mut random)));
+            }
+        }
+    }
+    println!("{installed} of {offered} filters installed, {matches} of {packets} packets matched");
+    assert!(installed * 2 > offered && matches * 4 > packets && matches < packets, "the cases say something");
+}
+
+#[test]
+fn thousands_of_tcp_filters_agree() {
+    let mut random = Random(seed(12));
+    let mut pages = PacketPages::new(256);
+    let count = cases(1_500, 10_000) as u32;
+    for differ in [Differ::Port, Differ::Address, Differ::Both] {
+        let sizes = Sizes::for_filters(4, count as usize);
+        let mut memory = memory(sizes);
+        let mut driver = Driver::with_code(&mut memory, random.next(), Arena(CodeArena::new(sizes.code)));
+        for index in 0..count {
+            let (address, port) = endpoint(differ, index);
+            driver.insert(index % 4, &tcp_filter(address, port), true).expect("there is room");
+        }
+        for _ in 0..400 {
+            let (address, port) = endpoint(differ, random.below(2 * u64::from(count)) as u32);
+            let mut packet = tcp_packet(address, port, 5 + random.below(11) as u8);
+            if random.chance(20) {
+                packet.truncate(random.below(packet.len() as u64) as usize);
+            }
+            let found = driver.classifier.classify(&packet);
+            let answer = driver.code.0.run(pages.put(&packet), driver.classifier.words());
+            assert_eq!(driver.classifier.resolve(answer), found, "{packet:?}");
+        }
+        for _ in 0..10 {
+            let (address, port) = endpoint(differ, random.below(u64::from(count)) as u32);
+            assert!(agree(&driver, &mut pages, &tcp_packet(address, port, 5)));
+        }
+    }
+}
+
+#[test]
+fn fault_52_no_length_reads_past_the_packet() {
+    let mut random = Random(seed(13));
+    let mut pages = PacketPages::new(256);
+    let sizes = Sizes::for_filters(1, 64);
+    let mut memory = memory(sizes);
+    let mut driver = Driver::with_code(&mut memory, random.next(), Arena(CodeArena::new(sizes.code)));
+    for index in 0..20 {
+        driver.insert(0, &tcp_filter(0x0a00_0001 + index % 3, 80 + index as u16), false).expect("there is room");
+    }
+    let whole = tcp_packet(0x0a00_0001, 80, 15);
+    for length in 0..=whole.len() {
+        agree(&driver, &mut pages, &whole[..length]);
+    }
+}
