@@ -2,9 +2,24 @@
 
 use std::collections::HashMap;
 
+use downloaded_code::context::{Region, RegionSize};
+
 use crate::object_file::{Index, Object};
 use crate::program::CONSTANTS_MAX;
 use crate::refusal::Reason;
+
+/// Name of the region of a context that holds the constants of its programs.
+pub const CONSTANTS_REGION: &str = "constants";
+
+/// A context's regions as a program with `length` bytes of constants has them: the
+/// region of constants is exactly as long, so that accesses to it can be proven.
+pub fn regions_with_constants<'a>(regions: &[Region<'a>], length: usize) -> Vec<Region<'a>> {
+    let fit = |region: &Region<'a>| match region.name {
+        CONSTANTS_REGION => Region { size: RegionSize::Fixed(length as u32), ..*region },
+        _ => *region,
+    };
+    regions.iter().map(fit).collect()
+}
 
 /// Where each section begins: as aligned as any constant needs.
 const ALIGNMENT: usize = 16;

@@ -2,10 +2,10 @@
 //!
 //! An ELF object for BPF holds sections of code, relocations, constants and line
 //! information. [`Object::parse`] reads it, [`Object::link`] lays one entry function
-//! and all functions it calls one after the other, at most [`INSTRUCTIONS_MAX`]
+//! and all functions it calls one after the other, at most 4,096
 //! instructions in all, and replaces symbols: calls of undefined functions become calls
-//! of the context's helpers, undefined data the context's regions, both found by name
-//! ([`Names`]), and constants go to one block that travels with the program.
+//! of the context's helpers, undefined data the context's regions, both found by name,
+//! and constants go to one block that travels with the program.
 //!
 //! Lives outside the trusted base: the kernel sees only the finished [`Program`] and
 //! verifies it. Relocations and line records are those of the LLVM documentation's "BPF
@@ -19,17 +19,17 @@
 
 mod btf;
 mod constant;
+pub mod contexts;
 mod line;
 mod link;
-mod names;
 mod object_file;
 mod program;
 mod refusal;
 mod relocation;
 mod slot;
 
+pub use constant::{CONSTANTS_REGION, regions_with_constants};
 pub use line::{Line, Lines};
-pub use names::{FixedNames, Names};
 pub use object_file::{OBJECT_MAX, Object};
-pub use program::{CONSTANTS_MAX, Function, INSTRUCTIONS_MAX, Program};
+pub use program::{CONSTANTS_MAX, Function, Program};
 pub use refusal::{Place, Reason, Refusal};

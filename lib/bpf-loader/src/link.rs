@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 
+use downloaded_code::context::Context;
+use downloaded_code::instruction::Slot;
+use downloaded_code::program::MAX_INSTRUCTIONS;
+
 use crate::constant::Constants;
 use crate::line::Lines;
-use crate::names::Names;
 use crate::object_file::{Index, Kind, Object, Relocation};
-use crate::program::{Function, INSTRUCTIONS_MAX, Program};
+use crate::program::{Function, Program};
 use crate::refusal::{Place, Reason, Refusal};
 use crate::relocation::{Resolver, Target};
-use crate::slot::Slot;
+use crate::slot::{is_local_call, is_wide_load, jump};
 
 /// Source-register number of a 16-byte load of the address of a byte of a region, by the
 /// region's number: `map_val(map_by_idx(imm)) + next_imm` of RFC 9669, section 5.4.
@@ -21,9 +24,9 @@ impl Object<'_> {
     /// # Errors
     /// What is wrong, at which instruction of which function, with the source line when
     /// the object was compiled with `-g`.
-    pub fn link(&self, entry: Option<&str>, names: &dyn Names) -> Result<Program, Refusal> {
+    pub fn link(&self, entry: Option<&str>, context: &Context<'_>) -> Result<Program, Refusal> {
         let entry = self.entry(entry)?;
-        let resolver = Resolver { object: self, names, constants: Constants::default() };
+        let resolver = Resolver { object: self, context, constants: Constants::default() };
         let mut linker = Linker {
             resolver,
             placed: HashMap::new(),
@@ -81,7 +84,7 @@ impl<'a> Linker<'a> {
     /// Copies a function to the end of the program.
     fn place(&mut self, symbol: Index) -> Result<(), Refusal> {
         let code = self.code(symbol).map_err(Refusal::whole)?;
-        if self.instructions.len() + code.slots.len() > INSTRUCTIONS_MAX {
+        if self.instructions.len() + code.slots.len() > MAX_INSTRUCTIONS {
             return Err(Refusal::whole(Reason::TooManyInstructions));
         }
         let (first, length) = (self.instructions.len(), code.slots.len());
@@ -90,7 +93,7 @@ impl<'a> Linker<'a> {
         self.instructions.extend_from_slice(&code.slots);
         let mut slot = 0;
         while slot < length {
-            let width = if code.slots[slot].is_wide_load() { 2 } else { 1 };
+            let width = if is_wide_load(code.slots[slot]) { 2 } else { 1 };
             self.instruction(&code, slot, first + slot).map_err(|reason| self.refuse(&code, slot, reason))?;
             slot += width;
         }
@@ -110,32 +113,37 @@ impl<'a> Linker<'a> {
         if source.kind != Kind::Code || start % 8 != 0 || slots.is_empty() || !rest.is_empty() {
             return Err(bad());
         }
-        if slots.len() > INSTRUCTIONS_MAX {
+        if slots.len() > MAX_INSTRUCTIONS {
             return Err(Reason::TooManyInstructions);
         }
-        Ok(Code { name: symbol.name, section, first: start / 8, slots: slots.iter().copied().map(Slot).collect() })
+        Ok(Code {
+            name: symbol.name,
+            section,
+            first: start / 8,
+            slots: slots.iter().map(|bytes| Slot::from_bytes(*bytes)).collect(),
+        })
     }
 
     /// Checks and resolves the instruction at `slot` of `code`, which is at `place` in the
     /// program.
     fn instruction(&mut self, code: &Code<'a>, slot: usize, place: usize) -> Result<(), Reason> {
         let (instruction, next) = (code.slots[slot], code.slots.get(slot + 1).copied());
-        if instruction.is_wide_load() && next.is_none() {
+        if is_wide_load(instruction) && next.is_none() {
             return Err(Reason::HalfLoad);
         }
-        if let Some(distance) = instruction.jump() {
+        if let Some(distance) = jump(instruction) {
             let target = slot as i64 + 1 + distance;
             if !(0..code.slots.len() as i64).contains(&target) {
                 return Err(Reason::JumpOutOfFunction);
             }
         }
-        match self.relocation(code, slot, if instruction.is_wide_load() { 2 } else { 1 })? {
+        match self.relocation(code, slot, if is_wide_load(instruction) { 2 } else { 1 })? {
             Some(relocation) => {
                 let target = self.resolver.target(relocation, instruction, next)?;
                 self.apply(target, place)
             }
-            None if instruction.is_local_call() => {
-                let target = (code.first + slot) as i64 + 1 + i64::from(instruction.immediate());
+            None if is_local_call(instruction) => {
+                let target = (code.first + slot) as i64 + 1 + i64::from(instruction.immediate);
                 let offset = u64::try_from(target * 8).map_err(|_| Reason::BadCall)?;
                 self.apply(Target::Function(code.section, offset), place)
             }
@@ -163,13 +171,9 @@ impl<'a> Linker<'a> {
         let instruction = self.instructions[place];
         match target {
             Target::Helper(number) => {
-                self.instructions[place] = instruction.with_source(0).with_immediate(number as i32);
+                self.instructions[place] = Slot { source: 0, immediate: number as i32, ..instruction };
             }
             Target::Region(number, offset) => self.write_address(place, number, offset),
-            Target::Constant(offset) => {
-                let number = self.resolver.names.constants();
-                self.write_address(place, number, offset);
-            }
             Target::Function(section, offset) => {
                 let symbol = *self.resolver.object.function_at.get(&(section, offset)).ok_or(Reason::BadCall)?;
                 let function = self.enqueue(symbol);
@@ -180,15 +184,16 @@ impl<'a> Linker<'a> {
     }
 
     fn write_address(&mut self, place: usize, region: u32, offset: i32) {
-        let load = self.instructions[place];
-        self.instructions[place] = load.with_source(REGION_ADDRESS).with_immediate(region as i32);
-        self.instructions[place + 1] = self.instructions[place + 1].with_immediate(offset);
+        let load = &mut self.instructions[place];
+        load.source = REGION_ADDRESS;
+        load.immediate = region as i32;
+        self.instructions[place + 1].immediate = offset;
     }
 
     fn resolve_calls(&mut self) {
         for &(place, function) in &self.calls {
             let distance = self.functions[function].first as i64 - (place as i64 + 1);
-            self.instructions[place] = self.instructions[place].with_immediate(distance as i32);
+            self.instructions[place].immediate = distance as i32;
         }
     }
 
@@ -202,7 +207,7 @@ impl<'a> Linker<'a> {
         let debug = &self.resolver.object.debug;
         let lines = Lines::new(self.origins.iter().map(|&(section, slot)| debug.line(section, slot)));
         Program {
-            instructions: self.instructions.into_iter().map(|slot| slot.0).collect(),
+            bytes: self.instructions.into_iter().flat_map(Slot::to_bytes).collect(),
             functions: self.functions,
             constants: self.resolver.constants.bytes,
             lines,

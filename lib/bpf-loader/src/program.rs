@@ -2,8 +2,6 @@
 
 use crate::line::Lines;
 
-/// The most instructions (8-byte slots) of a program.
-pub const INSTRUCTIONS_MAX: usize = 4096;
 /// The most bytes of constants that travel with a program.
 pub const CONSTANTS_MAX: usize = 64 * 1024;
 
@@ -21,8 +19,9 @@ pub struct Function {
 /// A program without symbols: the entry function first, then the functions it calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The instructions, 8 bytes each (RFC 9669, section 3).
-    pub instructions: Vec<[u8; 8]>,
+    /// The instructions, 8 bytes each (RFC 9669, section 3), as
+    /// [`downloaded_code::program::Program::new`] takes them.
+    pub bytes: Vec<u8>,
     /// Where each function lies, in order; the first is the entry.
     pub functions: Vec<Function>,
     /// The bytes of the constants region; empty when the program uses none.

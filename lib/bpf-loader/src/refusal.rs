@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::line::Line;
 use crate::object_file::OBJECT_MAX;
-use crate::program::{CONSTANTS_MAX, INSTRUCTIONS_MAX};
+use crate::program::CONSTANTS_MAX;
+use downloaded_code::program::MAX_INSTRUCTIONS;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub enum Reason {
     NoSuchFunction(String, Vec<String>),
     /// It has several global functions and none was chosen; their names.
     SeveralFunctions(Vec<String>),
-    /// Entry and what it calls have more than [`INSTRUCTIONS_MAX`] instructions.
+    /// Entry and what it calls have more than [`MAX_INSTRUCTIONS`] instructions.
     TooManyInstructions,
     /// The constants it uses have more than [`CONSTANTS_MAX`] bytes.
     TooManyConstants,
@@ -71,6 +72,8 @@ pub enum Reason {
     NoSuchHelper(String, Vec<String>),
     /// No region has this name; the names there are.
     NoSuchRegion(String, Vec<String>),
+    /// The program uses constants, and the context has no region for them.
+    NoConstants,
     /// A variable of this name would need memory of the program's own.
     Variable(String),
     /// The address of this function is taken.
@@ -129,7 +132,7 @@ impl fmt::Display for Reason {
             }
             Reason::TooManyInstructions => write!(
                 out,
-                "the function and those it calls have more than {INSTRUCTIONS_MAX} instructions: split the program"
+                "the function and those it calls have more than {MAX_INSTRUCTIONS} instructions: split the program"
             ),
             Reason::TooManyConstants => {
                 write!(out, "the constants have more than {CONSTANTS_MAX} bytes: put large tables into a region")
@@ -174,6 +177,7 @@ impl Reason {
                 "the object asks for types of a Linux kernel (CO-RE): compile without preserve_access_index"
             }
             Reason::NoFunctions => "the object defines no global function: the entry must not be static",
+            Reason::NoConstants => "the program uses constants, and this context has no region `constants` for them",
             Reason::TwoRelocations => "two relocations change one instruction",
             Reason::MisplacedRelocation => "a relocation does not fit the instruction it would change",
             Reason::NoSuchSymbol => "a relocation names a symbol that does not exist",

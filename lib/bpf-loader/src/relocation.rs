@@ -1,12 +1,13 @@
 //! What one relocation makes of the instruction it stands at.
 
+use downloaded_code::context::Context;
+use downloaded_code::instruction::Slot;
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 
-use crate::constant::Constants;
-use crate::names::Names;
+use crate::constant::{CONSTANTS_REGION, Constants};
 use crate::object_file::{Index, Kind, Object, Relocation, Symbol};
 use crate::refusal::Reason;
-use crate::slot::Slot;
+use crate::slot::{is_local_call, is_wide_load};
 
 /// Type of a relocation of a 16-byte load: the address of the symbol plus the immediate.
 const ADDRESS: u32 = R_BPF_64_64.0;
@@ -15,10 +16,8 @@ const CALL: u32 = R_BPF_64_32.0;
 
 /// What an instruction refers to once its symbol is known.
 pub(crate) enum Target {
-    /// A region of the context, and bytes from its start.
+    /// A region of the context by its index, and bytes from its start.
     Region(u32, i32),
-    /// A byte of the program's constants.
-    Constant(i32),
     /// A helper of the context.
     Helper(u32),
     /// The function that begins at this place of this section.
@@ -31,7 +30,7 @@ const REGION_SECTIONS: [&str; 2] = ["maps", ".maps"];
 /// Resolves relocations of one object.
 pub(crate) struct Resolver<'a> {
     pub(crate) object: &'a Object<'a>,
-    pub(crate) names: &'a dyn Names,
+    pub(crate) context: &'a Context<'a>,
     pub(crate) constants: Constants,
 }
 
@@ -41,11 +40,11 @@ impl Resolver<'_> {
         let object = self.object;
         let symbol = object.symbols.get(relocation.symbol).ok_or(Reason::NoSuchSymbol)?;
         match relocation.number {
-            ADDRESS if slot.is_wide_load() => {
+            ADDRESS if is_wide_load(slot) => {
                 let next = next.ok_or(Reason::HalfLoad)?;
-                self.address(symbol, i64::from(next.immediate()) << 32 | i64::from(slot.immediate() as u32))
+                self.address(symbol, i64::from(next.immediate) << 32 | i64::from(slot.immediate as u32))
             }
-            CALL if slot.is_local_call() => self.call(symbol, slot.immediate()),
+            CALL if is_local_call(slot) => self.call(symbol, slot.immediate),
             ADDRESS | CALL => Err(Reason::MisplacedRelocation),
             number => Err(Reason::UnknownRelocation(number)),
         }
@@ -59,7 +58,8 @@ impl Resolver<'_> {
             Kind::Constants => {
                 let offset = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(addend));
                 let offset = offset.ok_or_else(|| Reason::OutsideSymbol(self.described(symbol, section)))?;
-                self.constants.place(self.object, section, offset).map(Target::Constant)
+                let place = self.constants.place(self.object, section, offset)?;
+                Ok(Target::Region(self.region_index(CONSTANTS_REGION).ok_or(Reason::NoConstants)?, place))
             }
             Kind::Variables if REGION_SECTIONS.contains(&self.object.sections[section].name) => {
                 self.region(symbol.name, addend)
@@ -69,10 +69,14 @@ impl Resolver<'_> {
     }
 
     fn region(&self, name: &str, addend: i64) -> Result<Target, Reason> {
-        let missing = || Reason::NoSuchRegion(name.into(), self.names.regions());
-        let number = self.names.region(name).ok_or_else(missing)?;
+        let known = || self.context.regions.iter().map(|region| region.name.into()).collect();
+        let number = self.region_index(name).ok_or_else(|| Reason::NoSuchRegion(name.into(), known()))?;
         let offset = i32::try_from(addend).map_err(|_| Reason::OutsideSymbol(name.into()))?;
         Ok(Target::Region(number, offset))
+    }
+
+    fn region_index(&self, name: &str) -> Option<u32> {
+        self.context.regions.iter().position(|region| region.name == name).map(|index| index as u32)
     }
 
     /// The function or helper that a call goes to; the immediate counts slots from the
@@ -85,8 +89,10 @@ impl Resolver<'_> {
                 Ok(Target::Function(section, place))
             }
             None => {
-                let missing = || Reason::NoSuchHelper(symbol.name.into(), self.names.helpers());
-                self.names.helper(symbol.name).map(Target::Helper).ok_or_else(missing)
+                let known = || self.context.helpers.iter().map(|helper| helper.name.into()).collect();
+                let found = self.context.helpers.iter().find(|helper| helper.name == symbol.name);
+                let missing = || Reason::NoSuchHelper(symbol.name.into(), known());
+                found.map(|helper| Target::Helper(helper.number)).ok_or_else(missing)
             }
         }
     }
