@@ -35,7 +35,7 @@ pub fn version(_: &Workspace) -> Line {
 
 /// Major and minor number from `QEMU emulator version 7.2.22 (Debian …)`.
 fn parse_version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.split("version ").nth(1)?.split(['.', ' ']);
+    let mut numbers = said.split("version ").nth(1)?.split(['.', ' ', '\n']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 

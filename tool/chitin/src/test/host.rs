@@ -17,23 +17,33 @@ use super::case::{Case, Verdict};
 
 /// Set to 1 for tests, so that they run at full length.
 const FULL: &str = "CHITIN_FULL";
+/// Set for tests that draw numbers: what to start from.
+const SEED: &str = "CHITIN_SEED";
+
+/// How the tests are to be run.
+#[derive(Clone, Copy)]
+struct Manner {
+    depth: Depth,
+    seed: Option<u64>,
+}
 
 /// Builds the harnesses and lists what is in them. Whatever does not build is
 /// one failed test, so that the rest is still tested.
 ///
 /// # Errors
 /// When cargo cannot be started or a harness does not answer.
-pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth) -> Result<Vec<Case>> {
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, seed: Option<u64>) -> Result<Vec<Case>> {
+    let manner = Manner { depth, seed };
     let mut command = toolchain.host_cargo(workspace);
     command.args(["build", "--tests", "--keep-going"]);
     let build = cargo::build(&mut command, "building the host tests")?;
     let mut cases = vec![build_case(build.complaints)];
     for harness in build.executables.iter().filter(|built| built.is_test) {
         for test in list(harness, depth)? {
-            cases.push(unit_case(harness, test, depth));
+            cases.push(unit_case(harness, test, manner));
         }
         if harness.is_library && depth >= Depth::Default {
-            cases.push(documentation_case(toolchain, workspace, harness, depth));
+            cases.push(documentation_case(toolchain, workspace, harness, manner));
         }
     }
     Ok(cases)
@@ -72,7 +82,7 @@ fn ask(harness: &Executable, arguments: &[&str]) -> Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-fn unit_case(harness: &Executable, test: String, depth: Depth) -> Case {
+fn unit_case(harness: &Executable, test: String, manner: Manner) -> Case {
     let is_unit_test = harness.target.replace('_', "-") == harness.package;
     let name = if is_unit_test {
         format!("{}::{test}", harness.package)
@@ -86,33 +96,36 @@ fn unit_case(harness: &Executable, test: String, depth: Depth) -> Case {
             .args([&test, "--exact", "--nocapture", "--include-ignored"])
             .current_dir(&harness.folder)
             .env("CARGO_MANIFEST_DIR", &harness.folder);
-        run(&mut command, transcript, depth)
+        run(&mut command, transcript, manner)
     })
 }
 
 /// The examples in a crate's documentation.
-fn documentation_case(toolchain: Toolchain, workspace: &Workspace, harness: &Executable, depth: Depth) -> Case {
+fn documentation_case(toolchain: Toolchain, workspace: &Workspace, harness: &Executable, manner: Manner) -> Case {
     let package = harness.package.clone();
     let workspace = workspace.clone();
     let name = format!("{package}::documentation");
     Case::new(name, Duration::from_secs(5), move |transcript| {
         let mut command = toolchain.host_cargo(&workspace);
         command.args(["test", "--quiet", "--doc", "--package", &package]);
-        run(&mut command, transcript, depth)
+        run(&mut command, transcript, manner)
     })
 }
 
-fn run(command: &mut Command, transcript: File, depth: Depth) -> Verdict {
+fn run(command: &mut Command, transcript: File, manner: Manner) -> Verdict {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let copy = transcript.try_clone().map_err(|error| said(&error))?;
     command.stdin(Stdio::null()).stdout(transcript).stderr(copy);
-    if depth == Depth::Full {
+    if let Some(seed) = manner.seed {
+        command.env(SEED, seed.to_string());
+    }
+    if manner.depth == Depth::Full {
         command.env(FULL, "1");
     } else {
         command.env_remove(FULL);
     }
     let mut child = GuardedChild::spawn(command).map_err(|error| said(&error))?;
-    let limit = depth.host_limit();
+    let limit = manner.depth.host_limit();
     match child.wait(limit).map_err(|error| said(&error))? {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(status.to_string()),

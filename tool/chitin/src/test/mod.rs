@@ -5,6 +5,7 @@
 mod case;
 mod configuration;
 mod cover;
+mod full;
 mod guest;
 mod host;
 mod pool;
@@ -21,6 +22,7 @@ use crate::failure::{Context, Result};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
+use full::FullRun;
 use report::Report;
 
 #[derive(Clone, Debug, Args)]
@@ -76,14 +78,27 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     std::fs::create_dir_all(&results).context("cannot create the folder of test results")?;
 
     let filter = options.filter.as_deref().unwrap_or_default();
-    let mut cases = host::cases(toolchain, workspace, depth)?;
+    // A part of the tests is no full run: nothing is published.
+    let mut full = (depth == Depth::Full && filter.is_empty()).then(|| FullRun::begin(workspace)).transpose()?;
+    let seed = full.as_ref().map(FullRun::seed);
+
+    let mut cases = host::cases(toolchain, workspace, depth, seed)?;
     cases.extend(style::cases(workspace)?);
     cases.retain(|case| case.name().contains(filter));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
+    let all = cases.len();
+    cases.retain(|case| !full.as_ref().is_some_and(|run| run.has_passed(case.name())));
     cases.sort_by(|left, right| left.name().cmp(right.name()));
 
-    let mut report = Report::new(&results, cases.len());
-    pool::run(&cases, &results, &mut report);
+    let mut report = Report::new(&results, cases.len(), all - cases.len());
+    let mut written = Ok(());
+    pool::run(&cases, &results, |outcome| {
+        report.add(outcome);
+        if let Some(run) = &mut full {
+            written = run.add(outcome);
+        }
+    });
+    written.and_then(|()| full.map_or(Ok(()), FullRun::finish))?;
     println!("{} passed, {} failed", report.passed(), report.failed());
     Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

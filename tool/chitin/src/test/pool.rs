@@ -7,7 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Verdict};
-use super::report::Report;
 
 /// How one test came out.
 pub struct Outcome<'a> {
@@ -17,7 +16,7 @@ pub struct Outcome<'a> {
 }
 
 /// Runs every case once and reports each as it ends.
-pub fn run(cases: &[Case], results: &Path, report: &mut Report) {
+pub fn run(cases: &[Case], results: &Path, mut report: impl FnMut(&Outcome)) {
     let mut order: Vec<&Case> = cases.iter().collect();
     order.sort_by_key(|case| std::cmp::Reverse(case.weight()));
     let next = AtomicUsize::new(0);
@@ -35,7 +34,7 @@ pub fn run(cases: &[Case], results: &Path, report: &mut Report) {
         }
         drop(sender);
         for outcome in outcomes {
-            report.add(&outcome);
+            report(&outcome);
         }
     });
 }

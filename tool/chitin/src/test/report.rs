@@ -16,6 +16,7 @@ const PLAIN_PAUSE: Duration = Duration::from_secs(10);
 pub struct Report {
     results: PathBuf,
     total: usize,
+    done: usize,
     passed: usize,
     failed: usize,
     progress: Progress,
@@ -23,11 +24,12 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(results: &Path, total: usize) -> Self {
+    /// `total` tests will run, and so many have passed before.
+    pub fn new(results: &Path, total: usize, passed: usize) -> Self {
         let mut progress = Progress::items("testing", total as u64);
         progress.busy_with("");
         let (results, last_line) = (results.to_owned(), Instant::now());
-        Self { results, total, passed: 0, failed: 0, progress, last_line }
+        Self { results, total, done: 0, passed, failed: 0, progress, last_line }
     }
 
     pub fn passed(&self) -> usize {
@@ -41,6 +43,7 @@ impl Report {
     /// Counts a test and shows it if it failed.
     pub fn add(&mut self, outcome: &Outcome) {
         let name = outcome.case.name();
+        self.done += 1;
         match &outcome.verdict {
             Ok(()) => self.passed += 1,
             Err(reason) => {
@@ -52,8 +55,7 @@ impl Report {
         self.progress.advance();
         if self.progress.is_plain() && self.last_line.elapsed() > PLAIN_PAUSE {
             self.last_line = Instant::now();
-            let done = self.passed + self.failed;
-            eprintln!("chitin: {done} of {} tests, {} failed", self.total, self.failed);
+            eprintln!("chitin: {} of {} tests, {} failed", self.done, self.total, self.failed);
         }
     }
 

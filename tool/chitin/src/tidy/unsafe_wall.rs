@@ -99,7 +99,7 @@ fn has_reasons(file: &SourceFile, line: usize) -> bool {
 struct UnsafeUse {
     what: &'static str,
     line: usize,
-    /// Functions state their conditions in their documentation instead.
+    /// Functions state their conditions in their documentation instead, and an attribute hands out no promise.
     wants_reasons: bool,
 }
 
@@ -137,7 +137,7 @@ impl<'ast> Visit<'ast> for Collector {
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         if attribute.path().is_ident("unsafe") {
-            self.add("attribute", attribute, true);
+            self.add("attribute", attribute, false);
         }
         visit::visit_attribute(self, attribute);
     }
