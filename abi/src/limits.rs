@@ -17,7 +17,9 @@ pub const EXCESS_LIMIT: u64 = 64;
 /// 64-bit components of a capability name.
 pub const NAME_COMPONENTS: usize = 7;
 /// Keys in the ring of an environment.
-pub const KEYS: usize = 48;
+pub const KEYS: usize = 44;
+/// Pages that one environment pins at most.
+pub const PINS: usize = 64;
 /// Entries of an access list.
 pub const ACCESS_LIST_ENTRIES: usize = 63;
 /// Pages in the private part of an environment area, at least.

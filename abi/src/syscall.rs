@@ -41,9 +41,9 @@ macro_rules! for_each_syscall {
             /// Takes over the charge for a page and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
             /// Holds a page: it is not reused before it is unpinned.
-            10 page_pin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
+            10 page_pin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, TooMany];
             /// Ends one hold of the caller's.
-            11 page_unpin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
+            11 page_unpin(page: PageNumber) -> (), right "the caller's own pin", errors [NoSuchPage, WrongKind];
             /// Breaks the bindings of a page in an address space by force, in steps from address `cursor` on; the
             /// detail of `Again` is the next cursor.
             12 page_unbind(key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
