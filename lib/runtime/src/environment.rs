@@ -19,7 +19,6 @@ use abi::budget::{Figure, Resource};
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
 pub use abi::environment::{DeathReason, EnvironmentInfo, Specification, State};
 use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
-use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -401,37 +400,12 @@ impl Child {
     }
 }
 
-/// Frees every page under an access list, the page tables of an address space, its root, and the list.
+/// Frees every page under an access list, then the root that is under it too, then the list.
 fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
     let own = exposed::environment(area::number()).ok_or(Error::NoSuchEnvironment.about(0))?;
     let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == pages.list);
-    let all: Vec<_> = own.pages().filter(under_list).collect();
-    let level = |page: &PageNumber| {
-        exposed::page(*page).map_or(0, |info| u64::from(info.kind() == PageKind::PageTable) * info.level())
-    };
-    for wanted in 1..=3 {
-        for table in all.iter().filter(|page| level(page) == wanted) {
-            unlink(pages.key, root, *table)?;
-        }
-    }
-    let rest: Vec<_> = all.iter().copied().filter(|page| *page != root).collect();
-    pages.free_many(&rest);
+    let all: Vec<_> = own.pages().filter(|page| *page != root).filter(under_list).collect();
+    pages.free_many(&all);
     pages.free(root)?;
     pages.free(pages.list)
-}
-
-/// Unlinks a table of an address space that nobody runs in: where it lies, its record and those above it tell.
-fn unlink(key: KeyIndex, root: PageNumber, table: PageNumber) -> Result<(), Failure> {
-    let Some(info) = exposed::page(table) else { return Ok(()) };
-    let (level, mut address, mut at) = (info.level(), 0, table);
-    while let Some((parent, index)) = exposed::page(at).and_then(exposed::Page::parent) {
-        let parent_level = exposed::page(parent).map_or(4, exposed::Page::level);
-        address |= index << (12 + 9 * (parent_level - 1));
-        at = parent;
-    }
-    if at != root || table == root {
-        return Ok(());
-    }
-    // SAFETY: the environment that ran in this address space is gone, so that nobody's objects lie there.
-    unsafe { syscall::page_table_unlink(key, root, UserAddress(address), level) }.map(|_| ())
 }

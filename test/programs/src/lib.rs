@@ -1,3 +1,173 @@
-//! One-purpose guests, many of them evil.
+//! The harness of the guests: named tests, a victim that runs beside them, and what must hold after each.
+//!
+//! A guest is the first environment of a machine and holds the root key. A [`Test`] runs in it ([`Place::Here`]) or in a
+//! child of its own that holds nothing but what the harness gives it ([`Place::Child`]): that is where evil is done.
+//! After each test the kernel must answer, every page must be accounted for, and the victim, an environment that only
+//! computes, must have made progress with its data whole.
 
 #![no_std]
+
+extern crate alloc;
+
+pub mod attempt;
+pub mod child;
+pub mod random;
+pub mod victim;
+
+use alloc::format;
+use alloc::string::String;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::archive;
+use runtime::image::Image;
+use runtime::page::{Allocator, PageKind};
+use runtime::{channel, exposed, syscall};
+use victim::Victim;
+
+/// How a test came out: nothing, or why it failed.
+pub type Outcome = Result<(), String>;
+
+/// Where a test runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In the first environment, with the root key.
+    Here(fn(&World) -> Outcome),
+    /// In a child.
+    Child(fn() -> Outcome),
+}
+
+/// One test.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// What it is called; a row of the fault matrix has its number in it.
+    pub name: &'static str,
+    /// What it does, and where.
+    pub place: Place,
+}
+
+/// What tests in the first environment find around themselves.
+#[derive(Debug)]
+pub struct World {
+    /// This very program, to be run by children.
+    pub image: Image<'static>,
+    /// The environment that must not be disturbed.
+    pub victim: Victim,
+    /// Pages that the machine has.
+    pub all_pages: u64,
+    /// All tests of this guest: a child finds its own by index.
+    pub tests: &'static [Test],
+}
+
+/// Fails the test with a reason unless the condition holds.
+#[macro_export]
+macro_rules! check {
+    ($condition:expr, $($reason:tt)+) => {
+        if !$condition {
+            return Err($crate::reason(format_args!($($reason)+), line!()));
+        }
+    };
+}
+
+/// Fails the test unless the call is refused with this error.
+#[macro_export]
+macro_rules! refused {
+    ($call:expr, $error:ident) => {
+        match $call {
+            Err(failure) if failure.error == abi::Error::$error => {}
+            other => {
+                let what = stringify!($call);
+                return Err($crate::reason(format_args!("{what} gave {other:?}, not {}", stringify!($error)), line!()));
+            }
+        }
+    };
+}
+
+/// The value of a call that must not be refused.
+#[macro_export]
+macro_rules! granted {
+    ($call:expr) => {
+        match $call {
+            Ok(value) => value,
+            Err(failure) => {
+                return Err($crate::reason(format_args!("{} gave {failure:?}", stringify!($call)), line!()));
+            }
+        }
+    };
+}
+
+/// Text and the line it is about.
+pub fn reason(text: core::fmt::Arguments<'_>, line: u32) -> String {
+    format!("line {line}: {text}")
+}
+
+/// Makes a table of tests the program of a guest.
+#[macro_export]
+macro_rules! guest {
+    ($($place:ident $name:ident;)*) => {
+        static TESTS: &[$crate::Test] =
+            &[$($crate::Test { name: stringify!($name), place: $crate::Place::$place($name) },)*];
+
+        fn main() -> u32 {
+            $crate::run(TESTS)
+        }
+
+        runtime::entry!(main);
+    };
+}
+
+/// Runs every test; the exit status is the number of those that failed, at most 100.
+pub fn run(tests: &'static [Test]) -> u32 {
+    let world = match World::new(tests) {
+        Ok(world) => world,
+        Err(why) => {
+            channel::test_result("harness", false, &why);
+            return 100;
+        }
+    };
+    let mut failed = 0;
+    for (index, test) in tests.iter().enumerate() {
+        let outcome = world.run(index, test).and_then(|()| world.still_whole());
+        let detail = outcome.as_ref().err().map_or("", String::as_str);
+        channel::test_result(test.name, outcome.is_ok(), detail);
+        failed += u32::from(outcome.is_err());
+    }
+    failed.min(100)
+}
+
+impl World {
+    fn new(tests: &'static [Test]) -> Result<Self, String> {
+        let file = archive::boot().find(abi::boot::INIT).ok_or("the boot archive holds no init")?;
+        let image =
+            Image::load(file.data, Allocator::own()).map_err(|error| format!("loading this program: {error}"))?;
+        let victim = Victim::start(&image, tests).map_err(|failure| format!("starting the victim: {failure:?}"))?;
+        let all_pages = (0..exposed::kernel().pages.load(Relaxed))
+            .filter_map(|number| exposed::page(abi::PageNumber(number)))
+            .filter(|page| page.kind() != PageKind::Absent)
+            .count() as u64;
+        Ok(Self { image, victim, all_pages, tests })
+    }
+
+    fn run(&self, index: usize, test: &Test) -> Outcome {
+        match test.place {
+            Place::Here(body) => body(self),
+            Place::Child(_) => child::run_test(self, index),
+        }
+    }
+
+    /// What must hold after every test.
+    pub fn still_whole(&self) -> Outcome {
+        syscall::null().map_err(|failure| format!("the kernel does not answer: {failure:?}"))?;
+        self.pages_add_up()?;
+        self.victim.check()
+    }
+
+    /// Owned, orphan, free, cached and kernel pages are all pages.
+    pub fn pages_add_up(&self) -> Outcome {
+        let kernel = exposed::kernel();
+        let counts =
+            [&kernel.owned_pages, &kernel.orphan_pages, &kernel.free_pages, &kernel.cached_pages, &kernel.kernel_pages]
+                .map(|count| count.load(Relaxed));
+        let sum: u64 = counts.iter().sum();
+        check!(sum == self.all_pages, "pages {counts:?} add up to {sum}, the machine has {}", self.all_pages);
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Capabilities: keys are the kernel's, names dominate by prefix, rights only shrink, and what is dropped is gone.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::capability::{FIRST_FRESH, Rights};
+use abi::limits::{ACCESS_LIST_ENTRIES, KEYS, NAME_COMPONENTS};
+use core::sync::atomic::Ordering::SeqCst;
+use runtime::address_space::{self, Access, MapRow};
+use runtime::area::Area;
+use runtime::page::Allocator;
+use runtime::{EnvironmentId, KeyIndex, area, exposed, key, syscall};
+use test_programs::child::{eventually, launch, prepare, status};
+use test_programs::random::Random;
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Child names_dominate_by_prefix;
+    Child fresh_components_never_repeat;
+    Child fault_01_forged_key;
+    Child fault_02_key_after_it_was_dropped;
+    Child fault_02_name_after_it_was_removed;
+    Child fault_03_derive_more_than_one_has;
+    Child a_name_has_a_longest_length;
+    Here a_key_arrives_only_where_it_is_expected;
+    Child an_access_list_holds_its_entries;
+}
+
+const ALL: u64 = Rights::ALL.0 as u64;
+
+fn names_dominate_by_prefix() -> Outcome {
+    let parent = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
+    let (left, right) = (granted!(key::derive(parent, Rights::ALL, 7)), granted!(key::derive(parent, Rights::ALL, 8)));
+    let list = granted!(Allocator::own().allocate());
+    granted!(syscall::access_list_create(left, list));
+    for (key, allowed) in
+        [(left, true), (parent, true), (KeyIndex::FIRST, true), (right, false), (KeyIndex::WELL_KNOWN, false)]
+    {
+        let page = Allocator { key, list }.allocate();
+        check!(page.is_ok() == allowed, "{key:?} gave {page:?}");
+        if let Ok(page) = page {
+            granted!(Allocator { key: left, list }.free(page));
+        }
+    }
+    granted!(syscall::page_free(left, list));
+    for key in [left, right, parent] {
+        granted!(key::discard(key));
+    }
+    Ok(())
+}
+
+fn fresh_components_never_repeat() -> Outcome {
+    let mut last = 0;
+    for _ in 0..200 {
+        let slot = granted!(key::reserve_slot());
+        let component = granted!(syscall::key_derive(KeyIndex::FIRST, slot, ALL, 0));
+        check!(component > last && component >= FIRST_FRESH, "component {component:#x} came after {last:#x}");
+        last = component;
+        granted!(key::discard(slot));
+    }
+    let slot = granted!(key::reserve_slot());
+    refused!(syscall::key_derive(KeyIndex::FIRST, slot, ALL, FIRST_FRESH), BadArgument);
+    refused!(syscall::key_derive(KeyIndex::FIRST, slot, ALL, u64::MAX), BadArgument);
+    key::release_slot(slot);
+    Ok(())
+}
+
+/// Keys are slots of a ring that only the kernel writes: to forge one is to guess a number.
+fn fault_01_forged_key() -> Outcome {
+    let list = Allocator::own().list;
+    let used = Area::current().library().keys.load(SeqCst);
+    let mut random = Random(0x01);
+    let guesses = (0..KEYS as u64).chain((0..64).map(|bit| 1 << bit)).chain((0..1000).map(|_| random.next()));
+    for guess in guesses.filter(|guess| *guess >= 64 || used & 1 << guess == 0) {
+        refused!(syscall::page_allocate(KeyIndex(guess), list, runtime::PageNumber::NONE), NoSuchKey);
+        refused!(syscall::environment_destroy(KeyIndex(guess), EnvironmentId(1)), NoSuchKey);
+        refused!(syscall::machine_stop(KeyIndex(guess)), NoSuchKey);
+    }
+    for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
+        refused!(syscall::machine_stop(key), NotPermitted);
+        refused!(syscall::environment_destroy(key, EnvironmentId(1)), NotPermitted);
+    }
+    let ring = exposed::environment(area::number()).map_or(0, |info| info.key_ring.load(SeqCst));
+    let row = [MapRow { address: 0x2000_0000 | 1, entry: ring << 12 | Access::READ.0 }];
+    check!(address_space::own().apply(&row).is_err(), "the own key ring could be mapped");
+    Ok(())
+}
+
+fn fault_02_key_after_it_was_dropped() -> Outcome {
+    let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
+    let list = granted!(Allocator::own().allocate());
+    granted!(syscall::access_list_create(key, list));
+    granted!(syscall::key_drop(area::number(), key, KeyIndex::FIRST));
+    refused!(Allocator { key, list }.allocate(), NoSuchKey);
+    refused!(syscall::key_drop(area::number(), key, KeyIndex::FIRST), NoSuchKey);
+    granted!(syscall::key_derive(KeyIndex::FIRST, key, ALL, 0));
+    refused!(Allocator { key, list }.allocate(), NotPermitted);
+    granted!(syscall::page_free(KeyIndex::FIRST, list));
+    granted!(key::discard(key));
+    Ok(())
+}
+
+fn fault_02_name_after_it_was_removed() -> Outcome {
+    let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
+    let list = granted!(Allocator::own().allocate());
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list));
+    granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, ALL));
+    let page = granted!(Allocator { key, list }.allocate());
+    granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, 0));
+    refused!(Allocator { key, list }.allocate(), NotPermitted);
+    refused!(Allocator { key, list }.free(page), NotPermitted);
+    let row = [MapRow { address: 0x2000_0000 | key.0, entry: page.address() | Access::READ.0 }];
+    check!(address_space::own().apply(&row).is_err(), "the removed name still maps the page");
+    granted!(syscall::page_free(KeyIndex::FIRST, page));
+    granted!(syscall::page_free(KeyIndex::FIRST, list));
+    granted!(key::discard(key));
+    Ok(())
+}
+
+fn fault_03_derive_more_than_one_has() -> Outcome {
+    let read = granted!(key::derive(KeyIndex::FIRST, Rights::READ, 5));
+    let slot = granted!(key::reserve_slot());
+    granted!(syscall::key_derive(read, slot, ALL, 6));
+    let list = granted!(Allocator::own().allocate());
+    granted!(syscall::access_list_create(slot, list));
+    refused!(Allocator { key: slot, list }.allocate(), NotPermitted);
+    refused!(Allocator { key: read, list }.allocate(), NotPermitted);
+    let copy = granted!(key::reserve_slot());
+    granted!(syscall::key_copy(read, ALL, area::number(), copy, KeyIndex::FIRST));
+    refused!(Allocator { key: copy, list }.allocate(), NotPermitted);
+    refused!(syscall::key_derive(read, copy, ALL, 6), NotFree);
+    check!(syscall::key_derive(read, KeyIndex(KEYS as u64), ALL, 6).is_err(), "a key went behind the ring");
+    granted!(syscall::page_free(KeyIndex::FIRST, list));
+    for key in [read, slot, copy] {
+        granted!(key::discard(key));
+    }
+    Ok(())
+}
+
+fn a_name_has_a_longest_length() -> Outcome {
+    let length =
+        exposed::environment(area::number()).map_or(0, |info| info.name[0].load(SeqCst) & 0xffff_ffff) as usize;
+    let mut keys = [KeyIndex::FIRST; NAME_COMPONENTS];
+    for index in length..NAME_COMPONENTS {
+        keys[index] =
+            granted!(key::derive(if index == length { KeyIndex::FIRST } else { keys[index - 1] }, Rights::ALL, 3));
+    }
+    refused!(key::derive(keys[NAME_COMPONENTS - 1], Rights::ALL, 3), TooMany);
+    for key in &keys[length..] {
+        granted!(key::discard(*key));
+    }
+    Ok(())
+}
+
+/// Declares an inbox for the environment whose number it was given, and waits for the key.
+extern "C" fn expect_a_key(sender: u64) {
+    let private = Area::current().private();
+    let slot = 9;
+    private.key_sender.store(sender, SeqCst);
+    private.key_inbox.store(slot + 1, SeqCst);
+    Area::current().status(1).store(2, SeqCst);
+    let arrived = eventually(|| private.key_inbox.load(SeqCst) == 0);
+    Area::current().status(1).store(if arrived { 3 } else { 4 }, SeqCst);
+    let derived = syscall::key_derive(KeyIndex(slot), KeyIndex(slot + 1), ALL, 1).is_ok();
+    Area::current().status(2).store(u64::from(derived), SeqCst);
+    eventually(|| false);
+}
+
+fn a_key_arrives_only_where_it_is_expected(world: &World) -> Outcome {
+    let child = launch(prepare(world, expect_a_key, area::number().0)?)?;
+    check!(eventually(|| status(&child, 1) == 2), "the child does not declare its inbox");
+    let key = granted!(key::derive(KeyIndex::FIRST, Rights::READ, 0));
+    let stranger = KeyIndex::WELL_KNOWN;
+    check!(
+        syscall::key_copy(key, ALL, child.number, KeyIndex(12), stranger).is_err(),
+        "a key came into a slot not named"
+    );
+    granted!(syscall::key_copy(key, ALL, child.number, KeyIndex(9), stranger));
+    check!(eventually(|| status(&child, 1) == 3 && status(&child, 2) == 1), "the child did not see its key");
+    check!(syscall::key_copy(key, ALL, child.number, KeyIndex(9), stranger).is_err(), "a key came without an inbox");
+    granted!(key::discard(key));
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn an_access_list_holds_its_entries() -> Outcome {
+    let list = granted!(Allocator::own().allocate());
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list));
+    for index in 0..ACCESS_LIST_ENTRIES as u64 {
+        granted!(syscall::access_list_set(KeyIndex::FIRST, list, index.max(1), KeyIndex::WELL_KNOWN, 1));
+    }
+    refused!(
+        syscall::access_list_set(KeyIndex::FIRST, list, ACCESS_LIST_ENTRIES as u64, KeyIndex::FIRST, ALL),
+        BadArgument
+    );
+    refused!(syscall::access_list_set(KeyIndex::FIRST, list, u64::MAX, KeyIndex::FIRST, ALL), BadArgument);
+    refused!(syscall::access_list_set(KeyIndex::WELL_KNOWN, list, 2, KeyIndex::WELL_KNOWN, ALL), NotPermitted);
+    refused!(Allocator { key: KeyIndex::WELL_KNOWN, list }.allocate(), NotPermitted);
+    let page = granted!(Allocator { key: KeyIndex::FIRST, list }.allocate());
+    let row = |entry| [MapRow { address: 0x2000_0000 | KeyIndex::WELL_KNOWN.0, entry }];
+    check!(
+        address_space::own().apply(&row(page.address() | Access::WRITE.0)).is_err(),
+        "the right to read let it write"
+    );
+    granted!(address_space::own().apply(&row(page.address() | Access::READ.0)));
+    granted!(address_space::own().apply(&row(0)));
+    refused!(syscall::page_free(KeyIndex::FIRST, list), InUse);
+    granted!(syscall::page_free(KeyIndex::FIRST, page));
+    granted!(syscall::page_free(KeyIndex::FIRST, list));
+    Ok(())
+}

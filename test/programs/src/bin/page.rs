@@ -1,0 +1,400 @@
+//! Physical pages: who may map, free, name and keep them; what is never mapped at all; what a fresh page holds.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::capability::Rights;
+use abi::page_table::{ALLOWED, CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, SOFTWARE, WRITE};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::address_space::{self, Access};
+use runtime::page::{Allocator, PageKind};
+use runtime::window::Window;
+use runtime::{Failure, KeyIndex, PageNumber, area, exposed, key, syscall};
+use test_programs::attempt::watch;
+use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
+
+guest! {
+    Child a_page_by_name_and_any_page;
+    Child one_page_at_several_addresses;
+    Child the_order_of_last_use_is_exposed;
+    Child a_claimed_page_changes_hands;
+    Child pins_keep_a_page_from_reuse;
+    Child fault_04_page_of_another_environment;
+    Here fault_05_pages_that_are_not_memory;
+    Child fault_06_bits_of_an_entry;
+    Child fault_07_large_page_not_wholly_owned;
+    Child fault_08_freed_twice_and_freed_while_mapped;
+    Child fault_09_stale_translation;
+    Child fault_10_typed_page_mapped_writable;
+    Child fault_11_addresses_outside_the_user_half;
+    Child fault_12_page_zero;
+    Child fault_33_fresh_pages_are_zero;
+    Child fault_49_every_allocation_fails_cleanly;
+}
+
+/// A free place in the address space of a child.
+const PLACE: u64 = 0x2000_0000;
+
+fn map(address: u64, entry: u64) -> Result<(), Failure> {
+    address_space::own().apply(&[MapRow { address: address | KeyIndex::FIRST.0, entry }])
+}
+
+fn word(address: u64) -> u64 {
+    // SAFETY: the tests read only where they have mapped a page.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+fn set_word(address: u64, value: u64) {
+    // SAFETY: the tests write only where they have mapped a page.
+    unsafe { (address as *mut u64).write_volatile(value) };
+}
+
+fn fresh() -> Result<PageNumber, alloc::string::String> {
+    Ok(granted!(Allocator::own().allocate()))
+}
+
+fn a_page_by_name_and_any_page() -> Outcome {
+    let pages = Allocator::own();
+    let page = fresh()?;
+    let info = exposed::page(page).ok_or("no record")?;
+    check!(info.kind() == PageKind::Ordinary && info.owner() == area::number(), "{page:?} is not ours");
+    check!(info.access() == pages.list, "it is under another list");
+    refused!(pages.allocate_this(page), NotFree);
+    granted!(pages.free(page));
+    check!(info.kind() == PageKind::Free, "it is not free after page_free");
+    check!(granted!(pages.allocate_this(page)) == page, "another page came than was named");
+    refused!(pages.allocate_this(PageNumber(exposed::kernel().pages.load(Relaxed))), NoSuchPage);
+    refused!(pages.allocate_this(PageNumber(u64::MAX >> 1)), NoSuchPage);
+    refused!(syscall::page_allocate(KeyIndex::WELL_KNOWN, pages.list, PageNumber::NONE), NotPermitted);
+    refused!(syscall::page_allocate(KeyIndex::FIRST, page, PageNumber::NONE), WrongKind);
+    granted!(pages.free(page));
+    Ok(())
+}
+
+fn one_page_at_several_addresses() -> Outcome {
+    let page = fresh()?;
+    let places = [PLACE, PLACE + 0x5000, PLACE + (1 << 30), PLACE + (1 << 40)];
+    for place in places {
+        granted!(map(place, page.address() | Access::WRITE.0));
+    }
+    set_word(places[0] + 8, 0x1234_5678);
+    check!(places.iter().all(|place| word(place + 8) == 0x1234_5678), "the places show different pages");
+    let info = exposed::page(page).ok_or("no record")?;
+    check!(info.references() == places.len() as u64, "{} references are exposed", info.references());
+    for place in places {
+        granted!(map(place, 0));
+    }
+    check!(info.references() == 0, "{} references are left", info.references());
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn the_order_of_last_use_is_exposed() -> Outcome {
+    let pages = [fresh()?, fresh()?, fresh()?];
+    let last_use = |page: PageNumber| exposed::page(page).map_or(0, |info| info.last_use.load(Relaxed));
+    for page in [pages[1], pages[2], pages[0]] {
+        granted!(map(PLACE, page.address() | Access::READ.0));
+        granted!(map(PLACE, 0));
+    }
+    let uses = pages.map(last_use);
+    check!(uses[1] < uses[2] && uses[2] < uses[0], "last uses {uses:?} do not tell the order");
+    check!(Allocator::own().free_many(&pages) == 3, "not all pages were freed");
+    Ok(())
+}
+
+fn a_claimed_page_changes_hands() -> Outcome {
+    let own = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
+    let list = fresh()?;
+    granted!(syscall::access_list_create(own, list));
+    let page = fresh()?;
+    granted!(syscall::page_claim(KeyIndex::FIRST, page, own, list));
+    check!(exposed::page(page).map(|info| info.access()) == Some(list), "the page is not under the new list");
+    refused!(syscall::page_free(KeyIndex::WELL_KNOWN, page), NotPermitted);
+    granted!(syscall::page_free(own, page));
+    granted!(syscall::page_free(own, list));
+    granted!(key::discard(own));
+    Ok(())
+}
+
+fn pins_keep_a_page_from_reuse() -> Outcome {
+    let page = fresh()?;
+    granted!(syscall::page_pin(KeyIndex::FIRST, page));
+    granted!(Allocator::own().free(page));
+    let info = exposed::page(page).ok_or("no record")?;
+    check!(info.kind() != PageKind::Free, "a pinned page is free");
+    check!(info.flags() & abi::page::ORPHAN != 0, "a pinned page that was freed is no orphan");
+    refused!(Allocator::own().allocate_this(page), NotFree);
+    granted!(syscall::page_unpin(page));
+    check!(info.kind() == PageKind::Free, "the page is not free after the last pin");
+    check!(syscall::page_unpin(page).is_err(), "a pin ended twice");
+    Ok(())
+}
+
+fn fault_04_page_of_another_environment() -> Outcome {
+    let parent = exposed::environment(area::number()).ok_or("no record")?.creator.load(Relaxed);
+    let parent = exposed::environment(abi::EnvironmentId(parent)).ok_or("no creator")?;
+    let own_list = Allocator::own().list;
+    let mut tried = 0;
+    for page in parent.pages().take(400).collect::<Vec<_>>() {
+        let Some(info) = exposed::page(page) else { continue };
+        if info.access() == own_list || info.kind() == PageKind::EnvironmentPublic {
+            continue;
+        }
+        for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
+            for access in [Access::READ, Access::WRITE] {
+                let row = [MapRow { address: PLACE | key.0, entry: page.address() | access.0 }];
+                check!(
+                    address_space::own().apply(&row).is_err(),
+                    "{page:?} of the creator could be mapped with {key:?}"
+                );
+            }
+            check!(syscall::page_free(key, page).is_err(), "{page:?} of the creator could be freed");
+            check!(syscall::page_pin(key, page).is_err(), "{page:?} of the creator could be pinned");
+        }
+        tried += 1;
+    }
+    check!(tried > 10, "only {tried} pages of the creator were found");
+    watch();
+    check!(attempt!(["mov rax, [0x20000000]"]).is_some(), "something is mapped after all refusals");
+    Ok(())
+}
+
+/// With the root key: no page that is not memory can be mapped writable, and the kernel's not at all.
+fn fault_05_pages_that_are_not_memory(_: &World) -> Outcome {
+    let mut tried = [0u64; PageKind::COUNT as usize];
+    for number in 0..exposed::kernel().pages.load(Relaxed) {
+        let Some(info) = exposed::page(PageNumber(number)) else { continue };
+        let kind = info.kind();
+        if kind == PageKind::Ordinary || tried[kind as usize] > 200 {
+            continue;
+        }
+        tried[kind as usize] += 1;
+        for access in [Access::WRITE.0, Access::WRITE.0 & !NO_EXECUTE] {
+            let mapped = map(PLACE, number << 12 | access);
+            check!(mapped.is_err(), "page {number} of kind {kind:?} could be mapped writable");
+        }
+        if matches!(
+            kind,
+            PageKind::Kernel | PageKind::Absent | PageKind::Free | PageKind::KeyRing | PageKind::EnvironmentControl
+        ) {
+            check!(
+                map(PLACE, number << 12 | Access::READ.0).is_err(),
+                "page {number} of kind {kind:?} could be mapped"
+            );
+        }
+    }
+    for kind in [PageKind::Kernel, PageKind::Free, PageKind::PageTable, PageKind::AccessList, PageKind::KeyRing] {
+        check!(tried[kind as usize] > 0, "no page of kind {kind:?} was found");
+    }
+    Ok(())
+}
+
+fn fault_06_bits_of_an_entry() -> Outcome {
+    let page = fresh()?;
+    for bit in (0..64).filter(|bit| ALLOWED & 1 << bit == 0) {
+        refused!(map(PLACE, page.address() | Access::READ.0 | 1 << bit), BadArgument);
+    }
+    for entry in [WRITE, NO_EXECUTE, page.address(), page.address() | WRITE] {
+        refused!(map(PLACE, entry), BadArgument);
+    }
+    let beyond = exposed::kernel().pages.load(Relaxed);
+    for number in [beyond, 1 << 39, (1 << 40) - 1] {
+        refused!(map(PLACE, number << 12 | Access::READ.0), NoSuchPage);
+    }
+    let extra = SOFTWARE | CACHE_DISABLE;
+    granted!(map(PLACE, page.address() | Access::WRITE.0 | extra));
+    set_word(PLACE, 7);
+    granted!(map(PLACE, SOFTWARE));
+    watch();
+    check!(attempt!(["mov rax, [0x20000000]"]).is_some(), "an entry with software bits alone maps something");
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn fault_07_large_page_not_wholly_owned() -> Outcome {
+    let page = fresh()?;
+    let aligned = page.0 & !511;
+    check!(map(PLACE, aligned << 12 | Access::WRITE.0 | LARGE).is_err(), "2 MiB around one page could be mapped");
+    check!(map(PLACE, page.address() | Access::READ.0 | LARGE).is_err(), "2 MiB from {page:?} could be mapped");
+    refused!(map(PLACE + 0x1000, aligned << 12 | Access::READ.0 | LARGE), BadAddress);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn fault_08_freed_twice_and_freed_while_mapped() -> Outcome {
+    let page = fresh()?;
+    granted!(Allocator::own().free(page));
+    check!(Allocator::own().free(page).is_err(), "a page was freed twice");
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    set_word(PLACE, 0xfeed);
+    granted!(Allocator::own().free(page));
+    let info = exposed::page(page).ok_or("no record")?;
+    check!(info.kind() != PageKind::Free, "a page that is mapped is free");
+    check!(Allocator::own().free(page).is_err(), "an orphan was freed");
+    refused!(Allocator::own().allocate_this(page), NotFree);
+    check!(word(PLACE) == 0xfeed, "the orphan lost its contents");
+    check!(
+        map(PLACE + 0x1000, page.address() | Access::READ.0).is_err() || info.references() == 2,
+        "references are wrong"
+    );
+    granted!(map(PLACE + 0x1000, 0));
+    granted!(map(PLACE, 0));
+    check!(info.kind() == PageKind::Free, "the orphan is not free after the last unmap");
+    Ok(())
+}
+
+fn fault_09_stale_translation() -> Outcome {
+    watch();
+    for round in 0..100 {
+        let page = fresh()?;
+        granted!(map(PLACE, page.address() | Access::WRITE.0));
+        set_word(PLACE, round);
+        granted!(map(PLACE, 0));
+        granted!(Allocator::own().free(page));
+        let next = granted!(Allocator::own().allocate_this(page));
+        granted!(map(PLACE + 0x1000, next.address() | Access::WRITE.0));
+        let raised = attempt!(["mov rax, 0x20000000", "mov qword ptr [rax], 0x666"]);
+        check!(raised.is_some_and(|frame| frame.detail == PLACE), "round {round}: the old address still works");
+        check!(word(PLACE + 0x1000) == 0, "round {round}: the new owner's page was written");
+        granted!(map(PLACE + 0x1000, next.address() | Access::READ.0));
+        let raised = attempt!(["mov rax, 0x20001000", "mov qword ptr [rax], 0x666"]);
+        check!(raised.is_some_and(|frame| frame.error == 7), "round {round}: a read-only page could be written");
+        granted!(map(PLACE + 0x1000, 0));
+        granted!(Allocator::own().free(next));
+    }
+    Ok(())
+}
+
+fn fault_10_typed_page_mapped_writable() -> Outcome {
+    let (first, second) = (PLACE, PLACE + 0x1000);
+    for create in [syscall::access_list_create, syscall::region_create, syscall::address_space_create] {
+        let page = fresh()?;
+        granted!(map(first, page.address() | Access::WRITE.0));
+        refused!(create(KeyIndex::FIRST, page), InUse);
+        granted!(map(first, page.address() | Access::READ.0));
+        refused!(create(KeyIndex::FIRST, page), InUse);
+        granted!(map(first, 0));
+        granted!(create(KeyIndex::FIRST, page));
+        check!(map(first, page.address() | Access::WRITE.0).is_err(), "a typed page could be mapped writable");
+        check!(map(second, page.address() | (Access::WRITE.0 & !NO_EXECUTE)).is_err(), "and at a second address");
+        let _ = map(first, 0);
+        granted!(syscall::page_free(KeyIndex::FIRST, page));
+    }
+    Ok(())
+}
+
+fn fault_11_addresses_outside_the_user_half() -> Outcome {
+    let page = fresh()?;
+    let entry = page.address() | Access::READ.0;
+    for address in [
+        abi::memory_map::USER_END,
+        0x0000_8000_0000_0000,
+        0x0000_ffff_ffff_f000,
+        0xffff_8000_0000_0000,
+        abi::memory_map::EXPOSED,
+        abi::memory_map::KERNEL_IMAGE,
+        0xffff_ffff_ffff_f000,
+    ] {
+        refused!(map(address, entry), BadAddress);
+        refused!(map(address, 0), BadAddress);
+        // SAFETY: nothing is linked where the kernel refuses.
+        let linked = unsafe {
+            syscall::page_table_link(
+                KeyIndex::FIRST,
+                area::root(),
+                runtime::UserAddress(address),
+                1,
+                page,
+                KeyIndex::FIRST,
+            )
+        };
+        refused!(linked, BadAddress);
+    }
+    refused!(map(abi::memory_map::USER_END - (2 << 20) + 0x1000, entry | LARGE), BadAddress);
+    let last = abi::memory_map::USER_END - 0x1000;
+    granted!(map(last, page.address() | Access::EXECUTE.0 | WRITE));
+    set_word(last + 0xff8, 0x050f_9090_9090_9090);
+    watch();
+    // A call from the last two bytes: it would return to the end of the user half.
+    let raised = attempt!(["mov eax, 0", "mov r8, 0x7fffffffeff8", "jmp r8"]);
+    check!(raised.is_some_and(|frame| frame.detail == abi::memory_map::USER_END), "it raised {raised:?}");
+    granted!(map(last, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn fault_12_page_zero() -> Outcome {
+    watch();
+    check!(attempt!(["xor eax, eax", "mov rax, [rax]"]).is_some(), "page 0 is mapped in a new environment");
+    let page = fresh()?;
+    granted!(map(0, page.address() | Access::WRITE.0));
+    // SAFETY: page 0 was just mapped; the compiler is not told that the address is null.
+    unsafe { core::arch::asm!("mov qword ptr [{}], 99", in(reg) 0u64) };
+    let read: u64;
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("mov {}, [{}]", out(reg) read, in(reg) 0u64) };
+    check!(read == 99, "page 0 holds {read}");
+    granted!(map(0, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn fault_33_fresh_pages_are_zero() -> Outcome {
+    let own = Allocator::own();
+    for round in 0..40u64 {
+        let mut pages = vec![PageNumber::NONE; 64];
+        granted!(own.allocate_many(&mut pages));
+        let window = granted!(Window::open(&pages, KeyIndex::FIRST, Access::WRITE));
+        let dirty = window.words().iter().position(|word| word.load(Relaxed) != 0);
+        check!(dirty.is_none(), "round {round}: word {dirty:?} of fresh pages is not zero");
+        window.words().iter().for_each(|word| word.store(0xdead_beef_0000_0000 | round, Relaxed));
+        drop(window);
+        check!(own.free_many(&pages) == pages.len(), "round {round}: not all pages were freed");
+    }
+    Ok(())
+}
+
+/// With a budget of n pages for n from 0 on, whatever is done either works or is refused, and nothing leaks.
+fn fault_49_every_allocation_fails_cleanly() -> Outcome {
+    let info = exposed::environment(area::number()).ok_or("no record")?;
+    let budget = &info.budget[abi::budget::Resource::Page as usize];
+    let mut hoard = Vec::with_capacity(2048);
+    let left = || budget.limit.load(SeqCst) - budget.used.load(SeqCst);
+    while left() > 0 {
+        hoard.push(fresh()?);
+    }
+    for allowed in 0..12 {
+        let before = budget.used.load(SeqCst);
+        let done = a_bit_of_everything();
+        let after = budget.used.load(SeqCst);
+        check!(before == after, "with {allowed} pages left {before} pages became {after} ({done:?})");
+        check!(done.is_ok() == (allowed >= 4), "with {allowed} pages left it came out as {done:?}");
+        granted!(Allocator::own().free(hoard.pop().ok_or("too few pages")?));
+    }
+    Allocator::own().free_many(&hoard);
+    Ok(())
+}
+
+/// Maps pages far apart, then takes all apart again.
+fn a_bit_of_everything() -> Result<(), Failure> {
+    let own = Allocator::own();
+    let far = PLACE + (7 << 39);
+    let page = own.allocate()?;
+    let mapped = map(far, page.address() | Access::WRITE.0);
+    let _ = map(far, 0);
+    for level in 1..=3 {
+        // SAFETY: nothing lies at this address any more.
+        let table =
+            unsafe { syscall::page_table_unlink(KeyIndex::FIRST, area::root(), runtime::UserAddress(far), level) };
+        if let Ok(table) = table {
+            own.free(table)?;
+        }
+    }
+    own.free(page)?;
+    mapped
+}

@@ -1,0 +1,408 @@
+//! Upcalls and exceptions: each goes to the environment that raised it, nests, and resumes; a bad entry ends it.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::upcall::kind;
+use alloc::string::String;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::area::Area;
+use runtime::critical_section;
+use runtime::environment::DeathReason;
+use runtime::upcall::{Context, set_handler};
+use runtime::{KeyIndex, area, exposed, syscall, time_slice};
+use test_programs::attempt::watch;
+use test_programs::child::{eventually, expect_death, spawn, status};
+use test_programs::{Outcome, World, attempt, check, granted, guest};
+
+guest! {
+    Child exceptions_come_with_their_details;
+    Child a_handler_resumes_without_the_kernel;
+    Child event_bits_reach_their_handler;
+    Child a_critical_section_defers_and_the_end_delivers;
+    Here fault_18_endless_loop_in_a_handler;
+    Here fault_19_invalid_entry;
+    Here fault_20_upcall_stack_unmapped;
+    Child fault_21_nested_faults_resume;
+    Here fault_21_endless_nesting;
+    Here fault_22_fault_storm;
+    Child fault_23_bad_iret_frames;
+    Child fault_24_flags_at_a_kernel_call;
+    Child fault_25_debug_traps_and_software_interrupts;
+    Child fault_27_segment_bases;
+    Child fault_28_privileged_instructions;
+    Child fault_28_descriptor_tables_are_hidden;
+    Child fault_29_port_input_and_output;
+}
+
+/// Fails unless the assembly raises one of these kinds.
+macro_rules! raises {
+    ($text:literal, $($kind:path)|+) => {
+        let raised = attempt!([$text]).map(|frame| frame.kind);
+        check!(matches!(raised, $(Some($kind))|+), "{} raised {raised:?}", $text);
+    };
+}
+
+fn exceptions_come_with_their_details() -> Outcome {
+    watch();
+    raises!("xor edx, edx; xor ecx, ecx; mov eax, 1; div ecx", kind::DIVIDE_ERROR);
+    raises!("ud2", kind::INVALID_OPCODE);
+    raises!("int3", kind::BREAKPOINT);
+    let read = attempt!(["mov rax, [0x123000]"]).ok_or_else(|| String::from("no fault"))?;
+    check!((read.kind, read.detail, read.error) == (kind::PAGE_FAULT, 0x12_3000, 4), "reading raised {read:?}");
+    let write = attempt!(["mov qword ptr [0x123008], 1"]).ok_or_else(|| String::from("no fault"))?;
+    check!((write.kind, write.detail, write.error) == (kind::PAGE_FAULT, 0x12_3008, 6), "writing raised {write:?}");
+    let far = attempt!(["mov rax, 0x800000000000", "mov rax, [rax]"]).map(|frame| frame.kind);
+    check!(far == Some(kind::GENERAL_PROTECTION), "a non-canonical address raised {far:?}");
+    let kernel = attempt!(["mov rax, 0xffffffff80000000", "mov rax, [rax]"]).map(|frame| (frame.kind, frame.error & 6));
+    check!(kernel == Some((kind::PAGE_FAULT, 4)), "reading the kernel's image raised {kernel:?}");
+    Ok(())
+}
+
+/// Repairs `mov rax, [rbx]` with rbx = 8 by giving the value that was wanted.
+extern "C" fn repair(context: &mut Context) {
+    context.registers.rax = context.frame.detail + 0x1000;
+    context.frame.rip += 3;
+}
+
+fn a_handler_resumes_without_the_kernel() -> Outcome {
+    set_handler(kind::PAGE_FAULT, repair);
+    let (loaded, kept): (u64, u64);
+    // SAFETY: the load faults, and the handler steps over its three bytes with rax set; nothing else changes.
+    unsafe {
+        core::arch::asm!(
+            "push rbx", "mov ebx, 8", "mov r12, 77", "mov rax, [rbx]", "pop rbx",
+            out("rax") loaded, out("r12") kept
+        );
+    }
+    check!((loaded, kept) == (0x1008, 77), "the handler's value came back as {loaded:#x}, r12 as {kept}");
+    Ok(())
+}
+
+const SEEN: usize = 9;
+
+extern "C" fn count_event(context: &mut Context) {
+    Area::current().library().free[SEEN].fetch_add(context.frame.detail, Relaxed);
+}
+
+fn event_bits_reach_their_handler() -> Outcome {
+    set_handler(kind::EVENT, count_event);
+    let seen = &Area::current().library().free[SEEN];
+    granted!(syscall::event_raise(KeyIndex::FIRST, area::number(), 0x50));
+    check!(eventually(|| seen.load(Relaxed) == 0x50), "event bits {:#x} arrived", seen.load(Relaxed));
+    let refusal = syscall::event_raise(KeyIndex::WELL_KNOWN, area::number(), 1);
+    check!(refusal.is_err(), "bits that nobody accepts were raised with the well-known name");
+    Area::current().private().events_accepted.store(1, SeqCst);
+    granted!(syscall::event_raise(KeyIndex::WELL_KNOWN, area::number(), 1));
+    check!(eventually(|| seen.load(Relaxed) == 0x51), "an accepted bit did not arrive");
+    Ok(())
+}
+
+fn a_critical_section_defers_and_the_end_delivers() -> Outcome {
+    set_handler(kind::EVENT, count_event);
+    let seen = &Area::current().library().free[SEEN];
+    let section = critical_section::enter();
+    granted!(syscall::event_raise(KeyIndex::FIRST, area::number(), 0x8));
+    time_slice::yield_now();
+    check!(seen.load(Relaxed) == 0, "the event came in spite of the critical section");
+    let pending = Area::current().private().pending.load(SeqCst);
+    check!(pending & abi::area::PENDING_EVENT != 0, "the event does not pend: {pending:#x}");
+    let mark = attempt_in_section();
+    check!(mark == Some(kind::INVALID_OPCODE), "an exception in a critical section came as {mark:?}");
+    drop(section);
+    check!(seen.load(Relaxed) == 8, "the end of the section delivered {:#x}", seen.load(Relaxed));
+    Ok(())
+}
+
+fn attempt_in_section() -> Option<u64> {
+    watch();
+    attempt!(["ud2"]).map(|frame| frame.kind)
+}
+
+extern "C" fn loop_for_ever(_: &mut Context) {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+extern "C" fn fault_into_a_loop(_: u64) {
+    set_handler(kind::INVALID_OPCODE, loop_for_ever);
+    let _ = attempt!(["ud2"]);
+}
+
+fn fault_18_endless_loop_in_a_handler(world: &World) -> Outcome {
+    let child = spawn(world, fault_into_a_loop, 0)?;
+    check!(eventually(|| child.info().is_some_and(|info| info.slices.load(Relaxed) > 5)), "the child does not run");
+    world.victim.check()?;
+    granted!(child.destroy());
+    Ok(())
+}
+
+extern "C" fn fault_with_entry(entry: u64) {
+    Area::current().private().exception_entry.store(entry, SeqCst);
+    let _ = attempt!(["ud2"]);
+}
+
+fn fault_19_invalid_entry(world: &World) -> Outcome {
+    let data = Area::current().address();
+    let cases = [
+        (0, DeathReason::UpcallStackOverflow),
+        (data, DeathReason::UpcallStackOverflow),
+        (0x8000_0000_0000, DeathReason::BadEntry),
+        (u64::MAX, DeathReason::BadEntry),
+        (0xffff_ffff_8000_0000, DeathReason::BadEntry),
+        (abi::memory_map::EXPOSED, DeathReason::BadEntry),
+    ];
+    for (entry, reason) in cases {
+        expect_death(spawn(world, fault_with_entry, entry)?, reason)
+            .map_err(|why| alloc::format!("{entry:#x}: {why}"))?;
+    }
+    Ok(())
+}
+
+extern "C" fn unmap_own_stack(_: u64) {
+    let area = Area::current().address();
+    // SAFETY: the upcall stack is not in use; what follows is the death of this environment.
+    let _ = unsafe { runtime::address_space::own().unmap(area + abi::area::UPCALL_STACK, 5) };
+    let _ = attempt!(["ud2"]);
+}
+
+fn fault_20_upcall_stack_unmapped(world: &World) -> Outcome {
+    expect_death(spawn(world, unmap_own_stack, 0)?, DeathReason::UpcallStackOverflow)
+}
+
+/// Handlers that are open.
+const DEPTH: usize = 10;
+/// Most that were open at a time.
+const DEEPEST: usize = 11;
+
+extern "C" fn nest(context: &mut Context) {
+    let words = &Area::current().library().free;
+    let depth = words[DEPTH].fetch_add(1, Relaxed) + 1;
+    words[DEEPEST].fetch_max(depth, Relaxed);
+    if depth < 8 {
+        // SAFETY: the fault is handled by this function again, which steps over the two bytes of UD2.
+        unsafe { core::arch::asm!("ud2") };
+    }
+    words[DEPTH].fetch_sub(1, Relaxed);
+    context.frame.rip += 2;
+}
+
+fn fault_21_nested_faults_resume() -> Outcome {
+    set_handler(kind::INVALID_OPCODE, nest);
+    // SAFETY: as in `nest`.
+    unsafe { core::arch::asm!("ud2") };
+    let words = &Area::current().library().free;
+    let (open, deepest) = (words[DEPTH].load(Relaxed), words[DEEPEST].load(Relaxed));
+    check!((open, deepest) == (0, 8), "{open} handlers are open, {deepest} were at most");
+    Ok(())
+}
+
+extern "C" fn nest_for_ever(_: &mut Context) {
+    // SAFETY: the fault is handled by this function again, until the upcall stack is full.
+    unsafe { core::arch::asm!("ud2") };
+}
+
+extern "C" fn fault_for_ever(_: u64) {
+    set_handler(kind::INVALID_OPCODE, nest_for_ever);
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("ud2") };
+}
+
+fn fault_21_endless_nesting(world: &World) -> Outcome {
+    expect_death(spawn(world, fault_for_ever, 0)?, DeathReason::UpcallStackOverflow)
+}
+
+extern "C" fn skip_and_count(context: &mut Context) {
+    context.frame.rip += 2;
+    let faults = Area::current().status(1);
+    faults.store(faults.load(Relaxed) + 1, Relaxed);
+}
+
+extern "C" fn storm(_: u64) {
+    set_handler(kind::INVALID_OPCODE, skip_and_count);
+    loop {
+        // SAFETY: the handler steps over the two bytes of UD2.
+        unsafe { core::arch::asm!("ud2") };
+    }
+}
+
+fn fault_22_fault_storm(world: &World) -> Outcome {
+    let child = spawn(world, storm, 0)?;
+    let time = |number| exposed::environment(number).map_or(0, |info| info.time.load(Relaxed));
+    check!(eventually(|| status(&child, 1) > 0), "the storm does not begin");
+    let (victim, stormy) = (time(world.victim.number()), time(child.number));
+    check!(eventually(|| time(child.number) - stormy > 200_000_000), "the storm got too little time");
+    let (victim, stormy) = (time(world.victim.number()) - victim, time(child.number) - stormy);
+    check!(victim * 10 > stormy * 8, "the victim had {victim} ns, the storm {stormy} ns");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Resumes with a frame whose words are in the registers.
+fn iret(rip: u64, code: u64, flags: u64, stack: u64, data: u64) -> Option<u64> {
+    let raised = attempt!(
+        ["push r8", "push rcx", "push rdx", "push rsi", "push rdi", "iretq"],
+        "rdi" = rip,
+        "rsi" = code,
+        "rdx" = flags,
+        "rcx" = stack,
+        "r8" = data
+    );
+    raised.map(|frame| frame.kind)
+}
+
+fn fault_23_bad_iret_frames() -> Outcome {
+    watch();
+    let (code, data) = (abi::upcall::USER_CODE, abi::upcall::USER_DATA);
+    let here = iret as *const () as u64;
+    let stack = Area::current().address() + 0x4000;
+    for (rip, bad_code, bad_data) in [
+        (here, 0x08, data),
+        (here, 0x10, 0x10),
+        (here, code, 0x10),
+        (here, code & !3, data),
+        (here, 0, data),
+        (here, 0x40, data),
+        (0x8000_0000_0000, code, data),
+        (u64::MAX, code, data),
+    ] {
+        let raised = iret(rip, bad_code, 0x202, stack, bad_data);
+        check!(matches!(raised, Some(10..=14)), "RIP {rip:#x} CS {bad_code:#x} SS {bad_data:#x} raised {raised:?}");
+    }
+    Ok(())
+}
+
+/// RFLAGS after a null call that was made with these flags set.
+fn flags_through_a_call(set: u64) -> u64 {
+    let flags: u64;
+    // SAFETY: the flags are set around one kernel call and cleared behind it; the stack is balanced.
+    unsafe {
+        core::arch::asm!(
+            "pushfq", "or [rsp], {set}", "popfq",
+            "mov eax, 0", "syscall",
+            "pushfq", "pop {flags}", "push 0x202", "popfq",
+            set = in(reg) set, flags = out(reg) flags, out("rax") _, out("rcx") _, out("rdx") _, out("r11") _
+        );
+    }
+    flags
+}
+
+fn fault_24_flags_at_a_kernel_call() -> Outcome {
+    const DIRECTION: u64 = 1 << 10;
+    const NESTED_TASK: u64 = 1 << 14;
+    const ALIGNMENT: u64 = 1 << 18;
+    const IDENTIFICATION: u64 = 1 << 21;
+    const PRIVILEGE: u64 = 3 << 12;
+    for flag in [DIRECTION, NESTED_TASK, ALIGNMENT, IDENTIFICATION, PRIVILEGE, 1 << 16, 1 << 17] {
+        let after = flags_through_a_call(flag);
+        check!(after & PRIVILEGE == 0, "flags {flag:#x} gave I/O privilege: {after:#x}");
+        check!(after & 1 << 17 == 0, "flags {flag:#x} gave virtual-8086 mode: {after:#x}");
+        check!(after & 1 << 9 != 0, "flags {flag:#x} turned interrupts off: {after:#x}");
+    }
+    for flag in [DIRECTION, ALIGNMENT] {
+        check!(flags_through_a_call(flag) & flag != 0, "the call lost the flag {flag:#x}");
+    }
+    Ok(())
+}
+
+fn fault_25_debug_traps_and_software_interrupts() -> Outcome {
+    watch();
+    raises!(".byte 0xf1", kind::DEBUG);
+    raises!("int3", kind::BREAKPOINT);
+    raises!(".byte 0xce", kind::INVALID_OPCODE);
+    raises!("int 0x80", kind::GENERAL_PROTECTION);
+    raises!("int 2", kind::GENERAL_PROTECTION);
+    raises!("int 8", kind::GENERAL_PROTECTION);
+    raises!("int 0x20", kind::GENERAL_PROTECTION);
+    raises!("int 0xff", kind::GENERAL_PROTECTION);
+    // A single step over SYSCALL: the trap comes in user mode, behind it.
+    raises!("mov eax, 0; pushfq; or qword ptr [rsp], 0x100; popfq; syscall; nop; nop", kind::DEBUG);
+    raises!("mov eax, 0; mov ecx, 0x1b; mov ss, ecx; syscall; ud2", kind::INVALID_OPCODE);
+    raises!("pushfq; or qword ptr [rsp], 0x100; popfq; nop; nop", kind::DEBUG);
+    Ok(())
+}
+
+fn fault_27_segment_bases() -> Outcome {
+    watch();
+    raises!("swapgs", kind::GENERAL_PROTECTION | kind::INVALID_OPCODE);
+    for base in [0x8000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+        // SAFETY: a refused call changes no base.
+        let refused = unsafe { syscall::segment_base_set(0, runtime::UserAddress(base)) };
+        check!(refused.is_err(), "the base {base:#x} was accepted");
+    }
+    if !exposed::has(abi::feature::FSGSBASE) {
+        raises!("xor eax, eax; wrfsbase rax", kind::INVALID_OPCODE);
+        return Ok(());
+    }
+    raises!("mov rax, 0x800000000000; wrfsbase rax", kind::GENERAL_PROTECTION);
+    let (error, base): (u64, u64);
+    // SAFETY: GS base is put back before any other code runs; RFLAGS and the stack stay as they are.
+    unsafe {
+        core::arch::asm!(
+            "rdgsbase r8", "mov r9, 0xffffffff80000000", "wrgsbase r9",
+            "mov eax, 0", "syscall",
+            "rdgsbase r9", "wrgsbase r8",
+            out("rax") error, out("rcx") _, out("rdx") _, out("r11") _, out("r8") _, out("r9") base
+        );
+    }
+    check!(
+        (error, base) == (0, 0xffff_ffff_8000_0000),
+        "with a kernel address in GS base a call gave {error}, {base:#x}"
+    );
+    Ok(())
+}
+
+fn fault_28_privileged_instructions() -> Outcome {
+    watch();
+    raises!("hlt", kind::GENERAL_PROTECTION);
+    raises!("cli", kind::GENERAL_PROTECTION);
+    raises!("sti", kind::GENERAL_PROTECTION);
+    raises!("sub rsp, 16; lgdt [rsp]", kind::GENERAL_PROTECTION);
+    raises!("sub rsp, 16; lidt [rsp]", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; ltr ax", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; lldt ax", kind::GENERAL_PROTECTION);
+    raises!("mov rax, cr0", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; mov cr3, rax", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; mov cr4, rax", kind::GENERAL_PROTECTION);
+    raises!("mov rax, cr8", kind::GENERAL_PROTECTION);
+    raises!("mov rax, dr0", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; mov dr7, rax", kind::GENERAL_PROTECTION);
+    raises!("mov ecx, 0xc0000080; rdmsr", kind::GENERAL_PROTECTION);
+    raises!("mov ecx, 0xc0000082; xor eax, eax; xor edx, edx; wrmsr", kind::GENERAL_PROTECTION);
+    raises!("invlpg [rsp]", kind::GENERAL_PROTECTION);
+    raises!("wbinvd", kind::GENERAL_PROTECTION);
+    raises!("invd", kind::GENERAL_PROTECTION);
+    raises!("clts", kind::GENERAL_PROTECTION);
+    raises!("xor eax, eax; lmsw ax", kind::GENERAL_PROTECTION);
+    raises!("xor ecx, ecx; xor eax, eax; xor edx, edx; xsetbv", kind::GENERAL_PROTECTION | kind::INVALID_OPCODE);
+    raises!("xor ecx, ecx; rdpmc", kind::GENERAL_PROTECTION);
+    raises!("xor ecx, ecx; sysretq", kind::GENERAL_PROTECTION);
+    raises!("sysenter", kind::GENERAL_PROTECTION | kind::INVALID_OPCODE);
+    Ok(())
+}
+
+fn fault_28_descriptor_tables_are_hidden() -> Outcome {
+    if !exposed::has(abi::feature::UMIP) {
+        return Ok(());
+    }
+    watch();
+    raises!("sub rsp, 16; sgdt [rsp]", kind::GENERAL_PROTECTION);
+    raises!("sub rsp, 16; sidt [rsp]", kind::GENERAL_PROTECTION);
+    raises!("sldt ax", kind::GENERAL_PROTECTION);
+    raises!("str ax", kind::GENERAL_PROTECTION);
+    raises!("smsw rax", kind::GENERAL_PROTECTION);
+    Ok(())
+}
+
+fn fault_29_port_input_and_output() -> Outcome {
+    watch();
+    raises!("in al, 0x60", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0xcf8; in eax, dx", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0xf4; mov eax, 0x10; out dx, eax", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0x3f8; mov al, 65; out dx, al", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0xffff; in al, dx", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0x64; lea rdi, [rsp - 64]; mov ecx, 1; rep insb", kind::GENERAL_PROTECTION);
+    Ok(())
+}

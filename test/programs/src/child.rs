@@ -1,0 +1,148 @@
+//! Children: tests that run in an environment of their own, and evil for tests that watch it from outside.
+
+use crate::victim::describe;
+use crate::{Outcome, Place, Test, World, check};
+use abi::budget::Resource;
+use abi::limits::PAGE_SIZE;
+use alloc::format;
+use alloc::string::String;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use runtime::area::Area;
+use runtime::environment::{Builder, Child};
+use runtime::{Failure, clock, entry, exposed, time_slice};
+
+/// How long a test in a child may take, in nanoseconds.
+pub const LIMIT: u64 = 60_000_000_000;
+/// Bytes of a reason that fit in the public page.
+const REASON_BYTES: usize = 1024;
+/// Exit status of a child whose test failed.
+const FAILED: u32 = 1;
+
+/// A builder for a child of this program that begins with `function`, with some pages to use.
+///
+/// # Errors
+/// Why the kernel refused.
+pub fn prepare(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Builder, String> {
+    let build = || -> Result<Builder, Failure> {
+        let mut builder = Builder::new()?;
+        builder.program(&world.image)?.function(function, argument);
+        builder.budget(Resource::Page, 512).budget(Resource::Slice, 4).budget(Resource::Predicate, 16);
+        builder.budget(Resource::Environment, 8).budget(Resource::Pin, 4);
+        Ok(builder)
+    };
+    build().map_err(describe)
+}
+
+/// Creates what was prepared and gives it a slice on CPU 0.
+///
+/// # Errors
+/// Why the kernel refused.
+pub fn launch(builder: Builder) -> Result<Child, String> {
+    let child = builder.create().map_err(describe)?;
+    child.run(0, time_slice::ANY_POSITION).map_err(describe)?;
+    Ok(child)
+}
+
+/// A child that runs `function`.
+///
+/// # Errors
+/// Why the kernel refused.
+pub fn spawn(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
+    launch(prepare(world, function, argument)?)
+}
+
+/// Runs a test of the table in a child and waits for its verdict.
+pub(crate) fn run_test(world: &World, index: usize) -> Outcome {
+    let argument = (&raw const world.tests[index]) as u64;
+    let child = spawn(world, body, argument)?;
+    let outcome = verdict(&child);
+    child.destroy().map_err(|failure| format!("destroying the child: {}", describe(failure)))?;
+    outcome
+}
+
+/// Waits for a child to end and reads what it left.
+fn verdict(child: &Child) -> Outcome {
+    check!(child.wait(clock::now() + LIMIT), "the child does not end");
+    match child.status() {
+        Some(0) => Ok(()),
+        Some(FAILED) => Err(read_reason(child)),
+        Some(status) => Err(format!("the child ended with status {status}")),
+        None => Err(format!("the child died: {}", death(child))),
+    }
+}
+
+/// In the child: the test itself. The table lies at the same address as in the first environment.
+extern "C" fn body(test: u64) {
+    // SAFETY: the creator passed the address of an element of a static of this same image.
+    let test: &Test = unsafe { &*(test as *const Test) };
+    let Place::Child(body) = test.place else { entry::exit(FAILED) };
+    if let Err(why) = body() {
+        leave_reason(&why);
+        entry::exit(FAILED);
+    }
+}
+
+fn leave_reason(why: &str) {
+    let end = why.floor_char_boundary(REASON_BYTES);
+    for (index, bytes) in why.as_bytes()[..end].chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        Area::current().public_library(index).store(u64::from_le_bytes(word), Relaxed);
+    }
+}
+
+fn read_reason(child: &Child) -> String {
+    let mut bytes = [0; REASON_BYTES];
+    let Ok(public) = child.public() else { return String::from("the child failed, and its public page is gone") };
+    public.read((PAGE_SIZE / 2) as usize, &mut bytes);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// A status word of a child's public page.
+pub fn status(child: &Child, index: usize) -> u64 {
+    let word = abi::area::PUBLIC_STATUS as usize / 8 + index;
+    child.public().map_or(0, |public| public.words()[word].load(Acquire))
+}
+
+/// Waits until a condition holds, for some seconds.
+pub fn eventually(condition: impl Fn() -> bool) -> bool {
+    let end = clock::now() + LIMIT / 6;
+    while !condition() {
+        if clock::now() > end {
+            return false;
+        }
+        time_slice::yield_now();
+    }
+    true
+}
+
+/// How a child died, as the kernel recorded it.
+pub fn death(child: &Child) -> String {
+    child.info().map_or_else(|| String::from("its record is gone"), |info| death_of(info))
+}
+
+fn death_of(info: exposed::Environment) -> String {
+    format!(
+        "reason {}, kind {}, address {:#x}, rip {:#x}, by {}",
+        info.death_reason.load(Acquire),
+        info.death_kind.load(Acquire),
+        info.death_address.load(Acquire),
+        info.death_rip.load(Acquire),
+        info.death_by.load(Acquire)
+    )
+}
+
+/// Waits for a child's death and checks the recorded reason, then takes its pages back.
+///
+/// # Errors
+/// What was different.
+pub fn expect_death(child: Child, reason: runtime::environment::DeathReason) -> Outcome {
+    let died = child.wait(clock::now() + LIMIT / 2);
+    let found = child.info().map_or(u64::MAX, |info| info.death_reason.load(Acquire));
+    let text = death(&child);
+    child.destroy().map_err(describe)?;
+    check!(died, "the child lives on");
+    check!(found == reason as u64, "the child died otherwise than by {reason:?}: {text}");
+    Ok(())
+}
