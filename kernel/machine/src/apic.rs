@@ -38,6 +38,8 @@ mod register {
 
 const SOFTWARE_ENABLE: u32 = 1 << 8;
 const MASKED: u32 = 1 << 16;
+const PERIODIC: u32 = 1 << 17;
+const DEADLINE: u32 = 2 << 17;
 const DELIVERY_NMI: u32 = 4 << 8;
 const DELIVERY_INIT: u32 = 5 << 8;
 const DELIVERY_STARTUP: u32 = 6 << 8;
@@ -136,16 +138,34 @@ fn command(identifier: u32, low: u32) {
     write(register::COMMAND, low);
 }
 
-/// Starts the one-shot timer: it interrupts after `ticks` of its clock; 0 stops it.
+/// Lets the timer interrupt once after `ticks` of its clock.
 pub(crate) fn start_timer(ticks: u32) {
     write(register::TIMER, u32::from(TIMER_VECTOR));
     write(register::INITIAL_COUNT, ticks);
 }
 
-/// Starts the timer as a counter that does not interrupt.
+/// Lets the timer interrupt every `ticks` of its clock.
+pub(crate) fn start_periodic_timer(ticks: u32) {
+    write(register::TIMER, PERIODIC | u32::from(TIMER_VECTOR));
+    write(register::INITIAL_COUNT, ticks);
+}
+
+/// Lets the timer count down from `ticks` without interrupting.
 pub(crate) fn start_counter(ticks: u32) {
     write(register::TIMER, MASKED | u32::from(TIMER_VECTOR));
     write(register::INITIAL_COUNT, ticks);
+}
+
+/// Stops the timer; an interrupt that was due may still come.
+pub(crate) fn stop_timer() {
+    write(register::INITIAL_COUNT, 0);
+}
+
+/// Makes the timer interrupt at a time stamp instead of counting.
+pub(crate) fn start_deadline_mode() {
+    write(register::TIMER, DEADLINE | u32::from(TIMER_VECTOR));
+    // The mode must be in force before the first deadline is written (SDM volume 3, 11.5.4.1).
+    core::sync::atomic::fence(Ordering::SeqCst);
 }
 
 /// Ticks left of the timer.

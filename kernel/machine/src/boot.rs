@@ -5,23 +5,30 @@
 //! `kernel_main` of the linked image is called with a [`Boot`]: all that was found and nobody owns yet.
 //! Whatever is missing or corrupt ends in one clear line and the boot-failure code (FAULTS row 93).
 
+use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
 use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::memory_map::Use;
+use crate::reference_clock::time_stamp;
 use crate::start_info::StartInfo;
-use crate::{apic, interrupt_table, layout, log, per_cpu, serial, stop};
+use crate::{apic, clock, interrupt_table, io_apic, layout, per_cpu, processor_start, serial, stop};
 use abi::feature;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// What the kernel proper is started with.
 pub struct Boot {
     /// What the loader told; its memory map says which page is whose.
     pub start: &'static mut StartInfo,
+    /// What the firmware's tables told.
+    pub platform: &'static Platform,
     /// What the CPUs have.
-    pub features: Features,
+    pub features: &'static Features,
+    /// CPUs that have started, this one included; they wait for [`processor_start::release`].
+    pub cpus: usize,
 }
 
 impl Boot {
@@ -43,6 +50,9 @@ struct BootCell<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for BootCell<T> {}
 
 static START: BootCell<StartInfo> = BootCell(UnsafeCell::new(StartInfo::new()));
+static PLATFORM: BootCell<Platform> = BootCell(UnsafeCell::new(Platform::new()));
+/// Time stamp of the first Rust instruction.
+static STAMP: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(target_os = "none")]
 core::arch::global_asm!(
@@ -56,26 +66,28 @@ core::arch::global_asm!(
 /// The first Rust code, on the boot stack and the boot map.
 #[unsafe(no_mangle)]
 extern "C" fn bootstrap(start_info: u64) -> ! {
+    let stamp = time_stamp();
     serial::initialise();
-    // SAFETY: this function runs once; `continue_boot` gets the reference after this one is dropped.
-    let start = unsafe { &mut *START.0.get() };
+    // SAFETY: this function runs once, on the only CPU; its references are dropped before `continue_boot` makes others.
+    let (start, platform) = unsafe {
+        features::share(features::detect());
+        STAMP.store(stamp, Ordering::Relaxed);
+        (&mut *START.0.get(), &mut *PLATFORM.0.get())
+    };
     start.read(start_info).unwrap_or_else(|error| stop::boot_failure(error));
-    let features = features::detect();
-    if let Err(failure) = build(start, features) {
-        refuse(failure);
-    }
-    // SAFETY: the tables are filled once, before any CPU loads them; the stack of CPU 0 was mapped just now, and the
+    *platform = acpi::read(start.root_pointer);
+    build(start, platform).unwrap_or_else(refuse);
+    // SAFETY: the tables are filled once, before any CPU loads them; CPU 0 is this one and has just been prepared; the
     // boot stack is not needed any more.
     unsafe {
         interrupt_table::fill();
-        let mut features = features;
-        per_cpu::start_on(0, &mut features);
+        per_cpu::start_on(0, features::get());
         switch_stack(per_cpu::get(0).kernel_stack(), continue_boot)
     }
 }
 
 /// Builds the kernel's half of the address space and takes it into use.
-fn build(start: &mut StartInfo, features: Features) -> Result<(), MapFailure> {
+fn build(start: &mut StartInfo, platform: &Platform) -> Result<(), MapFailure> {
     let image = kernel_map::image();
     if start.memory.assign(image.start, image.end - image.start, Use::Kernel).is_err() {
         stop::boot_failure("corrupt memory map: the kernel lies outside of RAM");
@@ -83,19 +95,20 @@ fn build(start: &mut StartInfo, features: Features) -> Result<(), MapFailure> {
     // The map is edited while it is walked: page tables come from it.
     let ram = start.memory.clone();
     let mut memory = BootMemory::new(&mut start.memory);
-    let mut map = KernelMap::new(&mut memory, features.has(feature::PAGE_1G))?;
+    let mut map = KernelMap::new(&mut memory, features::get().has(feature::PAGE_1G))?;
     for range in ram.ranges() {
         map.map_ram(range)?;
     }
     map.map_image()?;
     // SAFETY: the map holds the image, all RAM (the boot stack too) and so everything in use.
     unsafe { kernel_map::load() };
-    apic::prepare(&mut map, &features)?;
+    apic::prepare(&mut map, features::get())?;
+    io_apic::prepare(&mut map, platform)?;
     // SAFETY: CPU 0 is this CPU and has not been prepared before.
-    unsafe { per_cpu::prepare(0, apic::identifier(), &features, &mut map) }
+    unsafe { per_cpu::prepare(0, apic::identifier(), features::get(), &mut map) }
 }
 
-fn refuse(failure: MapFailure) -> ! {
+fn refuse<T>(failure: MapFailure) -> T {
     match failure {
         MapFailure::NoMemory => stop::boot_failure("too little memory: give the machine at least 64 MiB"),
         MapFailure::Conflict => stop::boot_failure("corrupt memory map: devices and memory lie in one place"),
@@ -113,11 +126,14 @@ unsafe extern "C" fn switch_stack(top: u64, then: extern "C" fn() -> !) -> ! {
 
 /// The rest of the boot, on the stack of CPU 0.
 extern "C" fn continue_boot() -> ! {
-    // SAFETY: the reference that `bootstrap` had is gone, and this function runs once.
-    let start = unsafe { &mut *START.0.get() };
-    let mut features = features::detect();
+    // SAFETY: the references that `bootstrap` had are gone, and this function runs once.
+    let (start, platform) = unsafe { (&mut *START.0.get(), &*PLATFORM.0.get()) };
+    let features = features::get();
     apic::start();
-    features.vector_state_bytes = u64::from(features::leaf(0xd, 0).ebx);
-    log!("{} pages of memory", start.memory.pages());
-    kernel_main(Boot { start, features })
+    clock::start(STAMP.load(Ordering::Relaxed), platform.timer_port, features)
+        .unwrap_or_else(|error| stop::boot_failure(error));
+    let mut memory = BootMemory::new(&mut start.memory);
+    let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
+    interrupt_table::load(&interrupt_table::RUNNING);
+    kernel_main(Boot { start, platform, features, cpus })
 }

@@ -99,6 +99,41 @@ long_mode_entered:
     mov edx, edx
     jmp rdx
 
+# Where every other processor begins: real mode, copied to a page below 1 MiB, cs = that page.
+.global trampoline_start
+.global trampoline_end
+.code16
+trampoline_start:
+    cli
+    cld
+    mov ax, cs
+    mov ds, ax
+    .byte 0x66, 0x0f, 0x01, 0x16    # lgdt with a 32-bit base, address of 16 bits
+    .word trampoline_descriptors - trampoline_start
+    mov eax, cr0
+    or al, 1
+    mov cr0, eax
+    .byte 0x66, 0xea                # far jump with a 32-bit offset
+    .long processor_entry
+    .word 0x18
+trampoline_descriptors:
+    .word 31
+    .long boot_descriptors
+trampoline_end:
+
+# One at a time, on the boot stack, which the bootstrap processor has left.
+.code32
+processor_entry:
+    mov eax, 0x10
+    mov ds, eax
+    mov es, eax
+    mov ss, eax
+    mov esp, offset boot_stack_top
+    call enter_long_mode
+.code64
+    movabs rax, offset processor_start
+    jmp rax
+
 # A CPU that cannot run Chitin: say so on the serial line, stop as a boot failure.
 .code32
 boot_refuse:
@@ -124,8 +159,9 @@ boot_descriptors:
     .quad 0
     .quad 0x00af9a000000ffff        # 0x08: 64-bit code
     .quad 0x00cf92000000ffff        # 0x10: data
+    .quad 0x00cf9a000000ffff        # 0x18: 32-bit code
 boot_descriptors_pointer:
-    .word 23
+    .word 31
     .quad boot_descriptors
 
 .section .boot.bss, "aw", @nobits
@@ -135,7 +171,7 @@ boot_root_table:        .skip 4096
 boot_low_table:         .skip 4096
 boot_image_table:       .skip 4096
 boot_page_directories:  .skip 4 * 4096
-boot_stack:             .skip 32768
+boot_stack:             .skip 16384
 boot_stack_top:
 
 .text

@@ -5,9 +5,10 @@
 //! reaches no further), above 1 MiB (the first processors' trampolines live below).
 
 use crate::layout::{self, PAGE_SIZE};
-use crate::memory_map::{MapError, MemoryMap, Use};
+use crate::memory_map::{MemoryMap, MemoryRange, Use};
 
 const LOWEST: u64 = 1 << 20;
+const LOW_END: u64 = 0xa_0000;
 
 /// Hands out pages of the memory map it borrows.
 pub struct BootMemory<'a> {
@@ -23,14 +24,20 @@ impl<'a> BootMemory<'a> {
     /// Physical address of `pages` neighbouring pages, not zeroed; none when no range is long enough.
     pub fn allocate(&mut self, pages: u64) -> Option<u64> {
         let size = pages.checked_mul(PAGE_SIZE)?;
-        let fits = |range: &&crate::memory_map::MemoryRange| {
+        let fits = |range: &&MemoryRange| {
             range.used == Use::Free && range.start >= LOWEST && range.end - range.start >= size
         };
         let start = self.map.ranges().iter().find(fits)?.start;
-        match self.map.assign(start, size, Use::Kernel) {
-            Ok(()) => Some(start),
-            Err(MapError::TooManyRanges | MapError::NotRam) => None,
-        }
+        self.map.assign(start, size, Use::Kernel).ok()?;
+        Some(start)
+    }
+
+    /// One page below 1 MiB (and its end below 640 KiB, where video memory begins), for a processor's first instructions.
+    pub fn allocate_low(&mut self) -> Option<u64> {
+        let fits = |range: &&MemoryRange| range.used == Use::Free && range.start + PAGE_SIZE <= LOW_END;
+        let start = self.map.ranges().iter().find(fits)?.start;
+        self.map.assign(start, PAGE_SIZE, Use::Kernel).ok()?;
+        Some(start)
     }
 
     /// Like `allocate`, filled with zeroes through the direct map.

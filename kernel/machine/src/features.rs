@@ -6,6 +6,7 @@
 use abi::feature;
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
+use core::cell::UnsafeCell;
 
 /// What was found, and what the control registers are set to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +22,36 @@ pub struct Features {
     /// The local APIC has TSC-deadline mode.
     pub(crate) tsc_deadline: bool,
     control: u64,
+}
+
+/// The bootstrap CPU's, for all.
+struct Shared(UnsafeCell<Features>);
+
+// SAFETY: written once (`share`) while only the bootstrap CPU runs, afterwards only read.
+unsafe impl Sync for Shared {}
+
+static SHARED: Shared = Shared(UnsafeCell::new(Features {
+    bits: 0,
+    vector_state_mask: 0,
+    vector_state_bytes: 0,
+    sysenter: false,
+    tsc_deadline: false,
+    control: 0,
+}));
+
+/// What the CPUs of this machine have.
+pub fn get() -> &'static Features {
+    // SAFETY: see `Shared`.
+    unsafe { &*SHARED.0.get() }
+}
+
+/// Makes these the features of the machine.
+///
+/// # Safety
+/// Once, while only the bootstrap CPU runs and nobody has called [`get`].
+pub(crate) unsafe fn share(features: Features) {
+    // SAFETY: nobody else reads or writes it, by the caller's promise.
+    unsafe { *SHARED.0.get() = features };
 }
 
 const CR4_DEBUG_EXTENSIONS: u64 = 1 << 3;
@@ -112,7 +143,7 @@ fn decide(leaves: &Leaves) -> Features {
     ];
     let mut features = Features {
         vector_state_mask: mask,
-        vector_state_bytes: FXSAVE_BYTES,
+        vector_state_bytes: vector_state_bytes(mask),
         sysenter: bit(basic.edx, 11),
         tsc_deadline: bit(basic.ecx, 24),
         ..Features::default()
@@ -140,6 +171,19 @@ fn vector_state_mask(leaves: &Leaves) -> u64 {
     mask
 }
 
+/// Bytes of the standard form of these components: the end of the last one.
+fn vector_state_bytes(mask: u64) -> u64 {
+    const HEADER_END: u64 = 576;
+    if mask == 0 {
+        return FXSAVE_BYTES;
+    }
+    let end = |component: u32| {
+        let place = leaf(0xd, component);
+        u64::from(place.ebx) + u64::from(place.eax)
+    };
+    (2..64).filter(|component| mask >> component & 1 != 0).map(end).fold(HEADER_END, u64::max)
+}
+
 /// Whether the CPU may read kernel memory speculatively from user mode: Intel's, unless it says it does not
 /// (IA32_ARCH_CAPABILITIES bit 0, RDCL_NO). Emulators and AMD do not.
 fn needs_isolation() -> bool {
@@ -164,7 +208,7 @@ impl Features {
     ///
     /// # Safety
     /// At boot, with the features of this very kind of CPU.
-    pub(crate) unsafe fn enable(&mut self) {
+    pub(crate) unsafe fn enable(&self) {
         // SAFETY: every bit was announced by CPUID; user memory is not in use yet, so SMEP and SMAP stop nothing.
         unsafe { asm!("mov cr4, {}", in(reg) self.control, options(nostack, preserves_flags)) };
         if self.has(feature::PKU) {
@@ -177,8 +221,13 @@ impl Features {
             let mask = self.vector_state_mask;
             // SAFETY: CR4.OSXSAVE has just been set and the mask holds only what CPUID offered, SSE with AVX.
             unsafe { asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nostack, preserves_flags)) };
-            self.vector_state_bytes = u64::from(leaf(0xd, 0).ebx);
         }
+    }
+
+    /// Whether this CPU has all that these promise.
+    pub(crate) fn hold_here(&self) -> bool {
+        let here = detect();
+        here.has(self.bits & !feature::MELTDOWN) && here.control & self.control == self.control
     }
 }
 

@@ -22,7 +22,8 @@ const EXECUTE: u64 = PRESENT | GLOBAL;
 const DEVICE: u64 = READ_WRITE | CACHE_DISABLE | WRITE_THROUGH;
 const EXPOSED: u64 = READ_ONLY | USER;
 
-static ROOT: AtomicU64 = AtomicU64::new(0);
+/// Physical address of the root table; the other processors' first instructions read it.
+pub(crate) static ROOT: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     static boot_start: u8;

@@ -8,9 +8,11 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod acpi;
 pub mod boot;
 pub mod boot_memory;
 pub mod features;
+pub mod handover;
 pub mod kernel_map;
 pub mod layout;
 pub mod memory_map;
@@ -18,9 +20,17 @@ pub mod start_info;
 
 pub mod apic;
 mod critical_trap;
+pub mod io_apic;
 mod interrupt_table;
 pub mod per_cpu;
+pub mod processor_start;
 mod segment;
+mod stamp_offset;
+
+mod calibration;
+pub mod clock;
+mod reference_clock;
+pub mod time_scale;
 
 pub mod panic;
 mod port;
@@ -32,6 +42,7 @@ pub mod cpu_control;
 pub mod entry;
 pub mod exposed;
 pub mod lock;
+pub mod log_ring;
 pub mod memory;
 pub mod page_table;
 pub mod tlb;

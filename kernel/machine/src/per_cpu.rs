@@ -50,6 +50,8 @@ const INTERRUPT_STACKS: [(InterruptStack, (u64, u64)); 3] = [
     (InterruptStack::MachineCheck, (16, 2)),
 ];
 
+const _: () = assert!(core::mem::offset_of!(Cpu, entry) == 0 && core::mem::offset_of!(EntryState, this) == 0);
+
 const MSR_SYSENTER_CS: u32 = 0x174;
 const MSR_EFER: u32 = 0xc000_0080;
 const MSR_STAR: u32 = 0xc000_0081;
@@ -80,15 +82,20 @@ pub(crate) fn get(cpu: usize) -> &'static Cpu {
     &STRUCTURES[cpu]
 }
 
-/// This CPU's entry state.
-pub fn entry_state() -> &'static EntryState {
+/// This CPU's structure.
+pub(crate) fn current() -> &'static Cpu {
     let address: u64;
-    // SAFETY: GS base is this CPU's structure whenever the kernel runs (`Cpu::start_on`, swapgs at each entry), and its
-    // first word is its own address.
+    // SAFETY: GS base is this CPU's structure whenever the kernel runs (`start_on`, swapgs at each entry), and its first
+    // word is its own address.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) address, options(nostack, preserves_flags, readonly));
-        &*(address as *const EntryState)
+        &*(address as *const Cpu)
     }
+}
+
+/// This CPU's entry state.
+pub fn entry_state() -> &'static EntryState {
+    &current().entry
 }
 
 impl Cpu {
@@ -137,7 +144,7 @@ pub(crate) unsafe fn prepare(number: usize, apic: u32, features: &Features, map:
         *cpu.descriptors.get() = segment::descriptors(number, cpu.task_state.get() as u64);
     }
     let entry = &cpu.entry;
-    entry.this.store(core::ptr::from_ref(entry) as u64, Ordering::Relaxed);
+    entry.this.store(core::ptr::from_ref(cpu) as u64, Ordering::Relaxed);
     entry.cpu.store(number as u64, Ordering::Relaxed);
     entry.kernel_stack.store(kernel_stack, Ordering::Relaxed);
     entry.pku.store(u64::from(features.has(feature::PKU)), Ordering::Relaxed);
@@ -154,7 +161,7 @@ fn map_stack(map: &mut KernelMap, cpu: usize, (first, pages): (u64, u64)) -> Res
 ///
 /// # Safety
 /// On that CPU, once, after [`prepare`] and with the kernel's map in force.
-pub(crate) unsafe fn start_on(number: usize, features: &mut Features) {
+pub(crate) unsafe fn start_on(number: usize, features: &Features) {
     let cpu = get(number);
     // SAFETY: the caller guarantees that this is the CPU's own initialisation; every register exists on every 64-bit
     // CPU (SYSENTER's where CPUID says so), and the values are those of the structure made for this CPU.
