@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Result};
-use crate::{run, test};
+use crate::{run, test, tidy};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -21,7 +21,7 @@ pub enum Command {
     /// Run the tests; without an option, those that continuous integration runs
     Test(test::Options),
     /// Check style and structure
-    Tidy,
+    Tidy(tidy::Options),
     /// Say what is wrong with this machine
     Doctor,
 }

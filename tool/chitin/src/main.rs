@@ -17,6 +17,7 @@ mod doctor;
 mod elf;
 mod failure;
 mod interrupt;
+mod kernel_interface;
 mod metadata;
 mod progress;
 mod qemu;
@@ -49,7 +50,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Doctor => Ok(doctor::run(&workspace)),
         Command::Run(options) => run::run(&workspace, options),
-        Command::Tidy => tidy::run(&workspace),
+        Command::Tidy(options) => tidy::run(&workspace, options),
         Command::Test(options) => test::run(&workspace, options),
     }
 }

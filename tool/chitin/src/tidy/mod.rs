@@ -2,6 +2,7 @@
 //! rule owns a file of its own here, with a test that plants a violation.
 
 mod dependencies;
+mod drift;
 mod exceptions;
 mod headers;
 mod layering;
@@ -19,13 +20,23 @@ mod unsafe_wall;
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::failure::Result;
+use clap::Args;
+
+use crate::failure::{Context, Result};
+use crate::kernel_interface;
 use crate::metadata::Metadata;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
 use exceptions::Exceptions;
 use tree::Tree;
+
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Write the pages that are made from data anew
+    #[arg(long)]
+    write: bool,
+}
 
 /// Something against a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +69,7 @@ pub struct Subject {
 pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
 
 /// Every rule, in the order in which they are reported.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 10] = [
     ("layering", layering::check),
     ("dependencies", dependencies::check),
     ("licences", licences::check),
@@ -68,6 +79,7 @@ pub const RULES: [Rule; 9] = [
     ("policy-words", policy_words::check),
     ("leftovers", leftovers::check),
     ("headers", headers::check),
+    ("drift", drift::check),
 ];
 
 /// Reads the checkout.
@@ -85,8 +97,12 @@ pub fn read(workspace: &Workspace) -> Result<Subject> {
 /// Prints what is against the rules; success means nothing is.
 ///
 /// # Errors
-/// When the checkout cannot be read.
-pub fn run(workspace: &Workspace) -> Result<ExitCode> {
+/// When the checkout cannot be read or a page not written.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    if options.write {
+        let page = workspace.root().join(kernel_interface::FILE);
+        std::fs::write(page, kernel_interface::render()).context(kernel_interface::FILE)?;
+    }
     let subject = read(workspace)?;
     let mut count = 0;
     for (name, rule) in RULES {
