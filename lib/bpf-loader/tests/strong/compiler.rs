@@ -24,7 +24,7 @@ pub(crate) fn compile(source: &str) -> Vec<u8> {
 pub(crate) fn compile_file(file: &Path, folder: &Path) -> Vec<u8> {
     let object = folder.join("program.o");
     let output = Command::new("clang")
-        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-c", "-o"])
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fno-builtin", "-Wall", "-Werror", "-c", "-o"])
         .args([&object, file])
         .output()
         .expect("clang runs");

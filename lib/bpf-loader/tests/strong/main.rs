@@ -3,6 +3,7 @@
 //! long ones.
 
 mod compiler;
+mod corpus;
 mod damage;
 mod link;
 mod refusal;

@@ -1,0 +1,117 @@
+//! Programs as people write them, in C and Rust: they link, and decode.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bpf_loader::{Object, Program, contexts};
+use downloaded_code::context::Context;
+
+use crate::compiler;
+
+/// A program of the corpus, with the context it is written for.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    #[allow(dead_code)]
+    pub(crate) context: &'static Context<'static>,
+    pub(crate) program: Program,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
+    found.retain(|path| path.extension().is_some_and(|found| found == extension));
+    found.sort();
+    found
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().expect("a file").to_string_lossy().into_owned()
+}
+
+/// The programs in C, compiled and linked.
+pub(crate) fn programs_in_c() -> Vec<Entry> {
+    let scratch = tempfile::tempdir().expect("a folder for objects");
+    let mut entries = Vec::new();
+    for context in contexts::ALL {
+        for file in files(&folder().join(context.name), "c") {
+            let bytes = compiler::compile_file(&file, scratch.path());
+            let linked = Object::parse(&bytes).and_then(|object| object.link(None, context));
+            let program = linked.unwrap_or_else(|refusal| panic!("{}: {refusal}", file.display()));
+            entries.push(Entry { name: format!("{}/{}.c", context.name, stem(&file)), context, program });
+        }
+    }
+    entries
+}
+
+/// The programs in Rust. Stable rustc can make them only with the sources of `core` at
+/// hand (`rustup component add rust-src`) and the switch that its own bootstrap uses:
+/// without the sources this says so and gives none.
+pub(crate) fn programs_in_rust() -> Vec<Entry> {
+    let Some(bytes) = compile_rust() else {
+        eprintln!("SKIPPED: rust-src is not installed (rustup component add rust-src), so that no Rust was compiled");
+        return Vec::new();
+    };
+    let object = Object::parse(&bytes).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut entries = Vec::new();
+    for file in files(&folder().join("rust"), "rs").into_iter().filter(|file| stem(file) != "lib") {
+        let text = std::fs::read_to_string(&file).expect("readable");
+        let named = |context: &&&Context<'_>| text.starts_with(&format!("//! {}: ", context.name));
+        let context = contexts::ALL.iter().find(named).unwrap_or_else(|| panic!("{}: which context?", file.display()));
+        let linked = object.link(Some(&stem(&file)), context);
+        let program = linked.unwrap_or_else(|refusal| panic!("{}: {refusal}", file.display()));
+        entries.push(Entry { name: format!("rust/{}.rs", stem(&file)), context, program });
+    }
+    entries
+}
+
+fn compile_rust() -> Option<Vec<u8>> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).ok()?.trim());
+    if !sysroot.join("lib/rustlib/src/rust/library/core").exists() {
+        return None;
+    }
+    let crate_folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust-corpus");
+    std::fs::create_dir_all(&crate_folder).expect("a folder for the crate");
+    let library = folder().join("rust/lib.rs");
+    let manifest = format!(
+        "[package]\nname = \"corpus\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[lib]\npath = {library:?}\n\
+         [profile.release]\npanic = \"abort\"\ndebug = true\ncodegen-units = 1\n"
+    );
+    std::fs::write(crate_folder.join("Cargo.toml"), manifest).expect("written");
+    let output = Command::new("cargo")
+        .args(["rustc", "--release", "-Zbuild-std=core", "--target", "bpfel-unknown-none", "--"])
+        .args(["--emit=asm", "-Ctarget-cpu=v3"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", crate_folder.join("target"))
+        .current_dir(&crate_folder)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let assembly = files(&crate_folder.join("target/bpfel-unknown-none/release/deps"), "s");
+    let object = crate_folder.join("corpus.o");
+    let assembled = Command::new("clang")
+        .args(["-target", "bpf", "-c", "-x", "assembler", "-o"])
+        .arg(&object)
+        .arg(assembly.iter().find(|path| stem(path).starts_with("corpus-")).expect("rustc wrote assembly"))
+        .output()
+        .expect("clang runs");
+    assert!(assembled.status.success(), "{}", String::from_utf8_lossy(&assembled.stderr));
+    std::fs::read(object).ok()
+}
+
+#[test]
+fn the_corpus_has_at_least_40_programs_and_all_link() {
+    if compiler::skipped() {
+        return;
+    }
+    let entries: Vec<Entry> = programs_in_c().into_iter().chain(programs_in_rust()).collect();
+    assert!(entries.len() >= 40, "only {} programs", entries.len());
+    for entry in &entries {
+        assert!(entry.program.lines.known(), "{} has no lines", entry.name);
+        downloaded_code::program::Program::new(&entry.program.bytes).expect("a legal length");
+    }
+}
