@@ -1,4 +1,35 @@
-//! The kernel proper, one file per noun. Safe code only.
+//! The exokernel proper: safe code only, one file per noun (DESIGN.md §4).
+//!
+//! Every system call but the null call comes through `system_call`, takes the one lock, and works on the one [`Kernel`].
+//! What is exposed lives in the exposed structures themselves; [`Kernel`] holds only what nobody else may see.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+mod access_list;
+mod address_space;
+mod archive;
+mod batch;
+mod boot;
+mod budget;
+mod channel;
+mod console_stub;
+mod destruction;
+mod environment;
+mod event;
+mod free_list;
+mod interrupt;
+mod kernel;
+mod key;
+mod page;
+mod page_map;
+mod predicate;
+mod processor;
+mod region;
+mod revocation;
+mod scheduler;
+mod system_call;
+mod time_slice;
+mod transfer;
+
+pub use boot::{start, start_secondary};

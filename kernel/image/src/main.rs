@@ -13,37 +13,20 @@
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-#[cfg(target_os = "none")]
-use core::sync::atomic::{AtomicUsize, Ordering};
-
 /// Called by `machine` once the bootstrap CPU is set up.
 #[cfg(target_os = "none")]
 // SAFETY: the only definition of the symbol that `machine::boot` declares, with the same signature.
 #[unsafe(no_mangle)]
 fn kernel_main(boot: machine::boot::Boot) -> ! {
-    machine::log!("CPU 0 of {} runs, features {:#x}, {} pages", boot.cpus, boot.features.bits, boot.start.memory.pages());
-    machine::log!("{:?} {} ns", machine::clock::scale(), machine::clock::now());
-    machine::processor_start::release(boot.cpus);
-    while RUNNING.load(Ordering::Acquire) + 1 < boot.cpus {
-        core::hint::spin_loop();
-    }
-    machine::log!("all CPUs run at {} ns", machine::clock::now());
-    machine::stop::in_order()
+    exokernel::start(boot)
 }
-
-#[cfg(target_os = "none")]
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Called by `machine` on every other CPU once it is released.
 #[cfg(target_os = "none")]
 // SAFETY: the only definition of the symbol that `machine::processor_start` declares, with the same signature.
 #[unsafe(no_mangle)]
-fn processor_main(cpu: usize) -> ! {
-    machine::log!("CPU {cpu} runs at {} ns", machine::clock::now());
-    RUNNING.fetch_add(1, Ordering::AcqRel);
-    loop {
-        core::hint::spin_loop();
-    }
+fn processor_main(_cpu: usize) -> ! {
+    exokernel::start_secondary()
 }
 
 #[cfg(not(target_os = "none"))]

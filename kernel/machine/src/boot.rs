@@ -32,6 +32,12 @@ pub struct Boot {
 }
 
 impl Boot {
+    /// The boot archive itself, read-only for everybody from now on.
+    pub fn archive_bytes(&self) -> &'static [u8] {
+        let archive = self.archive();
+        crate::start_info::bytes(archive.start, archive.end - archive.start).unwrap_or(&[])
+    }
+
     /// Physical bytes of the boot archive; empty when there is none.
     pub fn archive(&self) -> Range<u64> {
         self.start.archive.clone()

@@ -24,9 +24,8 @@ impl<'a> BootMemory<'a> {
     /// Physical address of `pages` neighbouring pages, not zeroed; none when no range is long enough.
     pub fn allocate(&mut self, pages: u64) -> Option<u64> {
         let size = pages.checked_mul(PAGE_SIZE)?;
-        let fits = |range: &&MemoryRange| {
-            range.used == Use::Free && range.start >= LOWEST && range.end - range.start >= size
-        };
+        let fits =
+            |range: &&MemoryRange| range.used == Use::Free && range.start >= LOWEST && range.end - range.start >= size;
         let start = self.map.ranges().iter().find(fits)?.start;
         self.map.assign(start, size, Use::Kernel).ok()?;
         Some(start)

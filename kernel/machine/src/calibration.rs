@@ -110,7 +110,11 @@ fn fine(reference: &Reference, rough: Frequencies) -> Option<Frequencies> {
     let reference_phase = to.reference.wrapping_sub(from.reference) & reference.mask();
     let timer_phase = (from.timer + u64::from(period)).saturating_sub(to.timer) % u64::from(period);
     let passed = Reading {
-        reference: unwrap(reference_phase, scale(stamp, reference.hertz(), rough.stamp)?, u128::from(reference.mask()) + 1)?,
+        reference: unwrap(
+            reference_phase,
+            scale(stamp, reference.hertz(), rough.stamp)?,
+            u128::from(reference.mask()) + 1,
+        )?,
         stamp,
         timer: unwrap(timer_phase, scale(stamp, rough.timer, rough.stamp)?, u128::from(period))?,
     };

@@ -48,7 +48,10 @@ impl Shared {
     }
 
     fn get(&self) -> TimeScale {
-        TimeScale { multiplier: self.multiplier.load(Ordering::Relaxed), shift: self.shift.load(Ordering::Relaxed) as u32 }
+        TimeScale {
+            multiplier: self.multiplier.load(Ordering::Relaxed),
+            shift: self.shift.load(Ordering::Relaxed) as u32,
+        }
     }
 }
 

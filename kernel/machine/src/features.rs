@@ -220,7 +220,9 @@ impl Features {
         if self.has(feature::XSAVE) {
             let mask = self.vector_state_mask;
             // SAFETY: CR4.OSXSAVE has just been set and the mask holds only what CPUID offered, SSE with AVX.
-            unsafe { asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nostack, preserves_flags)) };
+            unsafe {
+                asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nostack, preserves_flags))
+            };
         }
     }
 

@@ -20,8 +20,8 @@ pub mod start_info;
 
 pub mod apic;
 mod critical_trap;
-pub mod io_apic;
 mod interrupt_table;
+pub mod io_apic;
 pub mod per_cpu;
 pub mod processor_start;
 mod segment;

@@ -100,7 +100,10 @@ fn write_record(cpu: usize, why: fmt::Arguments<'_>, rip: u64, rbp: u64) {
     walk(rbp);
     RECORD.magic.store(MAGIC, Ordering::Release);
     // The line may be held by a CPU that has been stopped, so it is not asked for; writing cannot fail.
-    let _ = write!(Serial, "\nchitin: kernel panic on CPU {cpu}: {why}\nchitin: rip {rip:#x} cr2 {cr2:#x} cr3 {cr3:#x}\nchitin: frames");
+    let _ = write!(
+        Serial,
+        "\nchitin: kernel panic on CPU {cpu}: {why}\nchitin: rip {rip:#x} cr2 {cr2:#x} cr3 {cr3:#x}\nchitin: frames"
+    );
     for frame in RECORD.frames.iter().map(|frame| frame.load(Ordering::Relaxed)).take_while(|&frame| frame != 0) {
         let _ = write!(Serial, " {frame:#x}");
     }
@@ -122,7 +125,8 @@ fn walk(mut rbp: u64) {
             return;
         }
         // SAFETY: both words lie in one mapped kernel stack; a wrong frame pointer gives a wrong number, no more.
-        let (next, return_address) = unsafe { ((rbp as *const u64).read_volatile(), ((rbp + 8) as *const u64).read_volatile()) };
+        let (next, return_address) =
+            unsafe { ((rbp as *const u64).read_volatile(), ((rbp + 8) as *const u64).read_volatile()) };
         frame.store(return_address, Ordering::Relaxed);
         if next <= rbp {
             return;

@@ -127,7 +127,12 @@ impl Cpu {
 ///
 /// # Safety
 /// At boot, once for each CPU, before that CPU runs; the map is in force.
-pub(crate) unsafe fn prepare(number: usize, apic: u32, features: &Features, map: &mut KernelMap) -> Result<(), MapFailure> {
+pub(crate) unsafe fn prepare(
+    number: usize,
+    apic: u32,
+    features: &Features,
+    map: &mut KernelMap,
+) -> Result<(), MapFailure> {
     let cpu = get(number);
     map_stack(map, number, KERNEL_STACK)?;
     let kernel_stack = stack_top(number, KERNEL_STACK);

@@ -170,3 +170,14 @@ pub fn read<T: Plain>(physical: u64) -> Result<T, StartError> {
     // CPU runs, before anything in that memory is given away; every bit pattern is a valid `T`.
     Ok(unsafe { (layout::direct(physical) as *const T).read_unaligned() })
 }
+
+/// The bytes at a physical address below 4 GiB, while the boot map is in force and the memory is firmware's.
+pub(crate) fn bytes(physical: u64, length: u64) -> Option<&'static [u8]> {
+    let end = physical.checked_add(length)?;
+    if physical == 0 || end > READABLE {
+        return None;
+    }
+    // SAFETY: the boot map covers the first 4 GiB; the caller reads tables of the firmware, which nobody writes, and
+    // drops the slice before the boot map goes.
+    Some(unsafe { core::slice::from_raw_parts(layout::direct(physical) as *const u8, length as usize) })
+}

@@ -1,0 +1,70 @@
+//! Access lists: who may do what with the pages that name them (DESIGN.md §4, "Page").
+//!
+//! A list is a small object in a donated page. It is named by any number of pages, so that giving a relative access to
+//! all of them is one entry. A list governs itself: whoever may own what it names may change it.
+
+use crate::kernel::{Kernel, Outcome, refuse};
+use crate::key::{permit, rights_from};
+use abi::capability::{Capability, Rights};
+use abi::limits::ACCESS_LIST_ENTRIES;
+use abi::page::PageKind;
+use abi::{Error, Failure, KeyIndex, PageNumber};
+use machine::memory;
+
+/// The entries; an empty one has no rights.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessList(pub(crate) [Capability; ACCESS_LIST_ENTRIES]);
+
+impl AccessList {
+    /// A list with one entry.
+    pub(crate) fn of(entry: Capability) -> Self {
+        let mut entries = [capability::empty(); ACCESS_LIST_ENTRIES];
+        entries[0] = entry;
+        Self(entries)
+    }
+}
+
+impl Kernel {
+    /// What a key of the caller's may do with what a list names.
+    pub(crate) fn rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
+        let key = self.key(key)?;
+        let Some(list) = self.memory.get::<AccessList>(list) else {
+            let Some(info) = memory::info(list) else { return Err(Error::NoSuchPage.about(list.0)) };
+            return Err(Error::WrongKind.about(memory::state(info).kind as u64));
+        };
+        Ok(capability::rights_on(&key, &list.0))
+    }
+
+    /// Makes a page an access list (see `abi::syscall`).
+    pub(crate) fn create_access_list(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        let entry = Capability { rights: Rights::ALL, ..self.key(key)? };
+        self.donatable(key, page)?;
+        self.set_access_list(page, None);
+        self.memory.create(page, PageKind::AccessList, AccessList::of(entry));
+        self.set_access_list(page, Some(page));
+        Ok(())
+    }
+
+    /// Sets an entry (see `abi::syscall`).
+    pub(crate) fn set_access_list_entry(
+        &mut self,
+        key: KeyIndex,
+        list: PageNumber,
+        index: u64,
+        source: KeyIndex,
+        rights: u64,
+    ) -> Outcome<()> {
+        permit(self.rights_on_list(key, list)?, Rights::OWN)?;
+        let rights = rights_from(rights, 4)?;
+        let entry = match rights {
+            Rights::NONE => capability::empty(),
+            rights => Capability { rights, ..self.key(source)? },
+        };
+        let list = self.memory.get_mut::<AccessList>(list).expect("its rights were read");
+        match usize::try_from(index).ok().and_then(|index| list.0.get_mut(index)) {
+            Some(place) => *place = entry,
+            None => return refuse(Error::BadArgument, 2),
+        }
+        Ok(())
+    }
+}

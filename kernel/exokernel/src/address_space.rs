@@ -1,0 +1,283 @@
+//! Address spaces: roots, page tables and the links between them (DESIGN.md §4, "Page").
+//!
+//! A table that more than one link leads to is immutable, and read-only through every link; whoever faults copies it.
+//! Linking a second time narrows what the first link allowed, so every CPU drops its translations before the call returns.
+
+use crate::kernel::{Kernel, Outcome, refuse};
+use crate::key::permit;
+use crate::page::note_use;
+use crate::page_map::editable;
+use abi::capability::Rights;
+use abi::memory_map::in_user_half;
+use abi::page::{PageInfo, PageKind};
+use abi::page_table::{LARGE, PRESENT};
+use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::sync::atomic::Ordering;
+use machine::page_table::{ROOT_LEVEL, Slot, index, links, page_of, span};
+use machine::tlb::{self, Extent};
+use machine::{cpu_control, memory};
+
+impl Kernel {
+    /// The root in a page, which a key opens with this right.
+    pub(crate) fn root(&self, key: KeyIndex, root: PageNumber, right: Rights) -> Result<&'static PageInfo, Failure> {
+        let info = self.page(root)?;
+        permit(self.rights_on_page(key, info)?, right)?;
+        let state = memory::state(info);
+        match (state.kind, state.level) {
+            (PageKind::PageTable, ROOT_LEVEL) => Ok(info),
+            (kind, _) => Err(Error::WrongKind.about(kind as u64)),
+        }
+    }
+
+    /// Makes a page a root (see `abi::syscall`).
+    pub(crate) fn create_address_space(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.donatable(key, page)?;
+        self.memory.create_table(page, ROOT_LEVEL);
+        Ok(())
+    }
+
+    /// Switches the caller to a root (see `abi::syscall`).
+    pub(crate) fn switch_address_space(&mut self, key: KeyIndex, root: PageNumber) -> Outcome<()> {
+        self.root(key, root, Rights::WRITE)?;
+        let caller = self.caller();
+        let context = self.context_of(caller);
+        self.memory.count_root(root, 1);
+        self.memory.count_root(context.root(), -1);
+        context.set_root(root);
+        caller.change(|info| info.root.store(root.0, Ordering::Release));
+        cpu_control::load_address_space(root.address());
+        Ok(())
+    }
+
+    /// Drops one translation on this CPU (see `abi::syscall`).
+    pub(crate) fn drop_tlb_entry(&mut self, address: UserAddress) -> Outcome<()> {
+        if !in_user_half(address.0, 1) {
+            return refuse(Error::BadAddress, address.0);
+        }
+        cpu_control::drop_tlb_entry(address.0);
+        Ok(())
+    }
+
+    /// Links a table (see `abi::syscall`).
+    pub(crate) fn link_page_table(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+        table: PageNumber,
+        table_key: KeyIndex,
+    ) -> Outcome<()> {
+        self.root(key, root, Rights::WRITE)?;
+        let level = checked_level(address, level)?;
+        let slot = editable(root, address.0, level + 1)?;
+        if slot.entry() & PRESENT != 0 {
+            return refuse(Error::NotFree, page_of(slot.entry()).0);
+        }
+        let info = self.page(table)?;
+        let state = memory::state(info);
+        if state.kind == PageKind::PageTable {
+            permit(self.rights_on_page(table_key, info)?, Rights::READ)?;
+            if state.level != level || table == root {
+                return refuse(Error::WrongKind, u64::from(state.level));
+            }
+        } else {
+            self.donatable(table_key, table)?;
+            self.memory.create_table(table, level);
+        }
+        let narrowed = links(info) == 1;
+        self.memory.link(slot, table);
+        note_use(info);
+        if narrowed {
+            tlb::drop_all();
+        }
+        Ok(())
+    }
+
+    /// Removes a link (see `abi::syscall`).
+    pub(crate) fn unlink_page_table(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+    ) -> Outcome<PageNumber> {
+        self.root(key, root, Rights::WRITE)?;
+        let level = checked_level(address, level)?;
+        let slot = linked_slot(root, address, level)?;
+        let table = page_of(slot.entry());
+        let last = links(memory::info(table).expect("a linked table has a record")) == 1;
+        if last && level > 1 && self.memory.entries(table).any(|entry| entry & PRESENT != 0) {
+            return refuse(Error::InUse, table.0);
+        }
+        if last && level == 1 {
+            self.clear_table(table);
+        }
+        self.memory.unlink(slot);
+        tlb::drop_everywhere(root, Extent::All);
+        if last {
+            self.memory.dissolve_table(table);
+            self.settle(table);
+        }
+        Ok(table)
+    }
+
+    /// Removes all leaf entries of a level-1 table.
+    pub(crate) fn clear_table(&mut self, table: PageNumber) {
+        for index in 0..machine::page_table::ENTRIES {
+            let slot = Slot { table, index };
+            if slot.entry() != 0 {
+                self.put_leaf(slot, 0, true);
+            }
+        }
+    }
+
+    /// Ends the sharing of a table (see `abi::syscall`).
+    pub(crate) fn copy_page_table(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+        fresh: PageNumber,
+        page_key: KeyIndex,
+    ) -> Outcome<u64> {
+        self.root(key, root, Rights::WRITE)?;
+        let level = checked_level(address, level)?;
+        let slot = linked_slot(root, address, level)?;
+        let table = page_of(slot.entry());
+        if links(memory::info(table).expect("a linked table has a record")) == 1 {
+            self.memory.unshare(slot);
+            return Ok(0);
+        }
+        self.donatable(page_key, fresh)?;
+        self.check_entries(page_key, table, level)?;
+        self.memory.create_table(fresh, level);
+        self.copy_entries(table, fresh, level);
+        self.memory.unlink(slot);
+        self.memory.link(slot, fresh);
+        tlb::drop_everywhere(root, Extent::All);
+        Ok(1)
+    }
+
+    /// Each present entry is checked against the copier's own key.
+    fn check_entries(&self, key: KeyIndex, table: PageNumber, level: u8) -> Outcome<()> {
+        for entry in self.memory.entries(table).filter(|entry| entry & PRESENT != 0) {
+            if level == 1 || entry & LARGE != 0 {
+                self.check_leaf(key, entry)?;
+            } else {
+                let info = self.page(page_of(entry))?;
+                permit(self.rights_on_page(key, info)?, Rights::READ)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_entries(&mut self, from: PageNumber, to: PageNumber, level: u8) {
+        for index in 0..machine::page_table::ENTRIES {
+            let entry = Slot { table: from, index }.entry();
+            let slot = Slot { table: to, index };
+            if level == 1 || entry & (LARGE | PRESENT) != PRESENT {
+                if entry != 0 {
+                    self.put_leaf(slot, entry, true);
+                }
+            } else {
+                self.memory.link(slot, page_of(entry));
+            }
+        }
+    }
+
+    /// Makes a table that nobody has any more an ordinary page again.
+    pub(crate) fn dissolve_free_table(&mut self, page: PageNumber, info: &PageInfo) -> Outcome<()> {
+        let own = if memory::state(info).level == ROOT_LEVEL { 256 } else { 512 };
+        if links(info) != 0 || self.memory.entries(page).take(own).any(|entry| entry & PRESENT != 0) {
+            return refuse(Error::InUse, u64::from(links(info)));
+        }
+        self.memory.dissolve_table(page);
+        Ok(())
+    }
+
+    /// Breaks the bindings of a page in an address space (see `abi::syscall`).
+    pub(crate) fn unbind_page(
+        &mut self,
+        key: KeyIndex,
+        page: PageNumber,
+        root: PageNumber,
+        cursor: UserAddress,
+    ) -> Outcome<()> {
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        let Some(root_info) = memory::info(root) else { return refuse(Error::NoSuchPage, root.0) };
+        let state = memory::state(root_info);
+        if state.kind != PageKind::PageTable || state.level != ROOT_LEVEL {
+            return refuse(Error::WrongKind, state.kind as u64);
+        }
+        let (next, found) = self.unbind_step(page, root, cursor.0);
+        if found {
+            // The table may be reached from other roots too.
+            tlb::drop_all();
+        }
+        match next {
+            Some(next) => refuse(Error::Again, next),
+            None => Ok(()),
+        }
+    }
+
+    /// Scans the next table at or after `cursor`; returns where to go on, and whether a binding was broken.
+    pub(crate) fn unbind_step(&mut self, page: PageNumber, root: PageNumber, cursor: u64) -> (Option<u64>, bool) {
+        let Some((first, slot)) = next_leaf_table(root, cursor) else { return (None, false) };
+        let mut found = false;
+        for index in 0..machine::page_table::ENTRIES {
+            let leaf = Slot { index, ..slot };
+            let entry = leaf.entry();
+            if entry & PRESENT != 0 && page_of(entry) == page {
+                self.put_leaf(leaf, 0, true);
+                found = true;
+            }
+        }
+        (Some(first + span(2)), found)
+    }
+}
+
+/// The next level-1 table of the user half at or after an address, and the first address it covers. It looks at a bounded
+/// number of entries: at most one table of each level.
+pub(crate) fn next_leaf_table(root: PageNumber, from: u64) -> Option<(u64, Slot)> {
+    let mut address = from & !(span(2) - 1);
+    while in_user_half(address, 1) {
+        let mut table = root;
+        let mut level = ROOT_LEVEL;
+        while level > 1 {
+            let entry = Slot { table, index: index(address, level) }.entry();
+            if entry & PRESENT == 0 || entry & LARGE != 0 {
+                break;
+            }
+            table = page_of(entry);
+            level -= 1;
+        }
+        if level == 1 {
+            return Some((address, Slot { table, index: 0 }));
+        }
+        address = (address & !(span(level) - 1)).checked_add(span(level))?;
+    }
+    None
+}
+
+/// A level from an argument, for an address in the user half.
+fn checked_level(address: UserAddress, level: u64) -> Outcome<u8> {
+    if !in_user_half(address.0, 1) {
+        return refuse(Error::BadAddress, address.0);
+    }
+    match level {
+        1..=3 => Ok(level as u8),
+        _ => refuse(Error::BadArgument, 3),
+    }
+}
+
+/// The slot of a link to a table of this level.
+fn linked_slot(root: PageNumber, address: UserAddress, level: u8) -> Result<Slot, Failure> {
+    let slot = editable(root, address.0, level + 1)?;
+    match slot.entry() {
+        entry if entry & PRESENT != 0 && entry & LARGE == 0 => Ok(slot),
+        _ => Err(Error::NotMapped.about(u64::from(level))),
+    }
+}

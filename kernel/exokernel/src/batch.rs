@@ -1,0 +1,55 @@
+//! `batch`: several calls for one crossing; stops at the first error.
+
+use crate::kernel::{Kernel, Outcome, Stop, copied, refuse};
+use crate::system_call::dispatch;
+use abi::limits::BATCH_ROWS;
+use abi::syscall::{BatchRow, number};
+use abi::{Error, Failure, UserAddress};
+use machine::user;
+
+/// Calls that change who runs, or that are batches themselves.
+const EXCLUDED: [u64; 5] = [
+    number::batch,
+    number::time_slice_yield,
+    number::predicate_wait,
+    number::transfer_asynchronous,
+    number::transfer_synchronous,
+];
+
+impl Kernel {
+    /// Runs rows (see `abi::syscall`).
+    pub(crate) fn run_batch(&mut self, rows: UserAddress, count: u64) -> Outcome<u64> {
+        if count > BATCH_ROWS as u64 {
+            return refuse(Error::TooMany, BATCH_ROWS as u64);
+        }
+        let mut copy = [BatchRow::default(); BATCH_ROWS];
+        let copy = &mut copy[..count as usize];
+        copied(user::copy_in(copy, rows), rows)?;
+        // Results go out at the end: where they cannot, the call must be refused before it has changed anything.
+        copied(user::copy_out(rows, copy), rows)?;
+        if let Some(row) = copy.iter().position(|row| EXCLUDED.contains(&row.number)) {
+            return refuse(Error::BadArgument, row as u64);
+        }
+        let failed = copy.iter_mut().position(|row| !self.run_row(row));
+        copied(user::copy_out(rows, copy), rows)?;
+        match failed {
+            None => Ok(count),
+            Some(index) => {
+                let error = Error::from_number(copy[index].number).unwrap_or(Error::BadArgument);
+                refuse(error, index as u64)
+            }
+        }
+    }
+
+    /// Runs one row and leaves its error and result in it; false after an error.
+    fn run_row(&mut self, row: &mut BatchRow) -> bool {
+        let outcome = dispatch(self, row.number, row.arguments);
+        let (error, value) = match outcome {
+            Ok(value) => (0, value),
+            Err(Stop::Refused(Failure { error, detail })) => (error as u64, detail),
+            Err(Stop::Fault(fault)) => (Error::BadAddress as u64, fault.address),
+        };
+        (row.number, row.arguments[0]) = (error, value);
+        error == 0
+    }
+}

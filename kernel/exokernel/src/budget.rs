@@ -1,0 +1,88 @@
+//! Budgets: what each environment may hold of each resource, and who is asked first when there is too little.
+//!
+//! What holds always: `used` is at most `limit`; the reservations of all environments together are at most what there
+//! is. A dead environment's figures go to its heir, with the charge for what is still in use.
+
+use crate::environment::Environment;
+use crate::kernel::{Kernel, Outcome, refuse};
+use abi::budget::{Figure, Resource};
+use abi::capability::Rights;
+use abi::environment::Budget;
+use abi::{EnvironmentId, Error, Failure, KeyIndex};
+use core::sync::atomic::{AtomicU64, Ordering};
+use machine::exposed::{add, subtract};
+
+/// Fails if charging `amount` more would exceed the limit.
+pub(crate) fn check(environment: Environment, resource: Resource, amount: u64) -> Result<(), Failure> {
+    let budget = environment.budget(resource);
+    let left = budget.limit.load(Ordering::Relaxed).saturating_sub(budget.used.load(Ordering::Relaxed));
+    if amount <= left { Ok(()) } else { Err(Error::OverBudget.about(resource as u64)) }
+}
+
+/// Charges; the caller has checked.
+pub(crate) fn charge(environment: Environment, resource: Resource, amount: u64) {
+    add(&environment.budget(resource).used, amount);
+}
+
+/// Takes a charge back.
+pub(crate) fn discharge(environment: Environment, resource: Resource, amount: u64) {
+    subtract(&environment.budget(resource).used, amount);
+}
+
+/// Gives all figures of a dead environment to its heir.
+pub(crate) fn bequeath(from: Environment, to: Environment) {
+    for resource in Resource::ALL {
+        let (from, to) = (from.budget(resource), to.budget(resource));
+        move_all(&from.limit, &to.limit);
+        move_all(&from.reserved, &to.reserved);
+        move_all(&from.used, &to.used);
+    }
+}
+
+fn move_all(from: &AtomicU64, to: &AtomicU64) {
+    add(to, from.swap(0, Ordering::AcqRel));
+}
+
+/// What may be moved away of a figure.
+fn movable(budget: &Budget, figure: Figure) -> u64 {
+    let limit = budget.limit.load(Ordering::Relaxed);
+    match figure {
+        Figure::Limit => limit - budget.used.load(Ordering::Relaxed),
+        Figure::Reserved => budget.reserved.load(Ordering::Relaxed),
+    }
+}
+
+impl Kernel {
+    /// Moves part of a budget (see `abi::syscall`).
+    pub(crate) fn move_budget(
+        &mut self,
+        key: KeyIndex,
+        from: EnvironmentId,
+        to: EnvironmentId,
+        resource: u64,
+        figure: u64,
+        amount: u64,
+    ) -> Outcome<()> {
+        let (giver, receiver) = (self.living(from)?, self.living(to)?);
+        if giver != self.caller() {
+            self.require(key, &giver.name(), Rights::OWN)?;
+        }
+        let Some(resource) = Resource::from_number(resource) else { return refuse(Error::BadArgument, 3) };
+        let figure = match figure {
+            0 => Figure::Limit,
+            1 => Figure::Reserved,
+            _ => return refuse(Error::BadArgument, 4),
+        };
+        let (giver, receiver) = (giver.budget(resource), receiver.budget(resource));
+        if amount > movable(giver, figure) {
+            return refuse(Error::OverBudget, resource as u64);
+        }
+        let (source, target) = match figure {
+            Figure::Limit => (&giver.limit, &receiver.limit),
+            Figure::Reserved => (&giver.reserved, &receiver.reserved),
+        };
+        subtract(source, amount);
+        add(target, amount);
+        Ok(())
+    }
+}

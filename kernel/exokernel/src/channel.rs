@@ -1,0 +1,166 @@
+//! The host channel, entropy, the log and the end: what only the machine as a whole has.
+//!
+//! Frames pass whole. The kernel looks at a header only to know how long the frame is.
+
+use crate::console_stub as console;
+use crate::console_stub as entropy;
+use crate::kernel::{Kernel, Outcome, copied, refuse};
+use abi::capability::{Capability, DEVICE, HOST_CHANNEL, Rights};
+use abi::host_channel::{HEADER, Header, PAYLOAD};
+use abi::limits::{ENTROPY_BYTES, LOG_READ_BYTES};
+use abi::{Error, KeyIndex, UserAddress, feature};
+use core::sync::atomic::Ordering;
+use machine::{exposed, log_ring, stop, user};
+
+/// Bytes of a whole frame.
+const FRAME: usize = HEADER + PAYLOAD;
+
+/// The frame that is arriving.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    incoming: [u8; FRAME],
+    filled: usize,
+}
+
+impl Channel {
+    /// Nothing has arrived.
+    pub(crate) const fn new() -> Self {
+        Self { incoming: [0; FRAME], filled: 0 }
+    }
+
+    /// Takes what has arrived; true once a frame is whole.
+    fn fill(&mut self) -> bool {
+        loop {
+            let wanted = self.wanted();
+            if self.filled == wanted {
+                return true;
+            }
+            let read = console::receive(&mut self.incoming[self.filled..wanted]);
+            if read == 0 {
+                return false;
+            }
+            self.filled += read;
+        }
+    }
+
+    /// How many bytes the frame has, as far as that is known. A header that is wrong is skipped a byte at a time, until
+    /// the stream is in step again.
+    fn wanted(&mut self) -> usize {
+        while self.filled >= HEADER {
+            let mut bytes = [0; HEADER];
+            bytes.copy_from_slice(&self.incoming[..HEADER]);
+            match Header::from_bytes(bytes) {
+                Some(header) => return HEADER + header.length as usize,
+                None => {
+                    self.incoming.copy_within(1..self.filled, 0);
+                    self.filled -= 1;
+                }
+            }
+        }
+        HEADER
+    }
+}
+
+/// The name of the channel.
+fn name() -> Capability {
+    capability::named([DEVICE, HOST_CHANNEL])
+}
+
+/// Looks for a frame that has arrived, and says so in the exposed word.
+pub(crate) fn poll(kernel: &mut Kernel) {
+    if !present() {
+        return;
+    }
+    console::poll();
+    let whole = kernel.channel.fill();
+    let info = exposed::kernel();
+    info.channel_frames.store(u64::from(whole), Ordering::Release);
+    info.channel_room.store(console::room() as u64, Ordering::Release);
+}
+
+fn present() -> bool {
+    exposed::kernel().features.load(Ordering::Relaxed) & feature::HOST_CHANNEL != 0
+}
+
+fn require_present() -> Outcome<()> {
+    if present() { Ok(()) } else { refuse(Error::Absent, feature::HOST_CHANNEL) }
+}
+
+impl Kernel {
+    /// Sends a frame (see `abi::syscall`).
+    pub(crate) fn send_frame(&mut self, key: KeyIndex, frame: UserAddress, bytes: u64) -> Outcome<()> {
+        self.require(key, &name(), Rights::WRITE)?;
+        require_present()?;
+        if !(HEADER as u64..=FRAME as u64).contains(&bytes) {
+            return refuse(Error::BadArgument, 2);
+        }
+        let mut copy = [0; FRAME];
+        let copy = &mut copy[..bytes as usize];
+        copied(user::copy_in(copy, frame), frame)?;
+        let mut header = [0; HEADER];
+        header.copy_from_slice(&copy[..HEADER]);
+        if Header::from_bytes(header).is_none_or(|header| header.length as u64 + HEADER as u64 != bytes) {
+            return refuse(Error::BadArgument, 1);
+        }
+        console::poll();
+        if console::room() < copy.len() {
+            poll(self);
+            return refuse(Error::Exhausted, console::room() as u64);
+        }
+        console::send(copy);
+        exposed::kernel().channel_room.store(console::room() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// Receives a frame (see `abi::syscall`).
+    pub(crate) fn receive_frame(&mut self, key: KeyIndex, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
+        self.require(key, &name(), Rights::READ)?;
+        require_present()?;
+        poll(self);
+        if !self.channel.fill() {
+            return Ok(0);
+        }
+        let length = self.channel.filled;
+        if bytes < length as u64 {
+            return refuse(Error::BadArgument, 2);
+        }
+        copied(user::copy_out(buffer, &self.channel.incoming[..length]), buffer)?;
+        self.channel.filled = 0;
+        poll(self);
+        Ok(length as u64)
+    }
+
+    /// Gives random bytes (see `abi::syscall`).
+    pub(crate) fn read_entropy(&mut self, buffer: UserAddress, bytes: u64) -> Outcome<()> {
+        if bytes > ENTROPY_BYTES as u64 {
+            return refuse(Error::TooMany, ENTROPY_BYTES as u64);
+        }
+        let mut random = [0; ENTROPY_BYTES];
+        let random = &mut random[..bytes as usize];
+        if !entropy::fill(random) {
+            return refuse(Error::Absent, feature::ENTROPY);
+        }
+        copied(user::copy_out(buffer, random), buffer)
+    }
+
+    /// Copies out of the log (see `abi::syscall`).
+    pub(crate) fn read_log(&mut self, key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
+        self.require(key, &capability::root(), Rights::READ)?;
+        if bytes > LOG_READ_BYTES as u64 {
+            return refuse(Error::TooMany, LOG_READ_BYTES as u64);
+        }
+        let mut text = [0; LOG_READ_BYTES];
+        let length = log_ring::read(from, &mut text[..bytes as usize]);
+        copied(user::copy_out(buffer, &text[..length]), buffer)?;
+        Ok(length as u64)
+    }
+
+    /// Stops the machine (see `abi::syscall`).
+    pub(crate) fn stop_machine(&mut self, key: KeyIndex) -> Outcome<()> {
+        self.require(key, &capability::root(), Rights::OWN)?;
+        if present() {
+            console::drain();
+        }
+        stop::in_order()
+    }
+}

@@ -1,0 +1,318 @@
+//! Destruction: from any state, in bounded steps, until nothing of the environment is left but the record of its death.
+//!
+//! At once it never runs again. Then whoever calls `environment_destroy` drives the rest, a step a call:
+//! slices, pins and predicate; children, which go to its creator; the address space, if nobody else has it; the pages
+//! charged to it; and last its own pages, which go back to their owner. Its heir, the creator, gets its budget and the
+//! charge for what is still in use.
+
+use crate::budget;
+use crate::environment::{Environment, first_page};
+use crate::kernel::{Kernel, Outcome, refuse};
+use abi::area::PUBLIC_STATUS;
+use abi::budget::Resource;
+use abi::capability::Rights;
+use abi::environment::{DeathReason, State};
+use abi::page::PageKind;
+use abi::page_table::PRESENT;
+use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
+use core::sync::atomic::Ordering;
+use machine::context::{Program, Undeliverable};
+use machine::page_table::{Slot, index, links, span};
+use machine::{clock, exposed, memory, tlb};
+
+/// Slices, children or pages that one step releases.
+const PER_STEP: usize = 24;
+
+/// How far the destruction of an environment has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Slices of this CPU and those after it are still there.
+    Slices(usize),
+    /// Children are still there.
+    Children,
+    /// The address space from this address on is still there.
+    AddressSpace(u64),
+    /// Pages charged to it are still there.
+    Pages,
+    /// Its own pages are still there.
+    Own,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::Slices(0)
+    }
+}
+
+/// Makes `creator` the creator of an environment.
+pub(crate) fn adopt(creator: Environment, child: Environment) {
+    let first = creator.info().first_child.swap(child.slot() as u64 + 1, Ordering::AcqRel);
+    child.info().creator.store(creator.number().0, Ordering::Release);
+    child.info().siblings.store(first, Ordering::Release);
+    if first != 0 {
+        set_previous(Environment::in_slot(first as usize - 1), child.slot() as u64 + 1);
+    }
+}
+
+fn set_previous(child: Environment, previous: u64) {
+    let siblings = &child.info().siblings;
+    siblings.store(siblings.load(Ordering::Relaxed) & 0xffff_ffff | previous << 32, Ordering::Release);
+}
+
+/// Takes a child out of its creator's list.
+fn disown(creator: Environment, child: Environment) {
+    let word = child.info().siblings.load(Ordering::Relaxed);
+    let (next, previous) = (word & 0xffff_ffff, word >> 32);
+    match previous {
+        0 => creator.info().first_child.store(next, Ordering::Release),
+        previous => {
+            let siblings = &Environment::in_slot(previous as usize - 1).info().siblings;
+            siblings.store(siblings.load(Ordering::Relaxed) & !0xffff_ffff | next, Ordering::Release);
+        }
+    }
+    if next != 0 {
+        set_previous(Environment::in_slot(next as usize - 1), previous);
+    }
+}
+
+impl Kernel {
+    /// Destroys an environment, or goes on destroying it (see `abi::syscall`).
+    pub(crate) fn destroy(&mut self, key: KeyIndex, number: EnvironmentId) -> Outcome<()> {
+        let Some(environment) = self.known(number).filter(|found| !found.is(State::Dead)) else {
+            return refuse(Error::NoSuchEnvironment, number.0);
+        };
+        let caller = self.caller();
+        if environment != caller {
+            self.require(key, &environment.name(), Rights::OWN)?;
+        }
+        if environment.is(State::Alive) {
+            self.condemn(environment, DeathReason::Destroyed, [0; 3], caller);
+        }
+        if environment == caller {
+            return refuse(Error::Again, 0);
+        }
+        match self.destruction_step(environment) {
+            true => Ok(()),
+            false => refuse(Error::Again, 0),
+        }
+    }
+
+    /// From now on the environment never runs again. `facts` are upcall kind, address and RIP.
+    pub(crate) fn condemn(&mut self, environment: Environment, reason: DeathReason, facts: [u64; 3], by: Environment) {
+        let now = clock::now();
+        let by = by.number().0;
+        environment.change(|info| {
+            let words = [&info.death_kind, &info.death_address, &info.death_rip];
+            words.iter().zip(facts).for_each(|(word, fact)| word.store(fact, Ordering::Relaxed));
+            info.death_by.store(by, Ordering::Relaxed);
+            info.death_time.store(now, Ordering::Relaxed);
+            info.death_reason.store(reason as u64, Ordering::Release);
+            info.state.store(State::Dying as u64, Ordering::Release);
+        });
+        let record = [environment.number().0, reason as u64, facts[0], facts[1], facts[2], by, now];
+        const { assert!(7 * 8 <= PUBLIC_STATUS) };
+        self.memory.write_public(PageNumber(environment.info().public.load(Ordering::Relaxed)), &record);
+        let context = self.context_of(environment);
+        if !context.condemn() && environment != self.running_here() {
+            self.notify(environment);
+        }
+        crate::interrupt::wake_all_idle();
+        if environment.info().creator.load(Ordering::Relaxed) == 0 {
+            crate::boot::first_environment_died(environment);
+        }
+    }
+
+    /// The environment that runs on this CPU; any other if none does.
+    fn running_here(&self) -> Environment {
+        machine::entry::current().map_or(Environment::in_slot(0), |context| Environment::numbered(context.number()))
+    }
+
+    /// The same, for an upcall that could not be delivered.
+    pub(crate) fn condemn_for(
+        &mut self,
+        environment: Environment,
+        failure: Undeliverable,
+        kind: u64,
+        program: Program,
+    ) {
+        let (reason, address) = match failure {
+            Undeliverable::StackOverflow => (DeathReason::UpcallStackOverflow, program.rsp),
+            Undeliverable::BadEntry(entry) => (DeathReason::BadEntry, entry),
+        };
+        self.condemn(environment, reason, [kind, address, program.rip], environment);
+    }
+
+    /// One step; true when nothing is left.
+    fn destruction_step(&mut self, environment: Environment) -> bool {
+        if self.context_of(environment).holder().is_some() {
+            self.notify(environment);
+            return false;
+        }
+        let progress = self.secrets(environment).destruction;
+        let next = match progress {
+            Progress::Slices(cpu) => self.release_slices(environment, cpu),
+            Progress::Children => self.release_children(environment),
+            Progress::AddressSpace(from) => self.release_address_space(environment, from),
+            Progress::Pages => self.release_pages(environment),
+            Progress::Own => {
+                self.release_own(environment);
+                return true;
+            }
+        };
+        self.secrets_mut(environment).destruction = next;
+        false
+    }
+
+    fn heir(&self, environment: Environment) -> Environment {
+        Environment::numbered(EnvironmentId(environment.info().creator.load(Ordering::Relaxed)))
+    }
+
+    fn release_slices(&mut self, environment: Environment, cpu: usize) -> Progress {
+        if cpu == 0 {
+            self.drop_predicate(environment);
+            self.release_pins(environment);
+        }
+        let used = environment.budget(Resource::Slice).used.load(Ordering::Relaxed);
+        if cpu == exposed::cpu_count() || used == 0 {
+            return Progress::Children;
+        }
+        let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == environment.number().0;
+        for (position, _) in exposed::slices(cpu).iter().enumerate().filter(|(_, info)| mine(info)).take(PER_STEP) {
+            self.release_slice(environment, cpu, position);
+        }
+        if exposed::slices(cpu).iter().any(mine) { Progress::Slices(cpu) } else { Progress::Slices(cpu + 1) }
+    }
+
+    fn release_pins(&mut self, environment: Environment) {
+        let pinned = self.secrets(environment).pinned;
+        for page in pinned.into_iter().filter(|page| *page != abi::page::NO_PAGE) {
+            self.end_pin(environment, PageNumber(u64::from(page)));
+        }
+    }
+
+    fn release_children(&mut self, environment: Environment) -> Progress {
+        let heir = self.heir(environment);
+        for _ in 0..PER_STEP {
+            let child = environment.info().first_child.load(Ordering::Relaxed);
+            if child == 0 {
+                return Progress::AddressSpace(0);
+            }
+            let child = Environment::in_slot(child as usize - 1);
+            disown(environment, child);
+            adopt(heir, child);
+        }
+        Progress::Children
+    }
+
+    /// Clears the next table of an address space that no other environment has.
+    fn release_address_space(&mut self, environment: Environment, from: u64) -> Progress {
+        let root = self.context_of(environment).root();
+        let info = memory::info(root).expect("a root has a record");
+        if links(info) > 1 {
+            return Progress::Pages;
+        }
+        let Some((address, level, slot)) = deepest_present(root, from) else { return Progress::Pages };
+        if level == 1 {
+            self.clear_table(slot.table);
+        } else {
+            self.put_leaf(slot, 0, true);
+        }
+        self.unlink_emptied(root, address);
+        Progress::AddressSpace(address)
+    }
+
+    /// Removes links to tables that hold nothing any more, or that others have too, on the way to an address.
+    fn unlink_emptied(&mut self, root: PageNumber, address: u64) {
+        for level in 2..=machine::page_table::ROOT_LEVEL {
+            let Ok(found) = machine::page_table::walk(root, address, level) else { continue };
+            let entry = found.slot.entry();
+            if found.shared.is_some() || entry & PRESENT == 0 || entry & abi::page_table::LARGE != 0 {
+                continue;
+            }
+            let table = machine::page_table::page_of(entry);
+            let shared = links(memory::info(table).expect("a linked table has a record")) > 1;
+            if shared || self.memory.entries(table).all(|entry| entry & PRESENT == 0) {
+                self.memory.unlink(found.slot);
+                if !shared {
+                    self.memory.dissolve_table(table);
+                    self.settle(table);
+                }
+            }
+        }
+    }
+
+    /// Gives up the next pages that are charged to it; what cannot be given up goes to the heir.
+    fn release_pages(&mut self, environment: Environment) -> Progress {
+        let heir = self.heir(environment);
+        for _ in 0..PER_STEP {
+            let Some(page) = first_page(environment) else { return Progress::Own };
+            let info = memory::info(page).expect("a charged page has a record");
+            let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
+            if orphan || self.give_up(page, info).is_err() || self.owner(info) == environment {
+                self.pass_page(page, environment, heir);
+            }
+        }
+        Progress::Pages
+    }
+
+    /// Turns its own pages back into what they were, and itself into a record.
+    fn release_own(&mut self, environment: Environment) {
+        tlb::quiesce();
+        let info = environment.info();
+        let root = self.context_of(environment).root();
+        self.memory.count_root(root, -1);
+        let secrets = self.secrets(environment).clone();
+        for page in &secrets.private[..secrets.private_count] {
+            self.dissolve_private(PageNumber(u64::from(*page)));
+        }
+        self.memory.release_public(PageNumber(info.public.load(Ordering::Relaxed)));
+        for page in [&info.control, &info.key_ring] {
+            let page = PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel));
+            self.memory.dissolve(page);
+            self.settle(page);
+        }
+        let heir = self.heir(environment);
+        disown(heir, environment);
+        budget::bequeath(environment, heir);
+        budget::discharge(heir, Resource::Environment, 1);
+        environment.change(|info| info.state.store(State::Dead as u64, Ordering::Release));
+        self.give_slot(environment);
+        crate::interrupt::wake_all_idle();
+    }
+
+    /// A private page becomes ordinary again; what another environment of the same address space still maps it to is gone.
+    fn dissolve_private(&mut self, page: PageNumber) {
+        assert_eq!(
+            memory::state(memory::info(page).expect("a private page has a record")).kind,
+            PageKind::EnvironmentPrivate
+        );
+        self.memory.dissolve(page);
+        self.settle(page);
+    }
+}
+
+/// The first leaf entry of the user half at or after an address: its address, its level, its slot.
+fn deepest_present(root: PageNumber, from: u64) -> Option<(u64, u8, Slot)> {
+    let mut address = from;
+    while abi::memory_map::in_user_half(address, 1) {
+        let mut slot = Slot { table: root, index: index(address, machine::page_table::ROOT_LEVEL) };
+        let mut level = machine::page_table::ROOT_LEVEL;
+        while slot.entry() & PRESENT != 0 && level > 1 && slot.entry() & abi::page_table::LARGE == 0 {
+            let table = machine::page_table::page_of(slot.entry());
+            // A table that others have too is not ours to clear: its link goes, not its contents.
+            if links(memory::info(table).expect("a linked table has a record")) > 1 {
+                return Some((address, level, slot));
+            }
+            level -= 1;
+            slot = Slot { table, index: index(address, level) };
+        }
+        if level == 1 {
+            return Some((address & !(span(2) - 1), 1, slot));
+        }
+        if slot.entry() & PRESENT != 0 {
+            return Some((address, level, slot));
+        }
+        address = (address & !(span(level) - 1)).checked_add(span(level))?;
+    }
+    None
+}

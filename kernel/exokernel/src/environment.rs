@@ -1,0 +1,292 @@
+//! Environments: a protection domain and an execution context (exokernel-sosp95 §5.1.2; DESIGN.md §4).
+//!
+//! Owns the environment table, its slots and numbers, and creation. A number is `generation * size of the table + slot`;
+//! slots wait in a queue, the longest dead first, so that the record of a death stays as long as it can. Destruction has a
+//! file of its own.
+
+use crate::destruction::Progress;
+use crate::free_list;
+use crate::kernel::{Kernel, Outcome, copied, refuse};
+use crate::key::Secrets;
+use crate::revocation::Taking;
+use abi::budget::Resource;
+use abi::capability::{Capability, Rights};
+use abi::environment::{Budget, EnvironmentInfo, Specification, State};
+use abi::limits::{KEYS, PAGE_SIZE, PINS, PREDICATE_TERMS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
+use abi::page::{NO_PAGE, PageKind};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::sync::atomic::Ordering;
+use machine::context::Context;
+use machine::{exposed, memory, page_table, user};
+
+/// A slot of the environment table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Environment {
+    slot: usize,
+}
+
+impl Environment {
+    /// The environment in a slot that exists.
+    pub(crate) fn in_slot(slot: usize) -> Self {
+        assert!(slot < exposed::environments().len());
+        Self { slot }
+    }
+
+    /// The slot that an environment with this number has or had.
+    pub(crate) fn numbered(number: EnvironmentId) -> Self {
+        Self { slot: number.0 as usize & (exposed::environments().len() - 1) }
+    }
+
+    /// Its slot.
+    pub(crate) fn slot(self) -> usize {
+        self.slot
+    }
+
+    /// Its exposed record.
+    pub(crate) fn info(self) -> &'static EnvironmentInfo {
+        &exposed::environments()[self.slot]
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> EnvironmentId {
+        EnvironmentId(self.info().number.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is in this state.
+    pub(crate) fn is(self, state: State) -> bool {
+        self.info().state.load(Ordering::Relaxed) == state as u64
+    }
+
+    /// Its budget of a resource.
+    pub(crate) fn budget(self, resource: Resource) -> &'static Budget {
+        &self.info().budget[resource as usize]
+    }
+
+    /// The page of its secrets.
+    pub(crate) fn key_ring(self) -> PageNumber {
+        PageNumber(self.info().key_ring.load(Ordering::Relaxed))
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> Capability {
+        let word = |index: usize| self.info().name[index].load(Ordering::Relaxed);
+        Capability {
+            length: word(0) as u32,
+            rights: Rights::ALL,
+            components: core::array::from_fn(|index| word(index + 1)),
+        }
+    }
+
+    /// Changes the exposed record: odd sequence number, the change, even again.
+    pub(crate) fn change<T>(self, change: impl FnOnce(&EnvironmentInfo) -> T) -> T {
+        let info = self.info();
+        exposed::add(&info.sequence, 1);
+        let result = change(info);
+        exposed::add(&info.sequence, 1);
+        result
+    }
+}
+
+impl Kernel {
+    /// Who called.
+    pub(crate) fn caller(&self) -> Environment {
+        Environment::numbered(machine::entry::current().expect("a call has a caller").number())
+    }
+
+    /// The living environment with this number.
+    pub(crate) fn living(&self, number: EnvironmentId) -> Result<Environment, Failure> {
+        self.known(number).filter(|found| found.is(State::Alive)).ok_or(Error::NoSuchEnvironment.about(number.0))
+    }
+
+    /// The environment with this number, if its slot was not used again.
+    pub(crate) fn known(&self, number: EnvironmentId) -> Option<Environment> {
+        let found = Environment::numbered(number);
+        (number != EnvironmentId::NONE && found.number() == number).then_some(found)
+    }
+
+    /// The context of an environment that is not gone.
+    pub(crate) fn context_of(&self, environment: Environment) -> &'static Context {
+        let control = PageNumber(environment.info().control.load(Ordering::Relaxed));
+        self.memory.context(control).expect("an environment has a context")
+    }
+
+    /// Creates an environment (see `abi::syscall`).
+    pub(crate) fn create_environment(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
+        let wanted: Specification = copied(user::read(specification), specification)?;
+        let name = self.key(KeyIndex(wanted.name_key))?;
+        self.check_specification(key, &wanted)?;
+        let creator = self.caller();
+        crate::budget::check(creator, Resource::Environment, 1)?;
+        if self.free_slots.0 == 0 {
+            return refuse(Error::Exhausted, Resource::Environment as u64);
+        }
+        crate::budget::charge(creator, Resource::Environment, 1);
+        let environment = self.take_slot();
+        self.build_environment(environment, Some(creator), name, &wanted);
+        Ok(environment.number())
+    }
+
+    /// All that can be wrong with a specification.
+    fn check_specification(&self, key: KeyIndex, wanted: &Specification) -> Outcome<()> {
+        let count = wanted.private_count as usize;
+        if !(PRIVATE_PAGES_LEAST..=PRIVATE_PAGES).contains(&count) {
+            return refuse(Error::BadArgument, 1);
+        }
+        let bytes = (wanted.private_count + 1) * PAGE_SIZE;
+        if !wanted.area.is_multiple_of(PAGE_SIZE) || !abi::memory_map::in_user_half(wanted.area, bytes) {
+            return refuse(Error::BadAddress, wanted.area);
+        }
+        let root = PageNumber(wanted.root);
+        self.root(key, root, Rights::OWN)?;
+        for page in [wanted.control, wanted.key_ring] {
+            self.donatable(key, PageNumber(page))?;
+        }
+        self.area_page(key, root, PageNumber(wanted.public), wanted.area)?;
+        for (index, page) in wanted.private[..count].iter().enumerate() {
+            let address = wanted.area + (index as u64 + 1) * PAGE_SIZE;
+            self.area_page(key, root, PageNumber(*page), address)?;
+        }
+        check_distinct(wanted)
+    }
+
+    /// A page that becomes part of an area: the caller's, ordinary, mapped at its place in `root` or nowhere.
+    fn area_page(&self, key: KeyIndex, root: PageNumber, page: PageNumber, address: u64) -> Outcome<()> {
+        let info = self.owned_page(key, page)?;
+        let at_its_place = page_table::walk(root, address, 1).is_ok_and(|walk| {
+            let entry = walk.slot.entry();
+            entry & abi::page_table::PRESENT != 0 && page_table::page_of(entry) == page
+        });
+        let references = memory::references(info);
+        if references != u32::from(at_its_place) || crate::page::pins(info) != 0 {
+            return refuse(Error::InUse, u64::from(references));
+        }
+        Ok(())
+    }
+
+    /// Puts everything in place; every check is behind us. The first environment has no creator.
+    pub(crate) fn build_environment(
+        &mut self,
+        environment: Environment,
+        creator: Option<Environment>,
+        name: Capability,
+        wanted: &Specification,
+    ) {
+        let root = PageNumber(wanted.root);
+        let count = wanted.private_count as usize;
+        let private: [PageNumber; PRIVATE_PAGES] = wanted.private.map(PageNumber);
+        for page in &private[..count] {
+            self.memory.make_area_page(*page, PageKind::EnvironmentPrivate);
+        }
+        self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);
+        self.memory.count_root(root, 1);
+        let stack_base = wanted.area + abi::area::UPCALL_STACK;
+        let (number, control) = (environment.number(), PageNumber(wanted.control));
+        self.memory.create_context(control, number, root, stack_base, &private[..count]);
+        let mut keys = [capability::empty(); KEYS];
+        keys[KeyIndex::WELL_KNOWN.0 as usize] = capability::well_known();
+        keys[KeyIndex::FIRST.0 as usize] = name;
+        let secrets = Secrets {
+            keys,
+            private: private.map(|page| page.0 as u32),
+            private_count: count,
+            predicate: None,
+            watched: [0; PREDICATE_TERMS],
+            pinned: [NO_PAGE; PINS],
+            taking: Taking::default(),
+            destruction: Progress::default(),
+        };
+        self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
+        environment.change(|info| fill_record(info, creator, &name, wanted));
+        if let Some(creator) = creator {
+            crate::destruction::adopt(creator, environment);
+        }
+        self.context_of(environment).private_words().number.store(number.0, Ordering::Relaxed);
+    }
+
+    /// Takes the slot that has waited longest and gives it its next number.
+    pub(crate) fn take_slot(&mut self) -> Environment {
+        let (first, last) = self.free_slots;
+        let environment = Environment::in_slot(first as usize - 1);
+        let info = environment.info();
+        let next = info.siblings.load(Ordering::Relaxed);
+        self.free_slots = if next == 0 { (0, 0) } else { (next, last) };
+        let slots = exposed::environments().len() as u64;
+        let old = info.number.load(Ordering::Relaxed);
+        let number = match old {
+            // Slot 0 has no number 0: that one means "none".
+            0 if environment.slot() == 0 => slots,
+            0 => environment.slot() as u64,
+            old => old + slots,
+        };
+        clear_record(info);
+        info.number.store(number, Ordering::Release);
+        environment
+    }
+
+    /// Puts a slot at the end of the queue.
+    pub(crate) fn give_slot(&mut self, environment: Environment) {
+        let entry = environment.slot() as u64 + 1;
+        environment.info().siblings.store(0, Ordering::Release);
+        match self.free_slots {
+            (0, _) => self.free_slots = (entry, entry),
+            (first, last) => {
+                Environment::in_slot(last as usize - 1).info().siblings.store(entry, Ordering::Release);
+                self.free_slots = (first, entry);
+            }
+        }
+    }
+}
+
+/// Fails if a page is named twice.
+fn check_distinct(wanted: &Specification) -> Outcome<()> {
+    let count = wanted.private_count as usize;
+    let others = [wanted.control, wanted.key_ring, wanted.public, wanted.root];
+    for (index, page) in wanted.private[..count].iter().enumerate() {
+        if others.contains(page) || wanted.private[..index].contains(page) {
+            return refuse(Error::BadArgument, 1);
+        }
+    }
+    if others.iter().enumerate().any(|(index, page)| others[..index].contains(page)) {
+        return refuse(Error::BadArgument, 1);
+    }
+    Ok(())
+}
+
+/// Writes the exposed record of a new environment. Its number is there already.
+fn fill_record(info: &EnvironmentInfo, creator: Option<Environment>, name: &Capability, wanted: &Specification) {
+    let creator = creator.map_or(0, |creator| creator.number().0);
+    let words = [
+        (&info.creator, creator),
+        (&info.root, wanted.root),
+        (&info.control, wanted.control),
+        (&info.public, wanted.public),
+        (&info.key_ring, wanted.key_ring),
+        (&info.area, wanted.area),
+        (&info.state, State::Alive as u64),
+    ];
+    words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));
+    info.name[0].store(u64::from(name.length), Ordering::Relaxed);
+    for (word, component) in info.name[1..].iter().zip(name.components) {
+        word.store(component, Ordering::Relaxed);
+    }
+}
+
+/// Empties the record of a slot that is used again.
+fn clear_record(info: &EnvironmentInfo) {
+    info.pages.store(PageNumber::NONE.0, Ordering::Relaxed);
+    let links = [&info.first_child, &info.siblings, &info.running];
+    let counts = [&info.time, &info.slices, &info.excess, &info.predicate_terms];
+    let death =
+        [&info.death_reason, &info.death_kind, &info.death_address, &info.death_rip, &info.death_by, &info.death_time];
+    let revocation =
+        [&info.revocation_resource, &info.revocation_count, &info.revocation_deadline, &info.revocation_emergency];
+    links.into_iter().chain(counts).chain(death).chain(revocation).for_each(|word| word.store(0, Ordering::Relaxed));
+    for budget in &info.budget {
+        [&budget.limit, &budget.reserved, &budget.used].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The pages charged to an environment.
+pub(crate) fn first_page(environment: Environment) -> Option<PageNumber> {
+    free_list::first(&environment.info().pages)
+}

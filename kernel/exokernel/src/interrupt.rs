@@ -1,0 +1,178 @@
+//! Interrupts while a program runs: the clock, requests of other CPUs, devices.
+//!
+//! The end of a slice is an upcall, followed by a save window; whoever lets the window run out is switched out whole and
+//! pays with a later slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
+
+use crate::environment::Environment;
+use crate::kernel::{Kernel, Locked, lock};
+use crate::processor::Phase;
+use crate::scheduler;
+use abi::area::PENDING_SLICE_END;
+use abi::environment::{DeathReason, State};
+use abi::exposed::CpuState;
+use abi::limits::{CRITICAL_SECTION_GRACE, SAVE_WINDOW};
+use abi::upcall::kind;
+use core::sync::atomic::Ordering;
+use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
+use machine::entry::{self, Frame, TrapFrame};
+use machine::exposed;
+use machine::{apic, clock, tlb};
+use time_slice::Verdict;
+
+/// An interrupt came while a program ran on this CPU.
+pub(crate) fn while_running(frame: &mut TrapFrame) {
+    acknowledge(frame.vector);
+    let mut kernel = lock();
+    let caller = kernel.caller();
+    if !caller.is(State::Alive) {
+        kernel.abandon(caller);
+        scheduler::schedule_with(kernel);
+    }
+    if kernel.processors[entry::cpu()].slice_end_passed(clock::now()) {
+        slice_ended(kernel, frame, caller);
+    } else {
+        deliver_waiting(kernel, frame, caller);
+    }
+}
+
+/// An interrupt came while this CPU was idle.
+pub(crate) fn while_idle(vector: u64) {
+    acknowledge(vector);
+}
+
+fn acknowledge(vector: u64) {
+    if vector == u64::from(tlb::VECTOR) {
+        tlb::answer();
+    }
+    if vector != u64::from(apic::SPURIOUS_VECTOR) {
+        apic::end_of_interrupt();
+    }
+}
+
+/// Makes a CPU look at what waits, if it is idle.
+pub(crate) fn wake(cpu: usize) {
+    let info = &exposed::cpus()[cpu];
+    if cpu != entry::cpu() && info.state.load(Ordering::SeqCst) == CpuState::Idle as u64 {
+        exposed::add(&info.kicks, 1);
+        apic::send(cpu, apic::WAKE_VECTOR);
+    }
+}
+
+/// Makes every idle CPU look again.
+pub(crate) fn wake_all_idle() {
+    (0..exposed::cpu_count()).for_each(wake);
+}
+
+/// Interrupts a CPU that runs a program.
+pub(crate) fn kick(cpu: usize) {
+    if cpu != entry::cpu() {
+        apic::send(cpu, apic::WAKE_VECTOR);
+    }
+}
+
+/// Upcalls that wait for the program that runs go out now.
+fn deliver_waiting(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
+    let context = kernel.context_of(caller);
+    clock::set_timer(kernel.processors[entry::cpu()].deadline());
+    let before = frame.program();
+    match kernel.push_waiting(context, caller, before) {
+        Ok(program) if program != before => frame.set_program(program),
+        Ok(_) => {}
+        Err(failure) => die(kernel, caller, failure, kind::EVENT, before),
+    }
+}
+
+/// The slice, the save window or the grace has run out.
+fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
+    let context = kernel.context_of(caller);
+    match kernel.processors[entry::cpu()].phase {
+        Phase::Idle => unreachable!("a program runs on an idle CPU"),
+        Phase::Running if in_critical_section(context) => {
+            context.private_words().pending.fetch_or(PENDING_SLICE_END, Ordering::AcqRel);
+            kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE);
+        }
+        Phase::Running => {
+            kernel.allow(Phase::SaveWindow, SAVE_WINDOW);
+            let end = Upcall { entry: Entry::SliceEnd, kind: kind::SLICE_END, error: 0, detail: 0 };
+            let before = frame.program();
+            match context.push_upcall(before, end) {
+                Ok(program) => frame.set_program(program),
+                Err(failure) => die(kernel, caller, failure, kind::SLICE_END, before),
+            }
+        }
+        Phase::SaveWindow | Phase::Grace => force_out(kernel, frame, caller),
+    }
+}
+
+fn in_critical_section(context: &Context) -> bool {
+    context.private_words().critical_section.load(Ordering::Relaxed) != 0
+}
+
+/// Switches an environment out whole and counts the excess.
+fn force_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
+    let excess = &caller.info().excess;
+    let context = kernel.context_of(caller);
+    match time_slice::count_excess(excess.load(Ordering::Relaxed)) {
+        Verdict::Counted(more) => {
+            excess.store(more, Ordering::Release);
+            entry::leave_whole(context, frame);
+            context.release();
+            kernel.note_left(caller);
+        }
+        Verdict::Destroy => {
+            kernel.condemn(caller, DeathReason::ExcessTime, [0, 0, frame.rip], caller);
+            kernel.abandon(caller);
+        }
+    }
+    scheduler::schedule_with(kernel)
+}
+
+/// An upcall could not be delivered to the program that runs: it dies.
+fn die(mut kernel: Locked, caller: Environment, failure: Undeliverable, kind: u64, program: Program) -> ! {
+    kernel.condemn_for(caller, failure, kind, program);
+    kernel.abandon(caller);
+    scheduler::schedule_with(kernel)
+}
+
+/// The fast path of an exception could not deliver its upcall.
+pub(crate) fn upcall_failed(frame: &mut TrapFrame) -> ! {
+    let kernel = lock();
+    let caller = kernel.caller();
+    let context = kernel.context_of(caller);
+    let program = frame.program();
+    let entry = if frame.vector == kind::REFLECTION { Entry::Reflection } else { Entry::Exception };
+    let upcall = Upcall { entry, kind: frame.vector, error: frame.error, detail: 0 };
+    let failure = match context.push_upcall(program, upcall) {
+        Err(failure) => failure,
+        // Only an entry that is not canonical fails in the fast path and not here; it changed in between.
+        Ok(_) => Undeliverable::BadEntry(program.rip),
+    };
+    die(kernel, caller, failure, frame.vector, program)
+}
+
+impl Kernel {
+    fn allow(&mut self, phase: Phase, time: u64) {
+        let processor = &mut self.processors[entry::cpu()];
+        processor.phase = phase;
+        processor.slice_end = clock::now() + time;
+        clock::set_timer(processor.slice_end);
+    }
+
+    /// Takes a dying environment off this CPU.
+    pub(crate) fn abandon(&mut self, environment: Environment) {
+        let context = self.context_of(environment);
+        entry::leave(context);
+        context.condemn_own();
+        self.note_left(environment);
+    }
+}
+
+impl crate::processor::Processor {
+    fn slice_end_passed(&self, now: u64) -> bool {
+        now >= self.slice_end
+    }
+
+    fn deadline(&self) -> u64 {
+        self.slice_end
+    }
+}

@@ -1,0 +1,85 @@
+//! The state that only the kernel sees, under the one lock, and what every noun needs of it.
+
+use crate::channel::Channel;
+use crate::processor::Processor;
+use abi::limits::CPUS;
+use abi::{Error, Failure};
+use machine::lock::{Guard, TicketLock};
+use machine::memory::Memory;
+use machine::user::{CopyError, UserFault};
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// Typed access to pages.
+    pub(crate) memory: Memory,
+    /// The next component of a name that nobody has.
+    pub(crate) fresh: u64,
+    /// Slice vectors and what each CPU does.
+    pub(crate) processors: [Processor; CPUS],
+    /// First and last slot of the environment table that wait to be used, each plus one; 0: none.
+    pub(crate) free_slots: (u64, u64),
+    /// The search for the environment furthest above its reservation.
+    pub(crate) search: crate::revocation::Search,
+    /// The host channel.
+    pub(crate) channel: Channel,
+}
+
+static KERNEL: TicketLock<Option<Kernel>> = TicketLock::new(None);
+
+/// Holding the lock.
+pub(crate) struct Locked(Guard<'static, Option<Kernel>>);
+
+impl core::ops::Deref for Locked {
+    type Target = Kernel;
+    fn deref(&self) -> &Kernel {
+        self.0.as_ref().expect("the kernel was started")
+    }
+}
+
+impl core::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Kernel {
+        self.0.as_mut().expect("the kernel was started")
+    }
+}
+
+/// Takes the lock.
+pub(crate) fn lock() -> Locked {
+    Locked(KERNEL.lock())
+}
+
+/// Puts the state in place, at boot.
+pub(crate) fn put(kernel: Kernel) {
+    *KERNEL.lock() = Some(kernel);
+}
+
+/// Why a call ended without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A refusal: a code for the caller.
+    Refused(Failure),
+    /// A fault in the caller's own memory: an upcall, and the call can be made again.
+    Fault(UserFault),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+/// What a call body returns.
+pub(crate) type Outcome<T> = Result<T, Stop>;
+
+/// Turns a failed copy into what the caller gets.
+pub(crate) fn copied<T>(copy: Result<T, CopyError>, address: abi::UserAddress) -> Outcome<T> {
+    copy.map_err(|error| match error {
+        CopyError::OutOfRange => Error::BadAddress.about(address.0).into(),
+        CopyError::Fault(fault) => Stop::Fault(fault),
+    })
+}
+
+/// A refusal, ready to be returned.
+pub(crate) fn refuse<T>(error: Error, detail: u64) -> Outcome<T> {
+    Err(error.about(detail).into())
+}

@@ -1,0 +1,289 @@
+//! Physical pages: allocation by number, ownership, access, orphans, pins (DESIGN.md §4, "Page").
+//!
+//! What holds always: every page is charged to exactly one environment, or free, or the kernel's (the exposed counts add
+//! up); a page is free only when nothing maps it and nothing pins it; a page given up while something does is an orphan,
+//! and freed when the last of them ends.
+
+use crate::budget;
+use crate::environment::Environment;
+use crate::free_list;
+use crate::kernel::{Kernel, Outcome, refuse};
+use crate::key::permit;
+use abi::budget::Resource;
+use abi::capability::Rights;
+use abi::limits::PINS;
+use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
+use core::sync::atomic::Ordering;
+use machine::exposed::{self, add, subtract};
+use machine::memory::{self, references, state};
+
+/// Pins of a page.
+pub(crate) fn pins(info: &PageInfo) -> u32 {
+    info.holds.load(Ordering::Relaxed) as u32
+}
+
+/// Changes the number of pins.
+pub(crate) fn count_pins(info: &PageInfo, change: i32) {
+    let word = info.holds.load(Ordering::Relaxed);
+    let pins = (word as u32).checked_add_signed(change).expect("pins went below zero");
+    info.holds.store(word & !0xffff_ffff | u64::from(pins), Ordering::Release);
+}
+
+/// For an access list: the pages that name it.
+pub(crate) fn users(info: &PageInfo) -> u32 {
+    (info.holds.load(Ordering::Relaxed) >> 32) as u32
+}
+
+/// The access list of a page.
+pub(crate) fn access_list(info: &PageInfo) -> PageNumber {
+    PageNumber(info.access.load(Ordering::Relaxed) & 0xffff_ffff)
+}
+
+/// Notes that a page was bound or unbound now.
+pub(crate) fn note_use(info: &PageInfo) {
+    let events = &exposed::kernel().binding_events;
+    add(events, 1);
+    info.last_use.store(events.load(Ordering::Relaxed), Ordering::Release);
+}
+
+impl Kernel {
+    /// The record of a page of memory.
+    pub(crate) fn page(&self, page: PageNumber) -> Result<&'static PageInfo, Failure> {
+        memory::info(page).filter(|info| state(info).kind != PageKind::Absent).ok_or(Error::NoSuchPage.about(page.0))
+    }
+
+    /// What a key of the caller's may do with a page.
+    pub(crate) fn rights_on_page(&self, key: KeyIndex, info: &PageInfo) -> Result<Rights, Failure> {
+        self.key(key)?;
+        match state(info).kind {
+            PageKind::Free | PageKind::Kernel | PageKind::Absent => Ok(Rights::NONE),
+            _ => self.rights_on_list(key, access_list(info)),
+        }
+    }
+
+    /// An ordinary page that the caller may own.
+    pub(crate) fn owned_page(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        match state(info).kind {
+            PageKind::Ordinary => Ok(info),
+            kind => Err(Error::WrongKind.about(kind as u64)),
+        }
+    }
+
+    /// An ordinary page that the caller may own and that nothing maps or pins: what objects are made of.
+    pub(crate) fn donatable(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
+        let info = self.owned_page(key, page)?;
+        match references(info) + pins(info) {
+            0 => Ok(info),
+            holds => Err(Error::InUse.about(u64::from(holds))),
+        }
+    }
+
+    /// Who is charged for a page.
+    pub(crate) fn owner(&self, info: &PageInfo) -> Environment {
+        Environment::numbered(EnvironmentId(info.owner.load(Ordering::Relaxed)))
+    }
+
+    /// Puts a page under an access list, or under none.
+    pub(crate) fn set_access_list(&mut self, page: PageNumber, list: Option<PageNumber>) {
+        let info = memory::info(page).expect("a page with an access list has a record");
+        let count = |list: PageNumber, change: i64| {
+            let list = memory::info(list).expect("an access list has a record");
+            let word = list.holds.load(Ordering::Relaxed);
+            list.holds.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
+        };
+        let old = access_list(info);
+        if old != PageNumber::NONE && old != page {
+            count(old, -1);
+        }
+        let new = list.unwrap_or(PageNumber::NONE);
+        if new != PageNumber::NONE && new != page {
+            count(new, 1);
+        }
+        let word = info.access.load(Ordering::Relaxed);
+        info.access.store(word & !0xffff_ffff | new.0, Ordering::Release);
+    }
+
+    /// Allocates a page (see `abi::syscall`).
+    pub(crate) fn allocate_page(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
+        permit(self.rights_on_list(key, list)?, Rights::OWN)?;
+        let caller = self.caller();
+        budget::check(caller, Resource::Page, 1)?;
+        let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
+        self.give_page(page, caller, list);
+        Ok(page)
+    }
+
+    /// The first free page, unless all that is left is reserved by others.
+    fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
+        match free_list::first(&exposed::kernel().first_free_page) {
+            Some(page) => Ok(page),
+            None => self.shortage(caller),
+        }
+    }
+
+    /// This page, if it is free.
+    fn this_free_page(&self, page: PageNumber) -> Outcome<PageNumber> {
+        let info = self.page(page)?;
+        match state(info).kind {
+            PageKind::Free => Ok(page),
+            _ => refuse(Error::NotFree, info.owner.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Takes a free page for an environment; the budget was checked.
+    pub(crate) fn give_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
+        let kernel = exposed::kernel();
+        free_list::remove(&kernel.first_free_page, page);
+        self.memory.take_free(page);
+        subtract(&kernel.free_pages, 1);
+        add(&kernel.owned_pages, 1);
+        self.set_access_list(page, Some(list));
+        self.set_owner(page, owner);
+        budget::charge(owner, Resource::Page, 1);
+    }
+
+    /// Charges a page of the boot archive to an environment.
+    pub(crate) fn adopt_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
+        self.set_access_list(page, Some(list));
+        self.set_owner(page, owner);
+        budget::charge(owner, Resource::Page, 1);
+    }
+
+    /// Makes an environment the owner of a page that is in no list; charges are the caller's affair.
+    fn set_owner(&mut self, page: PageNumber, owner: Environment) {
+        let info = memory::info(page).expect("an owned page has a record");
+        info.owner.store(owner.number().0, Ordering::Release);
+        free_list::push(&owner.info().pages, page);
+        note_use(info);
+    }
+
+    /// Moves a page from one owner to another, with its charge.
+    pub(crate) fn pass_page(&mut self, page: PageNumber, from: Environment, to: Environment) {
+        free_list::remove(&from.info().pages, page);
+        budget::discharge(from, Resource::Page, 1);
+        self.set_owner(page, to);
+        budget::charge(to, Resource::Page, 1);
+    }
+
+    /// Gives a page up (see `abi::syscall`).
+    pub(crate) fn free_page(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        self.give_up(page, info)
+    }
+
+    /// Gives a page up that nobody needs as the object it may be.
+    pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
+        let found = state(info);
+        match found.kind {
+            PageKind::Ordinary if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, found.kind as u64),
+            PageKind::Ordinary => {}
+            PageKind::AccessList if users(info) == 0 && references(info) + pins(info) == 0 => {
+                self.memory.dissolve(page)
+            }
+            PageKind::AccessList => return refuse(Error::InUse, u64::from(users(info))),
+            PageKind::Region if pins(info) == 0 => self.memory.dissolve(page),
+            PageKind::PageTable => self.dissolve_free_table(page, info)?,
+            kind => return refuse(Error::WrongKind, kind as u64),
+        }
+        let owner = self.owner(info);
+        self.note_returned(owner, Resource::Page);
+        if references(info) + pins(info) == 0 {
+            self.finish_free(page);
+        } else {
+            memory::set_flags(info, ORPHAN, 0);
+            subtract(&exposed::kernel().owned_pages, 1);
+            add(&exposed::kernel().orphan_pages, 1);
+        }
+        Ok(())
+    }
+
+    /// Frees an orphan that nothing holds any more.
+    pub(crate) fn settle(&mut self, page: PageNumber) {
+        let Some(info) = memory::info(page) else { return };
+        if state(info).flags & ORPHAN != 0 && references(info) + pins(info) == 0 {
+            memory::set_flags(info, 0, ORPHAN);
+            subtract(&exposed::kernel().orphan_pages, 1);
+            add(&exposed::kernel().owned_pages, 1);
+            self.finish_free(page);
+        }
+    }
+
+    /// Puts an ordinary page that nothing holds on the free list.
+    fn finish_free(&mut self, page: PageNumber) {
+        let info = memory::info(page).expect("an ordinary page has a record");
+        let owner = self.owner(info);
+        free_list::remove(&owner.info().pages, page);
+        budget::discharge(owner, Resource::Page, 1);
+        self.set_access_list(page, None);
+        info.owner.store(0, Ordering::Release);
+        self.memory.make_free(page);
+        let kernel = exposed::kernel();
+        free_list::push(&kernel.first_free_page, page);
+        subtract(&kernel.owned_pages, 1);
+        add(&kernel.free_pages, 1);
+    }
+
+    /// Takes over a page (see `abi::syscall`).
+    pub(crate) fn claim_page(
+        &mut self,
+        key: KeyIndex,
+        page: PageNumber,
+        list_key: KeyIndex,
+        list: PageNumber,
+    ) -> Outcome<()> {
+        let info = self.owned_page(key, page)?;
+        permit(self.rights_on_list(list_key, list)?, Rights::OWN)?;
+        if state(info).flags & ORPHAN != 0 {
+            return refuse(Error::WrongKind, PageKind::Ordinary as u64);
+        }
+        let (owner, caller) = (self.owner(info), self.caller());
+        if owner != caller {
+            budget::check(caller, Resource::Page, 1)?;
+            self.pass_page(page, owner, caller);
+        }
+        self.set_access_list(page, Some(list));
+        Ok(())
+    }
+
+    /// Pins a page (see `abi::syscall`).
+    pub(crate) fn pin_page(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::READ)?;
+        if state(info).kind != PageKind::Ordinary {
+            return refuse(Error::WrongKind, state(info).kind as u64);
+        }
+        let caller = self.caller();
+        budget::check(caller, Resource::Pin, 1)?;
+        let free = self.secrets_mut(caller).pinned.iter_mut().find(|pinned| **pinned == NO_PAGE);
+        let Some(place) = free else { return refuse(Error::TooMany, PINS as u64) };
+        *place = page.0 as u32;
+        budget::charge(caller, Resource::Pin, 1);
+        count_pins(info, 1);
+        Ok(())
+    }
+
+    /// Ends a pin of the caller's (see `abi::syscall`).
+    pub(crate) fn unpin_page(&mut self, page: PageNumber) -> Outcome<()> {
+        self.page(page)?;
+        let caller = self.caller();
+        if !self.end_pin(caller, page) {
+            return refuse(Error::WrongKind, 0);
+        }
+        Ok(())
+    }
+
+    /// Ends one pin that an environment has on a page, if it has one.
+    pub(crate) fn end_pin(&mut self, holder: Environment, page: PageNumber) -> bool {
+        let pinned = &mut self.secrets_mut(holder).pinned;
+        let Some(place) = pinned.iter_mut().find(|pinned| u64::from(**pinned) == page.0) else { return false };
+        *place = NO_PAGE;
+        budget::discharge(holder, Resource::Pin, 1);
+        count_pins(memory::info(page).expect("a pinned page has a record"), -1);
+        self.settle(page);
+        true
+    }
+}

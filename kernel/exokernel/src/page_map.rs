@@ -1,0 +1,216 @@
+//! Editing the entries of an address space, many at once (exokernel-sosp95 §5.4, §6.2; DESIGN.md §4, "Page").
+//!
+//! Rights are checked when an entry is made or widened, never after. An entry that keeps its page and widens nothing
+//! needs no key. Translations are dropped on every CPU before the call returns: one by one for up to
+//! [`SINGLE_DROPS`] narrowed entries, else all at once.
+
+use crate::kernel::{Kernel, Outcome, copied, refuse};
+use crate::key::permit;
+use crate::page::note_use;
+use abi::capability::Rights;
+use abi::limits::MAP_ROWS;
+use abi::memory_map::in_user_half;
+use abi::page::PageKind;
+use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, WRITE};
+use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::sync::atomic::Ordering;
+use machine::page_table::{LARGE_PAGES, Slot, WalkError, is_safe_leaf, page_of, walk};
+use machine::tlb::{self, Extent};
+use machine::{exposed, memory, user};
+
+/// Narrowed entries up to which each translation is dropped by itself.
+const SINGLE_DROPS: usize = 32;
+/// Bits of an address below its page, where a row keeps its key.
+const IN_PAGE: u64 = 0xfff;
+
+/// Translations to drop.
+struct Drops {
+    addresses: [u64; SINGLE_DROPS],
+    count: usize,
+}
+
+impl Drops {
+    fn note(&mut self, address: u64) {
+        if let Some(place) = self.addresses.get_mut(self.count) {
+            *place = address;
+        }
+        self.count += 1;
+    }
+
+    /// Drops them on every CPU that has the root.
+    fn carry_out(&self, root: PageNumber) {
+        match self.addresses.get(..self.count) {
+            Some(addresses) => {
+                addresses.iter().for_each(|address| tlb::drop_everywhere(root, Extent::Address(*address)))
+            }
+            None => tlb::drop_everywhere(root, Extent::All),
+        }
+    }
+}
+
+/// The table that the last row's entry lay in, so that neighbours need no walk.
+struct LastTable {
+    first: u64,
+    slot: Option<Slot>,
+}
+
+impl LastTable {
+    fn slot(&mut self, root: PageNumber, address: u64, level: u8) -> Result<Slot, Failure> {
+        let span = machine::page_table::span(level + 1);
+        let index = machine::page_table::index(address, level);
+        let first = (address & !(span - 1)) | u64::from(level);
+        if let Some(slot) = self.slot.filter(|_| self.first == first) {
+            return Ok(Slot { index, ..slot });
+        }
+        let slot = editable(root, address, level)?;
+        *self = Self { first, slot: Some(slot) };
+        Ok(slot)
+    }
+}
+
+/// The slot for an address at a level, if nothing on the way is shared.
+pub(crate) fn editable(root: PageNumber, address: u64, level: u8) -> Result<Slot, Failure> {
+    match walk(root, address, level) {
+        Ok(found) => match found.shared {
+            None => Ok(found.slot),
+            Some(table) => Err(Error::Shared.about(table.0)),
+        },
+        Err(WalkError::Missing(level) | WalkError::Large(level)) => Err(Error::NotMapped.about(u64::from(level))),
+    }
+}
+
+/// Whether the new entry allows something that the old one did not, for the same page.
+fn widens(old: u64, new: u64) -> bool {
+    (old & PRESENT == 0) || (old ^ new) & (PAGE | LARGE) != 0 || (new & WRITE != 0 && old & WRITE == 0)
+}
+
+/// Whether some access that the old entry allowed, or the page it led to, is gone: TLBs have to know.
+fn narrows(old: u64, new: u64) -> bool {
+    old & PRESENT != 0 && (old ^ new) & (ALLOWED & !SOFTWARE) != 0
+}
+
+impl Kernel {
+    /// Edits entries (see `abi::syscall`).
+    pub(crate) fn map_pages(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
+        self.root(key, root, Rights::WRITE)?;
+        if count > MAP_ROWS as u64 {
+            return refuse(Error::TooMany, MAP_ROWS as u64);
+        }
+        let mut copy = [MapRow::default(); MAP_ROWS];
+        let copy = &mut copy[..count as usize];
+        copied(user::copy_in(copy, rows), rows)?;
+        let mut drops = Drops { addresses: [0; SINGLE_DROPS], count: 0 };
+        let mut last = LastTable { first: u64::MAX, slot: None };
+        let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
+        let mut done = Ok(count);
+        for (index, row) in copy.iter().enumerate() {
+            if let Err(failure) = self.map_row(root, row, &mut last, &mut drops, nx) {
+                done = refuse(failure.error, index as u64);
+                break;
+            }
+        }
+        drops.carry_out(root);
+        done
+    }
+
+    fn map_row(
+        &mut self,
+        root: PageNumber,
+        row: &MapRow,
+        last: &mut LastTable,
+        drops: &mut Drops,
+        nx: bool,
+    ) -> Result<(), Failure> {
+        let (address, key) = (row.address & !IN_PAGE, KeyIndex(row.address & IN_PAGE));
+        let level = if row.entry & LARGE != 0 { 2 } else { 1 };
+        check_row(address, row.entry)?;
+        let slot = last.slot(root, address, level)?;
+        let old = slot.entry();
+        if level == 2 && old & PRESENT != 0 && old & LARGE == 0 {
+            return Err(Error::NotFree.about(page_of(old).0));
+        }
+        if row.entry & PRESENT != 0 && widens(old, row.entry) {
+            self.check_leaf(key, row.entry)?;
+        }
+        self.put_leaf(slot, row.entry, nx);
+        if narrows(old, row.entry) {
+            drops.note(address);
+        }
+        Ok(())
+    }
+
+    /// Whether a key gives the access that an entry would.
+    pub(crate) fn check_leaf(&self, key: KeyIndex, entry: u64) -> Result<(), Failure> {
+        let right = if entry & WRITE != 0 { Rights::READ.either(Rights::WRITE) } else { Rights::READ };
+        let first = page_of(entry).0;
+        let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
+        let mut list = PageNumber::NONE;
+        for page in first..first + pages {
+            let info = self.page(PageNumber(page))?;
+            match memory::state(info).kind {
+                PageKind::EnvironmentPrivate => self.check_private(PageNumber(page))?,
+                // Readable by all; written by its owner, who holds the key of its access list.
+                PageKind::EnvironmentPublic if entry & WRITE == 0 => {}
+                PageKind::Archive if entry & WRITE == 0 => permit(self.key(key)?.rights, Rights::READ)?,
+                _ if crate::page::access_list(info) == list && pages > 1 => {}
+                _ => permit(self.rights_on_page(key, info)?, right)?,
+            }
+            list = crate::page::access_list(info);
+        }
+        if is_safe_leaf(entry) { Ok(()) } else { Err(self.unsafe_leaf(first)) }
+    }
+
+    fn unsafe_leaf(&self, page: u64) -> Failure {
+        match memory::info(PageNumber(page)) {
+            Some(info) => Error::WrongKind.about(memory::state(info).kind as u64),
+            None => Error::NoSuchPage.about(page),
+        }
+    }
+
+    /// A private page is mapped only by the environment whose it is.
+    fn check_private(&self, page: PageNumber) -> Result<(), Failure> {
+        let secrets = self.secrets(self.caller());
+        let own = secrets.private[..secrets.private_count].contains(&(page.0 as u32));
+        if own { Ok(()) } else { Err(Error::NotPermitted.about(0)) }
+    }
+
+    /// Puts a checked entry into a slot and settles what it releases.
+    pub(crate) fn put_leaf(&mut self, slot: Slot, entry: u64, nx: bool) {
+        let old = self.memory.set_leaf(slot, entry, nx);
+        if (old ^ entry) & (PAGE | PRESENT | LARGE) == 0 {
+            return;
+        }
+        for released in leaf_pages(old) {
+            note_use(memory::info(released).expect("a mapped page has a record"));
+            self.settle(released);
+        }
+        for bound in leaf_pages(entry) {
+            note_use(memory::info(bound).expect("a mapped page has a record"));
+        }
+    }
+}
+
+/// The pages that a leaf entry maps.
+fn leaf_pages(entry: u64) -> impl Iterator<Item = PageNumber> {
+    let pages = if entry & PRESENT == 0 {
+        0
+    } else if entry & LARGE != 0 {
+        LARGE_PAGES
+    } else {
+        1
+    };
+    (page_of(entry).0..page_of(entry).0 + pages).map(PageNumber)
+}
+
+/// What can be wrong with a row by itself.
+fn check_row(address: u64, entry: u64) -> Result<(), Failure> {
+    let span = if entry & LARGE != 0 { machine::page_table::span(2) } else { machine::page_table::span(1) };
+    if !address.is_multiple_of(span) || !in_user_half(address, span) {
+        return Err(Error::BadAddress.about(address));
+    }
+    let absent = entry & PRESENT == 0 && entry & !(SOFTWARE | LARGE) != 0;
+    if entry & !ALLOWED != 0 || absent || (entry & PRESENT == 0 && entry & NO_EXECUTE != 0) {
+        return Err(Error::BadArgument.about(2));
+    }
+    Ok(())
+}

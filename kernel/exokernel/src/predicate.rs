@@ -1,0 +1,165 @@
+//! Wakeup predicates in the kernel (xok-exos-sosp97 §5.1): accepting one, and asking whether a sleeper wakes.
+//!
+//! The words that a predicate watches are found once, when it is accepted, and their pages held (a kernel pin each) until
+//! the sleeper wakes. A page that is freed meanwhile becomes an orphan, by which the predicate fires as gone.
+
+use crate::budget;
+use crate::environment::Environment;
+use crate::kernel::{Kernel, Locked, Outcome, copied, refuse};
+use crate::page::count_pins;
+use crate::scheduler;
+use abi::area::{FIRED_GONE, FIRED_UPCALL};
+use abi::budget::Resource;
+use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
+use abi::memory_map::in_user_half;
+use abi::page::{ORPHAN, PageKind};
+use abi::page_table::{LARGE, PRESENT};
+use abi::predicate::Term;
+use abi::{Error, PageNumber, UserAddress};
+use core::sync::atomic::Ordering;
+use machine::entry::{self, Frame, SyscallFrame};
+use machine::exposed::add;
+use machine::memory::{self, Memory};
+use machine::page_table::{page_of, walk};
+use machine::{clock, exposed, user};
+use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
+
+/// When an environment can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakeup {
+    /// Now.
+    Now(Environment),
+    /// Not before this time, unless a word changes.
+    At(u64),
+    /// Not before a word changes.
+    Never,
+}
+
+/// The words of a sleeper's predicate.
+struct Watched<'a> {
+    memory: &'a Memory,
+    words: &'a [u64; PREDICATE_TERMS],
+    gone: u16,
+}
+
+impl Words for Watched<'_> {
+    fn gone(&self) -> u16 {
+        self.gone
+    }
+    fn read(&self, term: usize) -> u64 {
+        self.memory.read_word(self.words[term])
+    }
+}
+
+/// The page that holds a watched word, if it is one that can be freed.
+fn watched_page(physical: u64) -> PageNumber {
+    PageNumber(physical / PAGE_SIZE)
+}
+
+/// Waits (see `abi::syscall`). Returns only after a refusal.
+pub(crate) fn wait(mut kernel: Locked, frame: &mut SyscallFrame, terms: UserAddress, count: u64) -> Outcome<()> {
+    let caller = kernel.caller();
+    let (predicate, watched) = kernel.accept(caller, terms, count)?;
+    for (term, _) in predicate.watched() {
+        count_pins(memory::info(watched_page(watched[term])).expect("found by a walk"), 1);
+    }
+    budget::charge(caller, Resource::Predicate, predicate.watched().count() as u64);
+    let secrets = kernel.secrets_mut(caller);
+    secrets.predicate = Some(predicate);
+    secrets.watched = watched;
+    let context = kernel.context_of(caller);
+    frame.rax = 0;
+    context.keep_voluntary(frame.program());
+    entry::leave(context);
+    context.release();
+    kernel.note_left(caller);
+    scheduler::schedule_with(kernel)
+}
+
+impl Kernel {
+    /// Checks a predicate and finds the words that it watches.
+    fn accept(
+        &self,
+        caller: Environment,
+        terms: UserAddress,
+        count: u64,
+    ) -> Outcome<(Predicate, [u64; PREDICATE_TERMS])> {
+        if count > PREDICATE_TERMS as u64 {
+            return refuse(Error::TooMany, PREDICATE_TERMS as u64);
+        }
+        let mut copy = [Term::default(); PREDICATE_TERMS];
+        let copy = &mut copy[..count as usize];
+        copied(user::copy_in(copy, terms), terms)?;
+        let predicate = match Predicate::check(copy) {
+            Ok(predicate) => predicate,
+            Err(refusal) => return refuse(Error::BadArgument, refusal.detail()),
+        };
+        let mut watched = [0; PREDICATE_TERMS];
+        for (term, address) in predicate.watched() {
+            watched[term] = self.find_word(caller, address)?;
+        }
+        budget::check(caller, Resource::Predicate, predicate.watched().count() as u64)?;
+        Ok((predicate, watched))
+    }
+
+    /// The physical address of a word that an environment may read.
+    fn find_word(&self, environment: Environment, address: u64) -> Outcome<u64> {
+        if let Some(physical) = exposed::physical(address) {
+            return Ok(physical);
+        }
+        if !in_user_half(address, 8) {
+            return refuse(Error::BadAddress, address);
+        }
+        let root = self.context_of(environment).root();
+        let large = walk(root, address, 2).map(|walk| walk.slot.entry()).unwrap_or(0);
+        let (entry, span) = if large & LARGE != 0 {
+            (large, machine::page_table::span(2))
+        } else {
+            (walk(root, address, 1).map(|walk| walk.slot.entry()).unwrap_or(0), PAGE_SIZE)
+        };
+        if entry & PRESENT == 0 {
+            return Err(crate::kernel::Stop::Fault(user::UserFault { address, error: 4 }));
+        }
+        Ok(page_of(entry).address() + (address & (span - 1)))
+    }
+
+    /// When an environment can run. If it wakes now, its predicate is dropped and what fired is told.
+    pub(crate) fn wakeup(&mut self, environment: Environment) -> Wakeup {
+        let secrets = self.secrets(environment);
+        let Some(predicate) = &secrets.predicate else { return Wakeup::Now(environment) };
+        let words = Watched { memory: &self.memory, words: &secrets.watched, gone: gone(predicate, &secrets.watched) };
+        let now = clock::now();
+        add(&environment.info().predicate_terms, predicate.terms().len() as u64);
+        let fired = match predicate.evaluate(now, &words) {
+            Evaluation::Fired { product, .. } => product as u64,
+            Evaluation::Gone { .. } => FIRED_GONE,
+            Evaluation::False if self.is_waited_for(environment) => FIRED_UPCALL,
+            Evaluation::False => return predicate.earliest_clock(now).map_or(Wakeup::Never, Wakeup::At),
+        };
+        self.context_of(environment).private_words().fired.store(fired, Ordering::Relaxed);
+        self.drop_predicate(environment);
+        Wakeup::Now(environment)
+    }
+
+    /// Ends what an environment waits for and lets go of the pages.
+    pub(crate) fn drop_predicate(&mut self, environment: Environment) {
+        let Some(predicate) = self.secrets_mut(environment).predicate.take() else { return };
+        let watched = self.secrets(environment).watched;
+        for (term, _) in predicate.watched() {
+            let page = watched_page(watched[term]);
+            count_pins(memory::info(page).expect("a watched page has a record"), -1);
+            self.settle(page);
+        }
+        budget::discharge(environment, Resource::Predicate, predicate.watched().count() as u64);
+    }
+}
+
+/// The terms whose page was given up, as bits.
+fn gone(predicate: &Predicate, watched: &[u64; PREDICATE_TERMS]) -> u16 {
+    predicate.watched().fold(0, |bits, (term, _)| {
+        let info = memory::info(watched_page(watched[term])).expect("a watched page has a record");
+        let state = memory::state(info);
+        let is_gone = state.kind != PageKind::Kernel && state.flags & ORPHAN != 0;
+        bits | u16::from(is_gone) << term
+    })
+}

@@ -1,0 +1,356 @@
+//! From registers to calls: made from the one table in `abi`, so that a call without a body does not compile.
+
+use crate::kernel::{Kernel, Locked, Outcome, Stop, lock};
+use crate::predicate;
+use crate::scheduler;
+use crate::time_slice;
+use crate::transfer::transfer;
+use abi::environment::State;
+use abi::syscall::number;
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
+use core::sync::atomic::Ordering;
+use machine::context::{Entry, Upcall};
+use machine::entry::{Frame, SyscallFrame};
+use machine::user::UserFault;
+use machine::{cpu_control, exposed};
+
+/// A system call other than the null call.
+pub(crate) fn system_call(frame: &mut SyscallFrame) {
+    let kernel = lock();
+    match frame.rax as u32 {
+        call if u64::from(call) == number::time_slice_yield => {
+            let to = EnvironmentId(frame.rdi);
+            switching(frame, |frame| time_slice::give_way(kernel, frame, to));
+        }
+        call if u64::from(call) == number::predicate_wait => {
+            let (terms, count) = (UserAddress(frame.rdi), frame.rsi);
+            switching(frame, |frame| predicate::wait(kernel, frame, terms, count));
+        }
+        call if u64::from(call) == number::transfer_synchronous => {
+            transferring(frame, |frame| transfer(kernel, frame, Entry::Synchronous));
+        }
+        call if u64::from(call) == number::transfer_asynchronous => {
+            transferring(frame, |frame| transfer(kernel, frame, Entry::Asynchronous));
+        }
+        _ => plain(kernel, frame),
+    }
+}
+
+/// A call that goes on in another environment unless it is refused.
+fn switching(frame: &mut SyscallFrame, call: impl FnOnce(&mut SyscallFrame) -> Outcome<()>) {
+    let number = frame.rax;
+    if let Err(stop) = call(frame) {
+        frame.rax = number;
+        finish(frame, Err(stop));
+    }
+}
+
+/// A call whose registers go on in another environment unless it is refused.
+fn transferring(frame: &mut SyscallFrame, call: impl FnOnce(&mut SyscallFrame) -> Outcome<()>) {
+    if let Err(stop) = call(frame) {
+        finish(frame, Err(stop));
+    }
+}
+
+/// A call that returns to its caller, unless the caller dies of it.
+fn plain(mut kernel: Locked, frame: &mut SyscallFrame) {
+    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    let outcome = dispatch(&mut kernel, frame.rax, arguments);
+    let caller = kernel.caller();
+    if !caller.is(State::Alive) {
+        kernel.abandon(caller);
+        scheduler::schedule_with(kernel);
+    }
+    let waited_for = kernel.is_waited_for(caller);
+    if waited_for {
+        // An upcall waits for the caller itself: interrupt it as soon as it is back in user mode.
+        machine::apic::send(machine::entry::cpu(), machine::apic::WAKE_VECTOR);
+    }
+    drop(kernel);
+    finish(frame, outcome);
+}
+
+/// Puts the outcome into the caller's registers, or makes its fault an upcall.
+fn finish(frame: &mut SyscallFrame, outcome: Outcome<u64>) {
+    match outcome {
+        Ok(value) => (frame.rax, frame.rdx) = (0, value),
+        Err(Stop::Refused(Failure { error, detail })) => (frame.rax, frame.rdx) = (error as u64, detail),
+        Err(Stop::Fault(fault)) => fault_upcall(frame, fault),
+    }
+}
+
+/// Bytes of the SYSCALL instruction.
+const SYSCALL_BYTES: u64 = 2;
+
+/// A fault in the caller's memory: a page fault at the call, which can then be made again with its registers.
+fn fault_upcall(frame: &mut SyscallFrame, fault: UserFault) {
+    let mut kernel = lock();
+    let caller = kernel.caller();
+    let context = kernel.context_of(caller);
+    let mut program = frame.program();
+    program.rip -= SYSCALL_BYTES;
+    let kind = abi::upcall::kind::PAGE_FAULT;
+    let upcall = Upcall { entry: Entry::Exception, kind, error: fault.error, detail: fault.address };
+    match context.push_upcall(program, upcall) {
+        Ok(program) => frame.set_program(program),
+        Err(failure) => {
+            kernel.condemn_for(caller, failure, kind, program);
+            kernel.abandon(caller);
+            scheduler::schedule_with(kernel)
+        }
+    }
+}
+
+macro_rules! make_dispatch {
+    ($($(#[$doc:meta])* $number:literal $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
+       right $right:literal, errors [$($error:ident),*];)*) => {
+        /// The bodies of the calls: one method a row.
+        pub(crate) trait Calls {
+            $(fn $name(&mut self, $($argument: $type),*) -> Outcome<$result>;)*
+        }
+
+        /// Calls the body of a row.
+        pub(crate) fn dispatch(kernel: &mut Kernel, number: u64, arguments: [u64; 6]) -> Outcome<u64> {
+            match number {
+                $($number => {
+                    #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]
+                    let mut words = arguments.into_iter();
+                    $(let $argument = <$type>::from_word(words.next().expect("at most six arguments"));)*
+                    Calls::$name(kernel, $($argument),*).map(Word::to_word)
+                })*
+                _ => Err(Error::UnknownCall.about(number).into()),
+            }
+        }
+    };
+}
+
+abi::for_each_syscall!(make_dispatch);
+
+/// One line a call: the bodies live with their nouns.
+impl Calls for Kernel {
+    fn null(&mut self) -> Outcome<()> {
+        Ok(())
+    }
+    fn batch(&mut self, rows: UserAddress, count: u64) -> Outcome<u64> {
+        self.run_batch(rows, count)
+    }
+    fn key_derive(&mut self, key: KeyIndex, slot: KeyIndex, rights: u64, component: u64) -> Outcome<u64> {
+        self.derive_key(key, slot, rights, component)
+    }
+    fn key_copy(
+        &mut self,
+        key: KeyIndex,
+        rights: u64,
+        to: EnvironmentId,
+        slot: KeyIndex,
+        control: KeyIndex,
+    ) -> Outcome<()> {
+        self.copy_key(key, rights, to, slot, control)
+    }
+    fn key_drop(&mut self, from: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> Outcome<()> {
+        self.drop_key(from, slot, control)
+    }
+    fn access_list_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.create_access_list(key, page)
+    }
+    fn access_list_set(
+        &mut self,
+        key: KeyIndex,
+        list: PageNumber,
+        index: u64,
+        source: KeyIndex,
+        rights: u64,
+    ) -> Outcome<()> {
+        self.set_access_list_entry(key, list, index, source, rights)
+    }
+    fn page_allocate(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
+        self.allocate_page(key, list, page)
+    }
+    fn page_free(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.free_page(key, page)
+    }
+    fn page_claim(&mut self, key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> Outcome<()> {
+        self.claim_page(key, page, list_key, list)
+    }
+    fn page_pin(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.pin_page(key, page)
+    }
+    fn page_unpin(&mut self, page: PageNumber) -> Outcome<()> {
+        self.unpin_page(page)
+    }
+    fn page_unbind(&mut self, key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> Outcome<()> {
+        self.unbind_page(key, page, root, cursor)
+    }
+    fn page_map(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
+        self.map_pages(key, root, rows, count)
+    }
+    fn address_space_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.create_address_space(key, page)
+    }
+    fn address_space_switch(&mut self, key: KeyIndex, root: PageNumber) -> Outcome<()> {
+        self.switch_address_space(key, root)
+    }
+    fn page_table_link(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+        table: PageNumber,
+        table_key: KeyIndex,
+    ) -> Outcome<()> {
+        self.link_page_table(key, root, address, level, table, table_key)
+    }
+    fn page_table_unlink(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+    ) -> Outcome<PageNumber> {
+        self.unlink_page_table(key, root, address, level)
+    }
+    fn page_table_copy(
+        &mut self,
+        key: KeyIndex,
+        root: PageNumber,
+        address: UserAddress,
+        level: u64,
+        fresh: PageNumber,
+        page_key: KeyIndex,
+    ) -> Outcome<u64> {
+        self.copy_page_table(key, root, address, level, fresh, page_key)
+    }
+    fn tlb_drop(&mut self, address: UserAddress) -> Outcome<()> {
+        self.drop_tlb_entry(address)
+    }
+    fn environment_create(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
+        self.create_environment(key, specification)
+    }
+    fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId) -> Outcome<()> {
+        self.destroy(key, environment)
+    }
+    fn budget_move(
+        &mut self,
+        key: KeyIndex,
+        from: EnvironmentId,
+        to: EnvironmentId,
+        resource: u64,
+        figure: u64,
+        amount: u64,
+    ) -> Outcome<()> {
+        self.move_budget(key, from, to, resource, figure, amount)
+    }
+    fn segment_base_set(&mut self, segment: u64, base: UserAddress) -> Outcome<()> {
+        if !abi::memory_map::in_user_half(base.0, 0) {
+            return crate::kernel::refuse(Error::BadAddress, base.0);
+        }
+        match segment {
+            0 => cpu_control::write_fs_base(base.0),
+            1 => cpu_control::write_user_gs_base(base.0),
+            _ => return crate::kernel::refuse(Error::BadArgument, 0),
+        }
+        Ok(())
+    }
+    fn vector_state_set(&mut self, on: u64) -> Outcome<()> {
+        if on > 1 {
+            return crate::kernel::refuse(Error::BadArgument, 0);
+        }
+        self.context_of(self.caller()).set_vector(on == 1);
+        Ok(())
+    }
+    fn event_raise(&mut self, key: KeyIndex, environment: EnvironmentId, bits: u64) -> Outcome<()> {
+        self.raise_event(key, environment, bits)
+    }
+    fn time_slice_allocate(&mut self, key: KeyIndex, to: EnvironmentId, cpu: u64, position: u64) -> Outcome<u64> {
+        self.allocate_slice(key, to, cpu, position)
+    }
+    fn time_slice_free(&mut self, key: KeyIndex, cpu: u64, position: u64) -> Outcome<()> {
+        self.free_slice(key, cpu, position)
+    }
+    fn time_slice_yield(&mut self, _: EnvironmentId) -> Outcome<()> {
+        crate::kernel::refuse(Error::BadArgument, 0)
+    }
+    fn predicate_wait(&mut self, _: UserAddress, _: u64) -> Outcome<()> {
+        crate::kernel::refuse(Error::BadArgument, 0)
+    }
+    fn cpu_kick(&mut self, cpu: u64) -> Outcome<()> {
+        if cpu >= exposed::cpu_count() as u64 {
+            return crate::kernel::refuse(Error::NoSuchSlice, cpu);
+        }
+        crate::interrupt::wake(cpu as usize);
+        Ok(())
+    }
+    fn transfer_asynchronous(&mut self) -> Outcome<()> {
+        crate::kernel::refuse(Error::BadArgument, 0)
+    }
+    fn transfer_synchronous(&mut self) -> Outcome<()> {
+        crate::kernel::refuse(Error::BadArgument, 0)
+    }
+    fn region_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+        self.create_regions(key, page)
+    }
+    fn region_name(
+        &mut self,
+        key: KeyIndex,
+        page: PageNumber,
+        region: u64,
+        source: KeyIndex,
+        rights: u64,
+    ) -> Outcome<()> {
+        self.name_region(key, page, region, source, rights)
+    }
+    fn region_read(&mut self, key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> Outcome<()> {
+        self.read_region(key, page, place, to, bytes)
+    }
+    fn region_write(
+        &mut self,
+        key: KeyIndex,
+        page: PageNumber,
+        place: u64,
+        from: UserAddress,
+        bytes: u64,
+    ) -> Outcome<()> {
+        self.write_region(key, page, place, from, bytes)
+    }
+    fn region_swap(&mut self, key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> Outcome<u64> {
+        self.swap_region(key, page, place, expected, new)
+    }
+    fn revocation_request(
+        &mut self,
+        key: KeyIndex,
+        environment: EnvironmentId,
+        resource: u64,
+        count: u64,
+        deadline: u64,
+    ) -> Outcome<()> {
+        self.request_revocation(key, environment, resource, count, deadline)
+    }
+    fn revocation_enforce(&mut self, key: KeyIndex, environment: EnvironmentId) -> Outcome<()> {
+        self.enforce_revocation(key, environment)
+    }
+    fn channel_send(&mut self, key: KeyIndex, frame: UserAddress, bytes: u64) -> Outcome<()> {
+        self.send_frame(key, frame, bytes)
+    }
+    fn channel_receive(&mut self, key: KeyIndex, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
+        self.receive_frame(key, buffer, bytes)
+    }
+    fn entropy_read(&mut self, buffer: UserAddress, bytes: u64) -> Outcome<()> {
+        self.read_entropy(buffer, bytes)
+    }
+    fn log_read(&mut self, key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
+        self.read_log(key, from, buffer, bytes)
+    }
+    fn machine_stop(&mut self, key: KeyIndex) -> Outcome<()> {
+        self.stop_machine(key)
+    }
+}
+
+/// The tick count of the longest kernel entry so far, and which it was.
+pub(crate) fn note_entry(ticks: u64, call: u64) {
+    let kernel = exposed::kernel();
+    if ticks > kernel.longest_entry.load(Ordering::Relaxed) {
+        kernel.longest_entry.store(ticks, Ordering::Relaxed);
+        kernel.longest_entry_call.store(call, Ordering::Release);
+    }
+}

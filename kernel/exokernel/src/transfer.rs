@@ -1,0 +1,73 @@
+//! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
+//!
+//! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
+//! until it is transferred back. The kernel keeps no chain: only who runs in which position. The callee must not run, must
+//! have said that it is ready, and the kernel must hold no forced-out context of it.
+
+use crate::environment::Environment;
+use crate::kernel::{Kernel, Locked, Outcome, refuse};
+use abi::{EnvironmentId, Error};
+use core::sync::atomic::Ordering;
+use machine::context::{Context, Entry};
+use machine::entry::{self, Frame, SyscallFrame};
+use machine::exposed;
+
+/// Transfers control; the registers of the frame go on in the callee.
+pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
+    let callee = kernel.claim_callee(EnvironmentId(frame.rax >> 32))?;
+    let caller = kernel.caller();
+    let (from, to) = (kernel.context_of(caller), kernel.context_of(callee));
+    let Ok(program) = to.enter(frame.program(), entry_point) else {
+        to.release();
+        return refuse(Error::Busy, callee.number().0);
+    };
+    to.private_words().caller.store(caller.number().0, Ordering::Relaxed);
+    if entry_point == Entry::Synchronous {
+        kernel.move_position(caller, callee);
+    }
+    hand_over(&mut kernel, frame, (caller, from), (callee, to), program);
+    Ok(())
+}
+
+fn hand_over(
+    kernel: &mut Kernel,
+    frame: &mut SyscallFrame,
+    (caller, from): (Environment, &'static Context),
+    (callee, to): (Environment, &'static Context),
+    program: machine::context::Program,
+) {
+    let vector_passes = from.vector_on() && to.vector_on();
+    from.keep_voluntary(frame.program());
+    entry::leave(from);
+    from.release();
+    kernel.note_left(caller);
+    kernel.note_entered(callee);
+    to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
+    to.keep_voluntary(program);
+    entry::enter_with_registers(to, frame, program, vector_passes);
+}
+
+impl Kernel {
+    /// Claims an environment that can be entered.
+    fn claim_callee(&self, number: EnvironmentId) -> Outcome<Environment> {
+        let callee = self.living(number)?;
+        let context = self.context_of(callee);
+        if callee == self.caller() || !context.claim(entry::cpu()) {
+            return refuse(Error::Busy, number.0);
+        }
+        if context.is_forced() || context.private_words().ready.load(Ordering::Acquire) == 0 {
+            context.release();
+            return refuse(Error::Busy, number.0);
+        }
+        Ok(callee)
+    }
+
+    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give.
+    fn move_position(&mut self, caller: Environment, callee: Environment) {
+        let cpu = entry::cpu();
+        let slice = &exposed::slices(cpu)[self.processors[cpu].position];
+        if slice.runner.load(Ordering::Relaxed) == caller.number().0 {
+            slice.runner.store(callee.number().0, Ordering::Release);
+        }
+    }
+}

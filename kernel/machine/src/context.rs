@@ -1,0 +1,289 @@
+//! The execution context of an environment: what the kernel needs to enter it, and what it keeps of it while it does
+//! not run (exokernel-sosp95 §5.1.2; DESIGN.md §4, "Environment" and "Protected control transfer").
+//!
+//! A context fills the control page of its environment. What holds always:
+//!
+//! - whoever runs, enters or destroys an environment has claimed its context by one compare-and-swap on [`Context::claim`];
+//!   only the claimer touches the other fields;
+//! - the private pages named here stay allocated as long as the context exists;
+//! - vector state is kept only for a context that was switched out whole with its vector unit on.
+
+use abi::area::PrivateWords;
+use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
+use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
+use abi::{EnvironmentId, PageNumber};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes kept for vector state: XSAVE's standard form up to AVX-512.
+pub const VECTOR_BYTES: usize = 2752;
+/// Value of [`Context::claim`] while nobody holds it.
+pub const UNCLAIMED: u64 = 0;
+/// Value of [`Context::claim`] once the environment is being destroyed.
+pub const CONDEMNED: u64 = u64::MAX;
+
+/// How a context goes on.
+pub mod resume {
+    /// From RIP, RSP and flags; every other register is zero.
+    pub const VOLUNTARY: u64 = 0;
+    /// With all its registers and, if its vector unit is on, its vector state.
+    pub const FORCED: u64 = 1;
+}
+
+/// The fields are atomics because assembly on other CPUs looks at some of them; the layout is known to `entry.s`.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Context {
+    /// Number of the environment.
+    pub(crate) number: AtomicU64,
+    /// Who holds the context: [`UNCLAIMED`], a CPU's number plus one, or [`CONDEMNED`].
+    pub(crate) claim: AtomicU64,
+    /// Address of [`PrivateWords`] in the direct map.
+    pub(crate) private: AtomicU64,
+    /// User address of the upcall stack's lowest byte.
+    pub(crate) stack_base: AtomicU64,
+    /// Length of the upcall stack.
+    pub(crate) stack_bytes: AtomicU64,
+    /// For each page of the upcall stack its address in the direct map less its offset in the stack.
+    pub(crate) stack_alias: [AtomicU64; PRIVATE_PAGES - 1],
+    /// What CR3 holds while it runs.
+    pub(crate) address_space: AtomicU64,
+    /// One of [`resume`].
+    pub(crate) resume: AtomicU64,
+    /// Where it goes on.
+    pub(crate) rip: AtomicU64,
+    /// Its stack pointer.
+    pub(crate) rsp: AtomicU64,
+    /// Its flags.
+    pub(crate) rflags: AtomicU64,
+    /// All others when it was switched out whole: rax rbx rcx rdx rsi rdi rbp r8 to r15.
+    pub(crate) registers: [AtomicU64; 15],
+    /// Base of FS.
+    pub(crate) fs_base: AtomicU64,
+    /// Base of GS.
+    pub(crate) gs_base: AtomicU64,
+    /// PKRU.
+    pub(crate) pkru: AtomicU64,
+    /// Not zero: the vector unit is on.
+    pub(crate) vector_on: AtomicU64,
+    /// Vector state as XSAVE or FXSAVE writes it.
+    pub(crate) vector: VectorState,
+}
+
+/// Room for vector state, aligned as XSAVE wants it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct VectorState(pub(crate) [AtomicU64; VECTOR_BYTES / 8]);
+
+const _: () = assert!(size_of::<Context>() <= PAGE_SIZE as usize);
+
+/// Why an upcall could not be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undeliverable {
+    /// The frame does not fit.
+    StackOverflow,
+    /// The declared entry, which is given, is not in the user half.
+    BadEntry(u64),
+}
+
+/// Which of the declared entries an upcall goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Hardware exceptions.
+    Exception,
+    /// Start of a slice.
+    SliceStart,
+    /// End of a slice.
+    SliceEnd,
+    /// Reflected system calls.
+    Reflection,
+    /// Events, revocation, repossession, emergency.
+    Event,
+    /// Protected control transfer that keeps the position.
+    Synchronous,
+    /// Protected control transfer for the rest of the slice.
+    Asynchronous,
+}
+
+/// What an upcall tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Upcall {
+    /// The entry it goes to.
+    pub entry: Entry,
+    /// [`abi::upcall::kind`].
+    pub kind: u64,
+    /// Error code.
+    pub error: u64,
+    /// Address or count.
+    pub detail: u64,
+}
+
+/// The part of a user's registers that an upcall changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Where it executes.
+    pub rip: u64,
+    /// Its stack pointer.
+    pub rsp: u64,
+    /// Its flags.
+    pub rflags: u64,
+    /// Its PKRU.
+    pub pkru: u64,
+}
+
+/// Flags that are clear when an upcall begins: single step, direction, alignment check, nested task, resume.
+const CLEARED_BY_UPCALL: u64 = 1 << 8 | 1 << 10 | 1 << 18 | 1 << 14 | 1 << 16;
+
+impl Context {
+    /// The number of the environment.
+    pub fn number(&self) -> EnvironmentId {
+        EnvironmentId(self.number.load(Ordering::Relaxed))
+    }
+
+    /// Takes the context for this CPU, unless somebody has it.
+    pub fn claim(&self, cpu: usize) -> bool {
+        self.claim.compare_exchange(UNCLAIMED, cpu as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Lets the context go.
+    pub fn release(&self) {
+        self.claim.store(UNCLAIMED, Ordering::Release);
+    }
+
+    /// Takes the context for ever; false if a CPU holds it.
+    pub fn condemn(&self) -> bool {
+        self.claim.compare_exchange(UNCLAIMED, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the context for ever on behalf of the CPU that holds it.
+    pub fn condemn_own(&self) {
+        self.claim.store(CONDEMNED, Ordering::Release);
+    }
+
+    /// The CPU that holds it, if one does.
+    pub fn holder(&self) -> Option<usize> {
+        match self.claim.load(Ordering::Acquire) {
+            UNCLAIMED | CONDEMNED => None,
+            cpu => Some(cpu as usize - 1),
+        }
+    }
+
+    /// Page of the root of its address space.
+    pub fn root(&self) -> PageNumber {
+        PageNumber(self.address_space.load(Ordering::Relaxed) >> 12)
+    }
+
+    /// Gives it another address space from its next entry on.
+    pub fn set_root(&self, root: PageNumber) {
+        self.address_space.store(root.address(), Ordering::Relaxed);
+    }
+
+    /// Whether its vector unit is on.
+    pub fn vector_on(&self) -> bool {
+        self.vector_on.load(Ordering::Relaxed) != 0
+    }
+
+    /// Switches the vector unit of the context, which runs on this CPU, on or off; off, its state is gone.
+    pub fn set_vector(&self, on: bool) {
+        self.vector_on.store(u64::from(on), Ordering::Relaxed);
+        crate::vector_state::set(on);
+    }
+
+    /// Whether the kernel holds all of its registers.
+    pub fn is_forced(&self) -> bool {
+        self.resume.load(Ordering::Relaxed) == resume::FORCED
+    }
+
+    /// Where it goes on.
+    pub fn program(&self) -> Program {
+        Program {
+            rip: self.rip.load(Ordering::Relaxed),
+            rsp: self.rsp.load(Ordering::Relaxed),
+            rflags: self.rflags.load(Ordering::Relaxed),
+            pkru: self.pkru.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes where it goes on, and nothing else.
+    pub fn set_program(&self, program: Program) {
+        self.rip.store(program.rip, Ordering::Relaxed);
+        self.rsp.store(program.rsp, Ordering::Relaxed);
+        self.rflags.store(program.rflags, Ordering::Relaxed);
+        self.pkru.store(program.pkru, Ordering::Relaxed);
+    }
+
+    /// Keeps only where it goes on: it gave up the CPU of its own will.
+    pub fn keep_voluntary(&self, program: Program) {
+        self.set_program(program);
+        self.resume.store(resume::VOLUNTARY, Ordering::Relaxed);
+    }
+
+    /// Its private words, through the kernel's own alias.
+    pub fn private_words(&self) -> &PrivateWords {
+        // SAFETY: `private` is the direct-map address of a page that is pinned as long as this context exists (set in
+        // `Memory::create_context`), PrivateWords is made of atomics only and fits in a page.
+        unsafe { &*(self.private.load(Ordering::Relaxed) as *const PrivateWords) }
+    }
+
+    /// Pushes the frame of an upcall for a program that was interrupted as `program` says; returns how it goes on. The
+    /// critical section is the caller's affair.
+    pub fn push_upcall(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
+        let entry = self.declared_entry(upcall.entry)?;
+        let stack_bytes = self.stack_bytes.load(Ordering::Relaxed);
+        let stack_base = self.stack_base.load(Ordering::Relaxed);
+        let depth = program.rsp.wrapping_sub(stack_base);
+        let top = if depth > stack_bytes { stack_bytes } else { depth };
+        let below = top.checked_sub(size_of::<UpcallFrame>() as u64).ok_or(Undeliverable::StackOverflow)?;
+        let offset = below & !(FRAME_ALIGNMENT - 1);
+        self.write_frame(
+            offset,
+            UpcallFrame {
+                kind: upcall.kind,
+                error: upcall.error,
+                detail: upcall.detail,
+                pkru: program.pkru,
+                rip: program.rip,
+                cs: abi::upcall::USER_CODE,
+                rflags: program.rflags,
+                rsp: program.rsp,
+                ss: abi::upcall::USER_DATA,
+            },
+        );
+        Ok(Program {
+            rip: entry,
+            rsp: stack_base + offset,
+            rflags: program.rflags & !CLEARED_BY_UPCALL,
+            pkru: self.private_words().upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff,
+        })
+    }
+
+    /// How a callee goes on that a transfer enters: at the declared entry, its stack pointer as the caller's.
+    pub fn enter(&self, program: Program, entry: Entry) -> Result<Program, Undeliverable> {
+        let rip = self.declared_entry(entry)?;
+        let pkru = self.private_words().upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff;
+        Ok(Program { rip, pkru, rflags: program.rflags & !CLEARED_BY_UPCALL, ..program })
+    }
+
+    /// The declared entry, read once and checked.
+    fn declared_entry(&self, entry: Entry) -> Result<u64, Undeliverable> {
+        let words = self.private_words();
+        let word = match entry {
+            Entry::Exception => &words.exception_entry,
+            Entry::SliceStart => &words.slice_start_entry,
+            Entry::SliceEnd => &words.slice_end_entry,
+            Entry::Event => &words.event_entry,
+            Entry::Reflection => &words.reflection_entry,
+            Entry::Synchronous => &words.synchronous_entry,
+            Entry::Asynchronous => &words.asynchronous_entry,
+        };
+        let address = word.load(Ordering::Relaxed);
+        if abi::memory_map::in_user_half(address, 1) { Ok(address) } else { Err(Undeliverable::BadEntry(address)) }
+    }
+
+    /// Writes a frame at an offset of the upcall stack that has room for it.
+    fn write_frame(&self, offset: u64, frame: UpcallFrame) {
+        let alias = self.stack_alias[(offset / PAGE_SIZE) as usize].load(Ordering::Relaxed).wrapping_add(offset);
+        // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
+        // page of the upcall stack, which stays allocated as long as this context exists; nothing in Rust refers to it.
+        unsafe { (alias as *mut UpcallFrame).write_volatile(frame) };
+    }
+}

@@ -1,0 +1,165 @@
+//! The registers of a CPU that belong to whoever runs: address space, segment bases, PKRU, and the SMAP window.
+//!
+//! Everything here changes only this CPU and only state that the next entry into a context sets again.
+
+use crate::exposed;
+use crate::per_cpu::entry_state;
+use abi::PageNumber;
+use core::arch::asm;
+use core::sync::atomic::Ordering;
+
+const MSR_FS_BASE: u32 = 0xc000_0100;
+const MSR_USER_GS_BASE: u32 = 0xc000_0102;
+
+fn has(feature: u64) -> bool {
+    exposed::kernel().features.load(Ordering::Relaxed) & feature != 0
+}
+
+/// The address of the last page fault.
+pub fn read_cr2() -> u64 {
+    let address: u64;
+    // SAFETY: reading CR2 has no effect.
+    unsafe { asm!("mov {}, cr2", out(reg) address, options(nomem, nostack, preserves_flags)) };
+    address
+}
+
+/// PKRU, or 0 where there are no protection keys.
+pub fn read_pkru() -> u64 {
+    if entry_state().pku.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    let pkru: u32;
+    // SAFETY: the CPU has protection keys and CR4.PKE is set.
+    unsafe { asm!("rdpkru", in("ecx") 0, out("eax") pkru, out("edx") _, options(nomem, nostack, preserves_flags)) };
+    u64::from(pkru)
+}
+
+/// Loads PKRU where there are protection keys, unless it holds the value already.
+pub fn write_pkru(pkru: u64) {
+    if entry_state().pku.load(Ordering::Relaxed) == 0 || read_pkru() == pkru {
+        return;
+    }
+    // SAFETY: the CPU has protection keys and CR4.PKE is set; PKRU governs user pages only, which the kernel touches
+    // only where a fault is caught.
+    unsafe { asm!("wrpkru", in("ecx") 0, in("eax") pkru as u32, in("edx") 0, options(nostack, preserves_flags)) };
+}
+
+/// Closes the SMAP window that a program may have left open (AC survives an interrupt).
+pub fn forbid_user_access() {
+    if entry_state().smap.load(Ordering::Relaxed) != 0 {
+        // SAFETY: the CPU has SMAP.
+        unsafe { asm!("clac", options(nomem, nostack)) };
+    }
+}
+
+/// Exchanges the kernel's and the user's GS base: only where a fault came between swapgs and iretq.
+pub(crate) fn swap_gs() {
+    // SAFETY: the caller runs with the user's GS base and gets the kernel's back.
+    unsafe { asm!("swapgs", options(nostack, preserves_flags)) };
+}
+
+fn read_msr(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: only called for registers that every 64-bit CPU has.
+    unsafe {
+        asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+    };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn write_msr(register: u32, value: u64) {
+    // SAFETY: only called for the bases of FS and of the user's GS, with canonical values.
+    unsafe {
+        asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags));
+    };
+}
+
+/// Base of FS.
+pub fn read_fs_base() -> u64 {
+    if !has(abi::feature::FSGSBASE) {
+        return read_msr(MSR_FS_BASE);
+    }
+    let base: u64;
+    // SAFETY: the CPU has FSGSBASE and CR4 allows it.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}
+
+/// Sets the base of FS, which must be canonical.
+pub fn write_fs_base(base: u64) {
+    if has(abi::feature::FSGSBASE) {
+        // SAFETY: the CPU has FSGSBASE; every stored base came from the register or from a checked argument.
+        unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) };
+    } else {
+        write_msr(MSR_FS_BASE, base);
+    }
+}
+
+/// Base of the user's GS, which waits in the swap register while the kernel runs.
+pub fn read_user_gs_base() -> u64 {
+    if !has(abi::feature::FSGSBASE) {
+        return read_msr(MSR_USER_GS_BASE);
+    }
+    let base: u64;
+    // SAFETY: interrupts are off between the two swaps, and what can come all the same (NMI, machine check) looks at the
+    // base itself.
+    unsafe { asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}
+
+/// Sets the base of the user's GS, which must be canonical.
+pub fn write_user_gs_base(base: u64) {
+    if has(abi::feature::FSGSBASE) {
+        // SAFETY: as in `read_user_gs_base`.
+        unsafe { asm!("swapgs", "wrgsbase {}", "swapgs", in(reg) base, options(nostack, preserves_flags)) };
+    } else {
+        write_msr(MSR_USER_GS_BASE, base);
+    }
+}
+
+/// Empties the data segment registers: they are no place to keep a message in. Bases are set after it.
+pub fn load_null_segments() {
+    // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active,
+    // which between the two swaps is the user's.
+    unsafe {
+        asm!(
+            "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "swapgs", "mov gs, {0:e}", "swapgs",
+            in(reg) 0, options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Loads an address space unless it is loaded; says so in the exposed record first, so that whoever narrows a mapping
+/// under this root either sees this CPU or is seen by it.
+pub fn load_address_space(root_address: u64) {
+    let info = &exposed::cpus()[crate::entry::cpu()];
+    if info.root.load(Ordering::Relaxed) == root_address >> 12 {
+        return;
+    }
+    info.root.store(root_address >> 12, Ordering::SeqCst);
+    // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any context
+    // names it.
+    unsafe { asm!("mov cr3, {}", in(reg) root_address, options(nostack, preserves_flags)) };
+}
+
+/// Loads the kernel's own address space, so that no program's is in use on an idle CPU.
+pub fn load_kernel_address_space() {
+    load_address_space(crate::kernel_map::root_address());
+}
+
+/// Loads the address space that is loaded again: drops all that the TLB holds for it.
+pub fn flush_tlb() {
+    // SAFETY: CR3 keeps its value.
+    unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _, options(nostack, preserves_flags)) };
+}
+
+/// Drops what this CPU's TLB holds for one address.
+pub fn drop_tlb_entry(address: u64) {
+    // SAFETY: INVLPG of any address only costs a later walk.
+    unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// The root that this CPU has loaded.
+pub fn loaded_root() -> PageNumber {
+    PageNumber(exposed::cpus()[crate::entry::cpu()].root.load(Ordering::Relaxed))
+}

@@ -1,0 +1,352 @@
+//! The Rust side of `entry.s`: this CPU's entry state, the frames that the slow ways build, and how a context is left and
+//! entered.
+//!
+//! The kernel proper gives its handlers once, at boot ([`install`]); they run with interrupts off on the CPU's one stack,
+//! and either return to where the user was or enter another context and never return.
+
+use crate::context::{self, Context, Program};
+use crate::per_cpu::entry_state;
+use crate::{cpu_control, vector_state};
+use abi::area::PrivateWords;
+use abi::upcall::{FRAME_ALIGNMENT, USER_CODE, USER_DATA, UpcallFrame, kind};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// What assembly needs of this CPU; GS points to it while the kernel runs. First in the per-CPU structure.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct EntryState {
+    /// The address of this structure.
+    pub this: AtomicU64,
+    /// RSP of the user during a system call.
+    pub user_rsp: AtomicU64,
+    /// The [`Context`] that runs, 0 while idle.
+    pub current: AtomicU64,
+    /// Its [`PrivateWords`] in the direct map.
+    pub private: AtomicU64,
+    /// Top of this CPU's kernel stack.
+    pub kernel_stack: AtomicU64,
+    /// Not zero: the CPU has protection keys.
+    pub pku: AtomicU64,
+    /// Not zero: the CPU has SMAP.
+    pub smap: AtomicU64,
+    /// CR2 of the last fault inside a user copy.
+    pub fault_address: AtomicU64,
+    /// Its error code.
+    pub fault_error: AtomicU64,
+    /// For assembly.
+    pub scratch: [AtomicU64; 3],
+    /// Number of this CPU.
+    pub cpu: AtomicU64,
+    /// Not zero: a program may have left vector state in the registers.
+    pub vector_dirty: AtomicU64,
+    /// Not zero: CR0.TS is set.
+    pub vector_trap: AtomicU64,
+}
+
+/// The registers of a program that made a system call, as `entry.s` pushes them.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SyscallFrame {
+    /// Sixth argument.
+    pub r9: u64,
+    /// Fifth argument.
+    pub r8: u64,
+    /// Fourth argument.
+    pub r10: u64,
+    /// Third argument; result or detail.
+    pub rdx: u64,
+    /// Second argument.
+    pub rsi: u64,
+    /// First argument.
+    pub rdi: u64,
+    /// Number; error.
+    pub rax: u64,
+    /// Where it goes on.
+    pub rip: u64,
+    /// Its flags.
+    pub rflags: u64,
+    /// Its stack pointer.
+    pub rsp: u64,
+}
+
+/// All registers of an interrupted program, as `entry.s` pushes them.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TrapFrame {
+    /// rax rbx rcx rdx rsi rdi rbp r8 to r15.
+    pub registers: [u64; 15],
+    /// Vector.
+    pub vector: u64,
+    /// Error code.
+    pub error: u64,
+    /// Where it was interrupted.
+    pub rip: u64,
+    /// Code segment.
+    pub cs: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Stack segment.
+    pub ss: u64,
+}
+
+/// A frame whose program can be made to go on elsewhere.
+pub trait Frame {
+    /// Where the program goes on, with the PKRU that this CPU has now.
+    fn program(&self) -> Program;
+    /// Makes it go on elsewhere; PKRU is loaded at once.
+    fn set_program(&mut self, program: Program);
+}
+
+macro_rules! frame {
+    ($($type:ty),*) => {$(
+        impl Frame for $type {
+            fn program(&self) -> Program {
+                Program { rip: self.rip, rsp: self.rsp, rflags: self.rflags, pkru: cpu_control::read_pkru() }
+            }
+            fn set_program(&mut self, program: Program) {
+                (self.rip, self.rsp, self.rflags) = (program.rip, program.rsp, program.rflags);
+                cpu_control::write_pkru(program.pkru);
+            }
+        }
+    )*};
+}
+
+frame!(SyscallFrame, TrapFrame);
+
+/// What the kernel proper does at each entry.
+#[derive(Debug)]
+pub struct Handlers {
+    /// A system call other than the null call.
+    pub system_call: fn(&mut SyscallFrame),
+    /// A device interrupt that came while a program ran; the vector is in the frame.
+    pub interrupt: fn(&mut TrapFrame),
+    /// A device interrupt that came while this CPU was idle.
+    pub interrupt_while_idle: fn(u64),
+    /// An upcall of this kind could not be delivered; the program's registers are in the frame.
+    pub upcall_failed: fn(&mut TrapFrame) -> !,
+}
+
+static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Gives the handlers, once, before any program runs.
+pub fn install(handlers: &'static Handlers) {
+    HANDLERS.store(core::ptr::from_ref(handlers).cast_mut(), Ordering::Release);
+}
+
+fn handlers() -> &'static Handlers {
+    let pointer = HANDLERS.load(Ordering::Acquire);
+    assert!(!pointer.is_null(), "an entry before the kernel's handlers were installed");
+    // SAFETY: not null, so it was stored by `install` from a reference that lives for ever.
+    unsafe { &*pointer }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn chitin_system_call(frame: &mut SyscallFrame) {
+    (handlers().system_call)(frame);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn chitin_interrupt(frame: &mut TrapFrame) {
+    cpu_control::forbid_user_access();
+    (handlers().interrupt)(frame);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn chitin_interrupt_while_idle(frame: &mut TrapFrame) {
+    (handlers().interrupt_while_idle)(frame.vector);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn chitin_upcall_failed(frame: &mut TrapFrame) -> ! {
+    cpu_control::forbid_user_access();
+    (handlers().upcall_failed)(frame)
+}
+
+unsafe extern "C" {
+    static chitin_copy_begin: u8;
+    static chitin_copy_end: u8;
+    static chitin_copy_fixup: u8;
+    static chitin_iretq: u8;
+    static chitin_vectors: [u64; 256];
+    fn chitin_syscall_entry();
+    fn chitin_enter_program(rip: u64, rflags: u64, rsp: u64) -> !;
+    fn chitin_enter_whole(context: *const Context) -> !;
+    fn chitin_halt(then: extern "C" fn() -> !) -> !;
+    fn chitin_breathe(then: extern "C" fn() -> !) -> !;
+}
+
+/// Address for IA32_LSTAR.
+pub fn syscall_entry_address() -> u64 {
+    chitin_syscall_entry as *const () as u64
+}
+
+/// Address of the stub of each interrupt vector.
+pub fn vector_addresses() -> &'static [u64; 256] {
+    // SAFETY: `entry.s` defines it as 256 words in read-only data.
+    unsafe { &chitin_vectors }
+}
+
+/// An exception in the kernel. Inside a user copy the copy ends with a fault; at a return to a RIP that is not canonical
+/// the environment dies; anywhere else the kernel is wrong.
+#[unsafe(no_mangle)]
+extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
+    let address_of = |symbol: *const u8| symbol as u64;
+    let copy = address_of(&raw const chitin_copy_begin)..address_of(&raw const chitin_copy_end);
+    if frame.vector == kind::PAGE_FAULT && copy.contains(&frame.rip) {
+        let state = entry_state();
+        state.fault_address.store(cpu_control::read_cr2(), Ordering::Relaxed);
+        state.fault_error.store(frame.error, Ordering::Relaxed);
+        frame.rip = address_of(&raw const chitin_copy_fixup);
+        return;
+    }
+    // A user address that is not canonical raises #GP in the copy instead of #PF; the range check keeps those out.
+    if frame.vector == kind::GENERAL_PROTECTION && frame.rip == address_of(&raw const chitin_iretq) {
+        // swapgs was done: take the kernel's GS back before anything else.
+        cpu_control::swap_gs();
+        (handlers().upcall_failed)(frame);
+    }
+    panic!(
+        "exception {} in the kernel: error {:#x}, rip {:#x}, rsp {:#x}, cr2 {:#x}",
+        frame.vector,
+        frame.error,
+        frame.rip,
+        frame.rsp,
+        cpu_control::read_cr2()
+    );
+}
+
+/// The context that runs on this CPU, if one does.
+pub fn current() -> Option<&'static Context> {
+    let address = entry_state().current.load(Ordering::Relaxed);
+    // SAFETY: set by `enter` from a reference to a context that this CPU has claimed; it stays until `leave`.
+    (address != 0).then(|| unsafe { &*(address as *const Context) })
+}
+
+/// The number of this CPU.
+pub fn cpu() -> usize {
+    entry_state().cpu.load(Ordering::Relaxed) as usize
+}
+
+/// Keeps what belongs to the running context and is still in the CPU: segment bases. Vector state is dropped.
+pub fn leave(context: &Context) {
+    context.fs_base.store(cpu_control::read_fs_base(), Ordering::Relaxed);
+    context.gs_base.store(cpu_control::read_user_gs_base(), Ordering::Relaxed);
+    let state = entry_state();
+    state.current.store(0, Ordering::Relaxed);
+    state.private.store(0, Ordering::Relaxed);
+}
+
+/// Leaves the running context with all its registers and vector state, as it was interrupted.
+pub fn leave_whole(context: &Context, frame: &TrapFrame) {
+    for (kept, register) in context.registers.iter().zip(frame.registers) {
+        kept.store(register, Ordering::Relaxed);
+    }
+    context.set_program(frame.program());
+    context.resume.store(context::resume::FORCED, Ordering::Relaxed);
+    if context.vector_on() {
+        vector_state::save(&context.vector);
+    }
+    leave(context);
+}
+
+/// Makes a context that this CPU has claimed the running one, up to its registers.
+fn install_context(context: &Context, pkru: u64) {
+    let state = entry_state();
+    state.current.store(core::ptr::from_ref(context) as u64, Ordering::Relaxed);
+    state.private.store(context.private.load(Ordering::Relaxed), Ordering::Relaxed);
+    cpu_control::load_address_space(context.address_space.load(Ordering::Relaxed));
+    cpu_control::load_null_segments();
+    cpu_control::write_fs_base(context.fs_base.load(Ordering::Relaxed));
+    cpu_control::write_user_gs_base(context.gs_base.load(Ordering::Relaxed));
+    cpu_control::write_pkru(pkru);
+    let whole = context.is_forced() && context.vector_on();
+    vector_state::switch_to(whole.then_some(&context.vector), context.vector_on());
+}
+
+/// Enters a context that this CPU has claimed.
+pub fn enter(context: &Context) -> ! {
+    let program = context.program();
+    install_context(context, program.pkru);
+    // SAFETY: the context is claimed by this CPU and its address space is loaded; RIP is in the user half because every
+    // store of it came from a user return address or from a checked entry.
+    unsafe {
+        if context.is_forced() {
+            context.resume.store(context::resume::VOLUNTARY, Ordering::Relaxed);
+            chitin_enter_whole(context)
+        } else {
+            chitin_enter_program(program.rip, program.rflags, program.rsp)
+        }
+    }
+}
+
+/// Makes a claimed context the running one in the middle of a system call whose registers pass to it; the frame goes on
+/// as `program` says. The vector registers pass too if `vector_passes`.
+pub fn enter_with_registers(context: &Context, frame: &mut SyscallFrame, program: Program, vector_passes: bool) {
+    let dirty = &entry_state().vector_dirty;
+    let was_dirty = dirty.load(Ordering::Relaxed);
+    if vector_passes {
+        dirty.store(0, Ordering::Relaxed);
+    }
+    install_context(context, program.pkru);
+    if vector_passes {
+        dirty.store(was_dirty, Ordering::Relaxed);
+    }
+    (frame.rip, frame.rsp, frame.rflags) = (program.rip, program.rsp, program.rflags);
+}
+
+/// Lets interrupts in for a moment, then calls `then` with an empty stack: the end of one bounded entry, the beginning of
+/// the next.
+pub fn breathe(then: extern "C" fn() -> !) -> ! {
+    // SAFETY: as in `halt`.
+    unsafe { chitin_breathe(then) }
+}
+
+/// Halts until an interrupt came, then calls `then` with an empty stack.
+pub fn halt(then: extern "C" fn() -> !) -> ! {
+    // SAFETY: nothing on this CPU's kernel stack is needed any more: the caller never returns.
+    unsafe { chitin_halt(then) }
+}
+
+core::arch::global_asm!(
+    include_str!("entry.s"),
+    USER_RSP = const offset_of!(EntryState, user_rsp),
+    CURRENT = const offset_of!(EntryState, current),
+    PRIVATE = const offset_of!(EntryState, private),
+    KERNEL_STACK = const offset_of!(EntryState, kernel_stack),
+    PKU = const offset_of!(EntryState, pku),
+    SMAP = const offset_of!(EntryState, smap),
+    SCRATCH = const offset_of!(EntryState, scratch),
+    STACK_BASE = const offset_of!(Context, stack_base),
+    STACK_BYTES = const offset_of!(Context, stack_bytes),
+    STACK_ALIAS = const offset_of!(Context, stack_alias),
+    RIP = const offset_of!(Context, rip),
+    RSP = const offset_of!(Context, rsp),
+    RFLAGS = const offset_of!(Context, rflags),
+    REGISTERS = const offset_of!(Context, registers),
+    GATE_START = const offset_of!(PrivateWords, gate_start),
+    GATE_END = const offset_of!(PrivateWords, gate_end),
+    GATE_PKRU = const offset_of!(PrivateWords, gate_pkru),
+    GATE_PKRU_CHECKED = const offset_of!(PrivateWords, gate_pkru_checked),
+    UPCALL_PKRU = const offset_of!(PrivateWords, upcall_pkru),
+    EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
+    REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),
+    FRAME_BYTES = const size_of::<UpcallFrame>(),
+    FRAME_ALIGNMENT = const FRAME_ALIGNMENT,
+    FRAME_KIND = const offset_of!(UpcallFrame, kind),
+    FRAME_ERROR = const offset_of!(UpcallFrame, error),
+    FRAME_DETAIL = const offset_of!(UpcallFrame, detail),
+    FRAME_PKRU = const offset_of!(UpcallFrame, pkru),
+    FRAME_RIP = const offset_of!(UpcallFrame, rip),
+    FRAME_CS = const offset_of!(UpcallFrame, cs),
+    FRAME_RFLAGS = const offset_of!(UpcallFrame, rflags),
+    FRAME_RSP = const offset_of!(UpcallFrame, rsp),
+    FRAME_SS = const offset_of!(UpcallFrame, ss),
+    // Single step, direction, nested task, resume and alignment check are clear when an upcall begins.
+    KEPT_FLAGS = const !(1u32 << 8 | 1 << 10 | 1 << 14 | 1 << 16 | 1 << 18) as i32,
+    USER_CODE = const USER_CODE,
+    USER_DATA = const USER_DATA,
+    REFLECTION = const kind::REFLECTION,
+);

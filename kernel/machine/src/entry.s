@@ -1,0 +1,429 @@
+# Every way from user mode into the kernel and back (exokernel-sosp95 §5.2 to §5.5; DESIGN.md §2 "Traps", §4).
+#
+# Rules that hold here:
+# - interrupts are off from entry to exit, and GS is the kernel's between the two swapgs;
+# - the hot paths (null call, exception, reflection) touch only this CPU's EntryState, the current Context, and its
+#   private pages through the direct map: they never take the lock and never call Rust;
+# - RSP may point into a Context or a private page for a few instructions: NMI, double fault and machine check have
+#   stacks of their own, and nothing else can interrupt;
+# - an upcall changes RIP, RSP, PKRU and the flags, and no other register.
+
+.code64
+.section .text
+
+# ---- SYSCALL -------------------------------------------------------------------------------------------------------
+
+.global chitin_syscall_entry
+.balign 64
+chitin_syscall_entry:
+    swapgs
+    mov gs:[{USER_RSP}], rsp
+    mov rsp, gs:[{PRIVATE}]
+    cmp qword ptr [rsp + {GATE_END}], 0
+    jne 2f
+1:  test eax, eax
+    jz 3f
+    mov rsp, gs:[{KERNEL_STACK}]
+    push qword ptr gs:[{USER_RSP}]
+    push r11
+    push rcx
+    push rax
+    push rdi
+    push rsi
+    push rdx
+    push r10
+    push r8
+    push r9
+    mov rdi, rsp
+    call chitin_system_call
+    pop r9
+    pop r8
+    pop r10
+    pop rdx
+    pop rsi
+    pop rdi
+    pop rax
+    pop rcx
+    pop r11
+    pop rsp
+    swapgs
+    sysretq
+    # The gate: the instruction must lie in the declared range, and the declared PKRU must hold.
+2:  cmp rcx, [rsp + {GATE_START}]
+    jbe chitin_reflect
+    cmp rcx, [rsp + {GATE_END}]
+    ja chitin_reflect
+    cmp qword ptr [rsp + {GATE_PKRU_CHECKED}], 0
+    je 1b
+    cmp qword ptr gs:[{PKU}], 0
+    je 1b
+    mov gs:[{SCRATCH}], rax
+    mov gs:[{SCRATCH} + 8], rcx
+    mov gs:[{SCRATCH} + 16], rdx
+    xor ecx, ecx
+    rdpkru
+    cmp eax, [rsp + {GATE_PKRU}]
+    mov rax, gs:[{SCRATCH}]
+    mov rcx, gs:[{SCRATCH} + 8]
+    mov rdx, gs:[{SCRATCH} + 16]
+    je 1b
+    jmp chitin_reflect
+    # The null call.
+3:  mov rsp, gs:[{USER_RSP}]
+    xor edx, edx
+    swapgs
+    sysretq
+
+# ---- Upcalls for exceptions and reflected calls --------------------------------------------------------------------
+
+# Stack on entry: error, RIP, CS, RFLAGS, RSP, SS; GS is the kernel's. Leaves through iretq, or with the kind pushed and
+# the stack as on entry to chitin_undeliverable.
+.macro deliver kind, entry, address
+    push rax
+    push rcx
+    push rdx
+    mov rax, gs:[{CURRENT}]
+    mov rdx, [rsp + 56]
+    sub rdx, [rax + {STACK_BASE}]
+    cmp rdx, [rax + {STACK_BYTES}]
+    cmova rdx, [rax + {STACK_BYTES}]
+    sub rdx, {FRAME_BYTES}
+    jb 8f
+    and rdx, -{FRAME_ALIGNMENT}
+    mov ecx, edx
+    shr ecx, 12
+    mov rcx, [rax + {STACK_ALIAS} + rcx * 8]
+    add rcx, rdx
+    add rdx, [rax + {STACK_BASE}]
+    mov rax, gs:[{PRIVATE}]
+    mov rax, [rax + \entry]
+    bt rax, 47
+    jc 8f
+    push qword ptr [rsp + 32]
+    pop qword ptr [rcx + {FRAME_RIP}]
+    push qword ptr [rsp + 56]
+    pop qword ptr [rcx + {FRAME_RSP}]
+    mov [rsp + 32], rax
+    mov [rsp + 56], rdx
+    mov eax, [rsp + 48]
+    mov [rcx + {FRAME_RFLAGS}], rax
+    and eax, {KEPT_FLAGS}
+    mov [rsp + 48], rax
+    mov rax, [rsp + 24]
+    mov [rcx + {FRAME_ERROR}], rax
+    mov qword ptr [rcx + {FRAME_KIND}], \kind
+    .if \address
+    mov rax, cr2
+    mov [rcx + {FRAME_DETAIL}], rax
+    .else
+    mov qword ptr [rcx + {FRAME_DETAIL}], 0
+    .endif
+    mov qword ptr [rcx + {FRAME_CS}], {USER_CODE}
+    mov qword ptr [rcx + {FRAME_SS}], {USER_DATA}
+    cmp qword ptr gs:[{PKU}], 0
+    je 7f
+    mov rdx, rcx
+    mov gs:[{SCRATCH}], rdx
+    xor ecx, ecx
+    rdpkru
+    mov rcx, gs:[{SCRATCH}]
+    mov [rcx + {FRAME_PKRU}], rax
+    mov rcx, gs:[{PRIVATE}]
+    cmp eax, [rcx + {UPCALL_PKRU}]
+    je 6f
+    mov eax, [rcx + {UPCALL_PKRU}]
+    xor ecx, ecx
+    wrpkru
+6:  pop rdx
+    pop rcx
+    pop rax
+    add rsp, 8
+    swapgs
+    jmp chitin_iretq
+7:  mov qword ptr [rcx + {FRAME_PKRU}], 0
+    jmp 6b
+8:  pop rdx
+    pop rcx
+    pop rax
+    push \kind
+    jmp chitin_undeliverable
+.endm
+
+.macro exception vector, has_error
+.balign 16
+chitin_vector_\vector:
+    .if \has_error == 0
+    push 0
+    .endif
+    test byte ptr [rsp + 16], 3
+    jz 9f
+    swapgs
+    .if \vector == 14
+    deliver \vector, {EXCEPTION_ENTRY}, 1
+    .else
+    deliver \vector, {EXCEPTION_ENTRY}, 0
+    .endif
+9:  push \vector
+    jmp chitin_kernel_trap
+.endm
+
+.balign 16
+chitin_reflect:
+    mov rsp, gs:[{KERNEL_STACK}]
+    push {USER_DATA}
+    push qword ptr gs:[{USER_RSP}]
+    push r11
+    push {USER_CODE}
+    push rcx
+    push 0
+    deliver {REFLECTION}, {REFLECTION_ENTRY}, 0
+
+# A return to a non-canonical RIP faults here, in the kernel, with the kernel's stack: see chitin_kernel_fault.
+.global chitin_iretq
+chitin_iretq:
+    iretq
+
+exception 0, 0
+exception 1, 0
+exception 2, 0
+exception 3, 0
+exception 4, 0
+exception 5, 0
+exception 6, 0
+exception 7, 0
+exception 8, 1
+exception 9, 0
+exception 10, 1
+exception 11, 1
+exception 12, 1
+exception 13, 1
+exception 14, 1
+exception 15, 0
+exception 16, 0
+exception 17, 1
+exception 18, 0
+exception 19, 0
+exception 20, 0
+exception 21, 1
+exception 22, 0
+exception 23, 0
+exception 24, 0
+exception 25, 0
+exception 26, 0
+exception 27, 0
+exception 28, 0
+exception 29, 1
+exception 30, 1
+exception 31, 0
+
+# ---- The slow ways: whole registers, and Rust ----------------------------------------------------------------------
+
+.macro push_registers
+    push r15
+    push r14
+    push r13
+    push r12
+    push r11
+    push r10
+    push r9
+    push r8
+    push rbp
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push rbx
+    push rax
+.endm
+
+.macro pop_registers
+    pop rax
+    pop rbx
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    pop rbp
+    pop r8
+    pop r9
+    pop r10
+    pop r11
+    pop r12
+    pop r13
+    pop r14
+    pop r15
+.endm
+
+# An upcall that does not fit, or whose entry is not in the user half: the environment dies.
+chitin_undeliverable:
+    push_registers
+    mov rdi, rsp
+    call chitin_upcall_failed
+    ud2
+
+# An exception in the kernel: inside a user copy or an iretq it is the user's, anywhere else a panic.
+chitin_kernel_trap:
+    push_registers
+    mov rdi, rsp
+    mov rbx, rsp
+    and rsp, -16
+    call chitin_kernel_fault
+    mov rsp, rbx
+    pop_registers
+    add rsp, 16
+    iretq
+
+# Device interrupts, 32 to 255.
+.altmacro
+.macro interrupt vector
+.balign 16
+chitin_vector_\vector:
+    push 0
+    push \vector
+    jmp chitin_interrupt_common
+.endm
+.set vector, 32
+.rept 224
+    interrupt %vector
+    .set vector, vector + 1
+.endr
+.noaltmacro
+
+chitin_interrupt_common:
+    test byte ptr [rsp + 24], 3
+    jz 1f
+    swapgs
+    push_registers
+    mov rdi, rsp
+    call chitin_interrupt
+    pop_registers
+    add rsp, 16
+    swapgs
+    iretq
+1:  push_registers
+    mov rdi, rsp
+    mov rbx, rsp
+    and rsp, -16
+    call chitin_interrupt_while_idle
+    mov rsp, rbx
+    pop_registers
+    add rsp, 16
+    iretq
+
+# ---- Entering a context --------------------------------------------------------------------------------------------
+
+# rdi: RIP, rsi: RFLAGS, rdx: RSP. Every other register is zero.
+.global chitin_enter_program
+chitin_enter_program:
+    mov rcx, rdi
+    mov r11, rsi
+    mov rsp, rdx
+    xor eax, eax
+    xor ebx, ebx
+    xor edx, edx
+    xor esi, esi
+    xor edi, edi
+    xor ebp, ebp
+    xor r8d, r8d
+    xor r9d, r9d
+    xor r10d, r10d
+    xor r12d, r12d
+    xor r13d, r13d
+    xor r14d, r14d
+    xor r15d, r15d
+    swapgs
+    sysretq
+
+# rdi: Context that was switched out whole.
+.global chitin_enter_whole
+chitin_enter_whole:
+    mov rsp, gs:[{KERNEL_STACK}]
+    push {USER_DATA}
+    push qword ptr [rdi + {RSP}]
+    push qword ptr [rdi + {RFLAGS}]
+    push {USER_CODE}
+    push qword ptr [rdi + {RIP}]
+    push 0
+    push 0
+    lea rsi, [rdi + {REGISTERS}]
+    sub rsp, 120
+    mov rdi, rsp
+    mov ecx, 15
+    rep movsq
+    pop_registers
+    add rsp, 16
+    swapgs
+    jmp chitin_iretq
+
+# Waits for an interrupt with an empty kernel stack, then goes on in Rust. rdi: function.
+.global chitin_halt
+chitin_halt:
+    mov rsp, gs:[{KERNEL_STACK}]
+    xor ebp, ebp
+    push rdi
+    push rdi
+    sti
+    hlt
+    cli
+    pop rdi
+    pop rax
+    call rdi
+    ud2
+
+# Lets interrupts in for one instruction. rdi: function.
+.global chitin_breathe
+chitin_breathe:
+    mov rsp, gs:[{KERNEL_STACK}]
+    xor ebp, ebp
+    push rdi
+    push rdi
+    sti
+    nop
+    cli
+    pop rdi
+    pop rax
+    call rdi
+    ud2
+
+# ---- Copies to and from the user's memory ----------------------------------------------------------------------------
+
+# rdi: to, rsi: from, rdx: bytes. Returns 0, or 1 after a fault.
+.global chitin_copy
+chitin_copy:
+    cmp qword ptr gs:[{SMAP}], 0
+    je 1f
+    stac
+1:  mov rcx, rdx
+    shr rcx, 3
+.global chitin_copy_begin
+chitin_copy_begin:
+    rep movsq
+    mov ecx, edx
+    and ecx, 7
+    rep movsb
+.global chitin_copy_end
+chitin_copy_end:
+    xor eax, eax
+2:  cmp qword ptr gs:[{SMAP}], 0
+    je 3f
+    clac
+3:  ret
+.global chitin_copy_fixup
+chitin_copy_fixup:
+    mov eax, 1
+    jmp 2b
+
+.section .rodata
+.global chitin_vectors
+.balign 8
+chitin_vectors:
+.altmacro
+.macro vector_address vector
+    .quad chitin_vector_\vector
+.endm
+.set vector, 0
+.rept 256
+    vector_address %vector
+    .set vector, vector + 1
+.endr
+.noaltmacro

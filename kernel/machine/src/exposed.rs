@@ -1,0 +1,133 @@
+//! The structures that the kernel exposes: made once at boot, mapped read-only for all, written through the kernel's own
+//! alias (DESIGN.md §1, test 5; §2, "Exposed words").
+
+use crate::boot_memory::BootMemory;
+use crate::layout::{PAGE_SIZE, direct};
+use abi::environment::EnvironmentInfo;
+use abi::exposed::{CpuInfo, KernelInfo};
+use abi::limits::{ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
+use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
+use abi::page::PageInfo;
+use abi::time_slice::SliceInfo;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// One array: where it lies in memory and how many entries it has.
+#[derive(Debug)]
+struct Array<T> {
+    first: AtomicPtr<T>,
+    length: AtomicUsize,
+}
+
+impl<T> Array<T> {
+    const fn new() -> Self {
+        Self { first: AtomicPtr::new(core::ptr::null_mut()), length: AtomicUsize::new(0) }
+    }
+
+    fn get(&self) -> &'static [T] {
+        let first = self.first.load(Ordering::Relaxed);
+        assert!(!first.is_null(), "the exposed structures are used before they are made");
+        // SAFETY: set once at boot (`make`) to zeroed memory of this length that the kernel keeps for ever; every T is
+        // made of atomics, for which zero is a value.
+        unsafe { core::slice::from_raw_parts(first, self.length.load(Ordering::Relaxed)) }
+    }
+}
+
+static KERNEL: Array<KernelInfo> = Array::new();
+static CPU_RECORDS: Array<CpuInfo> = Array::new();
+static SLICES: Array<SliceInfo> = Array::new();
+static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
+static PAGE_RECORDS: Array<PageInfo> = Array::new();
+
+/// The kernel's record.
+pub fn kernel() -> &'static KernelInfo {
+    &KERNEL.get()[0]
+}
+
+/// The records of the CPUs that run.
+pub fn cpus() -> &'static [CpuInfo] {
+    CPU_RECORDS.get()
+}
+
+/// How many CPUs run.
+pub fn cpu_count() -> usize {
+    CPU_RECORDS.length.load(Ordering::Relaxed)
+}
+
+/// The slice vector of a CPU.
+pub fn slices(cpu: usize) -> &'static [SliceInfo] {
+    &SLICES.get()[cpu * SLICES_PER_CPU..][..SLICES_PER_CPU]
+}
+
+/// The environment table.
+pub fn environments() -> &'static [EnvironmentInfo] {
+    ENVIRONMENT_RECORDS.get()
+}
+
+/// The record of every physical page.
+pub fn pages() -> &'static [PageInfo] {
+    PAGE_RECORDS.get()
+}
+
+/// A range of physical memory to map for all, read-only and not executable.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// First virtual address.
+    pub address: u64,
+    /// First physical address.
+    pub physical: u64,
+    /// Pages.
+    pub pages: u64,
+}
+
+/// How many slots the environment table gets for so many pages of memory.
+pub fn environment_slots(pages: u64) -> u64 {
+    (pages / PAGES_PER_ENVIRONMENT).next_power_of_two().clamp(ENVIRONMENTS_LEAST, ENVIRONMENTS)
+}
+
+/// The physical address of an aligned word of an exposed structure, if one lies at this address.
+pub fn physical(address: u64) -> Option<u64> {
+    window(&KERNEL, EXPOSED_KERNEL, address)
+        .or_else(|| window(&CPU_RECORDS, EXPOSED_CPUS, address))
+        .or_else(|| window(&SLICES, EXPOSED_SLICES, address))
+        .or_else(|| window(&ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, address))
+        .or_else(|| window(&PAGE_RECORDS, EXPOSED_PAGES, address))
+}
+
+fn window<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
+    let offset = address.checked_sub(start)?;
+    let bytes = (array.length.load(Ordering::Relaxed) * size_of::<T>()) as u64;
+    let first = array.first.load(Ordering::Relaxed) as u64;
+    (offset < bytes && offset.is_multiple_of(8)).then(|| first - crate::layout::DIRECT_MAP + offset)
+}
+
+/// Makes the structures for so many page numbers and CPUs; `None` where memory does not suffice. The windows are what
+/// the kernel half of every address space must show to users.
+pub fn make(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window; 5]> {
+    let windows = [
+        make_array(memory, &KERNEL, EXPOSED_KERNEL, 1)?,
+        make_array(memory, &CPU_RECORDS, EXPOSED_CPUS, cpus)?,
+        make_array(memory, &SLICES, EXPOSED_SLICES, cpus * SLICES_PER_CPU)?,
+        make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,
+        make_array(memory, &PAGE_RECORDS, EXPOSED_PAGES, pages as usize)?,
+    ];
+    Some(windows)
+}
+
+fn make_array<T>(memory: &mut BootMemory, array: &Array<T>, address: u64, length: usize) -> Option<Window> {
+    let pages = ((length * size_of::<T>()) as u64).div_ceil(PAGE_SIZE);
+    let physical = memory.allocate_zeroed(pages)?;
+    array.length.store(length, Ordering::Relaxed);
+    array.first.store(direct(physical) as *mut T, Ordering::Relaxed);
+    Some(Window { address, physical, pages })
+}
+
+/// Adds to an exposed counter that only the holder of the kernel's lock changes.
+pub fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
+}
+
+/// Takes from an exposed counter that only the holder of the kernel's lock changes.
+pub fn subtract(counter: &AtomicU64, amount: u64) {
+    let value = counter.load(Ordering::Relaxed).checked_sub(amount).expect("an exposed count went below zero");
+    counter.store(value, Ordering::Release);
+}

@@ -1,0 +1,267 @@
+//! Physical pages as typed objects: the wall between what programs can write and what the kernel believes.
+//!
+//! One value of [`Memory`] exists; holding it exclusively is what makes references into kernel pages sound. What holds
+//! always:
+//!
+//! - the kind of a page (in its exposed record) is changed only here, and only to a kind whose contents were just made;
+//! - a page of a kind that the kernel keeps is not mapped writable anywhere: it becomes one only while nothing maps it, and
+//!   `page_table` refuses to map it writable afterwards;
+//! - an object begins with the identity of its Rust type, which is checked at each use.
+
+use crate::context::{self, Context};
+use crate::exposed;
+use crate::layout::{PAGE_SIZE, direct};
+use abi::page::{PageInfo, PageKind};
+use abi::{EnvironmentId, PageNumber};
+use core::any::TypeId;
+use core::sync::atomic::Ordering;
+
+/// Bytes before the object in its page.
+const OBJECT_OFFSET: u64 = 64;
+
+/// The one owner of all typed pages.
+#[derive(Debug)]
+pub struct Memory(());
+
+/// Flags and kind of [`PageInfo::state`], unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageState {
+    /// What the page is.
+    pub kind: PageKind,
+    /// `abi::page::{ZEROED, ORPHAN, DIRTY}`.
+    pub flags: u8,
+    /// Level of a page table.
+    pub level: u8,
+}
+
+impl PageState {
+    /// This kind with no flags.
+    pub const fn of(kind: PageKind) -> Self {
+        Self { kind, flags: 0, level: 0 }
+    }
+}
+
+/// Reads the state word of a page.
+pub fn state(info: &PageInfo) -> PageState {
+    let word = info.state.load(Ordering::Relaxed);
+    PageState { kind: PageKind::from_number(word as u8), flags: (word >> 8) as u8, level: (word >> 16) as u8 }
+}
+
+/// Writes it, with the next sequence number.
+pub(crate) fn set_state(info: &PageInfo, state: PageState) {
+    let sequence = (info.state.load(Ordering::Relaxed) >> 32).wrapping_add(1);
+    let word = sequence << 32 | u64::from(state.level) << 16 | u64::from(state.flags) << 8 | state.kind as u64;
+    info.state.store(word, Ordering::Release);
+}
+
+/// Changes the flags of a page.
+pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
+    let state = state(info);
+    set_state(info, PageState { flags: state.flags & !clear | set, ..state });
+}
+
+/// Entries of page tables that map the page.
+pub fn references(info: &PageInfo) -> u32 {
+    (info.access.load(Ordering::Relaxed) >> 32) as u32
+}
+
+/// The exposed record of a page, if there is one.
+pub fn info(page: PageNumber) -> Option<&'static PageInfo> {
+    exposed::pages().get(usize::try_from(page.0).ok()?)
+}
+
+impl Memory {
+    /// The only one.
+    ///
+    /// # Safety
+    /// Called once, at boot.
+    pub(crate) unsafe fn new() -> Self {
+        Self(())
+    }
+
+    /// Fills a page with zeros through the direct map.
+    fn zero(page: PageNumber) {
+        // SAFETY: the callers have checked that the page is memory that no Rust object lies in.
+        unsafe {
+            core::arch::asm!(
+                "rep stosq",
+                inout("rcx") PAGE_SIZE / 8 => _, inout("rdi") direct(page.address()) => _, in("rax") 0,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Takes a free page for a program: zeroed, ordinary.
+    pub fn take_free(&mut self, page: PageNumber) {
+        let info = info(page).expect("a free page has a record");
+        let state = state(info);
+        assert_eq!(state.kind, PageKind::Free, "only a free page is taken");
+        if state.flags & abi::page::ZEROED == 0 {
+            Self::zero(page);
+        }
+        set_state(info, PageState::of(PageKind::Ordinary));
+    }
+
+    /// Fills a free page with zeros, so that taking it costs less.
+    pub fn zero_free(&mut self, page: PageNumber) {
+        let info = info(page).expect("a free page has a record");
+        assert_eq!(state(info).kind, PageKind::Free, "only a free page is zeroed ahead of use");
+        Self::zero(page);
+        set_flags(info, abi::page::ZEROED, 0);
+    }
+
+    /// Copies bytes into an ordinary page that no program has seen yet.
+    pub fn fill(&mut self, page: PageNumber, offset: usize, bytes: &[u8]) {
+        let info = info(page).expect("an ordinary page has a record");
+        assert!(state(info).kind == PageKind::Ordinary && offset + bytes.len() <= PAGE_SIZE as usize);
+        // SAFETY: the range lies in a page that holds no Rust object, and no program runs that could see it.
+        unsafe {
+            let to = (direct(page.address()) as *mut u8).add(offset);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    /// Makes an ordinary page free again. Nothing maps it.
+    pub fn make_free(&mut self, page: PageNumber) {
+        let info = info(page).expect("an ordinary page has a record");
+        assert!(
+            state(info).kind == PageKind::Ordinary && references(info) == 0,
+            "only an unmapped ordinary page is freed"
+        );
+        set_state(info, PageState::of(PageKind::Free));
+    }
+
+    /// Whether the page is ordinary and mapped nowhere: what a kernel object can be made of.
+    pub fn is_donatable(&self, page: PageNumber) -> bool {
+        info(page).is_some_and(|info| state(info).kind == PageKind::Ordinary && references(info) == 0)
+    }
+
+    /// Makes a donated page the home of an object.
+    pub fn create<T: 'static>(&mut self, page: PageNumber, kind: PageKind, object: T) {
+        const { assert!(size_of::<T>() as u64 + OBJECT_OFFSET <= PAGE_SIZE && align_of::<T>() as u64 <= OBJECT_OFFSET) };
+        assert!(self.is_donatable(page), "an object is made of a donated page");
+        Self::zero(page);
+        let address = direct(page.address());
+        // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned.
+        unsafe {
+            (address as *mut TypeId).write(TypeId::of::<T>());
+            ((address + OBJECT_OFFSET) as *mut T).write(object);
+        }
+        set_state(info(page).expect("checked"), PageState::of(kind));
+    }
+
+    /// The address of the object in a page, if it is a T.
+    fn object_address<T: 'static>(page: PageNumber) -> Option<u64> {
+        let state = state(info(page)?);
+        let holds_object = matches!(state.kind, PageKind::AccessList | PageKind::KeyRing | PageKind::Region);
+        if !holds_object {
+            return None;
+        }
+        let address = direct(page.address());
+        // SAFETY: a page of these kinds was made by `create`, which wrote the identity there.
+        let identity = unsafe { (address as *const TypeId).read() };
+        (identity == TypeId::of::<T>()).then_some(address + OBJECT_OFFSET)
+    }
+
+    /// The object in a page, if it holds a T.
+    pub fn get<T: 'static>(&self, page: PageNumber) -> Option<&T> {
+        // SAFETY: a T lies there (`object_address`), and `self` is borrowed: no exclusive reference exists.
+        Self::object_address::<T>(page).map(|address| unsafe { &*(address as *const T) })
+    }
+
+    /// The object in a page, to change it.
+    pub fn get_mut<T: 'static>(&mut self, page: PageNumber) -> Option<&mut T> {
+        // SAFETY: as in `get`, and `self` is borrowed exclusively.
+        Self::object_address::<T>(page).map(|address| unsafe { &mut *(address as *mut T) })
+    }
+
+    /// Makes a page that held an object ordinary again, filled with zeros.
+    pub fn dissolve(&mut self, page: PageNumber) {
+        let info = info(page).expect("a page with an object has a record");
+        let kind = state(info).kind;
+        let dissolvable = matches!(
+            kind,
+            PageKind::AccessList
+                | PageKind::KeyRing
+                | PageKind::Region
+                | PageKind::EnvironmentControl
+                | PageKind::EnvironmentPrivate
+        );
+        assert!(dissolvable, "page {} of kind {kind:?} holds no object", page.0);
+        Self::zero(page);
+        set_state(info, PageState::of(PageKind::Ordinary));
+    }
+
+    /// Makes a page the public or a private page of an environment area; its contents stay.
+    pub fn make_area_page(&mut self, page: PageNumber, kind: PageKind) {
+        assert!(matches!(kind, PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate));
+        let info = info(page).expect("a donated page has a record");
+        assert_eq!(state(info).kind, PageKind::Ordinary, "an area is made of ordinary pages");
+        set_state(info, PageState::of(kind));
+    }
+
+    /// Makes a public page ordinary again; its contents stay.
+    pub fn release_public(&mut self, page: PageNumber) {
+        let info = info(page).expect("a public page has a record");
+        assert_eq!(state(info).kind, PageKind::EnvironmentPublic);
+        set_state(info, PageState::of(PageKind::Ordinary));
+    }
+
+    /// Writes words of a public page through the kernel's alias.
+    pub fn write_public(&mut self, page: PageNumber, words: &[u64]) {
+        let info = info(page).expect("a public page has a record");
+        assert!(state(info).kind == PageKind::EnvironmentPublic && words.len() <= 32);
+        for (index, word) in words.iter().enumerate() {
+            let address = direct(page.address()) + index as u64 * 8;
+            // SAFETY: the word lies in the page; programs may write the page at any time, so it is a volatile write of a
+            // machine word and no reference to it exists.
+            unsafe { (address as *mut u64).write_volatile(*word) };
+        }
+    }
+
+    /// Makes a donated page the control page of an environment. `private` are its private pages, already of that kind.
+    pub fn create_context(
+        &mut self,
+        page: PageNumber,
+        number: EnvironmentId,
+        root: PageNumber,
+        stack_base: u64,
+        private: &[PageNumber],
+    ) {
+        assert!(self.is_donatable(page), "a context is made of a donated page");
+        let is_private =
+            |page: &PageNumber| info(*page).is_some_and(|info| state(info).kind == PageKind::EnvironmentPrivate);
+        assert!(private.iter().all(is_private) && private.len() >= 2, "the private pages are made before the context");
+        Self::zero(page);
+        // SAFETY: a Context is made of atomics, for which zero is a value; the page is zeroed and ours alone.
+        let context = unsafe { &*(direct(page.address()) as *const Context) };
+        let stack = &private[1..];
+        for (index, (alias, page)) in context.stack_alias.iter().zip(stack).enumerate() {
+            let offset = index as u64 * PAGE_SIZE;
+            alias.store(direct(page.address()).wrapping_sub(offset), Ordering::Relaxed);
+        }
+        context.number.store(number.0, Ordering::Relaxed);
+        context.private.store(direct(private[0].address()), Ordering::Relaxed);
+        context.stack_base.store(stack_base, Ordering::Relaxed);
+        context.stack_bytes.store(stack.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
+        context.address_space.store(root.address(), Ordering::Relaxed);
+        context.vector_on.store(1, Ordering::Relaxed);
+        context.keep_voluntary(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
+        set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
+    }
+
+    /// The context in a control page. It stays valid until the page is dissolved, which waits for every CPU to have left
+    /// the kernel first (`tlb::quiesce`).
+    pub fn context(&self, page: PageNumber) -> Option<&'static Context> {
+        let state = state(info(page)?);
+        // SAFETY: a page of this kind was made by `create_context`; all fields are atomics.
+        (state.kind == PageKind::EnvironmentControl).then(|| unsafe { &*(direct(page.address()) as *const Context) })
+    }
+
+    /// An aligned word of a page that programs may write, read once.
+    pub fn read_word(&self, physical: u64) -> u64 {
+        assert!(physical.is_multiple_of(8) && info(PageNumber(physical / PAGE_SIZE)).is_some());
+        // SAFETY: the word lies in a page of memory; it may change at any time, so it is a volatile read of a machine word.
+        unsafe { (direct(physical) as *const u64).read_volatile() }
+    }
+}

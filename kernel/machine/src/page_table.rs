@@ -1,0 +1,287 @@
+//! Page tables of programs: walking them and changing one entry at a time (SDM volume 3, chapter 4).
+//!
+//! Owns the count of references to each mapped page and of links to each table. What holds always:
+//!
+//! - a present entry at level 1 (or a large one at level 2) maps only pages that programs may see, and maps writable only
+//!   ordinary pages and the pages of environment areas;
+//! - a present entry above level 1 leads to a page of kind page table whose level is one less;
+//! - `references` of a page is the number of entries that map it, `links` of a table the number of entries that lead to it.
+//!
+//! Who may do what is decided by the kernel proper; what is decided here is only what could break the kernel itself.
+
+use crate::layout::{PAGE_SIZE, direct};
+use crate::memory::{self, Memory, PageState, set_state, state};
+use abi::PageNumber;
+use abi::memory_map::USER_END;
+use abi::page::{PageInfo, PageKind};
+use abi::page_table::{ALLOWED, DIRTY, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries of a table.
+pub const ENTRIES: usize = 512;
+/// Level of a root.
+pub const ROOT_LEVEL: u8 = 4;
+/// Pages that a large entry maps.
+pub const LARGE_PAGES: u64 = 512;
+
+/// A place for an entry: a table and an index in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The table.
+    pub table: PageNumber,
+    /// The index, below 512.
+    pub index: usize,
+}
+
+/// Where a walk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The slot at the level asked for.
+    pub slot: Slot,
+    /// The first table on the way that more than one link leads to; everything from it on is immutable.
+    pub shared: Option<PageNumber>,
+}
+
+/// Why a walk ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkError {
+    /// No table at this level.
+    Missing(u8),
+    /// A large entry at this level.
+    Large(u8),
+}
+
+/// The table in a page. The page must be a table.
+fn table(page: PageNumber) -> &'static [AtomicU64; ENTRIES] {
+    let info = memory::info(page).expect("a page table has a record");
+    assert_eq!(state(info).kind, PageKind::PageTable, "page {} is no page table", page.0);
+    // SAFETY: the page is a table: 512 words that the CPUs and this module read and write whole.
+    unsafe { &*(direct(page.address()) as *const [AtomicU64; ENTRIES]) }
+}
+
+/// The index of an address in a table of a level.
+pub const fn index(address: u64, level: u8) -> usize {
+    (address >> (12 + 9 * (level - 1) as u32)) as usize & (ENTRIES - 1)
+}
+
+/// Bytes that one entry of a level covers.
+pub const fn span(level: u8) -> u64 {
+    PAGE_SIZE << (9 * (level - 1) as u32)
+}
+
+/// How many links lead to a table; for a root, how many environments have it.
+pub fn links(info: &PageInfo) -> u32 {
+    (info.holds.load(Ordering::Relaxed) >> 32) as u32
+}
+
+fn set_links(info: &PageInfo, links: u32) {
+    let pins = info.holds.load(Ordering::Relaxed) & 0xffff_ffff;
+    info.holds.store(u64::from(links) << 32 | pins, Ordering::Release);
+}
+
+/// Walks from a root to the slot for `address` at `level`.
+pub fn walk(root: PageNumber, address: u64, level: u8) -> Result<Walk, WalkError> {
+    let mut at = root;
+    let mut shared = None;
+    for above in (level + 1..=ROOT_LEVEL).rev() {
+        let entry = table(at)[index(address, above)].load(Ordering::Relaxed);
+        if entry & PRESENT == 0 {
+            return Err(WalkError::Missing(above - 1));
+        }
+        if entry & LARGE != 0 {
+            return Err(WalkError::Large(above));
+        }
+        at = page_of(entry);
+        if shared.is_none() && links(memory::info(at).expect("a linked table has a record")) > 1 {
+            shared = Some(at);
+        }
+    }
+    Ok(Walk { slot: Slot { table: at, index: index(address, level) }, shared })
+}
+
+/// The page that an entry names.
+pub const fn page_of(entry: u64) -> PageNumber {
+    PageNumber((entry & PAGE) >> 12)
+}
+
+impl Slot {
+    /// The entry in it.
+    pub fn entry(self) -> u64 {
+        table(self.table)[self.index].load(Ordering::Relaxed)
+    }
+
+    fn word(self) -> &'static AtomicU64 {
+        &table(self.table)[self.index]
+    }
+}
+
+/// Whether a page of this kind may be mapped at all, and writable.
+const fn mappable(kind: PageKind) -> (bool, bool) {
+    match kind {
+        PageKind::Ordinary | PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate => (true, true),
+        PageKind::PageTable | PageKind::Archive => (true, false),
+        _ => (false, false),
+    }
+}
+
+/// Whether the kernel can allow this leaf entry for the sake of its own safety.
+pub fn is_safe_leaf(entry: u64) -> bool {
+    if entry & PRESENT == 0 {
+        return true;
+    }
+    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
+    let first = page_of(entry).0;
+    first.is_multiple_of(pages)
+        && (first..first + pages).all(|page| {
+            memory::info(PageNumber(page)).is_some_and(|info| {
+                let (seen, written) = mappable(state(info).kind);
+                seen && (written || entry & WRITE == 0)
+            })
+        })
+}
+
+impl Memory {
+    /// Puts a leaf entry into a slot, which returns what was there with what the CPU had noted in it. `nx` is whether the
+    /// CPU knows the no-execute bit. TLBs are the caller's affair.
+    pub fn set_leaf(&mut self, slot: Slot, entry: u64, nx: bool) -> u64 {
+        assert!(is_safe_leaf(entry), "leaf entry {entry:#x} would let a program break the kernel");
+        let mut new = entry & ALLOWED;
+        if new & PRESENT != 0 {
+            new |= USER;
+        }
+        if !nx {
+            new &= !NO_EXECUTE;
+        }
+        let old = slot.word().swap(new, Ordering::AcqRel);
+        if (old ^ new) & (PAGE | PRESENT | LARGE) != 0 {
+            count_leaf(new, 1);
+            count_leaf(old, -1);
+        }
+        if old & PRESENT != 0 && old & DIRTY != 0 {
+            note_dirty(old);
+        }
+        old
+    }
+
+    /// Makes a donated page an empty table of a level; a root gets the kernel's half.
+    pub fn create_table(&mut self, page: PageNumber, level: u8) {
+        assert!(self.is_donatable(page) && (1..=ROOT_LEVEL).contains(&level), "a table is made of a donated page");
+        let info = memory::info(page).expect("checked");
+        set_state(info, PageState { level, ..PageState::of(PageKind::PageTable) });
+        set_links(info, 0);
+        set_parent(info, None);
+        let entries = table(page);
+        let kernel = kernel_half();
+        for (index, entry) in entries.iter().enumerate() {
+            let upper = level == ROOT_LEVEL && index >= ENTRIES / 2;
+            entry.store(if upper { kernel[index].load(Ordering::Relaxed) } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes a table without links and entries an ordinary page again.
+    pub fn dissolve_table(&mut self, page: PageNumber) {
+        let info = memory::info(page).expect("a table has a record");
+        assert_eq!(links(info), 0, "a linked table is not dissolved");
+        let level = state(info).level;
+        let own = if level == ROOT_LEVEL { ENTRIES / 2 } else { ENTRIES };
+        assert!(
+            table(page)[..own].iter().all(|entry| entry.load(Ordering::Relaxed) & PRESENT == 0),
+            "the table is not empty"
+        );
+        table(page).iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
+        set_state(info, PageState::of(PageKind::Ordinary));
+    }
+
+    /// Links a table into a slot that holds no present entry. A second link makes every link to it read-only.
+    pub fn link(&mut self, slot: Slot, child: PageNumber) {
+        let info = memory::info(child).expect("a table has a record");
+        let above = state(memory::info(slot.table).expect("a table has a record")).level;
+        assert!(
+            state(info).kind == PageKind::PageTable && state(info).level + 1 == above,
+            "a link leads one level down"
+        );
+        assert_eq!(slot.entry() & PRESENT, 0, "the slot is taken");
+        let writable = if links(info) == 0 { WRITE } else { 0 };
+        if let Some(first) = parent(info) {
+            first.word().fetch_and(!WRITE, Ordering::AcqRel);
+        }
+        set_links(info, links(info) + 1);
+        set_parent(info, (links(info) == 1).then_some(slot));
+        slot.word().store(child.address() | PRESENT | USER | writable, Ordering::Release);
+    }
+
+    /// Removes the link in a slot; returns the table.
+    pub fn unlink(&mut self, slot: Slot) -> PageNumber {
+        let old = slot.word().swap(0, Ordering::AcqRel);
+        assert!(old & PRESENT != 0 && old & LARGE == 0, "no link in the slot");
+        let child = page_of(old);
+        let info = memory::info(child).expect("a table has a record");
+        set_links(info, links(info) - 1);
+        set_parent(info, None);
+        child
+    }
+
+    /// Makes the only link that is left to a table writable again.
+    pub fn unshare(&mut self, slot: Slot) {
+        let info = memory::info(page_of(slot.entry())).expect("a table has a record");
+        assert_eq!(links(info), 1, "only the last link is made writable");
+        set_parent(info, Some(slot));
+        slot.word().fetch_or(WRITE, Ordering::AcqRel);
+    }
+
+    /// Counts an environment that has a root, or has it no more.
+    pub fn count_root(&mut self, root: PageNumber, change: i32) {
+        let info = memory::info(root).expect("a root has a record");
+        assert_eq!(state(info), PageState { level: ROOT_LEVEL, ..PageState::of(PageKind::PageTable) });
+        set_links(info, links(info).checked_add_signed(change).expect("environments of a root went below zero"));
+    }
+
+    /// The entries of a table, one after the other.
+    pub fn entries(&self, page: PageNumber) -> impl Iterator<Item = u64> {
+        table(page).iter().map(|entry| entry.load(Ordering::Relaxed))
+    }
+}
+
+/// The kernel's own root table.
+fn kernel_half() -> &'static [AtomicU64; ENTRIES] {
+    // SAFETY: the kernel's root was made at boot, lies in the direct map, and its upper half never changes after it.
+    unsafe { &*(direct(crate::kernel_map::root_address()) as *const [AtomicU64; ENTRIES]) }
+}
+
+/// The slot of the only link to a table, where that link is writable.
+fn parent(info: &PageInfo) -> Option<Slot> {
+    let word = info.parent.load(Ordering::Relaxed);
+    let table = PageNumber(word & 0xffff_ffff);
+    (table != PageNumber::NONE).then_some(Slot { table, index: (word >> 32) as usize & (ENTRIES - 1) })
+}
+
+fn set_parent(info: &PageInfo, slot: Option<Slot>) {
+    let word = slot.map_or(PageNumber::NONE.0, |slot| slot.table.0 | (slot.index as u64) << 32);
+    info.parent.store(word, Ordering::Release);
+}
+
+/// Counts a leaf entry that came (1) or went (-1).
+fn count_leaf(entry: u64, change: i64) {
+    if entry & PRESENT == 0 {
+        return;
+    }
+    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
+    for page in page_of(entry).0..page_of(entry).0 + pages {
+        let info = memory::info(PageNumber(page)).expect("a mapped page has a record");
+        let word = info.access.load(Ordering::Relaxed);
+        info.access.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
+    }
+}
+
+/// Notes in the record of a page that it was written through a mapping.
+fn note_dirty(entry: u64) {
+    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
+    for page in page_of(entry).0..page_of(entry).0 + pages {
+        let info = memory::info(PageNumber(page)).expect("a mapped page has a record");
+        if state(info).flags & abi::page::DIRTY == 0 {
+            memory::set_flags(info, abi::page::DIRTY, 0);
+        }
+    }
+}
+
+const _: () = assert!(USER_END <= span(ROOT_LEVEL) * ENTRIES as u64 / 2);

@@ -1,0 +1,79 @@
+//! Dropping translations from the TLBs of all CPUs before a page is used again (DESIGN.md §2, "TLB").
+//!
+//! A CPU that may hold translations of a root says so in its exposed record before it loads it. Whoever has narrowed a
+//! mapping asks every CPU that shows the root, and waits for the answers. Without PCID a CPU that loads another root has
+//! dropped the old one's translations.
+//!
+//! Requests are counted a CPU: one has been answered when the count of answers has reached it. A CPU answers when the
+//! interrupt reaches it, or while it waits for the kernel's lock.
+
+use crate::{apic, cpu_control, entry, exposed};
+use abi::PageNumber;
+use abi::limits::CPUS;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Interrupt vector of a request.
+pub const VECTOR: u8 = 0xf1;
+
+static ASKED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
+static ANSWERED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
+
+/// What to drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The translation of one address.
+    Address(u64),
+    /// All of the address space.
+    All,
+}
+
+/// Drops translations under `root` on every CPU that has it loaded; returns when all have. Called with the kernel's lock
+/// held, so that there is one asker at a time.
+pub fn drop_everywhere(root: PageNumber, extent: Extent) {
+    if cpu_control::loaded_root() == root {
+        match extent {
+            Extent::Address(address) => cpu_control::drop_tlb_entry(address),
+            Extent::All => cpu_control::flush_tlb(),
+        }
+    }
+    // Order the caller's stores to the tables before the loads of the records.
+    core::sync::atomic::fence(Ordering::SeqCst);
+    ask(|cpu| exposed::cpus()[cpu].root.load(Ordering::SeqCst) == root.0);
+}
+
+/// Makes sure that every other CPU has left whatever it did in the kernel when this was called.
+pub fn quiesce() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+    ask(|_| true);
+}
+
+fn ask(concerned: impl Fn(usize) -> bool) {
+    let this = entry::cpu();
+    let mut waiting = [None; CPUS];
+    for cpu in (0..exposed::cpu_count()).filter(|cpu| *cpu != this && concerned(*cpu)) {
+        waiting[cpu] = Some(ASKED[cpu].fetch_add(1, Ordering::AcqRel) + 1);
+        apic::send(cpu, VECTOR);
+    }
+    for (cpu, request) in waiting.iter().enumerate() {
+        let Some(request) = request else { continue };
+        while ANSWERED[cpu].load(Ordering::Acquire) < *request {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Answers every request made of this CPU so far.
+pub fn answer() {
+    let this = entry::cpu();
+    let asked = ASKED[this].load(Ordering::Acquire);
+    if ANSWERED[this].load(Ordering::Relaxed) != asked {
+        cpu_control::flush_tlb();
+        ANSWERED[this].store(asked, Ordering::Release);
+    }
+}
+
+/// Drops everything on every CPU: when a table that several roots may reach was narrowed.
+pub fn drop_all() {
+    cpu_control::flush_tlb();
+    quiesce();
+}

@@ -1,0 +1,92 @@
+//! Copies between the kernel and the memory of the environment that called it (hubris `umem.rs` and xv6's `copyin` are
+//! the models): through the user's own address, once, under the user's PKRU.
+//!
+//! A fault inside a copy lands at a fix-up (`entry.s`) and comes back as [`UserFault`]; nothing of the kernel is torn,
+//! because callers copy in before they change anything.
+
+use crate::per_cpu::entry_state;
+use abi::UserAddress;
+use abi::memory_map::in_user_half;
+use core::sync::atomic::Ordering;
+
+/// The page fault that a copy ran into, as an upcall tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserFault {
+    /// CR2.
+    pub address: u64,
+    /// Error code, as if user code had made the access.
+    pub error: u64,
+}
+
+/// Why a copy failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyError {
+    /// The range is not in the user half.
+    OutOfRange,
+    /// The memory is not there, or not writable.
+    Fault(UserFault),
+}
+
+/// Plain data: any bytes are a value.
+///
+/// # Safety
+/// The type has no padding and every bit pattern is valid.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: integers and arrays of them, `repr(C)`, without padding.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: two u64.
+unsafe impl Plain for abi::page_table::MapRow {}
+// SAFETY: four u64.
+unsafe impl Plain for abi::predicate::Term {}
+// SAFETY: eight u64.
+unsafe impl Plain for abi::syscall::BatchRow {}
+// SAFETY: u64 and an array of u64.
+unsafe impl Plain for abi::environment::Specification {}
+
+unsafe extern "C" {
+    fn chitin_copy(to: u64, from: u64, bytes: u64) -> u64;
+}
+
+/// Copies values in from the caller's memory.
+pub fn copy_in<T: Plain>(to: &mut [T], from: UserAddress) -> Result<(), CopyError> {
+    let bytes = size_of_val(to) as u64;
+    check(from, bytes)?;
+    // SAFETY: `to` is exclusively ours and `bytes` long, any bytes are values of T; the source is in the user half, where
+    // a fault is caught by the fix-up.
+    done(unsafe { chitin_copy(to.as_mut_ptr() as u64, from.0, bytes) })
+}
+
+/// Copies one value in.
+pub fn read<T: Plain + Default>(from: UserAddress) -> Result<T, CopyError> {
+    let mut value = [T::default()];
+    copy_in(&mut value, from)?;
+    Ok(value[0])
+}
+
+/// Copies values out to the caller's memory.
+pub fn copy_out<T: Plain>(to: UserAddress, from: &[T]) -> Result<(), CopyError> {
+    let bytes = size_of_val(from) as u64;
+    check(to, bytes)?;
+    // SAFETY: `from` is `bytes` long and has no padding; the destination is in the user half, where a fault is caught by
+    // the fix-up, and nothing of the kernel lies there.
+    done(unsafe { chitin_copy(to.0, from.as_ptr() as u64, bytes) })
+}
+
+fn check(address: UserAddress, bytes: u64) -> Result<(), CopyError> {
+    if in_user_half(address.0, bytes) { Ok(()) } else { Err(CopyError::OutOfRange) }
+}
+
+fn done(left: u64) -> Result<(), CopyError> {
+    if left == 0 {
+        return Ok(());
+    }
+    let state = entry_state();
+    Err(CopyError::Fault(UserFault {
+        address: state.fault_address.load(Ordering::Relaxed),
+        // The access was made by the kernel on the user's behalf: bit 2 says user.
+        error: state.fault_error.load(Ordering::Relaxed) | 4,
+    }))
+}
