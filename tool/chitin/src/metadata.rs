@@ -37,6 +37,7 @@ pub struct Dependency {
 
 #[derive(Debug, Deserialize)]
 pub struct Target {
+    pub name: String,
     pub kind: Vec<String>,
     pub src_path: PathBuf,
 }

@@ -38,7 +38,7 @@ struct Ground {
 /// When the list makes no sense.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Result<Vec<Case>> {
     let mut chosen = Vec::new();
-    for guest in registry::read(workspace)?.into_iter().filter(|guest| guest.depth <= depth) {
+    for guest in registry::read(toolchain, workspace)?.into_iter().filter(|guest| guest.depth <= depth) {
         let mut machines = guest.on.list();
         if depth == Depth::Quick {
             machines.truncate(1);
@@ -133,7 +133,7 @@ fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, seri
         return Err(format!("{missing} was not reported"));
     }
     if let Some((_, extra, _)) = recorder.results.iter().find(|(_, name, _)| !guest.results.contains(name)) {
-        return Err(format!("{extra} is reported, but not in the list of results"));
+        return Err(format!("{extra} is reported, but is not in the table of the guest"));
     }
     if let Some(missing) = guest.serial.iter().find(|words| !serial.contains(words.as_str())) {
         return Err(format!("the serial line does not say {missing:?}"));
@@ -195,8 +195,8 @@ mod tests {
     use crate::channel::session::StreamEnd;
 
     fn guest() -> Guest {
-        let text = "name = 'a'\nprogram = 'p'\nresults = ['one']\noutput = 'hi'\nserial = ['boot']\nstatus = 3";
-        toml::from_str(text).unwrap()
+        let text = "name = 'a'\nprogram = 'p'\noutput = 'hi'\nserial = ['boot']\nstatus = 3";
+        Guest { results: vec!["one".into()], ..toml::from_str(text).unwrap() }
     }
 
     fn recorder() -> Recorder {

@@ -6,11 +6,15 @@ use std::fs;
 use serde::Deserialize;
 
 use crate::failure::{Context, Failure, Result};
+use crate::metadata::{Metadata, Target};
+use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
 use super::Depth;
 use super::configuration::Configuration;
 
+/// The crate of the programs.
+const PACKAGE: &str = "test-programs";
 /// Where the list stands, beside the programs.
 const FILE: &str = "test/programs/guests.toml";
 
@@ -37,8 +41,9 @@ pub struct Guest {
     pub seconds: u64,
     #[serde(default = "depth")]
     pub depth: Depth,
-    /// The names of all results that it reports, each of them passed.
-    #[serde(default)]
+    /// The names of all results that it reports, each of them passed. Not in
+    /// the list: they stand in the `guest!` table of the program's source.
+    #[serde(skip)]
     pub results: Vec<String>,
     /// Standard output, exactly.
     pub output: Option<String>,
@@ -107,16 +112,36 @@ struct List {
     guests: Vec<Guest>,
 }
 
-/// Reads the list; none is an empty one.
+/// Reads the list, with the results that each program's source promises.
 ///
 /// # Errors
-/// When it cannot be read or an entry makes no sense.
-pub fn read(workspace: &Workspace) -> Result<Vec<Guest>> {
+/// When it cannot be read, an entry makes no sense, or a program is in none.
+pub fn read(toolchain: Toolchain, workspace: &Workspace) -> Result<Vec<Guest>> {
     let file = workspace.root().join(FILE);
     if !file.exists() {
         return Ok(Vec::new());
     }
-    parse(&fs::read_to_string(file).context(FILE)?)
+    let mut guests = parse(&fs::read_to_string(file).context(FILE)?)?;
+    let metadata = Metadata::load(toolchain, workspace, false)?;
+    let package = metadata.members().find(|package| package.name == PACKAGE);
+    let is_program = |target: &&Target| target.kind.iter().any(|kind| kind == "bin");
+    for program in package.iter().flat_map(|package| &package.targets).filter(is_program) {
+        let source = fs::read_to_string(&program.src_path).context(program.src_path.display())?;
+        let mut running = guests.iter_mut().filter(|guest| guest.program.as_ref() == Some(&program.name)).peekable();
+        if running.peek().is_none() {
+            return Err(Failure::new(format!("{FILE}: no entry runs the program {}", program.name)));
+        }
+        running.for_each(|guest| guest.results = promised(&source));
+    }
+    Ok(guests)
+}
+
+/// The names in the `guest!` table of a program: `Here name;` or `Child name;`.
+fn promised(source: &str) -> Vec<String> {
+    let table = source.split_once("\nguest! {").and_then(|(_, rest)| rest.split_once('}'));
+    let rows = table.map_or("", |(table, _)| table).lines().filter(|line| !line.trim_start().starts_with("//"));
+    let name = |line: &str| Some(line.trim().strip_suffix(';')?.split_once(' ')?.1.trim().to_owned());
+    rows.filter_map(name).collect()
 }
 
 fn parse(text: &str) -> Result<Vec<Guest>> {
@@ -149,6 +174,14 @@ mod tests {
         assert_eq!(guests[0].stop, ExpectedStop::InOrder);
         assert_eq!(guests[1].on.list()[0].to_string(), "q35-max-4-64M");
         assert_eq!((guests[1].seconds, guests[1].status), (30, 7));
+    }
+
+    #[test]
+    fn results_are_read_from_the_source() {
+        let source = "//! A guest! { no }\n\nguest! {\n    Child fault_01_forged_key;\n    // Later: x y;\n    \
+                      Here a_b;\n}\n\nfn a_b() {}\n";
+        assert_eq!(promised(source), ["fault_01_forged_key", "a_b"]);
+        assert_eq!(promised("fn main() {}"), Vec::<String>::new());
     }
 
     #[test]

@@ -36,6 +36,6 @@ fn package(at: &str, imports: &[&str]) -> Package {
         license: Some("MIT OR Apache-2.0".into()),
         manifest_path: folder.join("Cargo.toml"),
         dependencies: imports.iter().map(import).collect(),
-        targets: vec![Target { kind: vec!["lib".into()], src_path: folder.join("src/lib.rs") }],
+        targets: vec![Target { name: at.into(), kind: vec!["lib".into()], src_path: folder.join("src/lib.rs") }],
     }
 }
