@@ -160,6 +160,14 @@ extern "C" fn chitin_interrupt_while_idle(frame: &mut TrapFrame) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn chitin_user_return(frame: &mut TrapFrame) {
+    cpu_control::forbid_user_access();
+    if !crate::user_return::carry_out(frame) {
+        (handlers().upcall_failed)(frame);
+    }
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn chitin_upcall_failed(frame: &mut TrapFrame) -> ! {
     cpu_control::forbid_user_access();
     (handlers().upcall_failed)(frame)

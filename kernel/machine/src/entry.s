@@ -159,6 +159,8 @@ chitin_vector_\vector:
     jz 9f
     swapgs
     .if \vector == 14
+    test byte ptr [rsp], 4
+    jz chitin_implicit_fault
     deliver \vector, {EXCEPTION_ENTRY}, 1
     .else
     deliver \vector, {EXCEPTION_ENTRY}, 0
@@ -272,6 +274,17 @@ chitin_kernel_trap:
     pop_registers
     add rsp, 16
     iretq
+
+# A page fault from user mode that claims to be the kernel's: see user_return.rs.
+chitin_implicit_fault:
+    push 14
+    push_registers
+    mov rdi, rsp
+    call chitin_user_return
+    pop_registers
+    add rsp, 16
+    swapgs
+    jmp chitin_iretq
 
 # Device interrupts, 32 to 255.
 .altmacro

@@ -47,4 +47,5 @@ pub mod memory;
 pub mod page_table;
 pub mod tlb;
 pub mod user;
+mod user_return;
 mod vector_state;
