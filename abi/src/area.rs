@@ -36,7 +36,8 @@ pub const PENDING_REPOSSESSION: u64 = 1 << 4;
 /// Bit of [`PrivateWords::pending`]: an emergency revocation was asked.
 pub const PENDING_EMERGENCY: u64 = 1 << 5;
 
-/// The first private page. Unless it says otherwise, the environment writes a word and the kernel reads it.
+/// The first private page. An entry of 0 is not declared: what would go to it waits as in a critical section, except
+/// exceptions, reflected calls and the first start, for which the environment dies. Unless it says otherwise, the environment writes a word and the kernel reads it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PrivateWords {
