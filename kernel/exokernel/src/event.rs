@@ -54,8 +54,10 @@ impl Kernel {
 
     /// Whether an upcall waits that can be delivered.
     pub(crate) fn is_waited_for(&self, environment: Environment) -> bool {
-        let words = self.context_of(environment).private_words();
-        words.critical_section.load(Ordering::Relaxed) == 0
+        let context = self.context_of(environment);
+        let words = context.private_words();
+        context.declares(Entry::Event)
+            && words.critical_section.load(Ordering::Relaxed) == 0
             && (words.events.load(Ordering::Relaxed) != 0
                 || words.pending.load(Ordering::Relaxed) & DELIVERED_BITS != 0)
     }
@@ -63,7 +65,7 @@ impl Kernel {
     /// The next upcall that waits, taken.
     pub(crate) fn take_waiting(&mut self, context: &Context, environment: Environment) -> Option<Waiting> {
         let words = context.private_words();
-        if words.critical_section.load(Ordering::Relaxed) != 0 {
+        if words.critical_section.load(Ordering::Relaxed) != 0 || !context.declares(Entry::Event) {
             return None;
         }
         take_event(words).or_else(|| take_pending(words, environment)).map(Waiting)

@@ -87,7 +87,7 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
     let context = kernel.context_of(caller);
     match kernel.processors[entry::cpu()].phase {
         Phase::Idle => unreachable!("a program runs on an idle CPU"),
-        Phase::Running if in_critical_section(context) => {
+        Phase::Running if defers_slice_end(context) => {
             context.private_words().pending.fetch_or(PENDING_SLICE_END, Ordering::AcqRel);
             kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE);
         }
@@ -104,8 +104,9 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
     }
 }
 
-fn in_critical_section(context: &Context) -> bool {
-    context.private_words().critical_section.load(Ordering::Relaxed) != 0
+/// Whether the end of the slice has to wait: in a critical section, or before its entry is declared.
+fn defers_slice_end(context: &Context) -> bool {
+    context.private_words().critical_section.load(Ordering::Relaxed) != 0 || !context.declares(Entry::SliceEnd)
 }
 
 /// Switches an environment out whole and counts the excess.

@@ -263,10 +263,14 @@ impl Context {
         Ok(Program { rip, pkru, rflags: program.rflags & !CLEARED_BY_UPCALL, ..program })
     }
 
-    /// The declared entry, read once and checked.
-    fn declared_entry(&self, entry: Entry) -> Result<u64, Undeliverable> {
+    /// Whether an entry is declared: not 0.
+    pub fn declares(&self, entry: Entry) -> bool {
+        self.entry_word(entry).load(Ordering::Relaxed) != 0
+    }
+
+    fn entry_word(&self, entry: Entry) -> &AtomicU64 {
         let words = self.private_words();
-        let word = match entry {
+        match entry {
             Entry::Exception => &words.exception_entry,
             Entry::SliceStart => &words.slice_start_entry,
             Entry::SliceEnd => &words.slice_end_entry,
@@ -274,9 +278,17 @@ impl Context {
             Entry::Reflection => &words.reflection_entry,
             Entry::Synchronous => &words.synchronous_entry,
             Entry::Asynchronous => &words.asynchronous_entry,
-        };
-        let address = word.load(Ordering::Relaxed);
-        if abi::memory_map::in_user_half(address, 1) { Ok(address) } else { Err(Undeliverable::BadEntry(address)) }
+        }
+    }
+
+    /// The declared entry, read once and checked.
+    fn declared_entry(&self, entry: Entry) -> Result<u64, Undeliverable> {
+        let address = self.entry_word(entry).load(Ordering::Relaxed);
+        if address != 0 && abi::memory_map::in_user_half(address, 1) {
+            Ok(address)
+        } else {
+            Err(Undeliverable::BadEntry(address))
+        }
     }
 
     /// Writes a frame at an offset of the upcall stack that has room for it.

@@ -3,6 +3,7 @@
 //! A [`Segment`] is what a descriptor points to. It can only be made of memory that was set aside for devices, so safe
 //! code cannot let a device write anywhere else.
 
+use crate::boot_memory::BootMemory;
 use crate::layout::{PAGE_SIZE, direct};
 use core::arch::asm;
 
@@ -27,16 +28,15 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct DeviceBuffer {
     physical: u64,
+    base: u64,
     length: usize,
 }
 
 impl DeviceBuffer {
-    /// Over pages that were taken from boot memory.
-    ///
-    /// # Safety
-    /// The pages are in the direct map and belong to nobody else, for ever.
-    pub(crate) unsafe fn new(physical: u64, pages: u64) -> Self {
-        Self { physical, length: (pages * PAGE_SIZE) as usize }
+    /// Takes pages from boot memory.
+    pub(crate) fn allocate(memory: &mut BootMemory, pages: u64) -> Option<Self> {
+        let physical = memory.allocate_zeroed(pages)?;
+        Some(Self { physical, base: direct(physical), length: (pages * PAGE_SIZE) as usize })
     }
 
     /// Bytes.
@@ -46,7 +46,7 @@ impl DeviceBuffer {
 
     fn address(&self, offset: usize, length: usize) -> u64 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside of the device buffer");
-        direct(self.physical) + offset as u64
+        self.base + offset as u64
     }
 
     /// A part of it for the device.

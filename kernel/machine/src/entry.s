@@ -97,6 +97,8 @@ chitin_syscall_entry:
     add rdx, [rax + {STACK_BASE}]
     mov rax, gs:[{PRIVATE}]
     mov rax, [rax + \entry]
+    test rax, rax
+    jz 8f
     bt rax, 47
     jc 8f
     push qword ptr [rsp + 32]

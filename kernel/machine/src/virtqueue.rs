@@ -6,10 +6,10 @@
 //! length exceeds what was offered.
 
 use crate::dma::{Direction, Segment};
-use crate::layout::{PAGE_SIZE, direct};
+use crate::layout::PAGE_SIZE;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Entries of every queue; a power of two. All rings of one queue fit in a page.
+/// Entries of a queue, at most; all rings of one queue fit in a page.
 pub const ENTRIES: usize = 64;
 
 const DESCRIPTORS: u64 = 0;
@@ -50,6 +50,8 @@ struct Slot {
 #[derive(Debug)]
 pub struct Virtqueue {
     physical: u64,
+    base: u64,
+    entries: u16,
     slots: [Slot; ENTRIES],
     first_free: u16,
     free: u16,
@@ -59,16 +61,35 @@ pub struct Virtqueue {
 }
 
 impl Virtqueue {
-    /// An empty queue over a zeroed page.
+    /// An empty queue of `entries` entries (a power of two) over the page at `physical`, mapped at `base`.
     ///
     /// # Safety
-    /// The page is in the direct map and belongs to this queue alone as long as the device may know of it.
-    pub(crate) unsafe fn new(physical: u64) -> Self {
-        let mut slots = [Slot { next: NONE, out: false, token: 0, writable: 0 }; ENTRIES];
-        for (index, slot) in slots.iter_mut().enumerate().take(ENTRIES - 1) {
-            slot.next = index as u16 + 1;
+    /// The page belongs to this queue alone, for ever, and no device knows of it yet.
+    pub(crate) unsafe fn new(physical: u64, base: u64, entries: u16) -> Self {
+        assert!(entries.is_power_of_two() && usize::from(entries) <= ENTRIES);
+        let slots = [Slot { next: NONE, out: false, token: 0, writable: 0 }; ENTRIES];
+        let mut queue =
+            Self { physical, base, entries, slots, first_free: 0, free: 0, available: 0, used: 0, chains_out: 0 };
+        queue.clear();
+        queue
+    }
+
+    /// Forgets every chain. The device must have been reset.
+    pub(crate) fn clear(&mut self) {
+        for offset in (0..PAGE_SIZE).step_by(8) {
+            self.word64(offset).store(0, Ordering::Relaxed);
         }
-        Self { physical, slots, first_free: 0, free: ENTRIES as u16, available: 0, used: 0, chains_out: 0 }
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let next = if index + 1 < usize::from(self.entries) { index as u16 + 1 } else { NONE };
+            *slot = Slot { next, out: false, token: 0, writable: 0 };
+        }
+        (self.first_free, self.free) = (0, self.entries);
+        (self.available, self.used, self.chains_out) = (0, 0, 0);
+    }
+
+    /// Entries.
+    pub(crate) fn entries(&self) -> u16 {
+        self.entries
     }
 
     /// Physical addresses of descriptors, available ring and used ring.
@@ -109,7 +130,7 @@ impl Virtqueue {
     }
 
     fn publish(&mut self, head: u16) {
-        let entry = AVAILABLE + 4 + u64::from(self.available % ENTRIES as u16) * 2;
+        let entry = AVAILABLE + 4 + u64::from(self.available % self.entries) * 2;
         self.word16(entry).store(head, Ordering::Relaxed);
         self.available = self.available.wrapping_add(1);
         self.chains_out += 1;
@@ -128,7 +149,7 @@ impl Virtqueue {
         if done > self.chains_out {
             return Err(Broken);
         }
-        let entry = USED + 4 + u64::from(self.used % ENTRIES as u16) * 8;
+        let entry = USED + 4 + u64::from(self.used % self.entries) * 8;
         let head = self.word32(entry).load(Ordering::Relaxed);
         let length = self.word32(entry + 4).load(Ordering::Relaxed);
         let slot = *self.slots.get(head as usize).filter(|slot| slot.out && length <= slot.writable).ok_or(Broken)?;
@@ -163,7 +184,7 @@ impl Virtqueue {
     }
 
     fn address(&self, offset: u64) -> u64 {
-        direct(self.physical) + offset
+        self.base + offset
     }
 
     fn word16(&self, offset: u64) -> &AtomicU16 {
@@ -179,5 +200,130 @@ impl Virtqueue {
     fn word64(&self, offset: u64) -> &AtomicU64 {
         // SAFETY: `offset` lies in the queue's page and is a multiple of 8; the page is used through atomics only.
         unsafe { &*(self.address(offset) as *const AtomicU64) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    #[repr(align(4096))]
+    struct Page([u64; 512]);
+
+    fn queue(entries: u16) -> Virtqueue {
+        let page = Box::leak(Box::new(Page([0xff; 512])));
+        // SAFETY: the page is leaked, so it belongs to the queue for ever.
+        unsafe { Virtqueue::new(0x1000, core::ptr::from_mut(page) as u64, entries) }
+    }
+
+    fn segment(length: u32, direction: Direction) -> Segment {
+        Segment { address: 0x5000, length, direction }
+    }
+
+    /// Plays the device: writes a used entry.
+    fn complete(queue: &Virtqueue, index: u16, head: u32, length: u32) {
+        let entry = USED + 4 + u64::from(index % queue.entries) * 8;
+        queue.word32(entry).store(head, Ordering::Relaxed);
+        queue.word32(entry + 4).store(length, Ordering::Relaxed);
+        queue.word16(USED + 2).store(index.wrapping_add(1), Ordering::Release);
+    }
+
+    fn available_head(queue: &Virtqueue, index: u16) -> u16 {
+        queue.word16(AVAILABLE + 4 + u64::from(index % queue.entries) * 2).load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn chains_come_back_with_their_tokens_in_any_order() {
+        let mut queue = queue(8);
+        for token in 0..4 {
+            assert!(queue.offer(token, &[segment(10, Direction::ToDevice), segment(20, Direction::FromDevice)]));
+        }
+        assert!(!queue.offer(9, &[segment(1, Direction::ToDevice)]));
+        for (index, chain) in [2u16, 0, 3, 1].into_iter().enumerate() {
+            let head = available_head(&queue, chain);
+            complete(&queue, index as u16, u32::from(head), 20);
+            assert_eq!(queue.take(), Ok(Some(Completion { token: u64::from(chain), length: 20 })));
+        }
+        assert_eq!((queue.take(), queue.room()), (Ok(None), 8));
+    }
+
+    #[test]
+    fn fault_75_identifier_out_of_range_or_not_out() {
+        for head in [8, 63, 64, 65_535, u32::MAX, 1] {
+            let mut queue = queue(8);
+            assert!(queue.offer(7, &[segment(10, Direction::FromDevice)]));
+            complete(&queue, 0, head, 1);
+            assert_eq!(queue.take(), Err(Broken), "head {head}");
+        }
+    }
+
+    #[test]
+    fn fault_75_same_chain_twice() {
+        let mut queue = queue(8);
+        assert!(queue.offer(1, &[segment(10, Direction::FromDevice)]));
+        assert!(queue.offer(2, &[segment(10, Direction::FromDevice)]));
+        let head = u32::from(available_head(&queue, 0));
+        complete(&queue, 0, head, 1);
+        assert!(queue.take().is_ok());
+        complete(&queue, 1, head, 1);
+        assert_eq!(queue.take(), Err(Broken));
+    }
+
+    #[test]
+    fn fault_75_length_beyond_what_was_offered() {
+        let mut queue = queue(8);
+        assert!(queue.offer(1, &[segment(100, Direction::ToDevice), segment(10, Direction::FromDevice)]));
+        complete(&queue, 0, 0, 11);
+        assert_eq!(queue.take(), Err(Broken));
+    }
+
+    #[test]
+    fn fault_75_index_jumps() {
+        for jump in [2u16, 9, 32_768, 65_535] {
+            let mut queue = queue(8);
+            assert!(queue.offer(1, &[segment(10, Direction::FromDevice)]));
+            queue.word16(USED + 2).store(jump, Ordering::Release);
+            assert_eq!(queue.take(), Err(Broken), "jump {jump}");
+        }
+    }
+
+    #[test]
+    fn fault_75_a_device_that_scribbles_over_its_rings_breaks_nothing() {
+        for seed in 1..3000u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = move |bound: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % bound
+            };
+            let mut queue = queue(16);
+            let mut out: Vec<(u64, u32)> = Vec::new();
+            for token in 0..60 {
+                let segments: Vec<_> = (0..random(3) + 1)
+                    .map(|_| segment(random(100) as u32, if random(2) == 0 { Direction::ToDevice } else { Direction::FromDevice }))
+                    .collect();
+                let writable = segments.iter().filter(|s| s.direction == Direction::FromDevice).map(|s| s.length).sum();
+                if queue.offer(token, &segments) {
+                    out.push((token, writable));
+                }
+                queue.word64(random(512) * 8).store(random(u64::MAX), Ordering::Relaxed);
+                complete(&queue, queue.used.wrapping_add(random(3) as u16), random(20) as u32, random(60) as u32);
+                match queue.take() {
+                    Ok(Some(done)) => {
+                        let place = out.iter().position(|(token, _)| *token == done.token).expect("a chain that was out");
+                        assert!(done.length <= out.swap_remove(place).1, "seed {seed}");
+                    }
+                    Ok(None) => {}
+                    Err(Broken) => {
+                        queue.clear();
+                        out.clear();
+                        assert_eq!(queue.room(), 16);
+                    }
+                }
+            }
+        }
     }
 }
