@@ -106,7 +106,7 @@ pub fn status(child: &Child, index: usize) -> u64 {
 }
 
 /// Waits until a condition holds, for some seconds.
-pub fn eventually(condition: impl Fn() -> bool) -> bool {
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let end = clock::now() + LIMIT / 6;
     while !condition() {
         if clock::now() > end {

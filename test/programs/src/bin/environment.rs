@@ -1,0 +1,469 @@
+//! Environments: creation refused when it should be, destruction from any state, budgets, threads, and locks that
+//! outlive their holders.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::budget::{Figure, Resource};
+use abi::environment::{DeathReason, Specification, State};
+use abi::upcall::kind;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use runtime::address_space::{self, Access, AddressSpace};
+use runtime::area::Area;
+use runtime::environment::Builder;
+use runtime::lock::{OwnerLock, Taken};
+use runtime::page::{Allocator, PageKind};
+use runtime::upcall::Context;
+use runtime::window::Window;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
+use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::random::Random;
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Here a_child_runs_and_leaves_its_status;
+    Here two_environments_share_an_address_space;
+    Here a_public_page_outlives_its_environment;
+    Child fault_20_area_that_is_none;
+    Child creation_is_refused_without_pages;
+    Here destruction_from_any_state;
+    Here budgets_come_back;
+    Child fault_48_as_many_environments_as_the_budget_allows;
+    Here fault_46_lock_of_a_dead_holder;
+    Here fault_47_killed_at_any_moment;
+    Here every_environment_is_accounted_for;
+}
+
+extern "C" fn count_to(argument: u64) {
+    for number in 0..=argument {
+        Area::current().status(1).store(number, SeqCst);
+    }
+    runtime::entry::exit(7);
+}
+
+fn a_child_runs_and_leaves_its_status(world: &World) -> Outcome {
+    let child = spawn(world, count_to, 1000)?;
+    let number = child.number;
+    check!(child.wait(u64::MAX), "the child does not end");
+    check!(child.status() == Some(7), "its status is {:?}", child.status());
+    check!(status(&child, 1) == 1000, "it counted to {}", status(&child, 1));
+    let info = exposed::environment(number).ok_or("no record")?;
+    check!(info.death_reason.load(SeqCst) == DeathReason::Destroyed as u64, "it died otherwise");
+    check!(info.death_by.load(SeqCst) == number.0, "not it but {} ended it", info.death_by.load(SeqCst));
+    granted!(child.destroy());
+    check!(info.state.load(SeqCst) == State::Dead as u64, "it is not dead after destruction");
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, number), NoSuchEnvironment);
+    Ok(())
+}
+
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn add_to_shared(argument: u64) {
+    for _ in 0..argument {
+        SHARED.fetch_add(1, SeqCst);
+    }
+    let heap: Vec<u64> = (0..1000).collect();
+    Area::current().status(1).store(heap.iter().sum(), SeqCst);
+}
+
+fn two_environments_share_an_address_space(_: &World) -> Outcome {
+    SHARED.store(0, SeqCst);
+    let mut threads = Vec::new();
+    for index in 0..3 {
+        let mut builder = granted!(Builder::sharing());
+        builder.function(add_to_shared, 10_000).budget(Resource::Slice, 1);
+        let thread = granted!(builder.create());
+        let cpus = exposed::kernel().cpus.load(SeqCst);
+        granted!(thread.run(index % cpus, time_slice::ANY_POSITION));
+        threads.push(thread);
+    }
+    check!(eventually(|| SHARED.load(SeqCst) == 30_000), "three threads counted to {}", SHARED.load(SeqCst));
+    for thread in threads {
+        check!(thread.wait(u64::MAX), "a thread does not end");
+        check!(status(&thread, 1) == 499_500, "a thread's heap gave {}", status(&thread, 1));
+        granted!(thread.destroy());
+    }
+    Ok(())
+}
+
+extern "C" fn leave_a_mark(argument: u64) {
+    Area::current().public_library(3).store(argument, SeqCst);
+}
+
+fn a_public_page_outlives_its_environment(world: &World) -> Outcome {
+    let child = spawn(world, leave_a_mark, 0xfeed_f00d)?;
+    check!(child.wait(u64::MAX), "the child does not end");
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, child.number) {
+        check!(failure.error == abi::Error::Again, "destruction gave {failure:?}");
+    }
+    let public = granted!(child.public());
+    let mark = public.words()[abi::area::PUBLIC_LIBRARY as usize / 8 + 3].load(SeqCst);
+    let record: Vec<u64> = public.words()[..3].iter().map(|word| word.load(SeqCst)).collect();
+    check!(mark == 0xfeed_f00d, "the mark is {mark:#x}");
+    check!(
+        record[0] == child.number.0 && record[1] == DeathReason::Destroyed as u64,
+        "the record of death is {record:x?}"
+    );
+    drop(public);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Pages for an environment, and a specification that would do.
+fn sound_specification() -> Result<(Vec<PageNumber>, AddressSpace, Specification), alloc::string::String> {
+    let own = Allocator::own();
+    let mut pages = alloc::vec![PageNumber::NONE; 7];
+    granted!(own.allocate_many(&mut pages));
+    let space = granted!(AddressSpace::create(own));
+    let mut private = [0; abi::limits::PRIVATE_PAGES];
+    for (place, page) in private.iter_mut().zip(&pages[3..]) {
+        *place = page.0;
+    }
+    let specification = Specification {
+        name_key: KeyIndex::FIRST.0,
+        control: pages[0].0,
+        key_ring: pages[1].0,
+        public: pages[2].0,
+        root: space.root.0,
+        area: 0x1000_0000,
+        private_count: 4,
+        private,
+    };
+    Ok((pages, space, specification))
+}
+
+fn create(key: KeyIndex, specification: &Specification) -> Result<EnvironmentId, runtime::Failure> {
+    // SAFETY: the kernel reads the specification.
+    unsafe { syscall::environment_create(key, UserAddress(core::ptr::from_ref(specification) as u64)) }
+}
+
+fn fault_20_area_that_is_none() -> Outcome {
+    let (pages, space, sound) = sound_specification()?;
+    for area in [
+        1,
+        0xfff,
+        0x1000_0008,
+        0xffff_8000_0000_0000,
+        abi::memory_map::USER_END,
+        abi::memory_map::USER_END - 0x2000,
+        1 << 63,
+        u64::MAX - 0xfff,
+    ] {
+        let refused = create(KeyIndex::FIRST, &Specification { area, ..sound });
+        check!(
+            matches!(refused, Err(failure) if matches!(failure.error, abi::Error::BadAddress | abi::Error::BadArgument)),
+            "an area at {area:#x} gave {refused:?}"
+        );
+    }
+    check!(Allocator::own().free_many(&pages) == pages.len(), "a refused creation kept pages");
+    granted!(Allocator::own().free(space.root));
+    Ok(())
+}
+
+fn creation_is_refused_without_pages() -> Outcome {
+    let (pages, space, sound) = sound_specification()?;
+    let list = Allocator::own().list.0;
+    let mut twice = sound.private;
+    twice[1] = twice[0];
+    let wrong = [
+        Specification { control: u64::MAX, ..sound },
+        Specification { control: list, ..sound },
+        Specification { key_ring: sound.control, ..sound },
+        Specification { public: sound.private[0], ..sound },
+        Specification { public: 0, ..sound },
+        Specification { root: sound.control, ..sound },
+        Specification { root: 1 << 50, ..sound },
+        Specification { private: twice, ..sound },
+        Specification { private_count: 3, ..sound },
+        Specification { private_count: 17, ..sound },
+        Specification { private_count: u64::MAX, ..sound },
+        Specification { name_key: 43, ..sound },
+        Specification { name_key: u64::MAX, ..sound },
+    ];
+    for (index, specification) in wrong.iter().enumerate() {
+        let made = create(KeyIndex::FIRST, specification);
+        check!(made.is_err(), "wrong specification {index} made {made:?}");
+    }
+    check!(create(KeyIndex::WELL_KNOWN, &sound).is_err(), "the well-known name made an environment");
+    for page in &pages {
+        check!(
+            exposed::page(*page).map(|info| info.kind()) == Some(PageKind::Ordinary),
+            "a refused creation changed {page:?}"
+        );
+    }
+    granted!(
+        address_space::own().apply(&[abi::page_table::MapRow {
+            address: 0x2000_0000 | 1,
+            entry: pages[0].address() | Access::WRITE.0
+        }])
+    );
+    refused!(create(KeyIndex::FIRST, &sound), InUse);
+    granted!(address_space::own().apply(&[abi::page_table::MapRow { address: 0x2000_0000, entry: 0 }]));
+    check!(Allocator::own().free_many(&pages) == pages.len(), "a refused creation kept pages");
+    granted!(Allocator::own().free(space.root));
+    Ok(())
+}
+
+extern "C" fn be_in_a_state(state: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    match state {
+        0 => loop {
+            core::hint::spin_loop();
+        },
+        1 => loop {
+            time_slice::yield_now();
+        },
+        2 => {
+            let never = runtime::predicate::Predicate::new().or(&[runtime::predicate::clock(u64::MAX)]);
+            let _ = never.map(|never| never.wait());
+        }
+        3 => runtime::transfer::serve(serve_nothing),
+        4 => {
+            let _section = runtime::critical_section::enter();
+            loop {
+                core::hint::spin_loop();
+            }
+        }
+        5 => {
+            runtime::upcall::set_handler(kind::INVALID_OPCODE, spin_in_handler);
+            // SAFETY: the handler never comes back.
+            unsafe { core::arch::asm!("ud2") };
+        }
+        6 => {
+            let mut children = Vec::new();
+            while let Ok(builder) = Builder::new() {
+                match builder.create() {
+                    Ok(child) => children.push(child),
+                    Err(_) => break,
+                }
+            }
+            loop {
+                time_slice::yield_now();
+            }
+        }
+        _ => {
+            let mut pages = Vec::new();
+            while let Ok(page) = Allocator::own().allocate() {
+                let _ = syscall::page_pin(KeyIndex::FIRST, page);
+                pages.push(page);
+            }
+            loop {
+                time_slice::yield_now();
+            }
+        }
+    }
+}
+
+extern "C" fn serve_nothing(_: EnvironmentId, _: &mut runtime::transfer::Message) {}
+
+extern "C" fn spin_in_handler(_: &mut Context) {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+fn destruction_from_any_state(world: &World) -> Outcome {
+    for state in 0..8 {
+        let before = exposed::kernel().free_pages.load(SeqCst);
+        let child = spawn(world, be_in_a_state, state)?;
+        check!(eventually(|| status(&child, 1) == 1), "state {state}: the child does not start");
+        for _ in 0..5 {
+            time_slice::yield_now();
+        }
+        granted!(child.destroy());
+        world.still_whole()?;
+        let after = exposed::kernel().free_pages.load(SeqCst);
+        check!(after + 8 >= before, "state {state}: {before} free pages became {after}");
+    }
+    Ok(())
+}
+
+fn used() -> Vec<[u64; 3]> {
+    let info = exposed::environment(area::number());
+    let figures = |info: exposed::Environment| {
+        info.budget
+            .iter()
+            .skip(1)
+            .map(|budget| [&budget.limit, &budget.reserved, &budget.used].map(|word| word.load(SeqCst)))
+            .collect()
+    };
+    info.map(figures).unwrap_or_default()
+}
+
+fn budgets_come_back(world: &World) -> Outcome {
+    let before = used();
+    for state in [1, 6, 7] {
+        let child = spawn(world, be_in_a_state, state)?;
+        check!(eventually(|| status(&child, 1) == 1), "state {state}: the child does not start");
+        refused!(
+            syscall::budget_move(
+                KeyIndex::FIRST,
+                area::number(),
+                child.number,
+                Resource::Page as u64,
+                Figure::Limit as u64,
+                u64::MAX
+            ),
+            OverBudget
+        );
+        refused!(
+            syscall::budget_move(KeyIndex::WELL_KNOWN, child.number, area::number(), Resource::Page as u64, 0, 1),
+            NotPermitted
+        );
+        refused!(syscall::budget_move(KeyIndex::FIRST, child.number, area::number(), 99, 0, 1), BadArgument);
+        refused!(syscall::budget_move(KeyIndex::FIRST, child.number, area::number(), 0, 2, 1), BadArgument);
+        granted!(child.destroy());
+        check!(used() == before, "state {state}: budgets were {before:?} and are {:?}", used());
+    }
+    Ok(())
+}
+
+fn fault_48_as_many_environments_as_the_budget_allows() -> Outcome {
+    let mut children = Vec::new();
+    let refusal = loop {
+        let builder = match Builder::new() {
+            Ok(builder) => builder,
+            Err(failure) => break failure,
+        };
+        match builder.create() {
+            Ok(child) => children.push(child),
+            Err(failure) => break failure,
+        }
+        check!(children.len() < 100, "a budget of 8 environments made 100");
+    };
+    check!(refusal.error == abi::Error::OverBudget, "the last one was refused with {refusal:?}");
+    check!(!children.is_empty(), "not even one was made");
+    for child in children {
+        granted!(child.destroy());
+    }
+    Ok(())
+}
+
+/// Where children find the page of the lock.
+const LOCK: u64 = 0x2100_0000;
+
+extern "C" fn die_with_the_lock(_: u64) {
+    // SAFETY: the creator shows a page of zeros here, which is a free lock.
+    let lock = unsafe { &*(LOCK as *const OwnerLock) };
+    let held = lock.acquire();
+    Area::current().status(1).store(1, SeqCst);
+    core::mem::forget(held);
+    runtime::entry::exit(0);
+}
+
+fn fault_46_lock_of_a_dead_holder(world: &World) -> Outcome {
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, die_with_the_lock, 0)?;
+    granted!(builder.show(LOCK, &[page], Access::WRITE));
+    let child = launch(builder)?;
+    check!(eventually(|| status(&child, 1) == 1 && !child.alive()), "the child does not die with the lock");
+    // SAFETY: the window shows the page for as long as it is open.
+    let lock = unsafe { &*(window.address() as *const OwnerLock) };
+    check!(lock.owner() == child.number, "the lock is held by {:?}", lock.owner());
+    let held = lock.acquire();
+    check!(held.taken == Taken::FromTheDead(child.number), "the lock was {:?}", held.taken);
+    drop(held);
+    check!(lock.acquire().taken == Taken::Free, "the lock is not free after its release");
+    granted!(child.destroy());
+    drop(window);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// Makes calls of every kind, without end.
+extern "C" fn call_without_end(seed: u64) {
+    let mut random = Random(seed);
+    Area::current().status(1).store(1, SeqCst);
+    let own = Allocator::own();
+    let mut pages = Vec::new();
+    loop {
+        match random.below(8) {
+            0..=2 => pages.extend(own.allocate()),
+            3 => {
+                let _ = pages.pop().map(|page| own.free(page));
+            }
+            4 => {
+                let _ = pages.last().map(|page| {
+                    let address = 0x2000_0000 + random.below(512) * 0x1000;
+                    address_space::own().apply(&[abi::page_table::MapRow {
+                        address: address | 1,
+                        entry: page.address() | Access::WRITE.0,
+                    }])
+                });
+            }
+            5 => {
+                let _ = Builder::new()
+                    .map(|builder| builder.create().map(|child| (random.below(2) == 0).then(|| child.destroy())));
+            }
+            6 => {
+                let _ = runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0);
+            }
+            _ => time_slice::yield_now(),
+        }
+    }
+}
+
+fn fault_47_killed_at_any_moment(world: &World) -> Outcome {
+    let seed = 0x47;
+    let mut random = Random(seed);
+    let before = exposed::kernel().free_pages.load(SeqCst);
+    for round in 0..60 {
+        let child = spawn(world, call_without_end, random.next())?;
+        let end = runtime::clock::now() + random.below(20_000_000);
+        while runtime::clock::now() < end {
+            time_slice::yield_now();
+        }
+        granted!(child.destroy());
+        world.pages_add_up().map_err(|why| alloc::format!("seed {seed:#x}, round {round}: {why}"))?;
+    }
+    let after = exposed::kernel().free_pages.load(SeqCst);
+    check!(after + 64 >= before, "seed {seed:#x}: {before} free pages became {after}");
+    Ok(())
+}
+
+/// Recomputes what is exposed of environments from single records, and compares.
+fn every_environment_is_accounted_for(_: &World) -> Outcome {
+    let kernel = exposed::kernel();
+    let mut charged = 0;
+    for slot in 0..kernel.environments.load(SeqCst) {
+        let Some(info) = exposed::environment_slot(slot).filter(|info| info.alive()) else { continue };
+        let used = info.budget[Resource::Page as usize].used.load(SeqCst);
+        let listed = info.pages().count() as u64;
+        check!(
+            used == listed,
+            "environment {} is charged for {used} pages and lists {listed}",
+            info.number.load(SeqCst)
+        );
+        let slices: usize = (0..kernel.cpus.load(SeqCst))
+            .map(|cpu| {
+                exposed::slices(cpu).iter().filter(|slice| slice.owner.load(SeqCst) == info.number.load(SeqCst)).count()
+            })
+            .sum();
+        let slices_used = info.budget[Resource::Slice as usize].used.load(SeqCst);
+        check!(
+            slices as u64 == slices_used,
+            "environment {} holds {slices} slices, charged {slices_used}",
+            info.number.load(SeqCst)
+        );
+        charged += used;
+    }
+    let owned = kernel.owned_pages.load(SeqCst) + kernel.orphan_pages.load(SeqCst);
+    check!(charged == owned, "living environments are charged for {charged} pages, {owned} are owned");
+    let kinds: Vec<u64> = (0..kernel.pages.load(SeqCst)).filter_map(|number| exposed::page(PageNumber(number))).fold(
+        alloc::vec![0; PageKind::COUNT as usize],
+        |mut counts, info| {
+            counts[info.kind() as usize] += 1;
+            counts
+        },
+    );
+    check!(kinds[PageKind::Free as usize] == kernel.free_pages.load(SeqCst), "pages by kind are {kinds:?}");
+    let head = kernel.first_free_page.load(SeqCst);
+    let free = core::iter::successors(Some(PageNumber(head & 0xffff_ffff)), |page| exposed::page(*page)?.next())
+        .take(kernel.pages.load(SeqCst) as usize + 1)
+        .count() as u64;
+    check!(free == kernel.free_pages.load(SeqCst), "the free list has {free} pages");
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Page tables: shared ones are immutable, copies are checked, tables are readable and never writable.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::capability::Rights;
+use abi::page_table::{LARGE, MapRow, PAGE, PRESENT, WRITE};
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::address_space::{self, Access, AddressSpace};
+use runtime::page::{Allocator, PageKind};
+use runtime::window::Window;
+use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
+use test_programs::attempt::watch;
+use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
+
+guest! {
+    Child a_table_is_linked_and_unlinked;
+    Child a_table_can_be_read;
+    Child a_shared_table_is_immutable_until_copied;
+    Child a_copy_is_checked_entry_by_entry;
+    Child a_large_page_maps_its_whole;
+    Child another_address_space_of_ones_own;
+    Child a_page_is_unbound_by_force;
+    Child fault_05_table_mapped_writable;
+    Child fault_06_link_at_a_wrong_level;
+    Here pages_of_two_megabytes;
+}
+
+const PLACE: u64 = 0x30_0000_0000;
+const OTHER: u64 = 0x38_0000_0000;
+const KEY: KeyIndex = KeyIndex::FIRST;
+
+fn map(address: u64, entry: u64) -> Result<(), Failure> {
+    address_space::own().apply(&[MapRow { address: address | KEY.0, entry }])
+}
+
+fn link(address: u64, level: u64, table: PageNumber) -> Result<(), Failure> {
+    // SAFETY: the places that the tests use hold nothing of the program.
+    unsafe { syscall::page_table_link(KEY, area::root(), UserAddress(address), level, table, KEY) }
+}
+
+fn unlink(address: u64, level: u64) -> Result<PageNumber, Failure> {
+    // SAFETY: as for `link`.
+    unsafe { syscall::page_table_unlink(KEY, area::root(), UserAddress(address), level) }
+}
+
+fn copy(address: u64, level: u64, fresh: PageNumber, key: KeyIndex) -> Result<u64, Failure> {
+    syscall::page_table_copy(KEY, area::root(), UserAddress(address), level, fresh, key)
+}
+
+fn fresh() -> Result<PageNumber, alloc::string::String> {
+    Ok(granted!(Allocator::own().allocate()))
+}
+
+/// Frees what was built at an address: tables of levels 1 to 3.
+fn clear(address: u64) -> Outcome {
+    for level in 1..=3 {
+        let table = granted!(unlink(address, level));
+        granted!(Allocator::own().free(table));
+    }
+    Ok(())
+}
+
+fn word(address: u64) -> u64 {
+    // SAFETY: the tests read only where they have mapped a page.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+fn set_word(address: u64, value: u64) {
+    // SAFETY: the tests write only where they have mapped a page.
+    unsafe { (address as *mut u64).write_volatile(value) };
+}
+
+fn a_table_is_linked_and_unlinked() -> Outcome {
+    let tables = [fresh()?, fresh()?, fresh()?];
+    refused!(link(PLACE, 1, tables[0]), NotMapped);
+    refused!(map(PLACE, 0).and_then(|()| link(PLACE, 2, tables[0])), NotMapped);
+    for (level, table) in [(3, tables[2]), (2, tables[1]), (1, tables[0])] {
+        granted!(link(PLACE, level, table));
+        let info = exposed::page(table).ok_or("no record")?;
+        check!((info.kind(), info.level(), info.links()) == (PageKind::PageTable, level, 1), "{table:?} is no table");
+    }
+    let parent = exposed::page(tables[0]).and_then(exposed::Page::parent);
+    check!(parent.map(|(page, _)| page) == Some(tables[1]), "the exposed parent is {parent:?}");
+    refused!(link(PLACE, 1, fresh()?), NotFree);
+    refused!(unlink(PLACE, 3), InUse);
+    clear(PLACE)
+}
+
+fn a_table_can_be_read() -> Outcome {
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let mut table = area::root();
+    for level in (1..=4).rev() {
+        let window = granted!(Window::open(&[table], KEY, Access::READ));
+        let index = (PLACE >> (12 + 9 * (level - 1)) & 511) as usize;
+        let entry = window.words()[index].load(Relaxed);
+        check!(entry & PRESENT != 0, "the table of level {level} shows no entry: {entry:#x}");
+        table = PageNumber((entry & PAGE) >> 12);
+    }
+    check!(table == page, "the walk ended at {table:?}, not {page:?}");
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    clear(PLACE)
+}
+
+fn a_shared_table_is_immutable_until_copied() -> Outcome {
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    set_word(PLACE, 42);
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    granted!(link(OTHER, 1, table));
+    check!(exposed::page(table).map(|info| info.links()) == Some(2), "the table does not show two links");
+    check!(word(OTHER) == 42, "the shared table shows {} at the other place", word(OTHER));
+    refused!(map(PLACE, 0), Shared);
+    refused!(map(OTHER + 0x1000, page.address() | Access::READ.0), Shared);
+    watch();
+    for place in [PLACE, OTHER] {
+        let raised = attempt!(["mov [rdi], rax"], "rdi" = place);
+        check!(raised.is_some_and(|frame| frame.error == 7), "writing through a shared table raised {raised:?}");
+    }
+    let own = fresh()?;
+    check!(granted!(copy(PLACE, 1, own, KEY)) == 1, "the fresh page was not used");
+    set_word(PLACE, 43);
+    check!(word(OTHER) == 43, "both still lead to the same page");
+    check!(granted!(copy(OTHER, 1, PageNumber::NONE, KEY)) == 0, "the last link needed a page");
+    set_word(OTHER, 44);
+    check!(word(PLACE) == 44, "both still lead to the same page");
+    granted!(map(PLACE, 0));
+    granted!(map(OTHER, 0));
+    clear(PLACE)?;
+    clear(OTHER)?;
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// The level-1 table on the way to an address, by the exposed records.
+fn level_one_of(address: u64) -> Result<PageNumber, Failure> {
+    let own = exposed::environment(area::number()).ok_or(abi::Error::NoSuchEnvironment.about(0))?;
+    let found = own.pages().find(|page| leads_to(*page, address));
+    found.ok_or(abi::Error::NotMapped.about(1))
+}
+
+fn leads_to(table: PageNumber, address: u64) -> bool {
+    let Some(info) = exposed::page(table).filter(|info| info.kind() == PageKind::PageTable && info.level() == 1) else {
+        return false;
+    };
+    let mut parent = info.parent();
+    for level in 2..=4 {
+        let Some((page, index)) = parent else { return false };
+        if index != address >> (12 + 9 * (level - 1)) & 511 {
+            return false;
+        }
+        parent = exposed::page(page).and_then(exposed::Page::parent);
+    }
+    true
+}
+
+fn a_copy_is_checked_entry_by_entry() -> Outcome {
+    let reader = granted!(key::derive(KEY, Rights::ALL, 0));
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    granted!(link(OTHER, 1, table));
+    let own = fresh()?;
+    check!(copy(OTHER, 1, own, reader).is_err(), "a key without rights on the pages copied the table");
+    check!(copy(OTHER, 1, own, KeyIndex::WELL_KNOWN).is_err(), "the well-known name copied the table");
+    granted!(copy(OTHER, 1, own, KEY));
+    granted!(copy(PLACE, 1, PageNumber::NONE, KEY));
+    clear(PLACE)?;
+    clear(OTHER)?;
+    granted!(Allocator::own().free(page));
+    granted!(key::discard(reader));
+    Ok(())
+}
+
+fn a_large_page_maps_its_whole() -> Outcome {
+    let beyond = exposed::kernel().pages.load(Relaxed) & !511;
+    for entry in [beyond << 12, (beyond + 512) << 12, 0] {
+        check!(map(PLACE, entry | Access::READ.0 | LARGE).is_err(), "2 MiB from {entry:#x} could be mapped");
+    }
+    refused!(map(PLACE + 0x1000, Access::READ.0 | LARGE), BadAddress);
+    Ok(())
+}
+
+/// The first environment has enough to own two aligned megabytes.
+fn pages_of_two_megabytes(_: &World) -> Outcome {
+    let own = Allocator::own();
+    let free = |start: u64| {
+        (start..start + 512)
+            .all(|page| exposed::page(PageNumber(page)).is_some_and(|info| info.kind() == PageKind::Free))
+    };
+    let last = exposed::kernel().pages.load(Relaxed) / 512;
+    let start = (0..last).rev().map(|chunk| chunk * 512).find(|start| free(*start)).ok_or("no 2 MiB are free")?;
+    for page in start..start + 512 {
+        granted!(own.allocate_this(PageNumber(page)));
+    }
+    granted!(map(PLACE, start << 12 | Access::WRITE.0 | LARGE));
+    for offset in (0..2 << 20).step_by(0x1_1000) {
+        set_word(PLACE + offset, offset ^ 0x5555);
+    }
+    check!((0..2 << 20).step_by(0x1_1000).all(|offset| word(PLACE + offset) == offset ^ 0x5555), "2 MiB do not hold");
+    check!(exposed::page(PageNumber(start + 77)).map(|info| info.references()) == Some(1), "a part shows no reference");
+    refused!(map(PLACE + 0x3000, (start << 12) | Access::READ.0), NotMapped);
+    granted!(own.free(PageNumber(start + 77)));
+    check!(
+        exposed::page(PageNumber(start + 77)).map(|info| info.kind()) != Some(PageKind::Free),
+        "a mapped part is free"
+    );
+    granted!(map(PLACE, LARGE));
+    check!(
+        exposed::page(PageNumber(start + 77)).map(|info| info.kind()) == Some(PageKind::Free),
+        "the part is not free"
+    );
+    for page in (start..start + 512).filter(|page| *page != start + 77) {
+        granted!(own.free(PageNumber(page)));
+    }
+    for level in 2..=3 {
+        granted!(own.free(granted!(unlink(PLACE, level))));
+    }
+    Ok(())
+}
+
+fn another_address_space_of_ones_own() -> Outcome {
+    let own = address_space::own();
+    let other = granted!(AddressSpace::create(Allocator::own()));
+    refused!(
+        // SAFETY: refused.
+        unsafe { syscall::address_space_switch(KeyIndex::WELL_KNOWN, other.root) },
+        NotPermitted
+    );
+    // SAFETY: refused: a page that is no root.
+    refused!(unsafe { syscall::address_space_switch(KEY, own.tables.list) }, WrongKind);
+    // SAFETY: the program stays where it is: it is its own root.
+    granted!(unsafe { syscall::address_space_switch(KEY, own.root) });
+    let page = fresh()?;
+    granted!(other.apply(&[MapRow { address: PLACE | KEY.0, entry: page.address() | PRESENT | WRITE }]));
+    watch();
+    check!(attempt!(["mov rax, [rdi]"], "rdi" = PLACE).is_some(), "a mapping of another address space shows here");
+    granted!(other.apply(&[MapRow { address: PLACE, entry: 0 }]));
+    for level in 1..=3 {
+        // SAFETY: nobody runs in this address space.
+        let table = granted!(unsafe { syscall::page_table_unlink(KEY, other.root, UserAddress(PLACE), level) });
+        granted!(Allocator::own().free(table));
+    }
+    granted!(Allocator::own().free(page));
+    granted!(Allocator::own().free(other.root));
+    Ok(())
+}
+
+fn a_page_is_unbound_by_force() -> Outcome {
+    let page = fresh()?;
+    let places = [PLACE, PLACE + 0x7000, PLACE + (3 << 30), OTHER];
+    for place in places {
+        granted!(map(place, page.address() | Access::WRITE.0));
+    }
+    let mut cursor = 0;
+    // SAFETY: the page holds nothing of the program.
+    while let Err(failure) = unsafe { syscall::page_unbind(KEY, page, area::root(), UserAddress(cursor)) } {
+        check!(failure.error == abi::Error::Again && failure.detail > cursor, "after {cursor:#x}: {failure:?}");
+        cursor = failure.detail;
+    }
+    check!(exposed::page(page).map(|info| info.references()) == Some(0), "references are left");
+    watch();
+    for place in places {
+        check!(attempt!(["mov rax, [rdi]"], "rdi" = place).is_some(), "{place:#x} is still mapped");
+    }
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+fn fault_05_table_mapped_writable() -> Outcome {
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    for table in [granted!(level_one_of(PLACE)), area::root(), Allocator::own().list] {
+        check!(map(PLACE + 0x1000, table.address() | Access::WRITE.0).is_err(), "{table:?} could be mapped writable");
+        check!(map(PLACE + 0x1000, table.address() | Access::WRITE.0 | LARGE).is_err(), "and as a large page");
+    }
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    clear(PLACE)
+}
+
+fn fault_06_link_at_a_wrong_level() -> Outcome {
+    let table = fresh()?;
+    granted!(address_space::own().link_tables(PLACE, false));
+    for level in [0, 4, 5, 255, u64::MAX] {
+        refused!(link(PLACE, level, table), BadArgument);
+        refused!(unlink(PLACE, level), BadArgument);
+    }
+    let found = granted!(level_one_of(PLACE));
+    refused!(link(PLACE + (1 << 30), 2, found), WrongKind);
+    refused!(link(OTHER, 3, area::root()), WrongKind);
+    refused!(link(OTHER, 3, found), WrongKind);
+    refused!(link(OTHER, 3, Allocator::own().list), WrongKind);
+    granted!(Allocator::own().free(table));
+    clear(PLACE)
+}

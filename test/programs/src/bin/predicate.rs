@@ -1,0 +1,314 @@
+//! Wakeup predicates: what wakes, what may be watched, and who pays.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::budget::Resource;
+use abi::limits::PREDICATE_TERMS;
+use abi::predicate::Term;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use runtime::address_space::Access;
+use runtime::area::Area;
+use runtime::page::{Allocator, PageKind};
+use runtime::predicate::{
+    Event, EventLoop, Fired, Next, Operator, Predicate, Source, clock as until, wait_any, word, word_masked,
+};
+use runtime::window::Window;
+use runtime::{Failure, KeyIndex, area, clock, exposed, syscall, time_slice};
+use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Child a_clock_term_ends_the_wait;
+    Child every_operator_compares_as_it_says;
+    Child the_product_that_fired_is_named;
+    Here a_word_of_another_wakes;
+    Here no_wakeup_is_lost;
+    Child an_event_loop_serves_its_sources;
+    Here fault_41_watched_page_is_freed;
+    Child fault_41_words_that_cannot_be_watched;
+    Child fault_41_too_many_terms;
+    Here fault_41_never_true;
+    Child fault_42_budget_of_watched_pages;
+    Here fault_42_evaluation_is_charged_to_the_owner;
+}
+
+fn a_clock_term_ends_the_wait() -> Outcome {
+    for wait in [0, 1, 1_000_000, 20_000_000] {
+        let time = clock::now() + wait;
+        granted!(granted!(Predicate::new().or(&[until(time)])).wait());
+        check!(clock::now() >= time, "the wait for {wait} ns ended {} ns too early", time - clock::now());
+        check!(clock::now() < time + 2_000_000_000, "the wait for {wait} ns took {} ns too long", clock::now() - time);
+    }
+    Ok(())
+}
+
+/// Whether a predicate over one term is true now, tried against a deadline that is past.
+fn holds(term: Term) -> Result<bool, Failure> {
+    let predicate = Predicate::new().or(&[term])?.or(&[until(0)])?;
+    Ok(predicate.wait()? == Fired::Product(0))
+}
+
+fn every_operator_compares_as_it_says() -> Outcome {
+    let watched = Area::current().status(9);
+    for value in [0u64, 1, 7, u64::MAX - 1, u64::MAX, 1 << 63] {
+        for other in [0u64, 1, 7, u64::MAX - 1, u64::MAX, 1 << 63] {
+            watched.store(value, SeqCst);
+            let expected = [
+                (Operator::Equal, value == other),
+                (Operator::NotEqual, value != other),
+                (Operator::Less, value < other),
+                (Operator::LessOrEqual, value <= other),
+                (Operator::Greater, value > other),
+                (Operator::GreaterOrEqual, value >= other),
+            ];
+            for (operator, truth) in expected {
+                check!(granted!(holds(word(watched, operator, other))) == truth, "{value} {operator:?} {other}");
+            }
+            let masked = granted!(holds(word_masked(watched, 0xff, Operator::Equal, other & 0xff)));
+            check!(masked == (value & 0xff == other & 0xff), "{value} and {other} under a mask");
+        }
+    }
+    Ok(())
+}
+
+fn the_product_that_fired_is_named() -> Outcome {
+    let (left, right) = (Area::current().status(9), Area::current().status(10));
+    let equal = |at: &AtomicU64, value| word(at, Operator::Equal, value);
+    for (values, expected) in [([1, 2], 1), ([3, 4], 2), ([9, 9], 3), ([1, 1], 0)] {
+        left.store(values[0], SeqCst);
+        right.store(values[1], SeqCst);
+        let predicate = granted!(Predicate::new().or(&[equal(left, 1), equal(right, 1)]));
+        let predicate = granted!(predicate.or(&[equal(left, 1), equal(right, 2)]));
+        let predicate = granted!(granted!(predicate.or(&[equal(right, 4)])).or(&[until(clock::now() + 1_000_000)]));
+        let fired = granted!(predicate.wait());
+        check!(fired == Fired::Product(expected), "with {values:?} it was {fired:?}, not {expected}");
+    }
+    Ok(())
+}
+
+/// Adds one to its word whenever the creator's word, which it is shown at this address, has grown.
+const SHOWN: u64 = 0x2200_0000;
+
+extern "C" fn follow(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let shown = unsafe { &*(SHOWN as *const AtomicU64) };
+    let own = Area::current().status(1);
+    loop {
+        let seen = own.load(SeqCst);
+        let Ok(Event::Source(0)) = wait_any(&[&[word(shown, Operator::Greater, seen)]], None) else { break };
+        own.store(seen + 1, SeqCst);
+        let _ = syscall::cpu_kick(0);
+    }
+}
+
+fn a_word_of_another_wakes(world: &World) -> Outcome {
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, follow, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = launch(builder)?;
+    let public = granted!(child.public());
+    let answer = &public.words()[abi::area::PUBLIC_STATUS as usize / 8 + 1];
+    for round in 1..=300 {
+        window.words()[0].store(round, SeqCst);
+        let deadline = clock::now() + 5_000_000_000;
+        let event = granted!(wait_any(&[&[word(answer, Operator::Equal, round)]], Some(deadline)));
+        check!(event == Event::Source(0), "round {round}: {event:?}, the child is at {}", answer.load(SeqCst));
+    }
+    drop(public);
+    granted!(child.destroy());
+    drop(window);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// The same with the child on another CPU, where there is one: both sleep and wake each other.
+fn no_wakeup_is_lost(world: &World) -> Outcome {
+    let cpus = exposed::kernel().cpus.load(SeqCst);
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, follow, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = granted!(builder.create());
+    let cpu = cpus - 1;
+    granted!(child.run(cpu, time_slice::ANY_POSITION));
+    let public = granted!(child.public());
+    let answer = &public.words()[abi::area::PUBLIC_STATUS as usize / 8 + 1];
+    for round in 1..=500 {
+        window.words()[0].store(round, SeqCst);
+        granted!(syscall::cpu_kick(cpu));
+        let deadline = clock::now() + 5_000_000_000;
+        let event = granted!(wait_any(&[&[word(answer, Operator::Equal, round)]], Some(deadline)));
+        check!(
+            event == Event::Source(0),
+            "round {round} on CPU {cpu}: {event:?}, the child is at {}",
+            answer.load(SeqCst)
+        );
+    }
+    refused!(syscall::cpu_kick(cpus), NoSuchSlice);
+    refused!(syscall::cpu_kick(u64::MAX), NoSuchSlice);
+    drop(public);
+    granted!(child.destroy());
+    drop(window);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+struct Ticker {
+    next: u64,
+    ticks: u64,
+    word: usize,
+}
+
+impl Source for Ticker {
+    fn condition(&self) -> alloc::vec::Vec<Term> {
+        alloc::vec![until(self.next)]
+    }
+    fn serve(&mut self) -> Next {
+        self.next += 1_000_000;
+        self.ticks -= 1;
+        Area::current().status(self.word).fetch_add(1, SeqCst);
+        if self.ticks == 0 { Next::Leave } else { Next::Stay }
+    }
+}
+
+fn an_event_loop_serves_its_sources() -> Outcome {
+    let mut events = EventLoop::new();
+    for (word, ticks) in [(9, 20), (10, 5), (11, 1)] {
+        events.add(Ticker { next: clock::now(), ticks, word });
+    }
+    granted!(events.run(Some(clock::now() + 10_000_000_000)));
+    let ticks = [9, 10, 11].map(|word| Area::current().status(word).load(SeqCst));
+    check!(ticks == [20, 5, 1], "the sources were served {ticks:?} times");
+    Ok(())
+}
+
+extern "C" fn watch_shown(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let shown = unsafe { &*(SHOWN as *const AtomicU64) };
+    Area::current().status(1).store(1, SeqCst);
+    let outcome = wait_any(&[&[word(shown, Operator::Equal, 77)]], Some(clock::now() + 20_000_000_000));
+    let code = match outcome {
+        Ok(Event::Gone) => 1,
+        Ok(Event::Source(_)) => 2,
+        Ok(Event::TimedOut) => 3,
+        Err(_) => 4,
+    };
+    Area::current().status(2).store(code, SeqCst);
+    eventually(|| false);
+}
+
+/// Freeing never waits: the watcher keeps the page until it is told that it is gone.
+fn fault_41_watched_page_is_freed(world: &World) -> Outcome {
+    let page = granted!(Allocator::own().allocate());
+    let mut builder = prepare(world, watch_shown, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = launch(builder)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not run");
+    for _ in 0..10 {
+        time_slice::yield_now();
+    }
+    granted!(Allocator::own().free(page));
+    let kind = exposed::page(page).map(|info| info.kind());
+    check!(kind != Some(PageKind::Free), "a page that is watched and mapped is free");
+    check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken");
+    check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
+    granted!(child.destroy());
+    check!(exposed::page(page).map(|info| info.kind()) == Some(PageKind::Free), "the page is not free at last");
+    Ok(())
+}
+
+fn raw_wait(terms: &[Term]) -> Result<u64, Failure> {
+    // SAFETY: the terms are as many as we say. The calls here are refused: a wait that was granted would lose registers,
+    // and the test with them.
+    unsafe {
+        syscall::invoke(abi::syscall::number::predicate_wait, [terms.as_ptr() as u64, terms.len() as u64, 0, 0, 0, 0])
+    }
+}
+
+fn fault_41_words_that_cannot_be_watched() -> Outcome {
+    let good = word(Area::current().status(9), Operator::Equal, 5);
+    let own = Area::current().address();
+    for source in [
+        0,
+        1 << 47,
+        u64::MAX,
+        3,
+        own + 1,
+        own + 4,
+        0x5000_0000,
+        abi::memory_map::KERNEL_IMAGE,
+        abi::memory_map::DIRECT_MAP,
+    ] {
+        if source == abi::predicate::CLOCK {
+            continue;
+        }
+        let outcome = raw_wait(&[Term { source, ..good }]);
+        check!(outcome.is_err(), "a word at {source:#x} was watched");
+    }
+    for operation in [6, 255, 1 << 9, u64::MAX, 0x200] {
+        refused!(raw_wait(&[Term { operation, ..good }]), BadArgument);
+    }
+    // SAFETY: refused: the terms lie where nobody can read, or nowhere.
+    let outcome = unsafe { syscall::invoke(abi::syscall::number::predicate_wait, [1 << 62, 1, 0, 0, 0, 0]) };
+    refused!(outcome, BadAddress);
+    Ok(())
+}
+
+fn fault_41_too_many_terms() -> Outcome {
+    let terms = [word(Area::current().status(9), Operator::Equal, 5); PREDICATE_TERMS + 1];
+    refused!(raw_wait(&terms), TooMany);
+    // SAFETY: refused by the count alone.
+    let outcome =
+        unsafe { syscall::invoke(abi::syscall::number::predicate_wait, [terms.as_ptr() as u64, u64::MAX, 0, 0, 0, 0]) };
+    refused!(outcome, TooMany);
+    Ok(())
+}
+
+extern "C" fn sleep_for_ever(_: u64) {
+    let never = word(Area::current().status(9), Operator::Equal, 5);
+    Area::current().status(1).store(1, SeqCst);
+    let _ = Predicate::new().or(&[never]).map(|never| never.wait());
+    Area::current().status(2).store(1, SeqCst);
+}
+
+fn fault_41_never_true(world: &World) -> Outcome {
+    let child = spawn(world, sleep_for_ever, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not run");
+    for _ in 0..50 {
+        time_slice::yield_now();
+    }
+    check!(status(&child, 2) == 0, "it woke up");
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_42_budget_of_watched_pages() -> Outcome {
+    let info = exposed::environment(area::number()).ok_or("no record")?;
+    let limit = info.budget[Resource::Predicate as usize].limit.load(SeqCst) as usize;
+    check!(limit <= 16, "the test assumes a small budget, not {limit}");
+    granted!(syscall::budget_move(
+        KeyIndex::FIRST,
+        area::number(),
+        abi::EnvironmentId(1),
+        Resource::Predicate as u64,
+        0,
+        limit as u64
+    ));
+    refused!(raw_wait(&[word(Area::current().status(9), Operator::Equal, 5)]), OverBudget);
+    Ok(())
+}
+
+fn fault_42_evaluation_is_charged_to_the_owner(world: &World) -> Outcome {
+    let child = spawn(world, sleep_for_ever, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not run");
+    let terms = || child.info().map_or(0, |info| info.predicate_terms.load(SeqCst));
+    let before = terms();
+    check!(eventually(|| terms() > before + 20), "evaluations are not counted: {} after {before}", terms());
+    let own = exposed::environment(world.victim.number()).map_or(1, |info| info.predicate_terms.load(SeqCst));
+    check!(own == 0, "the victim, which never waits, is charged {own} terms");
+    granted!(child.destroy());
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! Registers and what else a CPU holds: after every switch one sees one's own values or zero, never another's.
+//!
+//! A painter fills every register it can reach with a pattern and lets go of the CPU in every way; the observer looks at
+//! what the kernel gives it when its own slice begins.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::area::PUBLIC_LIBRARY;
+use abi::upcall::kind;
+use abi::{UserAddress, feature};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::area::Area;
+use runtime::environment::Child;
+use runtime::layout::AREA_ALIGNMENT;
+use runtime::upcall::{set_entry, slice_start_entry};
+use runtime::{exposed, syscall, time_slice};
+use test_programs::attempt::watch;
+use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::{Outcome, World, attempt, check, granted, guest};
+
+guest! {
+    Here fault_30_vector_state_of_another;
+    Child fault_30_reserved_bits_in_vector_state;
+    Child fault_30_vector_unit_off;
+    Here fault_31_registers_after_a_yield;
+    Here fault_31_registers_at_the_beginning;
+    Child fault_31_registers_after_a_call;
+    Here fault_32_segment_bases_and_protection_keys;
+    Child fault_34_unused_words_are_zero;
+    Here fault_35_no_kernel_address_is_exposed;
+    Child fault_36_beyond_what_is_exposed;
+}
+
+const PATTERN: u64 = 0xdead_beef_dead_beef;
+const OWN: u64 = 0x0123_4567_89ab_cdef;
+const MASK: i64 = -(AREA_ALIGNMENT as i64);
+
+/// Paints every general and vector register, and yields or spins, by its argument.
+extern "C" fn paint(mode: u64) {
+    let _ = syscall::vector_state_set(1);
+    let private = Area::current().private();
+    for round in 1.. {
+        Area::current().status(1).store(round, Relaxed);
+        paint_vectors();
+        if mode == 1 {
+            private.slice_end_entry.store(yield_painted as *const () as u64, SeqCst);
+            paint_and_spin();
+        } else {
+            paint_and_yield();
+        }
+    }
+}
+
+fn paint_vectors() {
+    // SAFETY: this program keeps nothing in vector registers.
+    unsafe {
+        core::arch::asm!(
+            "mov rax, {pattern}", "movq xmm0, rax", "punpcklqdq xmm0, xmm0",
+            "movdqa xmm1, xmm0", "movdqa xmm2, xmm0", "movdqa xmm3, xmm0", "movdqa xmm4, xmm0", "movdqa xmm5, xmm0",
+            "movdqa xmm6, xmm0", "movdqa xmm7, xmm0", "movdqa xmm8, xmm0", "movdqa xmm9, xmm0", "movdqa xmm10, xmm0",
+            "movdqa xmm11, xmm0", "movdqa xmm12, xmm0", "movdqa xmm13, xmm0", "movdqa xmm14, xmm0", "movdqa xmm15, xmm0",
+            "fninit", "fldpi", "fldpi", "push 0x5f80", "ldmxcsr [rsp]", "pop rax",
+            pattern = const PATTERN as i64, out("rax") _
+        );
+    }
+    if exposed::has(feature::AVX) {
+        // SAFETY: as above; the CPU has AVX and the kernel enabled it.
+        unsafe { core::arch::asm!("vpcmpeqd ymm3, ymm3, ymm3", "vpcmpeqd ymm12, ymm12, ymm12") };
+    }
+}
+
+/// Yields with the pattern in every register.
+#[unsafe(naked)]
+extern "C" fn paint_and_yield() {
+    core::arch::naked_asm!(
+        "push rbx; push rbp; push r12; push r13; push r14; push r15",
+        "mov rbx, {pattern}",
+        "mov rcx, rbx; mov rdx, rbx; mov rsi, rbx; mov rbp, rbx; mov r8, rbx; mov r9, rbx; mov r10, rbx",
+        "mov r11, rbx; mov r12, rbx; mov r13, rbx; mov r14, rbx; mov r15, rbx",
+        "mov eax, {number}", "xor edi, edi", "syscall",
+        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
+        "ret",
+        pattern = const PATTERN as i64, number = const abi::syscall::number::time_slice_yield,
+    )
+}
+
+/// Spins with the pattern in every register until the slice ends.
+#[unsafe(naked)]
+extern "C" fn paint_and_spin() {
+    core::arch::naked_asm!(
+        "push rbx; push rbp; push r12; push r13; push r14; push r15",
+        "mov gs:[{stack}], rsp",
+        "mov rbx, {pattern}",
+        "mov rax, rbx; mov rcx, rbx; mov rdx, rbx; mov rsi, rbx; mov rbp, rbx; mov rdi, rbx; mov r8, rbx; mov r9, rbx",
+        "mov r10, rbx; mov r11, rbx; mov r12, rbx; mov r13, rbx; mov r14, rbx; mov r15, rbx",
+        "2:", "pause", "jmp 2b",
+        pattern = const PATTERN as i64, stack = const test_programs::attempt::free_word(8),
+    )
+}
+
+/// Slice end entry of the spinning painter: yields with the pattern, and goes back to who called `paint_and_spin`.
+#[unsafe(naked)]
+extern "C" fn yield_painted() {
+    core::arch::naked_asm!(
+        "mov eax, {number}", "xor edi, edi", "syscall",
+        "mov rsp, gs:[{stack}]",
+        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
+        "ret",
+        number = const abi::syscall::number::time_slice_yield, stack = const test_programs::attempt::free_word(8),
+    )
+}
+
+/// Notes all general registers in the library's half of the public page; RSP is at a frame.
+macro_rules! dump {
+    () => {
+        "push rax
+         mov rax, rsp
+         and rax, {mask}
+         lea rax, [rax + {place}]
+         mov [rax + 8], rbx; mov [rax + 16], rcx; mov [rax + 24], rdx; mov [rax + 32], rsi; mov [rax + 40], rdi
+         mov [rax + 48], rbp; mov [rax + 56], r8; mov [rax + 64], r9; mov [rax + 72], r10; mov [rax + 80], r11
+         mov [rax + 88], r12; mov [rax + 96], r13; mov [rax + 104], r14; mov [rax + 112], r15
+         pop rcx
+         mov [rax], rcx"
+    };
+}
+
+/// Slice start entry of the observer.
+#[unsafe(naked)]
+extern "C" fn note_and_resume() {
+    core::arch::naked_asm!(
+        dump!(), "xor eax, eax", "xor edx, edx", "add rsp, 32", "iretq",
+        mask = const MASK, place = const PUBLIC_LIBRARY,
+    )
+}
+
+/// Beginning of an environment whose first registers are to be seen.
+#[unsafe(naked)]
+extern "C" fn note_and_start() {
+    core::arch::naked_asm!(
+        dump!(), "jmp {start}",
+        mask = const MASK, place = const PUBLIC_LIBRARY, start = sym runtime::entry::_start,
+    )
+}
+
+/// Yields with own values in every register, and gives what was in them when the next slice began.
+fn yield_with_own_values() -> [u64; 15] {
+    // SAFETY: every register is declared lost but rbx and rbp, which are kept on the stack.
+    unsafe {
+        core::arch::asm!(
+            "push rbx", "push rbp",
+            "mov rbx, {own}",
+            "mov rcx, rbx", "mov rdx, rbx", "mov rsi, rbx", "mov rbp, rbx", "mov r8, rbx", "mov r9, rbx", "mov r10, rbx",
+            "mov r11, rbx", "mov r12, rbx", "mov r13, rbx", "mov r14, rbx", "mov r15, rbx",
+            "mov eax, {number}", "xor edi, edi", "syscall",
+            "pop rbp", "pop rbx",
+            own = const OWN as i64, number = const abi::syscall::number::time_slice_yield,
+            out("rax") _, out("rcx") _, out("rdx") _, out("rsi") _, out("rdi") _, out("r8") _, out("r9") _,
+            out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+        );
+    }
+    core::array::from_fn(|index| Area::current().public_library(index).load(Relaxed))
+}
+
+/// What the vector registers hold: the low words of all sixteen, then MXCSR.
+fn vectors() -> [u64; 17] {
+    let mut found = [0u64; 17];
+    // SAFETY: the registers are read only; the array has room for what is stored.
+    unsafe {
+        core::arch::asm!(
+            "movq [{at}], xmm0", "movq [{at} + 8], xmm1", "movq [{at} + 16], xmm2", "movq [{at} + 24], xmm3",
+            "movq [{at} + 32], xmm4", "movq [{at} + 40], xmm5", "movq [{at} + 48], xmm6", "movq [{at} + 56], xmm7",
+            "movq [{at} + 64], xmm8", "movq [{at} + 72], xmm9", "movq [{at} + 80], xmm10", "movq [{at} + 88], xmm11",
+            "movq [{at} + 96], xmm12", "movq [{at} + 104], xmm13", "movq [{at} + 112], xmm14", "movq [{at} + 120], xmm15",
+            "stmxcsr [{at} + 128]",
+            at = in(reg) found.as_mut_ptr()
+        );
+    }
+    found
+}
+
+fn painters(world: &World) -> Result<[Child; 2], alloc::string::String> {
+    let painters = [spawn(world, paint, 0)?, spawn(world, paint, 1)?];
+    check!(eventually(|| painters.iter().all(|painter| status(painter, 1) > 2)), "a painter does not run");
+    Ok(painters)
+}
+
+fn with_painters(world: &World, look: impl Fn(usize) -> Outcome) -> Outcome {
+    let painters = painters(world)?;
+    let outcome = (0..200).try_for_each(look);
+    for painter in painters {
+        check!(painter.alive(), "a painter died: {}", test_programs::child::death(&painter));
+        granted!(painter.destroy());
+    }
+    outcome
+}
+
+fn fault_30_vector_state_of_another(world: &World) -> Outcome {
+    granted!(syscall::vector_state_set(1));
+    let outcome = with_painters(world, |round| {
+        time_slice::yield_now();
+        let found = vectors();
+        check!(found[..16].iter().all(|word| *word == 0), "round {round}: vector registers hold {:x?}", &found[..16]);
+        check!(found[16] & 0xffff_ffff == 0x1f80, "round {round}: MXCSR is {:#x}", found[16]);
+        if exposed::has(feature::AVX) {
+            let mut wide = [0u64; 8];
+            // SAFETY: the registers are read only, and the array has room for both.
+            unsafe {
+                core::arch::asm!("vmovdqu [{0}], ymm3", "vmovdqu [{0} + 32], ymm12", in(reg) wide.as_mut_ptr());
+            }
+            check!(wide == [0; 8], "round {round}: wide registers hold {wide:x?}");
+        }
+        Ok(())
+    });
+    granted!(syscall::vector_state_set(0));
+    outcome
+}
+
+fn fault_30_reserved_bits_in_vector_state() -> Outcome {
+    watch();
+    granted!(syscall::vector_state_set(1));
+    let raised = attempt!(["push -1", "ldmxcsr [rsp]"]).map(|frame| frame.kind);
+    check!(raised == Some(kind::GENERAL_PROTECTION), "reserved MXCSR bits raised {raised:?}");
+    let raised = attempt!([
+        "sub rsp, 1024",
+        "and rsp, -64",
+        "fxsave64 [rsp]",
+        "mov dword ptr [rsp + 24], 0xffff0000",
+        "fxrstor64 [rsp]"
+    ]);
+    check!(raised.is_some_and(|frame| frame.kind == kind::GENERAL_PROTECTION), "FXRSTOR raised {raised:?}");
+    if exposed::has(feature::XSAVE) {
+        let raised = attempt!([
+            "sub rsp, 4096",
+            "and rsp, -64",
+            "mov rdi, rsp",
+            "mov ecx, 512",
+            "xor eax, eax",
+            "rep stosq",
+            "mov qword ptr [rsp + 512], -1",
+            "mov eax, -1",
+            "mov edx, -1",
+            "xrstor64 [rsp]"
+        ]);
+        check!(raised.is_some_and(|frame| frame.kind == kind::GENERAL_PROTECTION), "XRSTOR raised {raised:?}");
+    }
+    Ok(())
+}
+
+fn fault_30_vector_unit_off() -> Outcome {
+    watch();
+    granted!(syscall::vector_state_set(0));
+    let raised = attempt!(["pxor xmm0, xmm0"]).map(|frame| frame.kind);
+    check!(raised == Some(kind::DEVICE_NOT_AVAILABLE), "with the vector unit off, PXOR raised {raised:?}");
+    granted!(syscall::vector_state_set(1));
+    check!(attempt!(["pxor xmm0, xmm0"]).is_none(), "the vector unit does not come on");
+    check!(vectors()[..16].iter().all(|word| *word == 0), "vector registers are not zero after off and on");
+    check!(syscall::vector_state_set(2).is_err(), "2 is no state of the vector unit");
+    Ok(())
+}
+
+fn fault_31_registers_after_a_yield(world: &World) -> Outcome {
+    set_entry(kind::SLICE_START, note_and_resume as *const () as u64);
+    let outcome = with_painters(world, |round| {
+        let found = yield_with_own_values();
+        let foreign = found.iter().find(|word| **word != 0 && **word != OWN);
+        check!(foreign.is_none(), "round {round}: a slice began with {found:x?}");
+        Ok(())
+    });
+    set_entry(kind::SLICE_START, slice_start_entry as *const () as u64);
+    outcome
+}
+
+extern "C" fn stay(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    eventually(|| false);
+}
+
+fn fault_31_registers_at_the_beginning(world: &World) -> Outcome {
+    with_painters(world, |round| {
+        if round % 20 != 0 {
+            return Ok(());
+        }
+        let mut builder = prepare(world, stay, 0)?;
+        builder.entry(note_and_start as *const () as u64);
+        let child = launch(builder)?;
+        check!(eventually(|| status(&child, 1) == 1), "round {round}: the child does not start");
+        let public = granted!(child.public());
+        let found: Vec<u64> =
+            public.words()[PUBLIC_LIBRARY as usize / 8..][..15].iter().map(|word| word.load(SeqCst)).collect();
+        drop(public);
+        granted!(child.destroy());
+        check!(found.iter().all(|word| *word == 0), "round {round}: an environment began with {found:x?}");
+        Ok(())
+    })
+}
+
+fn fault_31_registers_after_a_call() -> Outcome {
+    for (number, first) in [(0u64, 0u64), (2, 99), (7, 99), (25, 99), (99, 0), (u64::MAX, 0)] {
+        let (rcx, r11, rdx): (u64, u64, u64);
+        let kept: [u64; 3];
+        let (rsi, r10, r15): (u64, u64, u64);
+        // SAFETY: the calls are refused or do nothing; all registers that they may change are declared.
+        unsafe {
+            core::arch::asm!(
+                "syscall",
+                inout("rax") number => _, inout("rdi") first => _, inout("rsi") OWN => rsi, inout("r10") OWN + 1 => r10,
+                inout("r15") OWN + 2 => r15, lateout("rdx") rdx, lateout("rcx") rcx, lateout("r11") r11
+            );
+        }
+        kept = [rsi, r10, r15];
+        check!(kept == [OWN, OWN + 1, OWN + 2], "call {number} changed registers: {kept:x?}");
+        for word in [rcx, r11, rdx] {
+            check!(word < abi::memory_map::USER_END || word == number, "call {number} left {word:#x} in a register");
+        }
+    }
+    Ok(())
+}
+
+/// Sets its bases and protection keys to values of its own, over and over.
+extern "C" fn set_bases(_: u64) {
+    loop {
+        // SAFETY: nothing of this program uses FS.
+        let _ = unsafe { syscall::segment_base_set(0, UserAddress(0x6666_0000)) };
+        if exposed::has(feature::PKU) {
+            set_protection_keys(0xffff_fff0);
+        }
+        Area::current().status(1).store(1, SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+fn set_protection_keys(value: u32) {
+    // SAFETY: key 0, which everything mapped here has, stays open in each value the tests use.
+    unsafe { core::arch::asm!("wrpkru", in("eax") value, in("ecx") 0, in("edx") 0, options(nostack)) };
+}
+
+fn protection_keys() -> u32 {
+    let value: u32;
+    // SAFETY: the CPU has protection keys, as the callers have checked.
+    unsafe { core::arch::asm!("rdpkru", out("eax") value, in("ecx") 0, out("edx") _, options(nostack)) };
+    value
+}
+
+fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outcome {
+    let child = spawn(world, set_bases, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the other environment does not run");
+    // SAFETY: nothing of this program uses FS.
+    granted!(unsafe { syscall::segment_base_set(0, UserAddress(0x7777_0000)) });
+    for round in 0..100 {
+        time_slice::yield_now();
+        if exposed::has(feature::FSGSBASE) {
+            let base: u64;
+            // SAFETY: the CPU has the instruction.
+            unsafe { core::arch::asm!("rdfsbase {}", out(reg) base) };
+            check!(base == 0x7777_0000, "round {round}: FS base is {base:#x}");
+        }
+        if exposed::has(feature::PKU) {
+            check!(protection_keys() == 0, "round {round}: PKRU is {:#x}", protection_keys());
+        }
+    }
+    // SAFETY: as above.
+    granted!(unsafe { syscall::segment_base_set(0, UserAddress(0)) });
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_34_unused_words_are_zero() -> Outcome {
+    let private = Area::current().private();
+    check!(private.unused.iter().all(|word| word.load(SeqCst) == 0), "unused words of the private page are not zero");
+    let vector = private.repossession.iter().all(|entry| entry.resource.load(SeqCst) | entry.name.load(SeqCst) == 0);
+    check!(vector, "the repossession vector of a new environment is not empty");
+    check!(
+        exposed::kernel().unused.iter().all(|word| word.load(SeqCst) == 0),
+        "unused words of KernelInfo are not zero"
+    );
+    for cpu in exposed::cpus() {
+        check!(cpu.unused.iter().all(|word| word.load(SeqCst) == 0), "unused words of CpuInfo are not zero");
+    }
+    for slot in 0..exposed::kernel().environments.load(SeqCst) {
+        let unused =
+            exposed::environment_slot(slot).is_none_or(|info| info.unused.iter().all(|word| word.load(SeqCst) == 0));
+        check!(unused, "unused words of environment slot {slot} are not zero");
+    }
+    watch();
+    let frame = attempt!(["ud2"]).ok_or("no upcall")?;
+    check!((frame.error, frame.detail) == (0, 0), "the frame of an exception without an error holds {frame:?}");
+    Ok(())
+}
+
+/// Every word of what is exposed: none is an address of the kernel.
+fn fault_35_no_kernel_address_is_exposed(_: &World) -> Outcome {
+    use abi::memory_map::{
+        DIRECT_MAP, EXPOSED, EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+    };
+    let kernel = exposed::kernel();
+    let cpus = kernel.cpus.load(SeqCst);
+    let tables = [
+        (EXPOSED_KERNEL, 512),
+        (EXPOSED_CPUS, cpus * 128),
+        (EXPOSED_SLICES, cpus * 16 * abi::limits::SLICES_PER_CPU as u64),
+        (EXPOSED_ENVIRONMENTS, kernel.environments.load(SeqCst) * 512),
+        (EXPOSED_PAGES, kernel.pages.load(SeqCst).min(20_000) * 64),
+    ];
+    for (start, bytes) in tables {
+        for address in (start..start + bytes).step_by(8) {
+            // SAFETY: the kernel maps these tables read-only for everybody, as long as their counts say.
+            let word = unsafe { (address as *const u64).read_volatile() };
+            let kernel_address = (DIRECT_MAP..u64::MAX - 0xffff).contains(&word) && word < 0xffff_ffff_ffff_0000;
+            check!(!kernel_address || (EXPOSED..EXPOSED + (4 << 30)).contains(&word), "{address:#x} exposes {word:#x}");
+        }
+    }
+    Ok(())
+}
+
+fn fault_36_beyond_what_is_exposed() -> Outcome {
+    use abi::memory_map::{
+        DIRECT_MAP, EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES, KERNEL_IMAGE,
+    };
+    watch();
+    let pages = exposed::kernel().pages.load(SeqCst);
+    let end = (EXPOSED_PAGES + pages * 64).next_multiple_of(2 << 20);
+    for address in
+        [DIRECT_MAP, DIRECT_MAP + 0x10_0000, KERNEL_IMAGE, KERNEL_IMAGE + 0x10_0000, end, EXPOSED_KERNEL + 0x8_0000]
+    {
+        let raised = attempt!(["mov rax, [rdi]"], "rdi" = address);
+        check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "reading {address:#x} raised {raised:?}");
+    }
+    for address in [EXPOSED_KERNEL, EXPOSED_CPUS, EXPOSED_SLICES, EXPOSED_ENVIRONMENTS, EXPOSED_PAGES] {
+        let raised = attempt!(["mov [rdi], rax"], "rdi" = address);
+        check!(raised.is_some_and(|frame| frame.error == 7), "writing {address:#x} raised {raised:?}");
+        let raised = attempt!(["call rdi"], "rdi" = address);
+        check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "jumping to {address:#x} raised {raised:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! Revocation: the kernel asks, insists, takes, and says what it took (exokernel-sosp95 §3.3, §3.4).
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::budget::Resource;
+use abi::limits::REPOSSESSION_ENTRIES;
+use abi::upcall::kind;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+use runtime::area::Area;
+use runtime::environment::Child;
+use runtime::page::Allocator;
+use runtime::upcall::{Context, set_handler};
+use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
+use test_programs::child::{eventually, launch, prepare, status};
+use test_programs::random::Random;
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Here an_environment_gives_back_what_is_asked;
+    Here fault_39_request_ignored_for_pages;
+    Here fault_39_request_ignored_for_slices;
+    Here fault_39_named_pages_go_first;
+    Here fault_40_answered_with_pages_of_others;
+    Here requests_that_make_no_sense;
+    Here churn_under_random_revocation;
+}
+
+/// Status words of the children: pages held, pages given back, repossessions seen, upcalls of each kind.
+const HELD: usize = 1;
+const GIVEN: usize = 2;
+const REPOSSESSIONS: usize = 3;
+const REQUESTS: usize = 4;
+/// Pages that a holder allocates.
+const HOARD: u64 = 100;
+/// First word of the public library words in which a holder lists its pages.
+const LISTED: usize = 0;
+
+extern "C" fn answer_with_pages(context: &mut Context) {
+    let area = Area::current();
+    area.status(REQUESTS).fetch_add(1, SeqCst);
+    if context.frame.kind == kind::REPOSSESSION {
+        let seen = area.private().repossessed.load(SeqCst);
+        area.status(REPOSSESSIONS).store(seen, SeqCst);
+    }
+    if context.frame.kind != kind::REVOCATION || context.frame.error != Resource::Page as u64 {
+        return;
+    }
+    for index in (0..HOARD as usize).rev() {
+        if area.status(GIVEN).load(SeqCst) >= context.frame.detail {
+            return;
+        }
+        let page = PageNumber(area.public_library(LISTED + index).load(SeqCst));
+        if page.0 != 0 && Allocator::own().free(page).is_ok() {
+            area.public_library(LISTED + index).store(0, SeqCst);
+            area.status(GIVEN).fetch_add(1, SeqCst);
+        }
+    }
+}
+
+extern "C" fn note_only(context: &mut Context) {
+    let area = Area::current();
+    area.status(REQUESTS).fetch_add(1, SeqCst);
+    if context.frame.kind == kind::REPOSSESSION {
+        area.status(REPOSSESSIONS).store(area.private().repossessed.load(SeqCst), SeqCst);
+    }
+}
+
+fn hold() {
+    for index in 0..HOARD {
+        let Ok(page) = Allocator::own().allocate() else { break };
+        Area::current().public_library(LISTED + index as usize).store(page.0, SeqCst);
+        Area::current().status(HELD).store(index + 1, SeqCst);
+    }
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+/// Gives back what is asked.
+extern "C" fn cooperate(_: u64) {
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, answer_with_pages);
+    }
+    hold();
+}
+
+/// Ignores every request, and lists so many of its pages to be taken first.
+extern "C" fn ignore(listed: u64) {
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, note_only);
+    }
+    let private = Area::current().private();
+    if listed > 0 {
+        for place in private.take_first.iter().take(listed as usize) {
+            let Ok(page) = Allocator::own().allocate() else { break };
+            place.store(page.0, SeqCst);
+        }
+        private.take_first_count.store(listed, SeqCst);
+    }
+    hold();
+}
+
+/// Answers with pages that are not its own, or twice with the same.
+extern "C" fn lie(context: &mut Context) {
+    Area::current().status(REQUESTS).fetch_add(1, SeqCst);
+    let page = PageNumber(Area::current().public_library(LISTED).load(SeqCst));
+    let _ = Allocator::own().free(page);
+    let _ = Allocator::own().free(page);
+    let creator = exposed::environment(area::number()).map_or(1, |info| info.creator.load(SeqCst));
+    let others: Vec<PageNumber> =
+        exposed::environment(abi::EnvironmentId(creator)).into_iter().flat_map(|info| info.pages().take(20)).collect();
+    let freed = others.iter().filter(|page| Allocator::own().free(**page).is_ok()).count();
+    Area::current().status(GIVEN).fetch_add(freed as u64, SeqCst);
+    if context.frame.kind == kind::REPOSSESSION {
+        Area::current().status(REPOSSESSIONS).store(Area::current().private().repossessed.load(SeqCst), SeqCst);
+    }
+}
+
+extern "C" fn deceive(_: u64) {
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, lie);
+    }
+    hold();
+}
+
+fn holder(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
+    let child = launch(prepare(world, function, argument)?)?;
+    check!(eventually(|| status(&child, HELD) == HOARD), "the child holds {} pages", status(&child, HELD));
+    Ok(child)
+}
+
+fn used(child: &Child, resource: Resource) -> u64 {
+    child.info().map_or(0, |info| info.budget[resource as usize].used.load(SeqCst))
+}
+
+fn request(child: &Child, resource: Resource, count: u64, wait: u64) -> Outcome {
+    granted!(syscall::revocation_request(KeyIndex::FIRST, child.number, resource as u64, count, clock::now() + wait));
+    Ok(())
+}
+
+/// Drives the taking until it is over.
+fn enforce(child: &Child) -> Outcome {
+    let end = clock::now() + 20_000_000_000;
+    while let Err(failure) = syscall::revocation_enforce(KeyIndex::FIRST, child.number) {
+        check!(matches!(failure.error, Error::Again | Error::BadArgument), "enforcing gave {failure:?}");
+        if failure.error == Error::BadArgument {
+            break;
+        }
+        check!(clock::now() < end, "enforcing does not end");
+        time_slice::yield_now();
+    }
+    Ok(())
+}
+
+fn an_environment_gives_back_what_is_asked(world: &World) -> Outcome {
+    let child = holder(world, cooperate, 0)?;
+    let before = used(&child, Resource::Page);
+    request(&child, Resource::Page, 30, 5_000_000_000)?;
+    check!(
+        eventually(|| used(&child, Resource::Page) <= before - 30),
+        "{before} pages became {}",
+        used(&child, Resource::Page)
+    );
+    enforce(&child)?;
+    check!(status(&child, REPOSSESSIONS) == 0, "{} pages were taken by force", status(&child, REPOSSESSIONS));
+    check!(child.alive(), "the child died");
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_39_request_ignored_for_pages(world: &World) -> Outcome {
+    let child = holder(world, ignore, 0)?;
+    let before = used(&child, Resource::Page);
+    request(&child, Resource::Page, 40, 10_000_000)?;
+    check!(eventually(|| status(&child, REQUESTS) > 0), "the child was not asked");
+    for _ in 0..20 {
+        time_slice::yield_now();
+    }
+    enforce(&child)?;
+    check!(used(&child, Resource::Page) <= before - 40, "{before} pages became {}", used(&child, Resource::Page));
+    check!(
+        eventually(|| status(&child, REPOSSESSIONS) == 40),
+        "the vector tells of {} pages",
+        status(&child, REPOSSESSIONS)
+    );
+    check!(child.alive(), "the child died: {}", test_programs::child::death(&child));
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_39_request_ignored_for_slices(world: &World) -> Outcome {
+    let mut builder = prepare(world, ignore, 0)?;
+    builder.budget(Resource::Slice, 6);
+    let child = granted!(builder.create());
+    for _ in 0..6 {
+        granted!(child.run(0, time_slice::ANY_POSITION));
+    }
+    check!(eventually(|| status(&child, HELD) == HOARD), "the child does not run");
+    request(&child, Resource::Slice, 4, 10_000_000)?;
+    for _ in 0..20 {
+        time_slice::yield_now();
+    }
+    enforce(&child)?;
+    check!(used(&child, Resource::Slice) == 2, "{} slices are left", used(&child, Resource::Slice));
+    check!(
+        eventually(|| status(&child, REPOSSESSIONS) == 4),
+        "the vector tells of {} slices",
+        status(&child, REPOSSESSIONS)
+    );
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_39_named_pages_go_first(world: &World) -> Outcome {
+    let child = holder(world, ignore, 20)?;
+    let kept: Vec<u64> = (0..HOARD as usize).map(|index| listed(&child, index)).collect();
+    request(&child, Resource::Page, 20, 1_000_000)?;
+    for _ in 0..10 {
+        time_slice::yield_now();
+    }
+    enforce(&child)?;
+    let owner = |page: &u64| exposed::page(PageNumber(*page)).map(|info| info.owner());
+    let lost = kept.iter().filter(|page| owner(page) != Some(child.number)).count();
+    check!(lost == 0, "{lost} pages were taken that were not named first");
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn listed(child: &Child, index: usize) -> u64 {
+    let word = abi::area::PUBLIC_LIBRARY as usize / 8 + LISTED + index;
+    child.public().map_or(0, |public| public.words()[word].load(SeqCst))
+}
+
+fn fault_40_answered_with_pages_of_others(world: &World) -> Outcome {
+    let child = holder(world, deceive, 0)?;
+    let before = used(&child, Resource::Page);
+    request(&child, Resource::Page, 10, 10_000_000)?;
+    check!(eventually(|| status(&child, REQUESTS) > 0), "the child was not asked");
+    for _ in 0..20 {
+        time_slice::yield_now();
+    }
+    enforce(&child)?;
+    check!(status(&child, GIVEN) == 0, "{} pages of others were given away", status(&child, GIVEN));
+    check!(used(&child, Resource::Page) <= before - 10, "{before} pages became {}", used(&child, Resource::Page));
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn requests_that_make_no_sense(world: &World) -> Outcome {
+    let child = holder(world, cooperate, 0)?;
+    let ask = |key, number, resource, count| syscall::revocation_request(key, number, resource, count, 0);
+    refused!(ask(KeyIndex::WELL_KNOWN, child.number, 0, 1), NotPermitted);
+    refused!(ask(KeyIndex(43), child.number, 0, 1), NoSuchKey);
+    refused!(ask(KeyIndex::FIRST, abi::EnvironmentId(1 << 40), 0, 1), NoSuchEnvironment);
+    refused!(ask(KeyIndex::FIRST, child.number, 99, 1), BadArgument);
+    refused!(ask(KeyIndex::FIRST, child.number, u64::MAX, 1), BadArgument);
+    refused!(syscall::revocation_enforce(KeyIndex::WELL_KNOWN, child.number), NotPermitted);
+    request(&child, Resource::Page, 1, 5_000_000_000)?;
+    refused!(ask(KeyIndex::FIRST, child.number, 0, 1), InUse);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Children come and go, hold pages, answer or ignore random requests; each forced page is in one vector, and all is
+/// accounted for. The full test makes more of them.
+fn churn_under_random_revocation(world: &World) -> Outcome {
+    let seed = 0xc4_0000;
+    let mut random = Random(seed);
+    let mut children: Vec<(Child, u64)> = Vec::new();
+    for round in 0..120 {
+        if children.len() < 8 {
+            let function = if random.below(3) == 0 { ignore } else { cooperate };
+            children.push((holder(world, function, 0)?, 0));
+        }
+        let index = random.below(children.len() as u64) as usize;
+        let (child, taken) = &mut children[index];
+        let count = random.below(10) + 1;
+        if request(child, Resource::Page, count, 2_000_000).is_ok() {
+            let before = exposed_repossessions(child);
+            enforce(child)?;
+            *taken += exposed_repossessions(child) - before;
+        }
+        check!(
+            *taken < REPOSSESSION_ENTRIES as u64,
+            "seed {seed:#x}, round {round}: {taken} pages taken from one child"
+        );
+        if random.below(3) == 0 || *taken + 10 > 60 {
+            let (child, _) = children.swap_remove(index);
+            granted!(child.destroy());
+        }
+        world.pages_add_up().map_err(|why| alloc::format!("seed {seed:#x}, round {round}: {why}"))?;
+    }
+    for (child, _) in children {
+        granted!(child.destroy());
+    }
+    Ok(())
+}
+
+/// What the child's handler has seen of its vector.
+fn exposed_repossessions(child: &Child) -> u64 {
+    eventually_stable(|| status(child, REPOSSESSIONS))
+}
+
+/// A value that did not change over some turns.
+fn eventually_stable(read: impl Fn() -> u64) -> u64 {
+    let mut last = read();
+    let mut turns = 0;
+    while turns < 3 {
+        time_slice::yield_now();
+        let now = read();
+        turns = if now == last { turns + 1 } else { 0 };
+        last = now;
+    }
+    last
+}

@@ -1,0 +1,395 @@
+//! The table of system calls from the outside: wrong pointers, wrong numbers, random words, and arguments that change
+//! while they are looked at.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, ENTRY_INSTRUCTIONS, LOG_READ_BYTES};
+use abi::page_table::MapRow;
+use abi::syscall::{BatchRow, TABLE, number};
+use abi::upcall::kind;
+use abi::{Error, feature};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use runtime::address_space::{self, Access};
+use runtime::environment::Builder;
+use runtime::page::Allocator;
+use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
+use test_programs::attempt::watch;
+use test_programs::random::Random;
+use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
+
+guest! {
+    Child null_does_nothing;
+    Child unknown_numbers_are_refused;
+    Child a_batch_stops_at_the_first_error;
+    Child random_bytes_are_random;
+    Here the_log_is_read_with_the_root_key_only;
+    Child fault_13_pointers_of_every_call;
+    Child fault_13_buffer_across_the_end_of_a_mapping;
+    Child fault_14_random_calls;
+    Here fault_15_argument_changes_during_the_call;
+    Child fault_17_batch_that_maps_over_its_own_rows;
+    Here no_entry_takes_too_long;
+}
+
+const PLACE: u64 = 0x2000_0000;
+const KEY: u64 = KeyIndex::FIRST.0;
+
+fn invoke(number: u64, arguments: [u64; 6]) -> Result<u64, Failure> {
+    // SAFETY: the tests pass words that the kernel refuses, or that name memory which is theirs.
+    unsafe { syscall::invoke(number, arguments) }
+}
+
+fn map(address: u64, entry: u64) -> Result<(), Failure> {
+    address_space::own().apply(&[MapRow { address: address | KEY, entry }])
+}
+
+fn null_does_nothing() -> Outcome {
+    for _ in 0..1000 {
+        granted!(syscall::null());
+    }
+    Ok(())
+}
+
+fn unknown_numbers_are_refused() -> Outcome {
+    for number in (TABLE.len() as u64..300).chain([1 << 16, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
+        let outcome = invoke(number, [1; 6]);
+        check!(outcome == Err(Error::UnknownCall.about(number)), "call {number:#x} gave {outcome:?}");
+    }
+    Ok(())
+}
+
+fn batch(rows: &mut [BatchRow]) -> Result<u64, Failure> {
+    // SAFETY: the kernel reads and writes the rows, as many as we say.
+    unsafe { syscall::batch(UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) }
+}
+
+fn a_batch_stops_at_the_first_error() -> Outcome {
+    let own = Allocator::own();
+    let allocate = |list: u64| BatchRow {
+        number: number::page_allocate,
+        arguments: [KEY, list, PageNumber::NONE.0, 0, 0, 0],
+        unused: 0,
+    };
+    let mut rows = [allocate(own.list.0), allocate(own.list.0), allocate(u64::MAX), allocate(own.list.0)];
+    let outcome = batch(&mut rows);
+    check!(
+        outcome.is_err_and(|failure| failure.detail == 2 && failure.error == Error::NoSuchPage),
+        "it gave {outcome:?}"
+    );
+    check!(rows[0].number == 0 && rows[1].number == 0, "the first two rows were refused");
+    check!(rows[2].number == Error::NoSuchPage as u64, "the third row says {}", rows[2].number);
+    check!(rows[3].number == number::page_allocate, "the fourth row was touched");
+    for row in &rows[..2] {
+        granted!(own.free(PageNumber(row.arguments[0])));
+    }
+    for forbidden in [
+        number::batch,
+        number::time_slice_yield,
+        number::predicate_wait,
+        number::transfer_asynchronous,
+        number::transfer_synchronous,
+        number::transfer_synchronous | 1 << 32,
+    ] {
+        let outcome = batch(&mut [BatchRow { number: forbidden, arguments: [0; 6], unused: 0 }]);
+        check!(outcome.is_err(), "a batch may hold call {forbidden}");
+    }
+    let mut many = [BatchRow::default(); BATCH_ROWS + 1];
+    refused!(batch(&mut many), TooMany);
+    check!(batch(&mut many[..BATCH_ROWS]).is_ok() && batch(&mut []).is_ok(), "a full or an empty batch was refused");
+    Ok(())
+}
+
+fn random_bytes_are_random() -> Outcome {
+    let mut bytes = [[0u8; ENTROPY_BYTES]; 2];
+    let has = exposed::has(feature::ENTROPY);
+    for buffer in &mut bytes {
+        // SAFETY: the kernel fills the buffer.
+        let outcome = unsafe { syscall::entropy_read(UserAddress(buffer.as_mut_ptr() as u64), ENTROPY_BYTES as u64) };
+        check!(outcome.is_ok() == has, "with the feature {has} it gave {outcome:?}");
+    }
+    check!(!has || bytes[0] != bytes[1], "two readings are equal");
+    let zeros = bytes[0].iter().filter(|byte| **byte == 0).count();
+    check!(!has || zeros < 32, "{zeros} of {ENTROPY_BYTES} random bytes are zero");
+    // SAFETY: refused.
+    let outcome = unsafe { syscall::entropy_read(UserAddress(bytes.as_mut_ptr() as u64), ENTROPY_BYTES as u64 + 1) };
+    check!(outcome.is_err(), "more bytes than the limit were given");
+    Ok(())
+}
+
+fn the_log_is_read_with_the_root_key_only(_: &World) -> Outcome {
+    let mut text = [0u8; LOG_READ_BYTES];
+    let at = UserAddress(text.as_mut_ptr() as u64);
+    // SAFETY: the kernel writes at most the bytes of the buffer.
+    let count = granted!(unsafe { syscall::log_read(KeyIndex::FIRST, 0, at, text.len() as u64) });
+    let bytes = exposed::kernel().log_bytes.load(SeqCst);
+    check!(bytes == 0 || count > 0, "of {bytes} bytes of log {count} were read");
+    // SAFETY: refused, or nothing to read.
+    let refusals = unsafe {
+        [
+            syscall::log_read(KeyIndex::WELL_KNOWN, 0, at, 16),
+            syscall::log_read(KeyIndex::FIRST, 0, at, LOG_READ_BYTES as u64 + 1),
+        ]
+    };
+    refused!(refusals[0], NotPermitted);
+    refused!(refusals[1], TooMany);
+    // SAFETY: as above.
+    check!(
+        unsafe { syscall::log_read(KeyIndex::FIRST, u64::MAX, at, 16) }.is_ok_and(|count| count == 0),
+        "there is a log at the end of time"
+    );
+    Ok(())
+}
+
+/// A call that takes a pointer: its number, its arguments, and which of them is the pointer.
+struct Pointed {
+    number: u64,
+    arguments: [u64; 6],
+    pointer: usize,
+    writes: bool,
+}
+
+fn pointed_calls(region: PageNumber) -> [Pointed; 9] {
+    let call = |number, arguments, pointer, writes| Pointed { number, arguments, pointer, writes };
+    [
+        call(number::batch, [0, 3, 0, 0, 0, 0], 0, true),
+        call(number::page_map, [KEY, area::root().0, 0, 3, 0, 0], 2, false),
+        call(number::environment_create, [KEY, 0, 0, 0, 0, 0], 1, false),
+        call(number::predicate_wait, [0, 2, 0, 0, 0, 0], 0, false),
+        call(number::region_read, [KEY, region.0, 0, 0, 64, 0], 3, true),
+        call(number::region_write, [KEY, region.0, 0, 0, 64, 0], 3, false),
+        call(number::channel_send, [2, 0, 64, 0, 0, 0], 1, false),
+        call(number::channel_receive, [2, 0, 4104, 0, 0, 0], 1, true),
+        call(number::entropy_read, [0, 64, 0, 0, 0, 0], 0, true),
+    ]
+}
+
+/// A call under a handler: its refusal, or the upcall that it raised with RIP at the instruction.
+fn tried(number: u64, words: [u64; 6]) -> Option<u64> {
+    let [a, b, c, d, e, f] = words;
+    let raised = attempt!(
+        ["mov rax, r15", "syscall", "cmp rax, 0", "jne 77f", "ud2"],
+        "rdi" = a,
+        "rsi" = b,
+        "rdx" = c,
+        "r10" = d,
+        "r8" = e,
+        "r9" = f,
+        "r15" = number
+    );
+    raised.map(|frame| frame.kind)
+}
+
+fn region_page() -> Result<PageNumber, alloc::string::String> {
+    let page = granted!(Allocator::own().allocate());
+    granted!(syscall::region_create(KeyIndex::FIRST, page));
+    granted!(syscall::region_name(KeyIndex::FIRST, page, 0, KeyIndex::FIRST, 7));
+    Ok(page)
+}
+
+fn fault_13_pointers_of_every_call() -> Outcome {
+    watch();
+    let region = region_page()?;
+    let never = [
+        0x0000_8000_0000_0000,
+        0xffff_8000_0000_0000,
+        abi::memory_map::KERNEL_IMAGE,
+        u64::MAX,
+        u64::MAX - 7,
+        abi::memory_map::USER_END - 8,
+    ];
+    for call in pointed_calls(region) {
+        for (pointer, could_be) in
+            [(0, true), (PLACE, true), (PLACE + 1, true)].into_iter().chain(never.map(|pointer| (pointer, false)))
+        {
+            let mut arguments = call.arguments;
+            arguments[call.pointer] = pointer;
+            let outcome = tried(call.number, arguments);
+            check!(outcome != Some(kind::INVALID_OPCODE), "call {} took the pointer {pointer:#x}", call.number);
+            check!(
+                outcome.is_none_or(|kind| kind == kind::PAGE_FAULT && could_be),
+                "call {} with {pointer:#x} raised {outcome:?}",
+                call.number
+            );
+        }
+        for length in [1 << 63, u64::MAX, 1 << 32, u64::MAX - 4095] {
+            let mut arguments = call.arguments;
+            arguments[call.pointer] = area::root().0;
+            if let Some(count) = arguments.get_mut(call.pointer + 1).filter(|count| **count != 0) {
+                *count = length;
+                let outcome = tried(call.number, arguments);
+                check!(outcome != Some(kind::INVALID_OPCODE), "call {} took the length {length:#x}", call.number);
+            }
+        }
+    }
+    granted!(syscall::page_free(KeyIndex::FIRST, region));
+    Ok(())
+}
+
+fn fault_13_buffer_across_the_end_of_a_mapping() -> Outcome {
+    watch();
+    let region = region_page()?;
+    let page = granted!(Allocator::own().allocate());
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    for call in pointed_calls(region).iter().filter(|call| call.number != number::environment_create) {
+        let mut arguments = call.arguments;
+        arguments[call.pointer] = PLACE + 4096 - 16;
+        let outcome = tried(call.number, arguments);
+        check!(outcome != Some(kind::INVALID_OPCODE), "call {} took a buffer that is half there", call.number);
+    }
+    granted!(map(PLACE, page.address() | Access::READ.0));
+    for call in pointed_calls(region).iter().filter(|call| call.writes && call.number != number::channel_receive) {
+        let mut arguments = call.arguments;
+        arguments[call.pointer] = PLACE;
+        arguments[call.pointer + 1] = arguments[call.pointer + 1].min(8);
+        let outcome = tried(call.number, arguments);
+        check!(outcome != Some(kind::INVALID_OPCODE), "call {} wrote to a read-only page", call.number);
+    }
+    // SAFETY: the page is mapped, and read only.
+    let unchanged = (0..512).all(|index| unsafe { ((PLACE + index * 8) as *const u64).read_volatile() } == 0);
+    check!(unchanged, "a read-only page was written by a call");
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    granted!(syscall::page_free(KeyIndex::FIRST, region));
+    Ok(())
+}
+
+/// Words that calls find interesting, and others.
+fn random_word(random: &mut Random) -> u64 {
+    match random.below(8) {
+        0 => random.below(4),
+        1 => random.below(64),
+        2 => random.below(exposed::kernel().pages.load(SeqCst)),
+        3 => 1 << random.below(64),
+        4 => u64::MAX - random.below(5000),
+        5 => PLACE + random.below(0x4000),
+        6 => area::number().0 + random.below(3) - 1,
+        _ => random.next(),
+    }
+}
+
+/// Any call with any words. Those that would end the test or its memory are left out: they have tests of their own.
+fn fault_14_random_calls() -> Outcome {
+    watch();
+    let seed = 0x14;
+    let mut random = Random(seed);
+    let (image_start, image_end) = runtime::image::own_range();
+    for count in 0..100_000u64 {
+        let call = random.below(TABLE.len() as u64 + 4);
+        let mut words: [u64; 6] = core::array::from_fn(|_| random_word(&mut random));
+        match call {
+            number::transfer_asynchronous
+            | number::transfer_synchronous
+            | number::predicate_wait
+            | number::segment_base_set => continue,
+            number::time_slice_yield | number::address_space_switch | number::vector_state_set => continue,
+            number::page_table_unlink | number::time_slice_free | number::key_drop | number::page_unbind => {
+                words[0] = random.below(40) + 3
+            }
+            number::environment_destroy | number::page_free | number::page_claim => words[0] = random.below(40) + 3,
+            number::batch => words[1] = u64::MAX,
+            _ => {}
+        }
+        if words.iter().any(|word| (image_start..image_end).contains(word)) {
+            continue;
+        }
+        let outcome = tried(call, words);
+        check!(
+            matches!(outcome, None | Some(kind::PAGE_FAULT | kind::INVALID_OPCODE)),
+            "seed {seed:#x}, call {count}: number {call} with {words:x?} raised {outcome:?}"
+        );
+    }
+    granted!(syscall::null());
+    Ok(())
+}
+
+/// What the second thread flips: the entry of a row between a page of ours and a page of the kernel.
+static ROW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static STOP: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn flip(between: u64) {
+    let (ours, kernels) = (between & 0xffff_ffff, between >> 32);
+    while STOP.load(SeqCst) == 0 {
+        ROW[1].store(kernels << 12 | Access::WRITE.0, SeqCst);
+        ROW[1].store(ours << 12 | Access::WRITE.0, SeqCst);
+    }
+}
+
+fn fault_15_argument_changes_during_the_call(_: &World) -> Outcome {
+    let page = granted!(Allocator::own().allocate());
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let control = exposed::environment(area::number()).map_or(0, |info| info.control.load(SeqCst));
+    STOP.store(0, SeqCst);
+    ROW[0].store(PLACE | KEY, SeqCst);
+    ROW[1].store(page.address() | Access::WRITE.0, SeqCst);
+    let mut builder = granted!(Builder::sharing());
+    builder.function(flip, page.0 | control << 32);
+    let thread = granted!(builder.create());
+    granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION));
+    let mut outcomes = [0u64; 2];
+    for _ in 0..50_000 {
+        // SAFETY: the row maps the page that lies there, or is refused.
+        let outcome = unsafe { syscall::page_map(KeyIndex::FIRST, area::root(), UserAddress(ROW.as_ptr() as u64), 1) };
+        outcomes[usize::from(outcome.is_err())] += 1;
+        check!(
+            exposed::page(PageNumber(control)).map(|info| info.references()) == Some(0),
+            "the control page is mapped"
+        );
+        check!(exposed::page(page).map(|info| info.references()) == Some(1), "our page is not mapped any more");
+    }
+    STOP.store(1, SeqCst);
+    check!(thread.wait(u64::MAX), "the other thread does not end");
+    check!(outcomes[0] > 0, "no row was accepted: {outcomes:?}");
+    granted!(thread.destroy());
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// The second row of a batch maps another page over the rows: the kernel keeps to what it has, or meets the other page.
+fn fault_17_batch_that_maps_over_its_own_rows() -> Outcome {
+    let own = Allocator::own();
+    let (first, second) = (granted!(own.allocate()), granted!(own.allocate()));
+    granted!(map(PLACE, first.address() | Access::WRITE.0));
+    granted!(map(PLACE + 0x1000, second.address() | Access::WRITE.0));
+    let rows = MapRow { address: PLACE | KEY, entry: second.address() | Access::WRITE.0 };
+    let remap = [KEY, area::root().0, core::ptr::from_ref(&rows) as u64, 1, 0, 0];
+    let null = BatchRow { number: number::null, arguments: [0; 6], unused: 0 };
+    let batched = [null, BatchRow { number: number::page_map, arguments: remap, unused: 0 }, null, null];
+    for (index, row) in batched.iter().enumerate() {
+        // SAFETY: the place is mapped writable, and large enough.
+        unsafe { (PLACE as *mut BatchRow).add(index).write_volatile(*row) };
+    }
+    let outcome = invoke(number::batch, [PLACE, batched.len() as u64, 0, 0, 0, 0]);
+    check!(outcome.is_ok() || outcome.is_err_and(|failure| failure.detail >= 2), "the batch gave {outcome:?}");
+    let references = [first, second].map(|page| exposed::page(page).map(|info| info.references()));
+    check!(references == [Some(0), Some(2)], "after it the pages have {references:?} references");
+    granted!(map(PLACE, 0));
+    granted!(map(PLACE + 0x1000, 0));
+    check!(own.free_many(&[first, second]) == 2, "the pages are not free");
+    Ok(())
+}
+
+/// By the counting clock ticks are instructions; by any other they say nothing.
+fn no_entry_takes_too_long(_: &World) -> Outcome {
+    if !is_counting() {
+        return Ok(());
+    }
+    let kernel = exposed::kernel();
+    let (longest, call) = (kernel.longest_entry.load(SeqCst), kernel.longest_entry_call.load(SeqCst));
+    runtime::channel::measurement("longest kernel entry", longest, "instructions");
+    check!(longest > 0, "the longest entry is not measured");
+    check!(longest <= ENTRY_INSTRUCTIONS, "entry {call:#x} took {longest} instructions");
+    Ok(())
+}
+
+/// Whether a loop of 20,000 instructions takes as many ticks.
+fn is_counting() -> bool {
+    (0..3).all(|_| {
+        let before = runtime::clock::ticks();
+        // SAFETY: the loop changes rcx only.
+        unsafe { core::arch::asm!("mov ecx, 10000", "2:", "dec ecx", "jnz 2b", out("ecx") _, options(nostack)) };
+        (20_000..20_020).contains(&(runtime::clock::ticks() - before))
+    })
+}

@@ -1,0 +1,303 @@
+//! Time slices: positions, rounds, directed yields, and what happens to who does not let go.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::budget::Resource;
+use abi::environment::DeathReason;
+use abi::upcall::kind;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::area::Area;
+use runtime::environment::Child;
+use runtime::upcall::Context;
+use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, syscall, time_slice};
+use test_programs::child::{eventually, expect_death, prepare, spawn, status};
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Here positions_are_allocated_by_name;
+    Here a_directed_yield_runs_who_is_named;
+    Here yields_to_the_dead_are_refused;
+    Here slices_come_in_the_order_of_positions;
+    Here equidistant_positions_bound_the_latency;
+    Here contiguous_positions_save_switches;
+    Child the_clock_never_goes_back;
+    Child slice_ends_keep_every_register;
+    Here fault_37_excess_is_paid_and_never_negative;
+    Here fault_38_hoarder_of_time;
+    Here fault_38_critical_section_without_end;
+}
+
+fn own() -> EnvironmentId {
+    area::number()
+}
+
+fn positions_are_allocated_by_name(_: &World) -> Outcome {
+    let free = exposed::slices(0).iter().rposition(|slice| slice.owner.load(SeqCst) == 0).ok_or("none is free")? as u64;
+    check!(granted!(time_slice::allocate(KeyIndex::FIRST, own(), 0, free)) == free, "another position came");
+    let slice = &exposed::slices(0)[free as usize];
+    check!(slice.owner.load(SeqCst) == own().0 && slice.runner.load(SeqCst) == own().0, "the position is not exposed");
+    refused!(time_slice::allocate(KeyIndex::FIRST, own(), 0, free), NotFree);
+    refused!(time_slice::allocate(KeyIndex::FIRST, own(), 0, abi::limits::SLICES_PER_CPU as u64), NoSuchSlice);
+    refused!(time_slice::allocate(KeyIndex::FIRST, own(), 99, 0), NoSuchSlice);
+    refused!(time_slice::allocate(KeyIndex::FIRST, own(), u64::MAX, 0), NoSuchSlice);
+    refused!(
+        time_slice::allocate(KeyIndex::FIRST, EnvironmentId(1 << 40), 0, time_slice::ANY_POSITION),
+        NoSuchEnvironment
+    );
+    granted!(time_slice::free(KeyIndex::FIRST, 0, free));
+    check!(slice.owner.load(SeqCst) == 0, "the position is not free");
+    check!(time_slice::free(KeyIndex::WELL_KNOWN, 0, free).is_err(), "a free position was freed");
+    Ok(())
+}
+
+/// Counts, and gives the slice back to its creator each time.
+extern "C" fn count_and_return(creator: u64) {
+    loop {
+        let count = Area::current().status(1);
+        count.store(count.load(Relaxed) + 1, SeqCst);
+        let _ = time_slice::yield_to(EnvironmentId(creator));
+    }
+}
+
+fn a_directed_yield_runs_who_is_named(world: &World) -> Outcome {
+    let mut builder = prepare(world, count_and_return, own().0)?;
+    builder.budget(Resource::Slice, 0);
+    let child = granted!(builder.create());
+    for round in 1..=100 {
+        granted!(time_slice::yield_to(child.number));
+        check!(status(&child, 1) == round, "after {round} yields it ran {} times", status(&child, 1));
+    }
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn yields_to_the_dead_are_refused(world: &World) -> Outcome {
+    let child = spawn(world, count_and_return, own().0)?;
+    let number = child.number;
+    granted!(child.destroy());
+    refused!(time_slice::yield_to(number), NoSuchEnvironment);
+    refused!(time_slice::yield_to(EnvironmentId(u64::MAX)), NoSuchEnvironment);
+    refused!(time_slice::yield_to(EnvironmentId(u64::MAX >> 1)), NoSuchEnvironment);
+    let own = time_slice::yield_to(own());
+    check!(
+        own.is_ok() || own.is_err_and(|failure| failure.error == abi::Error::Busy),
+        "a yield to oneself gave {own:?}"
+    );
+    Ok(())
+}
+
+/// Notes the time when each of its slices begins, in a ring of 64 words, and yields.
+extern "C" fn note_starts(_: u64) {
+    for count in 0.. {
+        let area = Area::current();
+        area.public_library(count % 64).store(clock::now(), Relaxed);
+        area.status(1).store(count as u64 + 1, SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+/// Uses its slices up.
+extern "C" fn spin(_: u64) {
+    loop {
+        let count = Area::current().status(1);
+        count.store(count.load(Relaxed) + 1, SeqCst);
+    }
+}
+
+fn without_slices(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
+    let mut builder = prepare(world, function, 0)?;
+    builder.budget(Resource::Slice, 16);
+    Ok(granted!(builder.create()))
+}
+
+/// A run of free positions of CPU 0, far from the others.
+fn free_run(length: u64) -> Result<u64, String> {
+    let slices = exposed::slices(0);
+    let free = |start: &u64| (*start..start + length).all(|at| slices[at as usize].owner.load(SeqCst) == 0);
+    Ok((0..abi::limits::SLICES_PER_CPU as u64 - length).rev().find(free).ok_or("no run of free positions")?)
+}
+
+fn slices_come_in_the_order_of_positions(world: &World) -> Outcome {
+    let (first, second) = (without_slices(world, note_starts)?, without_slices(world, note_starts)?);
+    let start = free_run(2)?;
+    granted!(second.run(0, start + 1));
+    granted!(first.run(0, start));
+    check!(eventually(|| status(&first, 1) > 20 && status(&second, 1) > 20), "the two do not run");
+    let (a, b) = (granted!(first.public()), granted!(second.public()));
+    let times = |window: &runtime::window::Window| -> Vec<u64> {
+        let mut times: Vec<u64> =
+            window.words()[256..320].iter().map(|word| word.load(SeqCst)).filter(|time| *time > 0).collect();
+        times.sort_unstable();
+        times
+    };
+    let (a, b) = (times(&a), times(&b));
+    let disordered =
+        a.windows(2).filter(|pair| b.iter().filter(|time| (pair[0]..pair[1]).contains(*time)).count() > 1).count();
+    check!(disordered <= 1, "the second ran more than once between two slices of the first, {disordered} times");
+    granted!(first.destroy());
+    granted!(second.destroy());
+    Ok(())
+}
+
+/// The longest time between two slices of an observer that holds the given positions, among spinners in all others.
+fn longest_wait(world: &World, mine: &[u64], others: &[u64]) -> Result<u64, String> {
+    let (observer, spinner) = (without_slices(world, note_starts)?, without_slices(world, spin)?);
+    for position in others {
+        granted!(spinner.run(0, *position));
+    }
+    for position in mine {
+        granted!(observer.run(0, *position));
+    }
+    check!(eventually(|| status(&observer, 1) > 200), "the observer does not run");
+    let window = granted!(observer.public());
+    let mut times: Vec<u64> = window.words()[256..320].iter().map(|word| word.load(SeqCst)).collect();
+    times.sort_unstable();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    drop(window);
+    granted!(observer.destroy());
+    granted!(spinner.destroy());
+    Ok(longest)
+}
+
+fn equidistant_positions_bound_the_latency(world: &World) -> Outcome {
+    let start = free_run(16)?;
+    let all: Vec<u64> = (start..start + 16).collect();
+    let spread = [start, start + 4, start + 8, start + 12];
+    let others = |mine: &[u64]| all.iter().copied().filter(|position| !mine.contains(position)).collect::<Vec<_>>();
+    let one = longest_wait(world, &spread[..1], &others(&spread))?;
+    let four = longest_wait(world, &spread, &others(&spread))?;
+    let quantum = exposed::kernel().quantum.load(SeqCst);
+    check!(four < one, "with one position the wait was {one} ns, with four {four} ns");
+    check!(four <= 3 * quantum * 3, "with four of sixteen positions the wait was {four} ns");
+    Ok(())
+}
+
+fn contiguous_positions_save_switches(world: &World) -> Outcome {
+    let start = free_run(8)?;
+    let switches = |mine: [u64; 4], others: [u64; 4]| -> Result<(u64, u64), String> {
+        let (left, right) = (without_slices(world, spin)?, without_slices(world, spin)?);
+        for (mine, other) in mine.iter().zip(&others) {
+            granted!(left.run(0, *mine));
+            granted!(right.run(0, *other));
+        }
+        let count = || exposed::cpu(0).map_or((0, 0), |cpu| (cpu.switches.load(SeqCst), cpu.rounds.load(SeqCst)));
+        let before = count();
+        check!(eventually(|| count().1 >= before.1 + 20), "the rounds do not go on");
+        let after = count();
+        granted!(left.destroy());
+        granted!(right.destroy());
+        Ok((after.0 - before.0, after.1 - before.1))
+    };
+    let place = |index: u64| start + index;
+    let mixed = switches([0, 2, 4, 6].map(place), [1, 3, 5, 7].map(place))?;
+    let grouped = switches([0, 1, 2, 3].map(place), [4, 5, 6, 7].map(place))?;
+    let (mixed, grouped) = (mixed.0 * 100 / mixed.1.max(1), grouped.0 * 100 / grouped.1.max(1));
+    check!(grouped + 400 <= mixed, "a round took {mixed} hundredths of a switch mixed, {grouped} grouped");
+    Ok(())
+}
+
+fn the_clock_never_goes_back() -> Outcome {
+    let mut last = clock::now();
+    for round in 0..20_000 {
+        if round % 100 == 0 {
+            time_slice::yield_now();
+        }
+        let now = clock::now();
+        check!(now >= last, "the clock went back from {last} to {now}");
+        last = now;
+    }
+    Ok(())
+}
+
+/// Registers hold their values over many ends of slices.
+fn slice_ends_keep_every_register() -> Outcome {
+    let info = exposed::environment(own()).ok_or("no record")?;
+    let from = info.slices.load(SeqCst);
+    while info.slices.load(SeqCst) < from + 40 {
+        let wrong: u64;
+        // SAFETY: every register is declared lost but rbx and rbp, which are kept on the stack.
+        unsafe {
+            core::arch::asm!(
+                "push rbx", "push rbp",
+                "mov rbx, 1", "mov rbp, 2", "mov rsi, 3", "mov rdi, 4", "mov r8, 5", "mov r9, 6", "mov r10, 7", "mov r11, 8",
+                "mov r12, 9", "mov r13, 10", "mov r14, 11", "mov r15, 12", "mov rdx, 13", "mov rcx, 200000",
+                "2:", "dec rcx", "jnz 2b",
+                "lea rax, [rbx + rbp]", "add rax, rsi", "add rax, rdi", "add rax, r8", "add rax, r9", "add rax, r10",
+                "add rax, r11", "add rax, r12", "add rax, r13", "add rax, r14", "add rax, r15", "add rax, rdx", "sub rax, 91",
+                "pop rbp", "pop rbx",
+                out("rax") wrong, out("rcx") _, out("rdx") _, out("rsi") _, out("rdi") _, out("r8") _, out("r9") _,
+                out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _
+            );
+        }
+        check!(wrong == 0, "a register changed: the sum is off by {wrong:#x}");
+    }
+    Ok(())
+}
+
+extern "C" fn ignore_the_end(_: &mut Context) {
+    let ends = Area::current().status(2);
+    ends.store(ends.load(Relaxed) + 1, SeqCst);
+}
+
+/// Runs on when its slice ends: so many times, then behaves.
+extern "C" fn overrun(times: u64) {
+    runtime::upcall::set_handler(kind::SLICE_END, ignore_the_end);
+    let ends = Area::current().status(2);
+    while ends.load(SeqCst) < times {
+        core::hint::spin_loop();
+    }
+    runtime::upcall::set_entry(kind::SLICE_END, runtime::upcall::slice_end_entry as *const () as u64);
+    loop {
+        let count = Area::current().status(1);
+        count.store(count.load(Relaxed) + 1, SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+fn fault_37_excess_is_paid_and_never_negative(world: &World) -> Outcome {
+    let child = spawn(world, overrun, 5)?;
+    let excess = || child.info().map_or(u64::MAX, |info| info.excess.load(SeqCst));
+    let mut seen = 0;
+    check!(
+        eventually(|| {
+            seen = seen.max(excess());
+            status(&child, 1) > 3
+        }),
+        "the child does not come to behave"
+    );
+    check!(eventually(|| excess() == 0), "its excess stays at {}", excess());
+    check!(status(&child, 2) == 5, "its slice ended {} times", status(&child, 2));
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_38_hoarder_of_time(world: &World) -> Outcome {
+    let time = |number| exposed::environment(number).map_or(0, |info| info.time.load(Relaxed));
+    let child = spawn(world, overrun, u64::MAX)?;
+    let (number, before, begun) = (child.number, time(world.victim.number()), clock::now());
+    expect_death(child, DeathReason::ExcessTime)?;
+    let (victim, hoarder) = (time(world.victim.number()) - before, time(number));
+    check!(
+        victim * 100 >= hoarder * 95,
+        "in {} ns the victim had {victim} ns, the hoarder {hoarder} ns",
+        clock::now() - begun
+    );
+    Ok(())
+}
+
+extern "C" fn never_leave(_: u64) {
+    core::mem::forget(runtime::critical_section::enter());
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+fn fault_38_critical_section_without_end(world: &World) -> Outcome {
+    expect_death(spawn(world, never_leave, 0)?, DeathReason::ExcessTime)?;
+    granted!(syscall::null());
+    Ok(())
+}

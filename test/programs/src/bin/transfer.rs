@@ -1,0 +1,302 @@
+//! Protected control transfer: who runs, with what, and who is told; who cannot be entered, and what then.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::budget::Resource;
+use alloc::string::String;
+use core::sync::atomic::Ordering::SeqCst;
+use runtime::area::Area;
+use runtime::environment::Child;
+use runtime::transfer::{Kind, Message, call, serve};
+use runtime::{EnvironmentId, area, exposed, time_slice};
+use test_programs::child::{eventually, prepare, spawn, status};
+use test_programs::{Outcome, World, check, granted, guest, refused};
+
+guest! {
+    Here a_call_carries_its_registers;
+    Here the_callee_knows_the_caller;
+    Here a_synchronous_transfer_gives_the_position;
+    Here an_asynchronous_transfer_gives_the_slice_only;
+    Here the_position_of_a_dead_callee_comes_back;
+    Here who_is_not_ready_is_not_entered;
+    Here fault_43_transfer_to_the_dead_and_to_oneself;
+    Here fault_43_calls_in_a_circle;
+    Here fault_43_callee_that_never_answers;
+    Here fault_43_answer_from_a_stranger;
+}
+
+fn without_slice(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
+    let mut builder = prepare(world, function, argument)?;
+    builder.budget(Resource::Slice, 1);
+    Ok(granted!(builder.create()))
+}
+
+/// Lets a child come to its waiting place.
+fn settle(child: &Child) -> Outcome {
+    let ready = || child.info().is_some_and(|info| info.running.load(SeqCst) == 0) && status(child, 1) == 1;
+    let mut turns = 0;
+    check!(
+        eventually(|| {
+            let _ = time_slice::yield_to(child.number);
+            turns += u64::from(ready());
+            turns > 2
+        }),
+        "the callee does not come to wait"
+    );
+    Ok(())
+}
+
+extern "C" fn add_up(caller: EnvironmentId, message: &mut Message) {
+    let sum = message.iter().fold(0u64, |sum, word| sum.wrapping_mul(31).wrapping_add(*word));
+    *message = [sum, caller.0, message[0], message[1], message[2], message[3]];
+    Area::current().status(2).fetch_add(1, SeqCst);
+}
+
+extern "C" fn serve_sums(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(add_up)
+}
+
+fn callee(world: &World) -> Result<Child, String> {
+    let child = without_slice(world, serve_sums, 0)?;
+    settle(&child)?;
+    Ok(child)
+}
+
+fn a_call_carries_its_registers(world: &World) -> Outcome {
+    let child = callee(world)?;
+    for kind in [Kind::Synchronous, Kind::Asynchronous] {
+        for round in 0..200u64 {
+            let sent: Message =
+                core::array::from_fn(|index| round.wrapping_mul(0x9e37_79b9).rotate_left(index as u32 * 7));
+            let mut message = sent;
+            granted!(call(kind, child.number, &mut message));
+            let sum = sent.iter().fold(0u64, |sum, word| sum.wrapping_mul(31).wrapping_add(*word));
+            let expected = [sum, area::number().0, sent[0], sent[1], sent[2], sent[3]];
+            check!(message == expected, "{kind:?}, round {round}: {sent:x?} came back as {message:x?}");
+        }
+    }
+    check!(status(&child, 2) == 400, "the callee was entered {} times", status(&child, 2));
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn the_callee_knows_the_caller(world: &World) -> Outcome {
+    let child = callee(world)?;
+    let mut message: Message = [1 << 40; 6];
+    granted!(call(Kind::Synchronous, child.number, &mut message));
+    check!(message[1] == area::number().0, "the callee took us for {}", message[1]);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Answers after its slice has ended many times.
+extern "C" fn think_long(_: EnvironmentId, message: &mut Message) {
+    let from = exposed::environment(area::number()).map_or(0, |info| info.slices.load(SeqCst));
+    while exposed::environment(area::number()).is_some_and(|info| info.slices.load(SeqCst) < from + message[0]) {
+        core::hint::spin_loop();
+    }
+    message[1] = exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.position.load(SeqCst));
+}
+
+extern "C" fn serve_long(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(think_long)
+}
+
+/// The positions of CPU 0 that an environment was allocated.
+fn positions_of(number: EnvironmentId) -> impl Iterator<Item = usize> {
+    exposed::slices(0)
+        .iter()
+        .enumerate()
+        .filter(move |(_, slice)| slice.owner.load(SeqCst) == number.0)
+        .map(|(at, _)| at)
+}
+
+fn a_synchronous_transfer_gives_the_position(world: &World) -> Outcome {
+    let child = without_slice(world, serve_long, 0)?;
+    settle(&child)?;
+    let own: alloc::vec::Vec<usize> = positions_of(area::number()).collect();
+    check!(own.len() == 1, "this environment has {} positions", own.len());
+    let mut message: Message = [6, 0, 0, 0, 0, 0];
+    granted!(call(Kind::Synchronous, child.number, &mut message));
+    check!(
+        message[1] == own[0] as u64,
+        "in later rounds the callee ran in position {}, not in ours, {}",
+        message[1],
+        own[0]
+    );
+    let runner = exposed::slices(0)[own[0]].runner.load(SeqCst);
+    check!(runner == area::number().0, "after the answer {runner} runs in our position");
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn an_asynchronous_transfer_gives_the_slice_only(world: &World) -> Outcome {
+    let child = callee(world)?;
+    let own = positions_of(area::number()).next().ok_or("no position")?;
+    for _ in 0..50 {
+        let mut message: Message = [5; 6];
+        granted!(call(Kind::Asynchronous, child.number, &mut message));
+        let runner = exposed::slices(0)[own].runner.load(SeqCst);
+        check!(runner == area::number().0, "our position runs {runner}");
+    }
+    granted!(child.destroy());
+    Ok(())
+}
+
+extern "C" fn die_in_service(_: EnvironmentId, _: &mut Message) {
+    runtime::entry::exit(0);
+}
+
+extern "C" fn serve_death(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(die_in_service)
+}
+
+fn the_position_of_a_dead_callee_comes_back(world: &World) -> Outcome {
+    let child = without_slice(world, serve_death, 0)?;
+    settle(&child)?;
+    let own = positions_of(area::number()).next().ok_or("no position")?;
+    let mut message: Message = [0; 6];
+    refused!(call(Kind::Synchronous, child.number, &mut message), NoSuchEnvironment);
+    let runner = exposed::slices(0)[own].runner.load(SeqCst);
+    check!(runner == area::number().0, "our position runs {runner}");
+    granted!(child.destroy());
+    Ok(())
+}
+
+extern "C" fn spin_unready(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+fn who_is_not_ready_is_not_entered(world: &World) -> Outcome {
+    let child = spawn(world, spin_unready, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not run");
+    let mut message: Message = [0; 6];
+    for _ in 0..20 {
+        refused!(call(Kind::Synchronous, child.number, &mut message), Busy);
+        refused!(call(Kind::Asynchronous, child.number, &mut message), Busy);
+    }
+    granted!(child.destroy());
+    Ok(())
+}
+
+fn fault_43_transfer_to_the_dead_and_to_oneself(world: &World) -> Outcome {
+    let mut message: Message = [0; 6];
+    refused!(call(Kind::Synchronous, area::number(), &mut message), Busy);
+    refused!(call(Kind::Asynchronous, area::number(), &mut message), Busy);
+    for number in [0u64, 1 << 20, 0xffff_ffff] {
+        refused!(call(Kind::Synchronous, EnvironmentId(number), &mut message), NoSuchEnvironment);
+    }
+    let child = spawn(world, spin_unready, 0)?;
+    let number = child.number;
+    granted!(child.destroy());
+    refused!(call(Kind::Synchronous, number, &mut message), NoSuchEnvironment);
+    Ok(())
+}
+
+/// Passes the call on to the environment in the message, with a smaller count.
+extern "C" fn pass_on(caller: EnvironmentId, message: &mut Message) {
+    if message[0] == 0 {
+        message[2] = 0x5ee_d;
+        return;
+    }
+    let mut next: Message = [message[0] - 1, caller.0, 0, 0, 0, 0];
+    let outcome = call(Kind::Synchronous, EnvironmentId(message[1]), &mut next);
+    message[2] = next[2];
+    message[3] = outcome.err().map_or(0, |failure| failure.error as u64);
+}
+
+extern "C" fn serve_circle(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(pass_on)
+}
+
+/// A calls B, B calls A, which waits for B's answer and cannot serve: the call comes back refused or unanswered.
+fn fault_43_calls_in_a_circle(world: &World) -> Outcome {
+    let (left, right) = (without_slice(world, serve_circle, 0)?, without_slice(world, serve_circle, 0)?);
+    settle(&left)?;
+    settle(&right)?;
+    let mut straight: Message = [1, right.number.0, 0, 0, 0, 0];
+    granted!(call(Kind::Synchronous, left.number, &mut straight));
+    check!(straight[2] == 0x5ee_d, "a call through two gave {straight:x?}");
+    for _ in 0..50 {
+        let mut circle: Message = [2, right.number.0, 0, 0, 0, 0];
+        granted!(call(Kind::Synchronous, left.number, &mut circle));
+        check!(circle[2] != 0x5ee_d, "the circle was served: {circle:x?}");
+    }
+    granted!(left.destroy());
+    granted!(right.destroy());
+    Ok(())
+}
+
+extern "C" fn never_answer(_: EnvironmentId, _: &mut Message) {
+    Area::current().status(2).store(1, SeqCst);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+extern "C" fn serve_never(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(never_answer)
+}
+
+extern "C" fn call_once(callee: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    let mut message: Message = [0; 6];
+    let outcome = call(Kind::Synchronous, EnvironmentId(callee), &mut message);
+    Area::current().status(2).store(outcome.err().map_or(99, |failure| failure.error as u64), SeqCst);
+}
+
+/// Who calls loses its own position and nothing else, until the callee is gone.
+fn fault_43_callee_that_never_answers(world: &World) -> Outcome {
+    let silent = without_slice(world, serve_never, 0)?;
+    settle(&silent)?;
+    let caller = spawn(world, call_once, silent.number.0)?;
+    check!(eventually(|| status(&silent, 2) == 1), "the callee is not entered");
+    world.victim.check()?;
+    check!(caller.alive() && status(&caller, 2) == 0, "the caller went on without an answer");
+    granted!(silent.destroy());
+    let gone = abi::Error::NoSuchEnvironment as u64;
+    check!(eventually(|| status(&caller, 2) == gone), "the caller was told {}", status(&caller, 2));
+    granted!(caller.destroy());
+    Ok(())
+}
+
+extern "C" fn break_in(target: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    loop {
+        let mut message: Message = [0x666; 6];
+        if call(Kind::Asynchronous, EnvironmentId(target), &mut message).is_ok() {
+            Area::current().status(2).fetch_add(1, SeqCst);
+            Area::current().status(3).store(message[2], SeqCst);
+        }
+        time_slice::yield_now();
+    }
+}
+
+/// While we wait for one answer another environment enters us: it gets an empty answer, we get ours.
+fn fault_43_answer_from_a_stranger(world: &World) -> Outcome {
+    let child = without_slice(world, serve_long, 0)?;
+    settle(&child)?;
+    let stranger = spawn(world, break_in, area::number().0)?;
+    for _ in 0..10 {
+        let mut message: Message = [4, 0, 7, 8, 9, 10];
+        granted!(call(Kind::Asynchronous, child.number, &mut message));
+        check!(message[2..] == [7, 8, 9, 10], "the answer was {message:x?}");
+    }
+    check!(stranger.alive(), "the stranger died: {}", test_programs::child::death(&stranger));
+    if status(&stranger, 2) > 0 {
+        check!(status(&stranger, 3) == u64::MAX, "the stranger was answered {:#x}", status(&stranger, 3));
+    }
+    granted!(stranger.destroy());
+    granted!(child.destroy());
+    Ok(())
+}
