@@ -16,4 +16,5 @@ pub mod instruction;
 pub mod invocation;
 pub mod program;
 pub mod refusal;
+pub mod verifier;
 pub mod x86_64;

@@ -1,0 +1,392 @@
+//! The fixed point: states flow along the program until they no longer change.
+//!
+//! Before each instruction where paths can meet (targets, function starts, calls of functions) the state that covers all
+//! paths is kept. Work is always taken from the first place that changed, so that what is before a loop settles
+//! before it. At loop heads growing ranges are widened; after [`PATIENCE`] units of work everything that still changes is
+//! given up. So each place changes a bounded number of times and the whole work is bounded by the program's length.
+
+use super::annotation::Annotation;
+use super::merge::{Effort, Thresholds, merge_values};
+use super::scalar::Scalar;
+use super::state::{Merge, State};
+use super::storage::Storage;
+use super::structure::decode;
+use super::transfer::Transfer;
+use super::value::{Kind, Value};
+use crate::context::{Argument, Context, MAX_REGIONS};
+use crate::instruction::{FRAME_POINTER, Instruction, Operand};
+use crate::program::Program;
+use crate::refusal::{Reason, Refusal};
+
+/// Units of work after which whatever changes is given up.
+const PATIENCE: u32 = 400_000;
+/// Units of work that no program reaches; a bound all the same.
+const LIMIT: u32 = 1_900_000;
+/// Visits of a loop head that keep all that is known.
+const EXACT_VISITS: u32 = 4;
+/// Visits of a loop head after which changes are given up.
+const WIDENED_VISITS: u32 = 24;
+/// Visits of any other place after which changes are given up.
+const MERGED_VISITS: u32 = 256;
+
+/// The program and context under analysis, with their tables.
+pub(crate) struct Subject<'a, 's> {
+    pub(crate) program: Program<'a>,
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) storage: &'a mut Storage<'s>,
+}
+
+/// Where the analysis is: the state in hand, and scratch for two more.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysis {
+    state: State,
+    other: State,
+    current: Option<usize>,
+    units: u32,
+    summaries_changed: bool,
+    /// States are final; annotations are being written.
+    settled: bool,
+    pub(crate) thresholds: Thresholds,
+}
+
+impl Analysis {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::EMPTY,
+            other: State::EMPTY,
+            current: None,
+            units: 0,
+            summaries_changed: false,
+            settled: false,
+            thresholds: Thresholds::new(),
+        }
+    }
+
+    /// Puts the state that the context promises before the first instruction.
+    pub(crate) fn start(&mut self, subject: &mut Subject<'_, '_>) {
+        for threshold in [0xff, 0xffff, i32::MAX as u64 - 1, i32::MAX as u64, u64::from(u32::MAX), i64::MAX as u64] {
+            self.thresholds.add(threshold);
+        }
+        self.state = State::EMPTY;
+        self.state.proven = minimum_lengths(subject.context);
+        for (index, argument) in subject.context.arguments.iter().enumerate() {
+            let value = initial_value(subject.context, argument);
+            self.state.set_register(index as u8 + 1, value);
+        }
+        self.flow(subject, 0);
+    }
+
+    /// One unit of the ascending phase. `false` when nothing is left to do.
+    pub(crate) fn ascend(&mut self, subject: &mut Subject<'_, '_>) -> Result<bool, Refusal> {
+        self.units += 1;
+        if self.units > LIMIT {
+            return Err(Refusal::at(self.current.unwrap_or(0), Reason::TooComplex));
+        }
+        if let Some(index) = self.current {
+            self.execute(subject, index)?;
+            return Ok(true);
+        }
+        let Some(join) = subject.storage.take_dirty() else { return Ok(false) };
+        self.enter(subject, join);
+        Ok(true)
+    }
+
+    /// Whether results of functions changed since their callers were last looked at.
+    pub(crate) fn take_summaries_changed(&mut self) -> bool {
+        core::mem::take(&mut self.summaries_changed)
+    }
+
+    /// Marks a call for another look when what it calls changed.
+    pub(crate) fn revisit_call(&mut self, subject: &mut Subject<'_, '_>, index: usize) -> Result<(), Refusal> {
+        let Some(join) = subject.storage.join_at(index) else { return Ok(()) };
+        if subject.storage.join_visits(join) == 0 {
+            return Ok(());
+        }
+        if let Instruction::CallFunction { target } = decode(subject.program, index)? {
+            let callee = subject.storage.function_of(target as usize);
+            if subject.storage.summary_changed(callee) {
+                subject.storage.set_dirty(join);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the annotation of the instructions after a meeting place. `false` if no path leads there.
+    pub(crate) fn start_annotating(&mut self, subject: &mut Subject<'_, '_>, join: usize) -> bool {
+        self.settled = true;
+        let reached = subject.storage.join_visits(join) > 0;
+        if reached {
+            self.enter(subject, join);
+        }
+        reached
+    }
+
+    /// Annotates one instruction. `false` when the next meeting place, or the end of a path, is reached.
+    pub(crate) fn annotate(&mut self, subject: &mut Subject<'_, '_>) -> Result<bool, Refusal> {
+        if let Some(index) = self.current {
+            self.execute(subject, index)?;
+        }
+        Ok(self.current.is_some())
+    }
+
+    fn enter(&mut self, subject: &mut Subject<'_, '_>, join: usize) {
+        if let Some(words) = subject.storage.packed_state(join) {
+            self.state.load(words);
+        }
+        self.current = Some(subject.storage.join_index(join));
+    }
+
+    fn execute(&mut self, subject: &mut Subject<'_, '_>, index: usize) -> Result<(), Refusal> {
+        let instruction = decode(subject.program, index)?;
+        let next = index + instruction.slots();
+        let mut transfer = Transfer {
+            context: subject.context,
+            state: &mut self.state,
+            index,
+            note: Annotation(Annotation::REACHED),
+            zero_frame: false,
+            settled: self.settled,
+        };
+        match instruction {
+            Instruction::Jump { target } => {
+                let note = transfer.note;
+                self.note(subject, index, note, false);
+                self.flow(subject, target as usize);
+            }
+            Instruction::Branch { comparison, wide, left, right, target } => {
+                let outcome = transfer.branch(comparison, wide, left, right)?;
+                self.branch(subject, index, (left, right), outcome, target as usize);
+            }
+            Instruction::CallFunction { target } => self.call_function(subject, index, target as usize)?,
+            Instruction::Exit => self.exit(subject, index)?,
+            _ => {
+                transfer.apply(&instruction)?;
+                let (note, zero_frame) = (transfer.note, transfer.zero_frame);
+                self.note(subject, index, note, zero_frame);
+                self.advance(subject, next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an annotation, in the last phase.
+    fn note(&mut self, subject: &mut Subject<'_, '_>, index: usize, note: Annotation, zero_frame: bool) {
+        if !self.settled {
+            return;
+        }
+        let scanned = subject.storage.annotation(index).scanned();
+        subject.storage.annotate(index, Annotation(scanned.0 | note.0));
+        if zero_frame {
+            let function = subject.storage.function_of(index);
+            subject.storage.mark(subject.storage.function_start(function), Annotation::ZERO_FRAME);
+        }
+    }
+
+    fn branch(
+        &mut self,
+        subject: &mut Subject<'_, '_>,
+        index: usize,
+        operands: (u8, Operand),
+        outcome: super::transfer::Outcome,
+        target: usize,
+    ) {
+        let mut note = Annotation(Annotation::REACHED);
+        match (outcome.taken, outcome.not_taken) {
+            (_, None) => note.set(Annotation::ALWAYS),
+            (None, _) => note.set(Annotation::NEVER),
+            _ => {}
+        }
+        self.note(subject, index, note, false);
+        let before = (self.state.register(operands.0), register_of(&self.state, operands.1), self.state.proven);
+        if let Some(learnt) = outcome.taken {
+            self.learn(subject, index, operands, &learnt);
+            self.flow(subject, target);
+        }
+        restore(&mut self.state, operands, &before);
+        match outcome.not_taken {
+            Some(learnt) => {
+                self.learn(subject, index, operands, &learnt);
+                self.advance(subject, index + 1);
+            }
+            None => self.current = None,
+        }
+    }
+
+    fn learn(&mut self, subject: &Subject<'_, '_>, index: usize, operands: (u8, Operand), learnt: &(Value, Value)) {
+        let mut transfer = Transfer {
+            context: subject.context,
+            state: &mut self.state,
+            index,
+            note: Annotation::default(),
+            zero_frame: false,
+            settled: self.settled,
+        };
+        transfer.learn(operands.0, operands.1, learnt);
+    }
+
+    fn call_function(&mut self, subject: &mut Subject<'_, '_>, index: usize, target: usize) -> Result<(), Refusal> {
+        let mut transfer = Transfer {
+            context: subject.context,
+            state: &mut self.state,
+            index,
+            note: Annotation(Annotation::REACHED),
+            zero_frame: false,
+            settled: self.settled,
+        };
+        transfer.enter_function(&mut self.other)?;
+        let (note, zero_frame) = (transfer.note, transfer.zero_frame);
+        self.note(subject, index, note, zero_frame);
+        core::mem::swap(&mut self.state, &mut self.other);
+        self.flow(subject, target);
+        core::mem::swap(&mut self.state, &mut self.other);
+        match subject.storage.summary(subject.storage.function_of(target)) {
+            Some(result) => {
+                self.state.set_register(0, result);
+                self.advance(subject, index + 1);
+            }
+            None => self.current = None,
+        }
+        Ok(())
+    }
+
+    fn exit(&mut self, subject: &mut Subject<'_, '_>, index: usize) -> Result<(), Refusal> {
+        let result = self.state.register(0);
+        let function = subject.storage.function_of(index);
+        let refuse = |reason| {
+            let known = result.known(0);
+            Err(Refusal { instruction: index as u32, register: Some(0), known, reason })
+        };
+        match (function, result.kind) {
+            (0, Kind::Uninitialised | Kind::DependsOnPath) => return refuse(Reason::NeedsInitialised),
+            (0, Kind::Number) => {}
+            (0, _) | (_, Kind::Stack | Kind::CallersStack { .. }) => return refuse(Reason::ReturnsPointer),
+            _ => self.merge_summary(subject, function, &result),
+        }
+        self.note(subject, index, Annotation(Annotation::REACHED), false);
+        self.current = None;
+        Ok(())
+    }
+
+    fn merge_summary(&mut self, subject: &mut Subject<'_, '_>, function: usize, result: &Value) {
+        if self.settled {
+            return;
+        }
+        let none = [0; MAX_REGIONS];
+        let merged = match subject.storage.summary(function) {
+            None => *result,
+            Some(old) if old == *result => old,
+            Some(old) => {
+                let pair = Merge { old, new: *result, old_proven: &none, new_proven: &none };
+                let patience = u64::from(EXACT_VISITS * 4);
+                let hasty = self.units > PATIENCE || subject.storage.summary_merges(function) > patience;
+                let effort = if hasty { Effort::GiveUp } else { Effort::Exact };
+                merge_values(&pair, effort, &self.thresholds)
+            }
+        };
+        if subject.storage.summary(function) != Some(merged) {
+            subject.storage.set_summary(function, &merged);
+            self.summaries_changed = true;
+        }
+    }
+
+    /// Goes on with the next instruction, or meets other paths there.
+    fn advance(&mut self, subject: &mut Subject<'_, '_>, next: usize) {
+        if subject.storage.join_at(next).is_some() {
+            self.flow(subject, next);
+        } else {
+            self.current = Some(next);
+        }
+    }
+
+    /// The state in hand reaches a meeting place.
+    fn flow(&mut self, subject: &mut Subject<'_, '_>, target: usize) {
+        self.current = None;
+        let Some(join) = subject.storage.join_at(target) else { return };
+        if self.settled {
+            return;
+        }
+        let visits = subject.storage.join_visits(join);
+        let head = subject.storage.annotation(target).has(Annotation::LOOP_HEAD);
+        let effort = self.effort(visits, head);
+        let floor = minimum_lengths(subject.context);
+        let Some(words) = subject.storage.packed_state(join) else { return };
+        let changed = if visits == 0 {
+            self.state.store(words);
+            true
+        } else {
+            self.meet(words, effort, &floor)
+        };
+        if changed {
+            subject.storage.count_visit(join);
+            subject.storage.set_dirty(join);
+        }
+    }
+
+    fn meet(
+        &mut self,
+        words: &mut [u64; super::state::STATE_WORDS],
+        effort: Effort,
+        floor: &[u32; MAX_REGIONS],
+    ) -> bool {
+        let mut old = State::EMPTY;
+        old.load(words);
+        let thresholds = &self.thresholds;
+        let give_up = effort == Effort::GiveUp;
+        let mut changed = old.merge(&self.state, give_up, |pair| merge_values(pair, effort, thresholds));
+        changed |= old.merge_proven(&self.state, (effort != Effort::Exact).then_some(floor));
+        if changed {
+            old.store(words);
+        }
+        changed
+    }
+
+    fn effort(&self, visits: u32, loop_head: bool) -> Effort {
+        let (exact, widened) = if loop_head { (EXACT_VISITS, WIDENED_VISITS) } else { (MERGED_VISITS, MERGED_VISITS) };
+        match visits {
+            _ if self.units > PATIENCE => Effort::GiveUp,
+            visits if visits < exact => Effort::Exact,
+            visits if visits < widened => Effort::Widen,
+            _ => Effort::GiveUp,
+        }
+    }
+}
+
+fn minimum_lengths(context: &Context<'_>) -> [u32; MAX_REGIONS] {
+    core::array::from_fn(|index| context.regions.get(index).map_or(0, |region| region.minimum()))
+}
+
+/// What an argument register holds at the start.
+fn initial_value(context: &Context<'_>, argument: &Argument) -> Value {
+    let relation = |region: u8| super::value::Relation { region, exact: true, slack: 0 };
+    let length = |region: u8| {
+        let described = &context.regions[usize::from(region)];
+        Scalar::range(described.minimum().into(), described.maximum().into())
+    };
+    match *argument {
+        Argument::Pointer(region) => Value::pointer(Kind::Region(region), 0),
+        Argument::End(region) => {
+            Value { kind: Kind::Region(region), relation: Some(relation(region)), ..Value::number(length(region)) }
+        }
+        Argument::Length(region) => Value { relation: Some(relation(region)), ..Value::number(length(region)) },
+        Argument::Scalar { minimum, maximum } => Value::number(Scalar::range(minimum, maximum)),
+    }
+}
+
+fn register_of(state: &State, operand: Operand) -> Value {
+    match operand {
+        Operand::Register(register) => state.register(register),
+        Operand::Immediate(_) => Value::UNINITIALISED,
+    }
+}
+
+fn restore(state: &mut State, operands: (u8, Operand), before: &(Value, Value, [u32; MAX_REGIONS])) {
+    if operands.0 < FRAME_POINTER {
+        state.set_register(operands.0, before.0);
+    }
+    if let Operand::Register(register) = operands.1
+        && register < FRAME_POINTER
+    {
+        state.set_register(register, before.1);
+    }
+    state.proven = before.2;
+}

@@ -1,0 +1,211 @@
+//! Arithmetic on numbers and pointers.
+
+use super::super::arithmetic;
+use super::super::scalar::Scalar;
+use super::super::value::{Kind, Relation, Value};
+use super::{Annotation, Transfer};
+use crate::instruction::{Arithmetic, ByteOrder, Operand, Size};
+use crate::refusal::{Reason, Refusal};
+
+impl Transfer<'_> {
+    pub(super) fn arithmetic(
+        &mut self,
+        operation: Arithmetic,
+        wide: bool,
+        destination: u8,
+        operand: Operand,
+    ) -> Result<(), Refusal> {
+        let right = self.operand(operand)?;
+        if operation == Arithmetic::Move && wide {
+            let copied = match operand {
+                Operand::Register(source) => self.state.register(source),
+                Operand::Immediate(_) => right,
+            };
+            self.note_constant(&right);
+            self.state.set_register(destination, copied);
+            return Ok(());
+        }
+        let moves = matches!(operation, Arithmetic::Move | Arithmetic::MoveSigned(_));
+        let left = if moves { Value::constant(0) } else { self.read(destination)? };
+        let result = if left.is_number() && right.is_number() {
+            let result = numbers(operation, wide, &left, &right);
+            self.note_division(operation, wide, &left, &right);
+            self.note_constant(&result);
+            result
+        } else {
+            let culprit = match operand {
+                Operand::Register(source) if !right.is_number() => source,
+                _ => destination,
+            };
+            pointers(operation, wide, &left, &right).ok_or_else(|| self.refuse(culprit, Reason::PointerArithmetic))?
+        };
+        self.note_steps(operation, wide, &left, &right);
+        self.state.set_register(destination, result);
+        Ok(())
+    }
+
+    pub(super) fn negate(&mut self, wide: bool, destination: u8) -> Result<(), Refusal> {
+        let value = self.read_number(destination)?;
+        let scalar = arithmetic::negate(wide, &value.scalar);
+        let result = Value { scalar, relation: None, ..value };
+        self.note_constant(&result);
+        self.state.set_register(destination, result);
+        Ok(())
+    }
+
+    pub(super) fn byte_order(&mut self, order: ByteOrder, size: Size, destination: u8) -> Result<(), Refusal> {
+        let value = self.read_number(destination)?;
+        let truncated = value.scalar.zero_extended(size.bits());
+        let scalar = match (order, truncated.as_constant()) {
+            (ByteOrder::ToLittle, _) => truncated,
+            (_, Some(constant)) => Scalar::constant(constant.swap_bytes() >> (64 - size.bits())),
+            _ => Scalar::of_bits(size.bits()),
+        };
+        let result = Value { scalar, relation: None, guarded: value.guarded, kind: Kind::Number };
+        self.note_constant(&result);
+        self.state.set_register(destination, result);
+        Ok(())
+    }
+
+    pub(super) fn load_region(&mut self, destination: u8, region: u32, offset: u32) -> Result<(), Refusal> {
+        if region as usize >= self.context.regions.len() {
+            return Err(Refusal::at(self.index, Reason::NoSuchRegion));
+        }
+        let value = Value::pointer(Kind::Region(region as u8), i64::from(offset));
+        self.state.set_register(destination, value);
+        Ok(())
+    }
+
+    /// What the compiler can leave out of a division.
+    fn note_division(&mut self, operation: Arithmetic, wide: bool, left: &Value, right: &Value) {
+        let signed = matches!(operation, Arithmetic::SignedDivide | Arithmetic::SignedModulo);
+        if !signed && !matches!(operation, Arithmetic::Divide | Arithmetic::Modulo) {
+            return;
+        }
+        let low = |value: &Value| if wide { value.scalar } else { value.scalar.low_half() };
+        let (dividend, divisor) = (low(left), low(right));
+        if divisor.minimum > 0 {
+            self.note.set(Annotation::DIVISOR_NOT_ZERO);
+        }
+        let minus_one = if wide { u64::MAX } else { u64::from(u32::MAX) };
+        let least = if wide { 1 << 63 } else { 1 << 31 };
+        if !divisor.contains(minus_one) || !dividend.contains(least) {
+            self.note.set(Annotation::NO_OVERFLOW);
+        }
+    }
+
+    /// For the proof that loops end: how often a constant can be added before the range that is known of the operand
+    /// is passed. The range holds each time the instruction is reached.
+    fn note_steps(&mut self, operation: Arithmetic, wide: bool, left: &Value, right: &Value) {
+        if self.note.has(Annotation::CONSTANT) {
+            return;
+        }
+        let Some(constant) =
+            right.as_constant().map(|constant| if wide { constant as i64 } else { i64::from(constant as i32) })
+        else {
+            return;
+        };
+        let step = match operation {
+            Arithmetic::Add => constant,
+            Arithmetic::Subtract => constant.wrapping_neg(),
+            _ => return,
+        };
+        let scalar = if wide { left.scalar } else { left.scalar.low_half() };
+        let most = if wide { u64::MAX } else { u64::from(u32::MAX) };
+        let fits = match step {
+            0 | i64::MIN => false,
+            1.. => scalar.maximum.checked_add(step as u64).is_some_and(|last| last <= most),
+            _ => scalar.minimum >= step.unsigned_abs(),
+        };
+        let steps = (scalar.maximum - scalar.minimum) / step.unsigned_abs().max(1) + 1;
+        if let (true, Ok(steps)) = (fits, u32::try_from(steps)) {
+            self.note.set_upper(Annotation::STEPS, steps);
+        }
+    }
+}
+
+/// The result of an operation on two numbers. It owes something to a branch if an operand does and if without that
+/// knowledge less would be known.
+fn numbers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Value {
+    let scalar = arithmetic::evaluate(operation, wide, &left.scalar, &right.scalar);
+    let mut guarded = left.guarded || right.guarded;
+    if guarded {
+        let speculative = |value: &Value| if value.guarded { Scalar::UNKNOWN } else { value.scalar };
+        guarded = arithmetic::evaluate(operation, wide, &speculative(left), &speculative(right)) != scalar;
+    }
+    let relation = relation_of_result(operation, wide, left, right, &scalar);
+    Value { kind: Kind::Number, scalar, relation, guarded }
+}
+
+/// Pointers allow only addition and subtraction of 64 bits.
+fn pointers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Option<Value> {
+    if !wide {
+        return None;
+    }
+    let kind = match (operation, left.is_number(), right.is_number()) {
+        (Arithmetic::Add, false, true) | (Arithmetic::Subtract, false, true) => left.kind,
+        (Arithmetic::Add, true, false) => right.kind,
+        (Arithmetic::Subtract, false, false) => return difference(left, right),
+        _ => return None,
+    };
+    Some(Value { kind, ..numbers(operation, true, left, right) })
+}
+
+/// The distance of two pointers into the same memory is a number.
+fn difference(left: &Value, right: &Value) -> Option<Value> {
+    match (left.kind, right.kind) {
+        (Kind::CallersStack { .. }, Kind::CallersStack { .. }) => Some(Value::number(Scalar::UNKNOWN)),
+        (first, second) if first == second => Some(numbers(Arithmetic::Subtract, true, left, right)),
+        _ => None,
+    }
+}
+
+/// How the result stands to a region's length.
+fn relation_of_result(
+    operation: Arithmetic,
+    wide: bool,
+    left: &Value,
+    right: &Value,
+    result: &Scalar,
+) -> Option<Relation> {
+    let most = if wide { u64::MAX } else { u64::from(u32::MAX) };
+    if left.scalar.maximum > most || right.scalar.maximum > most && right.as_constant().is_none() {
+        return None;
+    }
+    match operation {
+        Arithmetic::Move => right.relation,
+        Arithmetic::Add => match (left.scalar.as_constant(), right.scalar.as_constant()) {
+            (_, Some(constant)) => moved(left, signed_constant(constant, wide), most),
+            (Some(constant), None) => moved(right, signed_constant(constant, wide), most),
+            _ => None,
+        },
+        Arithmetic::Subtract => {
+            let constant = right.scalar.as_constant()?;
+            moved(left, signed_constant(constant, wide).checked_neg()?, most)
+        }
+        // The result is not greater than the left operand.
+        Arithmetic::And | Arithmetic::ShiftRight | Arithmetic::Divide | Arithmetic::Modulo
+            if result.maximum <= left.scalar.maximum =>
+        {
+            Some(Relation { exact: false, ..left.relation? })
+        }
+        _ => None,
+    }
+}
+
+fn signed_constant(constant: u64, wide: bool) -> i64 {
+    if wide { constant as i64 } else { i64::from(constant as i32) }
+}
+
+/// The relation of `value + constant`, when that cannot wrap.
+fn moved(value: &Value, constant: i64, most: u64) -> Option<Relation> {
+    let relation = value.relation?;
+    let fits = if constant >= 0 {
+        value.scalar.maximum.checked_add(constant as u64).is_some_and(|sum| sum <= most)
+    } else {
+        value.scalar.minimum >= constant.unsigned_abs()
+    };
+    let slack = i64::from(relation.slack).checked_sub(constant)?;
+    let slack = i32::try_from(slack).ok()?;
+    fits.then_some(Relation { slack, ..relation })
+}

@@ -1,0 +1,117 @@
+//! What one instruction does to what is known: the abstract counterpart of the interpreter.
+
+mod arithmetic;
+mod branch;
+mod call;
+mod memory;
+
+use super::annotation::Annotation;
+use super::scalar::Scalar;
+use super::state::State;
+use super::value::{Kind, Value};
+use crate::context::Context;
+use crate::instruction::{Instruction, Operand};
+use crate::refusal::{Known, Reason, Refusal};
+
+pub(crate) use branch::Outcome;
+
+/// One instruction being applied to a state.
+pub(crate) struct Transfer<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) state: &'a mut State,
+    pub(crate) index: usize,
+    /// Collects what the compiler must know.
+    pub(crate) note: Annotation,
+    /// The function must start with a zeroed frame.
+    pub(crate) zero_frame: bool,
+    /// States are final: what is not proven now never will be.
+    pub(crate) settled: bool,
+}
+
+impl Transfer<'_> {
+    /// Applies an instruction that neither jumps nor calls a function.
+    pub(crate) fn apply(&mut self, instruction: &Instruction) -> Result<(), Refusal> {
+        if instruction.written_register() == Some(crate::instruction::FRAME_POINTER) {
+            return Err(Refusal::at(self.index, Reason::FramePointerIsReadOnly));
+        }
+        match *instruction {
+            Instruction::Arithmetic { operation, wide, destination, operand } => {
+                self.arithmetic(operation, wide, destination, operand)
+            }
+            Instruction::Negate { wide, destination } => self.negate(wide, destination),
+            Instruction::ByteOrder { order, size, destination } => self.byte_order(order, size, destination),
+            Instruction::LoadConstant { destination, value } => {
+                self.state.set_register(destination, Value::constant(value));
+                Ok(())
+            }
+            Instruction::LoadRegion { destination, region, offset } => self.load_region(destination, region, offset),
+            Instruction::Load { size, signed, destination, base, offset } => {
+                self.load(size, signed, destination, base, offset)
+            }
+            Instruction::Store { size, base, offset, operand } => self.store(size, base, offset, operand),
+            Instruction::Atomic { .. } => self.atomic(instruction),
+            Instruction::CallHelper { number } => self.call_helper(number),
+            _ => Ok(()),
+        }
+    }
+
+    /// The value of a register, sharpened by what its relation to a region's length says by now.
+    pub(crate) fn read(&self, register: u8) -> Result<Value, Refusal> {
+        let value = self.state.register(register);
+        match value.kind {
+            Kind::Uninitialised | Kind::DependsOnPath => Err(self.refuse(register, Reason::NeedsInitialised)),
+            _ => Ok(self.sharpened(value)),
+        }
+    }
+
+    fn read_number(&self, register: u8) -> Result<Value, Refusal> {
+        let value = self.read(register)?;
+        if value.is_number() { Ok(value) } else { Err(self.refuse(register, Reason::NeedsNumber)) }
+    }
+
+    fn operand(&self, operand: Operand) -> Result<Value, Refusal> {
+        match operand {
+            Operand::Register(register) => self.read(register),
+            Operand::Immediate(value) => Ok(Value::constant(value as i64 as u64)),
+        }
+    }
+
+    fn sharpened(&self, mut value: Value) -> Value {
+        let Some(relation) = value.relation else { return value };
+        let index = usize::from(relation.region);
+        let Some(region) = self.context.regions.get(index) else { return value };
+        let slack = i64::from(relation.slack);
+        let most = i64::from(region.maximum()) - slack;
+        let least = if relation.exact { i64::from(self.state.proven[index]) - slack } else { 0 };
+        let sharper =
+            |scalar: Scalar| scalar.with_maximum(u64::try_from(most).ok()?)?.with_minimum(least.max(0) as u64);
+        if let Some(scalar) = sharper(value.scalar) {
+            value.guarded |= scalar != value.scalar && !relation.exact;
+            value.guarded |= scalar.minimum != value.scalar.minimum;
+            value.scalar = scalar;
+        }
+        value
+    }
+
+    /// A refusal that concerns a register.
+    pub(crate) fn refuse(&self, register: u8, reason: Reason) -> Refusal {
+        let value = self.state.register(register);
+        let proven = match value.kind {
+            Kind::Region(region) => self.state.proven.get(usize::from(region)).copied().unwrap_or(0),
+            _ => 0,
+        };
+        Refusal { instruction: self.index as u32, register: Some(register), known: value.known(proven), reason }
+    }
+
+    /// Where nothing better fits: a refusal about a register whose value does not matter.
+    fn refuse_about(&self, register: u8, reason: Reason) -> Refusal {
+        Refusal { instruction: self.index as u32, register: Some(register), known: Known::Nothing, reason }
+    }
+
+    /// Notes a number's value for the compiler when it is a constant of 32 bits.
+    fn note_constant(&mut self, value: &Value) {
+        if let Some(constant) = value.as_constant().and_then(|constant| i32::try_from(constant as i64).ok()) {
+            self.note.set_upper(Annotation::CONSTANT, constant as u32);
+        }
+    }
+}
