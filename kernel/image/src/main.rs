@@ -17,7 +17,8 @@
 #[cfg(target_os = "none")]
 // SAFETY: the only definition of the symbol that `machine::boot` declares, with the same signature.
 #[unsafe(no_mangle)]
-fn kernel_main(boot: machine::boot::Boot) -> ! {
+fn kernel_main(mut boot: machine::boot::Boot) -> ! {
+    driver::start(&mut boot);
     exokernel::start(boot)
 }
 

@@ -7,6 +7,7 @@
 
 use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
+use crate::device_discovery::Devices;
 use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::memory_map::Use;
@@ -25,13 +26,22 @@ pub struct Boot {
     pub start: &'static mut StartInfo,
     /// What the firmware's tables told.
     pub platform: &'static Platform,
-    /// What the CPUs have.
-    pub features: &'static Features,
+    /// What the CPUs have; drivers add what they find.
+    pub features: Features,
+    /// Virtio devices that no driver has taken yet.
+    pub devices: Devices,
+    /// Nanoseconds from 1970 to boot; 0 until somebody knows.
+    pub wall_clock: u64,
     /// CPUs that have started, this one included; they wait for [`processor_start::release`].
     pub cpus: usize,
 }
 
 impl Boot {
+    /// What drivers take memory for their devices from.
+    pub fn memory(&mut self) -> BootMemory<'_> {
+        BootMemory::new(&mut self.start.memory)
+    }
+
     /// The boot archive itself, read-only for everybody from now on.
     pub fn archive_bytes(&self) -> &'static [u8] {
         let archive = self.archive();
@@ -140,6 +150,8 @@ extern "C" fn continue_boot() -> ! {
         .unwrap_or_else(|error| stop::boot_failure(error));
     let mut memory = BootMemory::new(&mut start.memory);
     let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
+    let mut map = KernelMap::resume(&mut memory, features.has(feature::PAGE_1G));
+    let devices = Devices::discover(&mut map, platform, start.command_line.text());
     interrupt_table::load(&interrupt_table::RUNNING);
-    kernel_main(Boot { start, platform, features, cpus })
+    kernel_main(Boot { start, platform, features: *features, devices, wall_clock: 0, cpus })
 }

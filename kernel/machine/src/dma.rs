@@ -34,7 +34,7 @@ pub struct DeviceBuffer {
 
 impl DeviceBuffer {
     /// Takes pages from boot memory.
-    pub(crate) fn allocate(memory: &mut BootMemory, pages: u64) -> Option<Self> {
+    pub fn allocate(memory: &mut BootMemory, pages: u64) -> Option<Self> {
         let physical = memory.allocate_zeroed(pages)?;
         Some(Self { physical, base: direct(physical), length: (pages * PAGE_SIZE) as usize })
     }

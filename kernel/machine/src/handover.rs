@@ -104,7 +104,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
         (&kernel.vector_state_bytes, features.vector_state_bytes),
         (&kernel.vector_state_mask, features.vector_state_mask),
         (&kernel.archive_bytes, boot.archive().end - boot.archive().start),
-        (&kernel.wall_clock_at_boot, 0),
+        (&kernel.wall_clock_at_boot, boot.wall_clock),
     ];
     words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));
     for (cpu, info) in exposed::cpus().iter().enumerate() {

@@ -8,17 +8,17 @@ use crate::boot_memory::BootMemory;
 use crate::exposed::Window;
 use crate::layout::{self, HUGE_PAGE_SIZE, LARGE_PAGE_SIZE, PAGE_SIZE, align_down, direct};
 use crate::memory_map::MemoryRange;
-use abi::page_table::{CACHE_DISABLE, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE, WRITE_THROUGH};
+use abi::page_table::{ACCESSED, CACHE_DISABLE, DIRTY, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE, WRITE_THROUGH};
 use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const GLOBAL: u64 = 1 << 8;
 const TABLE_ENTRIES: u64 = 512;
-/// Rights of each kind of memory.
-const READ_ONLY: u64 = PRESENT | GLOBAL | NO_EXECUTE;
+/// Rights of each kind of memory. Accessed and dirty are set from the start, so that the CPU changes no entry.
+const EXECUTE: u64 = PRESENT | GLOBAL | ACCESSED | DIRTY;
+const READ_ONLY: u64 = EXECUTE | NO_EXECUTE;
 const READ_WRITE: u64 = READ_ONLY | WRITE;
-const EXECUTE: u64 = PRESENT | GLOBAL;
 const DEVICE: u64 = READ_WRITE | CACHE_DISABLE | WRITE_THROUGH;
 const EXPOSED: u64 = READ_ONLY | USER;
 

@@ -32,6 +32,15 @@ pub mod clock;
 mod reference_clock;
 pub mod time_scale;
 
+pub mod cmos;
+pub mod device_discovery;
+pub mod dma;
+mod pci;
+pub mod random;
+mod registers;
+pub mod virtio;
+pub mod virtqueue;
+
 pub mod panic;
 mod port;
 pub mod serial;

@@ -159,7 +159,9 @@ impl Function<'_> {
     /// Routes its interrupt number 0 to `vector` of the first CPU by message. False if it has no messages.
     pub(crate) fn open_message_interrupt(&self, map: &mut KernelMap, vector: u8) -> bool {
         const MESSAGE_ADDRESS: u32 = 0xfee0_0000;
-        let Some((capability, _)) = self.capabilities().find(|(_, kind)| *kind == MSI_X_CAPABILITY) else { return false };
+        let Some((capability, _)) = self.capabilities().find(|(_, kind)| *kind == MSI_X_CAPABILITY) else {
+            return false;
+        };
         let table = self.read32(capability + 4);
         let Some(entry) = self.map_bar(map, table as u8 & 7, u64::from(table & !7), 16) else { return false };
         let control = self.read16(capability + 2);

@@ -62,8 +62,28 @@ pub struct StartInfo {
     pub archive: Range<u64>,
     /// Physical address of the ACPI root pointer, when the loader gave one.
     pub root_pointer: Option<u64>,
-    command_line: [u8; COMMAND_LINE_LIMIT],
-    command_line_length: usize,
+    /// The kernel's command line.
+    pub command_line: CommandLine,
+}
+
+/// Text that the loader gave.
+pub struct CommandLine {
+    bytes: [u8; COMMAND_LINE_LIMIT],
+    length: usize,
+}
+
+impl CommandLine {
+    /// The text.
+    pub fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
+    }
+
+    /// The value of the argument `name=value`, the last if there are several.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let value = |argument: &'_ str| argument.strip_prefix(name)?.strip_prefix('=').map(str::len);
+        let argument = self.text().split_ascii_whitespace().rfind(|argument| value(argument).is_some())?;
+        Some(&argument[name.len() + 1..])
+    }
 }
 
 impl StartInfo {
@@ -73,14 +93,8 @@ impl StartInfo {
             memory: MemoryMap::new(),
             archive: 0..0,
             root_pointer: None,
-            command_line: [0; COMMAND_LINE_LIMIT],
-            command_line_length: 0,
+            command_line: CommandLine { bytes: [0; COMMAND_LINE_LIMIT], length: 0 },
         }
-    }
-
-    /// The kernel's command line.
-    pub fn command_line(&self) -> &str {
-        core::str::from_utf8(&self.command_line[..self.command_line_length]).unwrap_or("")
     }
 
     /// Reads the start information at physical address `address`.
@@ -130,11 +144,11 @@ impl StartInfo {
         for index in 0..COMMAND_LINE_LIMIT {
             let byte = read::<u8>(address + index as u64)?;
             if byte == 0 {
-                self.command_line_length = index;
-                let valid = core::str::from_utf8(&self.command_line[..index]).is_ok();
+                self.command_line.length = index;
+                let valid = core::str::from_utf8(&self.command_line.bytes[..index]).is_ok();
                 return if valid { Ok(()) } else { Err(StartError::CommandLine) };
             }
-            self.command_line[index] = byte;
+            self.command_line.bytes[index] = byte;
         }
         Err(StartError::CommandLine)
     }

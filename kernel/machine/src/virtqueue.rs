@@ -303,7 +303,12 @@ mod tests {
             let mut out: Vec<(u64, u32)> = Vec::new();
             for token in 0..60 {
                 let segments: Vec<_> = (0..random(3) + 1)
-                    .map(|_| segment(random(100) as u32, if random(2) == 0 { Direction::ToDevice } else { Direction::FromDevice }))
+                    .map(|_| {
+                        segment(
+                            random(100) as u32,
+                            if random(2) == 0 { Direction::ToDevice } else { Direction::FromDevice },
+                        )
+                    })
                     .collect();
                 let writable = segments.iter().filter(|s| s.direction == Direction::FromDevice).map(|s| s.length).sum();
                 if queue.offer(token, &segments) {
@@ -313,7 +318,8 @@ mod tests {
                 complete(&queue, queue.used.wrapping_add(random(3) as u16), random(20) as u32, random(60) as u32);
                 match queue.take() {
                     Ok(Some(done)) => {
-                        let place = out.iter().position(|(token, _)| *token == done.token).expect("a chain that was out");
+                        let place =
+                            out.iter().position(|(token, _)| *token == done.token).expect("a chain that was out");
                         assert!(done.length <= out.swap_remove(place).1, "seed {seed}");
                     }
                     Ok(None) => {}

@@ -1,0 +1,154 @@
+//! Random bytes: every source that the machine has is mixed into one key at boot; ChaCha20 stretches it, and each request
+//! replaces the key first, so that what was given out before cannot be computed from what is kept (Bernstein's
+//! fast-key-erasure).
+//!
+//! Sources: the CPU (RDRAND, mixed in again at each request), a virtio entropy device (virtio 1.2, section 5.4), and
+//! `entropy_seed=` with 64 hexadecimal digits on the command line. Without any of them nothing is given, ever.
+
+use crate::chacha20;
+use machine::boot::Boot;
+use machine::clock;
+use machine::dma::{DeviceBuffer, Direction};
+use machine::lock::TicketLock;
+use machine::random;
+use machine::virtio::{Device, DeviceError, Kind};
+
+const KEY_WORDS: usize = 8;
+const KEY_BYTES: usize = KEY_WORDS * 4;
+/// Nanoseconds until an entropy device counts as silent.
+const PATIENCE: u64 = 100_000_000;
+
+type Key = [u32; KEY_WORDS];
+
+/// The generator; no key until there was a source.
+static GENERATOR: TicketLock<Option<Key>> = TicketLock::new(None);
+
+/// Asks all sources; false if there is none.
+pub fn start(boot: &mut Boot) -> bool {
+    let device = from_device(boot);
+    let seed = boot.start.command_line.value("entropy_seed").and_then(from_text);
+    let sources = [from_cpu(), device, seed];
+    let key = sources.into_iter().flatten().reduce(mix);
+    *GENERATOR.lock() = key;
+    key.is_some()
+}
+
+/// Fills `bytes` with random bytes; false, and nothing changed, where the machine has no source.
+pub fn fill(bytes: &mut [u8]) -> bool {
+    let mut generator = GENERATOR.lock();
+    let Some(key) = generator.as_mut() else { return false };
+    let fresh = from_cpu().unwrap_or([0; KEY_WORDS]);
+    generate(key, fresh, bytes);
+    true
+}
+
+/// Replaces the key, then fills `bytes` from a block stream that no later key leads back to.
+fn generate(key: &mut Key, fresh: Key, bytes: &mut [u8]) {
+    let stream = mix(*key, fresh);
+    let first = chacha20::block(&stream, 0, &[0; 3]);
+    *key = words(&first[..KEY_BYTES]);
+    for (counter, chunk) in (1..).zip(bytes.chunks_mut(chacha20::BLOCK)) {
+        let block = chacha20::block(&stream, counter, &[0; 3]);
+        chunk.copy_from_slice(&block[..chunk.len()]);
+    }
+}
+
+fn mix(one: Key, other: Key) -> Key {
+    core::array::from_fn(|index| one[index] ^ other[index])
+}
+
+fn words(bytes: &[u8]) -> Key {
+    let mut key = [0; KEY_WORDS];
+    for (word, bytes) in key.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    key
+}
+
+fn from_cpu() -> Option<Key> {
+    let mut key = [0; KEY_WORDS];
+    for pair in key.chunks_exact_mut(2) {
+        let bits = random::hardware()?;
+        (pair[0], pair[1]) = (bits as u32, (bits >> 32) as u32);
+    }
+    Some(key)
+}
+
+fn from_text(text: &str) -> Option<Key> {
+    let mut bytes = [0; KEY_BYTES];
+    if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
+        machine::log!("entropy_seed= wants {} hexadecimal digits: it is ignored", 2 * KEY_BYTES);
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let high = char::from(digits[0]).to_digit(16)?;
+        let low = char::from(digits[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    Some(words(&bytes))
+}
+
+fn from_device(boot: &mut Boot) -> Option<Key> {
+    let mut device = boot.devices.take(Kind::Entropy)?;
+    let key = ask(&mut device, boot);
+    // It is asked once; afterwards it must not touch memory any more. A device that does not reset was not answered
+    // either.
+    let _ = device.reset();
+    key.unwrap_or_else(|error| {
+        machine::log!("the virtio entropy device cannot be used: {error:?}");
+        None
+    })
+}
+
+/// Reads a key from the device; none if it stays silent.
+fn ask(device: &mut Device, boot: &mut Boot) -> Result<Option<Key>, DeviceError> {
+    device.start(0)?;
+    let mut memory = boot.memory();
+    let mut queue = device.make_queue(0, &mut memory)?;
+    let buffer = DeviceBuffer::allocate(&mut memory, 1).ok_or(DeviceError::NoMemory)?;
+    queue.offer(0, &[buffer.segment(0, KEY_BYTES, Direction::FromDevice)]);
+    device.go();
+    device.notify(0);
+    let deadline = clock::now() + PATIENCE;
+    while clock::now() < deadline {
+        match queue.take() {
+            Ok(None) => core::hint::spin_loop(),
+            Ok(Some(done)) if done.length as usize == KEY_BYTES => {
+                let mut bytes = [0; KEY_BYTES];
+                buffer.read(0, &mut bytes);
+                return Ok(Some(words(&bytes)));
+            }
+            Ok(Some(_)) | Err(_) => return Err(DeviceError::Queue),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_changes_with_each_request_and_never_appears_in_the_output() {
+        let mut key = [7; KEY_WORDS];
+        let mut outputs = std::vec::Vec::new();
+        for _ in 0..100 {
+            let mut bytes = [0; 100];
+            let before = key;
+            generate(&mut key, [0; KEY_WORDS], &mut bytes);
+            assert_ne!(key, before);
+            assert!(bytes.chunks_exact(4).all(|word| !key.contains(&u32::from_le_bytes(word.try_into().unwrap()))));
+            assert!(!outputs.contains(&bytes));
+            outputs.push(bytes);
+        }
+    }
+
+    #[test]
+    fn seeds_are_read_or_refused() {
+        let digits = "00112233445566778899aabbccddeeff".repeat(2);
+        assert_eq!(from_text(&digits).unwrap()[0], 0x3322_1100);
+        for wrong in ["", "00", &"zz".repeat(32), &"é".repeat(32)] {
+            assert_eq!(from_text(wrong), None, "{wrong}");
+        }
+    }
+}
