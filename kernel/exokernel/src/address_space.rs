@@ -110,8 +110,9 @@ impl Kernel {
         if last && level > 1 && self.memory.entries(table).any(|entry| entry & PRESENT != 0) {
             return refuse(Error::InUse, table.0);
         }
-        if last && level == 1 {
-            self.clear_table(table);
+        if last && level == 1 && !self.clear_table(table) {
+            tlb::drop_everywhere(root, Extent::All);
+            return refuse(Error::Again, 0);
         }
         self.memory.unlink(slot);
         tlb::drop_everywhere(root, Extent::All);
@@ -122,14 +123,19 @@ impl Kernel {
         Ok(table)
     }
 
-    /// Removes all leaf entries of a level-1 table.
-    pub(crate) fn clear_table(&mut self, table: PageNumber) {
+    /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
+    pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
         for index in 0..machine::page_table::ENTRIES {
             let slot = Slot { table, index };
-            if slot.entry() != 0 {
-                self.put_leaf(slot, 0, true);
+            if slot.entry() == 0 {
+                continue;
             }
+            if self.is_spent() {
+                return false;
+            }
+            self.put_leaf(slot, 0, true);
         }
+        true
     }
 
     /// Ends the sharing of a table (see `abi::syscall`).
@@ -150,48 +156,92 @@ impl Kernel {
             self.memory.unshare(slot);
             return Ok(0);
         }
-        self.donatable(page_key, fresh)?;
-        self.check_entries(page_key, table, level)?;
-        self.memory.create_table(fresh, level);
-        self.copy_entries(table, fresh, level);
+        let begun = self.begun_copy(page_key, fresh, level)?;
+        if !begun {
+            self.donatable(page_key, fresh)?;
+            self.memory.create_table(fresh, level);
+        }
+        if let Err(failure) = self.copy_entries(page_key, table, fresh, level) {
+            if failure.error != Error::Again {
+                self.abandon_copy(fresh, level);
+            }
+            return Err(failure.into());
+        }
         self.memory.unlink(slot);
         self.memory.link(slot, fresh);
         tlb::drop_everywhere(root, Extent::All);
         Ok(1)
     }
 
-    /// Each present entry is checked against the copier's own key.
-    fn check_entries(&self, key: KeyIndex, table: PageNumber, level: u8) -> Outcome<()> {
-        for entry in self.memory.entries(table).filter(|entry| entry & PRESENT != 0) {
-            if level == 1 || entry & LARGE != 0 {
-                self.check_leaf(key, entry)?;
-            } else {
-                let info = self.page(page_of(entry))?;
-                permit(self.rights_on_page(key, info)?, Rights::READ)?;
+    /// Whether `fresh` is a copy that an earlier step has begun.
+    fn begun_copy(&self, key: KeyIndex, fresh: PageNumber, level: u8) -> Result<bool, Failure> {
+        let info = self.page(fresh)?;
+        let state = memory::state(info);
+        if state.kind != PageKind::PageTable || state.level != level || links(info) != 0 {
+            return Ok(false);
+        }
+        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        Ok(true)
+    }
+
+    /// Copies entries that are not copied yet, each checked against the copier's own key.
+    fn copy_entries(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber, level: u8) -> Result<(), Failure> {
+        for index in 0..machine::page_table::ENTRIES {
+            let entry = Slot { table: from, index }.entry();
+            let slot = Slot { table: to, index };
+            if entry == 0 || slot.entry() != 0 {
+                continue;
             }
+            if self.is_spent() {
+                return Err(Error::Again.about(index as u64));
+            }
+            self.copy_entry(key, entry, slot, level)?;
         }
         Ok(())
     }
 
-    fn copy_entries(&mut self, from: PageNumber, to: PageNumber, level: u8) {
+    fn copy_entry(&mut self, key: KeyIndex, entry: u64, slot: Slot, level: u8) -> Result<(), Failure> {
+        if entry & PRESENT == 0 || level == 1 || entry & LARGE != 0 {
+            if entry & PRESENT != 0 {
+                self.check_leaf(key, entry)?;
+            }
+            self.put_leaf(slot, entry, true);
+            return Ok(());
+        }
+        self.spend(1);
+        let info = self.page(page_of(entry))?;
+        permit(self.rights_on_page(key, info)?, Rights::READ)?;
+        self.memory.link(slot, page_of(entry));
+        Ok(())
+    }
+
+    /// Undoes as much of a refused copy as one entry can; `page_free` does the rest.
+    fn abandon_copy(&mut self, fresh: PageNumber, level: u8) {
+        if self.empty_table(fresh, level) {
+            self.memory.dissolve_table(fresh);
+        }
+    }
+
+    /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
+    fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
         for index in 0..machine::page_table::ENTRIES {
-            let entry = Slot { table: from, index }.entry();
-            let slot = Slot { table: to, index };
-            if level == 1 || entry & (LARGE | PRESENT) != PRESENT {
-                if entry != 0 {
-                    self.put_leaf(slot, entry, true);
-                }
-            } else {
-                self.memory.link(slot, page_of(entry));
+            let slot = Slot { table, index };
+            if level > 1 && slot.entry() & PRESENT != 0 && slot.entry() & LARGE == 0 {
+                self.memory.unlink(slot);
             }
         }
+        self.clear_table(table)
     }
 
     /// Makes a table that nobody has any more an ordinary page again.
     pub(crate) fn dissolve_free_table(&mut self, page: PageNumber, info: &PageInfo) -> Outcome<()> {
-        let own = if memory::state(info).level == ROOT_LEVEL { 256 } else { 512 };
-        if links(info) != 0 || self.memory.entries(page).take(own).any(|entry| entry & PRESENT != 0) {
+        let level = memory::state(info).level;
+        let in_use = level == ROOT_LEVEL && self.memory.entries(page).take(256).any(|entry| entry & PRESENT != 0);
+        if links(info) != 0 || in_use {
             return refuse(Error::InUse, u64::from(links(info)));
+        }
+        if level < ROOT_LEVEL && !self.empty_table(page, level) {
+            return refuse(Error::Again, 0);
         }
         self.memory.dissolve_table(page);
         Ok(())
@@ -225,7 +275,11 @@ impl Kernel {
 
     /// Scans the next table at or after `cursor`; returns where to go on, and whether a binding was broken.
     pub(crate) fn unbind_step(&mut self, page: PageNumber, root: PageNumber, cursor: u64) -> (Option<u64>, bool) {
-        let Some((first, slot)) = next_leaf_table(root, cursor) else { return (None, false) };
+        let (first, slot) = match next_leaf_table(root, cursor) {
+            NextTable::Found(first, slot) => (first, slot),
+            NextTable::NotYet(next) => return (Some(next), false),
+            NextTable::End => return (None, false),
+        };
         let mut found = false;
         for index in 0..machine::page_table::ENTRIES {
             let leaf = Slot { index, ..slot };
@@ -239,11 +293,26 @@ impl Kernel {
     }
 }
 
-/// The next level-1 table of the user half at or after an address, and the first address it covers. It looks at a bounded
-/// number of entries: at most one table of each level.
-pub(crate) fn next_leaf_table(root: PageNumber, from: u64) -> Option<(u64, Slot)> {
+/// How a bounded search for a table ended.
+pub(crate) enum NextTable {
+    /// A level-1 table: the first address it covers, and its first slot.
+    Found(u64, Slot),
+    /// None up to this address.
+    NotYet(u64),
+    /// None.
+    End,
+}
+
+/// Entries that one search for a table looks at.
+const ENTRIES_PER_SEARCH: usize = 128;
+
+/// The next level-1 table of the user half at or after an address.
+pub(crate) fn next_leaf_table(root: PageNumber, from: u64) -> NextTable {
     let mut address = from & !(span(2) - 1);
-    while in_user_half(address, 1) {
+    for _ in 0..ENTRIES_PER_SEARCH {
+        if !in_user_half(address, 1) {
+            return NextTable::End;
+        }
         let mut table = root;
         let mut level = ROOT_LEVEL;
         while level > 1 {
@@ -255,11 +324,11 @@ pub(crate) fn next_leaf_table(root: PageNumber, from: u64) -> Option<(u64, Slot)
             level -= 1;
         }
         if level == 1 {
-            return Some((address, Slot { table, index: 0 }));
+            return NextTable::Found(address, Slot { table, index: 0 });
         }
-        address = (address & !(span(level) - 1)).checked_add(span(level))?;
+        address = (address & !(span(level) - 1)).saturating_add(span(level));
     }
-    None
+    NextTable::NotYet(address)
 }
 
 /// A level from an argument, for an address in the user half.

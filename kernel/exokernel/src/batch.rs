@@ -16,6 +16,9 @@ const EXCLUDED: [u64; 5] = [
     number::transfer_synchronous,
 ];
 
+/// Units of work of a row, beyond what its call counts itself.
+const ROW: u32 = 6;
+
 impl Kernel {
     /// Runs rows (see `abi::syscall`).
     pub(crate) fn run_batch(&mut self, rows: UserAddress, count: u64) -> Outcome<u64> {
@@ -43,6 +46,11 @@ impl Kernel {
 
     /// Runs one row and leaves its error and result in it; false after an error.
     fn run_row(&mut self, row: &mut BatchRow) -> bool {
+        self.spend(ROW);
+        if self.is_spent() {
+            (row.number, row.arguments[0]) = (Error::Again as u64, 0);
+            return false;
+        }
         let outcome = dispatch(self, row.number, row.arguments);
         let (error, value) = match outcome {
             Ok(value) => (0, value),

@@ -19,6 +19,7 @@ use abi::limits::{CPUS, PAGE_SIZE, SLICES_PER_CPU};
 use abi::page::PageKind;
 use abi::page_table::{NO_EXECUTE, PRESENT, WRITE};
 use abi::{EnvironmentId, PageNumber};
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use machine::boot::Boot;
 use machine::entry::{self, Handlers};
@@ -42,6 +43,8 @@ pub fn start(mut boot: Boot) -> ! {
         processors: [const { Processor::new() }; CPUS],
         free_slots: (0, 0),
         search: Default::default(),
+        work: Cell::new(0),
+        last_rights: Cell::new(None),
         channel: Channel::new(),
     };
     // Slot 0 comes last: its first number is one generation later, so that numbers begin with 1.

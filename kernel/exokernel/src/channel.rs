@@ -2,14 +2,13 @@
 //!
 //! Frames pass whole. The kernel looks at a header only to know how long the frame is.
 
-use crate::console_stub as console;
-use crate::console_stub as entropy;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use abi::capability::{Capability, DEVICE, HOST_CHANNEL, Rights};
 use abi::host_channel::{HEADER, Header, PAYLOAD};
 use abi::limits::{ENTROPY_BYTES, LOG_READ_BYTES};
 use abi::{Error, KeyIndex, UserAddress, feature};
 use core::sync::atomic::Ordering;
+use driver::{console, entropy};
 use machine::{exposed, log_ring, stop, user};
 
 /// Bytes of a whole frame.
@@ -102,12 +101,12 @@ impl Kernel {
         if Header::from_bytes(header).is_none_or(|header| header.length as u64 + HEADER as u64 != bytes) {
             return refuse(Error::BadArgument, 1);
         }
-        console::poll();
+        poll(self);
         if console::room() < copy.len() {
-            poll(self);
             return refuse(Error::Exhausted, console::room() as u64);
         }
-        console::send(copy);
+        let sent = console::send(copy);
+        assert_eq!(sent, copy.len(), "there was room for the whole frame");
         exposed::kernel().channel_room.store(console::room() as u64, Ordering::Release);
         Ok(())
     }

@@ -211,14 +211,20 @@ impl Kernel {
         if links(info) > 1 {
             return Progress::Pages;
         }
-        let Some((address, level, slot)) = deepest_present(root, from) else { return Progress::Pages };
+        let (address, level, slot) = match deepest_present(root, from) {
+            Deepest::Found(address, level, slot) => (address, level, slot),
+            Deepest::NotYet(next) => return Progress::AddressSpace(next),
+            Deepest::None => return Progress::Pages,
+        };
         if level == 1 {
-            self.clear_table(slot.table);
-        } else {
+            if !self.clear_table(slot.table) {
+                return Progress::AddressSpace(address);
+            }
+        } else if slot.entry() & abi::page_table::LARGE != 0 {
             self.put_leaf(slot, 0, true);
         }
         self.unlink_emptied(root, address);
-        Progress::AddressSpace(address)
+        Progress::AddressSpace(address.saturating_add(span(2)) & !(span(2) - 1))
     }
 
     /// Removes links to tables that hold nothing any more, or that others have too, on the way to an address.
@@ -291,28 +297,50 @@ impl Kernel {
     }
 }
 
-/// The first leaf entry of the user half at or after an address: its address, its level, its slot.
-fn deepest_present(root: PageNumber, from: u64) -> Option<(u64, u8, Slot)> {
+/// How a bounded search for something to release ended.
+enum Deepest {
+    /// At this address, at this level, in this slot.
+    Found(u64, u8, Slot),
+    /// Nothing up to this address.
+    NotYet(u64),
+    /// Nothing is left.
+    None,
+}
+
+/// Entries that one search looks at.
+const ENTRIES_PER_SEARCH: usize = 128;
+
+/// The first leaf table, large entry or shared link of the user half at or after an address, or a table that holds
+/// nothing.
+fn deepest_present(root: PageNumber, from: u64) -> Deepest {
     let mut address = from;
-    while abi::memory_map::in_user_half(address, 1) {
+    for _ in 0..ENTRIES_PER_SEARCH {
+        if !abi::memory_map::in_user_half(address, 1) {
+            return Deepest::None;
+        }
         let mut slot = Slot { table: root, index: index(address, machine::page_table::ROOT_LEVEL) };
         let mut level = machine::page_table::ROOT_LEVEL;
         while slot.entry() & PRESENT != 0 && level > 1 && slot.entry() & abi::page_table::LARGE == 0 {
             let table = machine::page_table::page_of(slot.entry());
             // A table that others have too is not ours to clear: its link goes, not its contents.
             if links(memory::info(table).expect("a linked table has a record")) > 1 {
-                return Some((address, level, slot));
+                return Deepest::Found(address, level, slot);
             }
             level -= 1;
             slot = Slot { table, index: index(address, level) };
         }
         if level == 1 {
-            return Some((address & !(span(2) - 1), 1, slot));
+            return Deepest::Found(address & !(span(2) - 1), 1, slot);
         }
         if slot.entry() & PRESENT != 0 {
-            return Some((address, level, slot));
+            return Deepest::Found(address, level, slot);
         }
-        address = (address & !(span(level) - 1)).checked_add(span(level))?;
+        let next = (address & !(span(level) - 1)).saturating_add(span(level));
+        // The last entry of a table was passed: what is empty now can be unlinked.
+        if next.is_multiple_of(span(level + 1)) && level < machine::page_table::ROOT_LEVEL {
+            return Deepest::Found(address, level, slot);
+        }
+        address = next;
     }
-    None
+    Deepest::NotYet(address)
 }

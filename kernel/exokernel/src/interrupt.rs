@@ -3,6 +3,7 @@
 //! The end of a slice is an upcall, followed by a save window; whoever lets the window run out is switched out whole and
 //! pays with a later slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
 
+use crate::channel;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, lock};
 use crate::processor::Phase;
@@ -23,6 +24,9 @@ use time_slice::Verdict;
 pub(crate) fn while_running(frame: &mut TrapFrame) {
     acknowledge(frame.vector);
     let mut kernel = lock();
+    if is_device(frame.vector) {
+        channel::poll(&mut kernel);
+    }
     let caller = kernel.caller();
     if !caller.is(State::Alive) {
         kernel.abandon(caller);
@@ -38,6 +42,14 @@ pub(crate) fn while_running(frame: &mut TrapFrame) {
 /// An interrupt came while this CPU was idle.
 pub(crate) fn while_idle(vector: u64) {
     acknowledge(vector);
+    if is_device(vector) {
+        channel::poll(&mut lock());
+    }
+}
+
+/// Whether a device sent the interrupt, and not the clock or another CPU.
+fn is_device(vector: u64) -> bool {
+    vector < u64::from(apic::TIMER_VECTOR)
 }
 
 fn acknowledge(vector: u64) {

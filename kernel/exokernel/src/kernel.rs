@@ -2,8 +2,10 @@
 
 use crate::channel::Channel;
 use crate::processor::Processor;
+use abi::capability::Rights;
 use abi::limits::CPUS;
-use abi::{Error, Failure};
+use abi::{Error, Failure, KeyIndex, PageNumber};
+use core::cell::Cell;
 use machine::lock::{Guard, TicketLock};
 use machine::memory::Memory;
 use machine::user::{CopyError, UserFault};
@@ -21,6 +23,10 @@ pub(crate) struct Kernel {
     pub(crate) free_slots: (u64, u64),
     /// The search for the environment furthest above its reservation.
     pub(crate) search: crate::revocation::Search,
+    /// Work done in this entry, in units of some 50 instructions: see [`Kernel::spend`].
+    pub(crate) work: Cell<u32>,
+    /// The last answer of [`Kernel::rights_on_list`], for neighbours: key, list, rights. Forgotten at each call.
+    pub(crate) last_rights: Cell<Option<(KeyIndex, PageNumber, Rights)>>,
     /// The host channel.
     pub(crate) channel: Channel,
 }
@@ -43,14 +49,31 @@ impl core::ops::DerefMut for Locked {
     }
 }
 
-/// Takes the lock.
+/// Takes the lock, at the beginning of an entry.
 pub(crate) fn lock() -> Locked {
-    Locked(KERNEL.lock())
+    let locked = Locked(KERNEL.lock());
+    locked.work.set(0);
+    locked
 }
 
 /// Puts the state in place, at boot.
 pub(crate) fn put(kernel: Kernel) {
     *KERNEL.lock() = Some(kernel);
+}
+
+/// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
+const WORK_PER_ENTRY: u32 = 200;
+
+impl Kernel {
+    /// Counts work that a caller's input can multiply.
+    pub(crate) fn spend(&self, units: u32) {
+        self.work.set(self.work.get() + units);
+    }
+
+    /// Whether this entry has done enough: what is left is for the next call.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work.get() >= WORK_PER_ENTRY
+    }
 }
 
 /// Why a call ended without a result.

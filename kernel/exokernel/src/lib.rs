@@ -13,7 +13,6 @@ mod batch;
 mod boot;
 mod budget;
 mod channel;
-mod console_stub;
 mod destruction;
 mod environment;
 mod event;

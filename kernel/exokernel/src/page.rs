@@ -47,6 +47,9 @@ pub(crate) fn note_use(info: &PageInfo) {
     info.last_use.store(events.load(Ordering::Relaxed), Ordering::Release);
 }
 
+/// Units of work of taking a page, which may have to be filled with zeros.
+const TAKE: u32 = 12;
+
 impl Kernel {
     /// The record of a page of memory.
     pub(crate) fn page(&self, page: PageNumber) -> Result<&'static PageInfo, Failure> {
@@ -55,7 +58,6 @@ impl Kernel {
 
     /// What a key of the caller's may do with a page.
     pub(crate) fn rights_on_page(&self, key: KeyIndex, info: &PageInfo) -> Result<Rights, Failure> {
-        self.key(key)?;
         match state(info).kind {
             PageKind::Free | PageKind::Kernel | PageKind::Absent => Ok(Rights::NONE),
             _ => self.rights_on_list(key, access_list(info)),
@@ -137,6 +139,7 @@ impl Kernel {
     pub(crate) fn give_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
         let kernel = exposed::kernel();
         free_list::remove(&kernel.first_free_page, page);
+        self.spend(TAKE);
         self.memory.take_free(page);
         subtract(&kernel.free_pages, 1);
         add(&kernel.owned_pages, 1);
@@ -175,8 +178,16 @@ impl Kernel {
         self.give_up(page, info)
     }
 
-    /// Gives a page up that nobody needs as the object it may be.
+    /// Gives a page up; it counts against an open revocation.
     pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
+        let owner = self.owner(info);
+        self.give_up_quietly(page, info)?;
+        self.note_returned(owner, Resource::Page);
+        Ok(())
+    }
+
+    /// Gives a page up that nobody needs as the object it may be.
+    pub(crate) fn give_up_quietly(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         let found = state(info);
         match found.kind {
             PageKind::Ordinary if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, found.kind as u64),
@@ -189,8 +200,6 @@ impl Kernel {
             PageKind::PageTable => self.dissolve_free_table(page, info)?,
             kind => return refuse(Error::WrongKind, kind as u64),
         }
-        let owner = self.owner(info);
-        self.note_returned(owner, Resource::Page);
         if references(info) + pins(info) == 0 {
             self.finish_free(page);
         } else {

@@ -6,7 +6,7 @@
 
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
-use crate::page::note_use;
+use crate::page::{access_list, note_use};
 use abi::capability::Rights;
 use abi::limits::MAP_ROWS;
 use abi::memory_map::in_user_half;
@@ -20,6 +20,8 @@ use machine::{exposed, memory, user};
 
 /// Narrowed entries up to which each translation is dropped by itself.
 const SINGLE_DROPS: usize = 32;
+/// Units of work of mapping or unmapping 2 MiB.
+const LARGE_WORK: u32 = 150;
 /// Bits of an address below its page, where a row keeps its key.
 const IN_PAGE: u64 = 0xfff;
 
@@ -104,7 +106,12 @@ impl Kernel {
         let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
         let mut done = Ok(count);
         for (index, row) in copy.iter().enumerate() {
-            if let Err(failure) = self.map_row(root, row, &mut last, &mut drops, nx) {
+            self.spend(1);
+            let result = match self.is_spent() {
+                true => Err(Error::Again.about(0)),
+                false => self.map_row(root, row, &mut last, &mut drops, nx),
+            };
+            if let Err(failure) = result {
                 done = refuse(failure.error, index as u64);
                 break;
             }
@@ -139,32 +146,39 @@ impl Kernel {
         Ok(())
     }
 
-    /// Whether a key gives the access that an entry would.
+    /// Whether a key gives the access that an entry would. The pages of a large entry must have one access list.
     pub(crate) fn check_leaf(&self, key: KeyIndex, entry: u64) -> Result<(), Failure> {
         let right = if entry & WRITE != 0 { Rights::READ.either(Rights::WRITE) } else { Rights::READ };
-        let first = page_of(entry).0;
-        let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
-        let mut list = PageNumber::NONE;
-        for page in first..first + pages {
-            let info = self.page(PageNumber(page))?;
-            match memory::state(info).kind {
-                PageKind::EnvironmentPrivate => self.check_private(PageNumber(page))?,
-                // Readable by all; written by its owner, who holds the key of its access list.
-                PageKind::EnvironmentPublic if entry & WRITE == 0 => {}
-                PageKind::Archive if entry & WRITE == 0 => permit(self.key(key)?.rights, Rights::READ)?,
-                _ if crate::page::access_list(info) == list && pages > 1 => {}
-                _ => permit(self.rights_on_page(key, info)?, right)?,
-            }
-            list = crate::page::access_list(info);
+        let page = page_of(entry);
+        let info = self.page(page)?;
+        match memory::state(info).kind {
+            PageKind::EnvironmentPrivate => self.check_private(page)?,
+            // Readable by all; written by its owner, who holds the key of its access list.
+            PageKind::EnvironmentPublic if entry & WRITE == 0 => {}
+            _ => permit(self.rights_on_page(key, info)?, right)?,
         }
-        if is_safe_leaf(entry) { Ok(()) } else { Err(self.unsafe_leaf(first)) }
+        if entry & LARGE != 0 {
+            self.check_large(page, access_list(info))?;
+        }
+        if is_safe_leaf(entry) {
+            return Ok(());
+        }
+        Err(Error::WrongKind.about(memory::state(info).kind as u64))
     }
 
-    fn unsafe_leaf(&self, page: u64) -> Failure {
-        match memory::info(PageNumber(page)) {
-            Some(info) => Error::WrongKind.about(memory::state(info).kind as u64),
-            None => Error::NoSuchPage.about(page),
+    /// The other pages of a large entry: memory of the same kind under the same list.
+    fn check_large(&self, first: PageNumber, list: PageNumber) -> Result<(), Failure> {
+        self.spend(LARGE_WORK);
+        for page in first.0..first.0 + LARGE_PAGES {
+            let info = self.page(PageNumber(page))?;
+            if memory::state(info).kind != PageKind::Ordinary {
+                return Err(Error::WrongKind.about(memory::state(info).kind as u64));
+            }
+            if access_list(info) != list {
+                return Err(Error::NotPermitted.about(0));
+            }
         }
+        Ok(())
     }
 
     /// A private page is mapped only by the environment whose it is.
@@ -180,26 +194,26 @@ impl Kernel {
         if (old ^ entry) & (PAGE | PRESENT | LARGE) == 0 {
             return;
         }
-        for released in leaf_pages(old) {
-            note_use(memory::info(released).expect("a mapped page has a record"));
-            self.settle(released);
+        self.spend(1);
+        if old & PRESENT != 0 {
+            self.note_released(old);
         }
-        for bound in leaf_pages(entry) {
-            note_use(memory::info(bound).expect("a mapped page has a record"));
+        if entry & PRESENT != 0 {
+            note_use(memory::info(page_of(entry)).expect("a mapped page has a record"));
         }
     }
-}
 
-/// The pages that a leaf entry maps.
-fn leaf_pages(entry: u64) -> impl Iterator<Item = PageNumber> {
-    let pages = if entry & PRESENT == 0 {
-        0
-    } else if entry & LARGE != 0 {
-        LARGE_PAGES
-    } else {
-        1
-    };
-    (page_of(entry).0..page_of(entry).0 + pages).map(PageNumber)
+    fn note_released(&mut self, old: u64) {
+        let first = page_of(old);
+        note_use(memory::info(first).expect("a mapped page has a record"));
+        let pages = if old & LARGE != 0 { LARGE_PAGES } else { 1 };
+        if old & LARGE != 0 {
+            self.spend(LARGE_WORK);
+        }
+        for page in first.0..first.0 + pages {
+            self.settle(PageNumber(page));
+        }
+    }
 }
 
 /// What can be wrong with a row by itself.

@@ -119,18 +119,22 @@ impl Kernel {
         }
     }
 
-    /// Takes one slice.
+    /// Takes one slice, or looks at one CPU without finding one.
     fn take_slice(&mut self, environment: Environment) -> Taken {
         let number = environment.number().0;
-        for cpu in 0..exposed::cpu_count() {
-            let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == number;
-            if let Some(position) = exposed::slices(cpu).iter().rposition(mine) {
-                self.release_slice(environment, cpu, position);
-                self.record_taken(environment, Resource::Slice, (cpu as u64) << 32 | position as u64);
-                return Taken::NotYet;
-            }
+        let cpu = self.secrets(environment).taking.cursor as usize;
+        if cpu >= exposed::cpu_count() {
+            return Taken::Nothing;
         }
-        Taken::Nothing
+        let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == number;
+        match exposed::slices(cpu).iter().rposition(mine) {
+            Some(position) => {
+                self.release_slice_quietly(environment, cpu, position);
+                self.record_taken(environment, Resource::Slice, (cpu as u64) << 32 | position as u64);
+            }
+            None => self.secrets_mut(environment).taking.cursor += 1,
+        }
+        Taken::NotYet
     }
 
     /// Chooses a page, or breaks some of its bindings, or takes it.
@@ -153,7 +157,7 @@ impl Kernel {
             }
         }
         self.secrets_mut(environment).taking = Taking::default();
-        if self.give_up(page, info).is_ok() {
+        if self.give_up_quietly(page, info).is_ok() {
             self.record_taken(environment, Resource::Page, page.0);
         }
         Taken::NotYet

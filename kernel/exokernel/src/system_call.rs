@@ -111,6 +111,7 @@ macro_rules! make_dispatch {
 
         /// Calls the body of a row.
         pub(crate) fn dispatch(kernel: &mut Kernel, number: u64, arguments: [u64; 6]) -> Outcome<u64> {
+            kernel.last_rights.set(None);
             match number {
                 $($number => {
                     #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]

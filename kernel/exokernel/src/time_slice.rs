@@ -68,14 +68,19 @@ impl Kernel {
         self.known(EnvironmentId(info.owner.load(Ordering::Relaxed)))
     }
 
-    /// Frees a position of an environment.
+    /// Frees a position of an environment; it counts against an open revocation.
     pub(crate) fn release_slice(&mut self, owner: Environment, cpu: usize, position: usize) {
+        self.release_slice_quietly(owner, cpu, position);
+        self.note_returned(owner, Resource::Slice);
+    }
+
+    /// Frees a position of an environment.
+    pub(crate) fn release_slice_quietly(&mut self, owner: Environment, cpu: usize, position: usize) {
         let info = &exposed::slices(cpu)[position];
         info.owner.store(0, Ordering::Release);
         info.runner.store(0, Ordering::Release);
         self.processors[cpu].vector.free(position);
         budget::discharge(owner, Resource::Slice, 1);
-        self.note_returned(owner, Resource::Slice);
     }
 }
 
