@@ -26,8 +26,7 @@ static GENERATOR: TicketLock<Option<Key>> = TicketLock::new(None);
 /// Asks all sources; false if there is none.
 pub fn start(boot: &mut Boot) -> bool {
     let device = from_device(boot);
-    let seed = boot.start.command_line.value("entropy_seed").and_then(from_text);
-    let sources = [from_cpu(), device, seed];
+    let sources = [from_cpu(), device, from_command_line(boot)];
     let key = sources.into_iter().flatten().reduce(mix);
     *GENERATOR.lock() = key;
     key.is_some()
@@ -74,10 +73,18 @@ fn from_cpu() -> Option<Key> {
     Some(key)
 }
 
+fn from_command_line(boot: &Boot) -> Option<Key> {
+    let text = boot.start.command_line.value("entropy_seed")?;
+    let seed = from_text(text);
+    if seed.is_none() {
+        machine::log!("entropy_seed= wants {} hexadecimal digits: it is ignored", 2 * KEY_BYTES);
+    }
+    seed
+}
+
 fn from_text(text: &str) -> Option<Key> {
     let mut bytes = [0; KEY_BYTES];
-    if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
-        machine::log!("entropy_seed= wants {} hexadecimal digits: it is ignored", 2 * KEY_BYTES);
+    if text.len() != 2 * KEY_BYTES {
         return None;
     }
     for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {

@@ -13,7 +13,7 @@ use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::memory_map::Use;
 use crate::reference_clock::time_stamp;
 use crate::start_info::StartInfo;
-use crate::{apic, clock, interrupt_table, io_apic, layout, per_cpu, processor_start, serial, stop};
+use crate::{apic, clock, interrupt_table, io_apic, per_cpu, processor_start, serial, stop};
 use abi::feature;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
@@ -73,7 +73,7 @@ static STAMP: AtomicU64 = AtomicU64::new(0);
 #[cfg(target_os = "none")]
 core::arch::global_asm!(
     include_str!("boot.s"),
-    direct_map = const layout::DIRECT_MAP,
+    direct_map = const crate::layout::DIRECT_MAP,
     serial_port = const serial::PORT,
     exit_port = const stop::EXIT_PORT,
     exit_boot_failure = const abi::host_channel::stop::BOOT_FAILURE,

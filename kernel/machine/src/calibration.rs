@@ -10,10 +10,11 @@ use crate::reference_clock::{Reference, time_stamp};
 
 /// How long the rough measurement spins, and the fine one halts, as fractions of a second.
 const ROUGH: u64 = 20_000;
-const FINE: u64 = 100;
+const FINE: u64 = 500;
 const ATTEMPTS: u32 = 20;
-const SAMPLES: u32 = 4;
-const ROUGH_PATIENCE: u32 = 1_000_000;
+const EDGE_PATIENCE: u32 = 10_000;
+const SAMPLES: u32 = 16;
+const ROUGH_PATIENCE: u32 = 100_000;
 
 /// Ticks a second of the two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +68,30 @@ fn unwrap(phase: u64, expected: u64, modulus: u128) -> Option<u64> {
     u64::try_from(u128::from(phase) + beyond.checked_div(modulus)? * modulus).ok()
 }
 
-/// The reading, of a few, that took the least time. The timer counts down; its value is kept as it stands.
+/// The quickest of a few readings: in the others something came between the clocks.
 fn read(reference: &Reference) -> Reading {
-    let one = || {
-        let before = time_stamp();
-        let (value, timer) = (reference.read(), apic::timer_left());
-        let spread = time_stamp().saturating_sub(before);
-        (spread, Reading { reference: value, stamp: before + spread / 2, timer: u64::from(timer) })
-    };
-    (1..SAMPLES).map(|_| one()).fold(one(), |best, next| if next.0 < best.0 { next } else { best }).1
+    (1..SAMPLES)
+        .map(|_| read_edge(reference))
+        .fold(read_edge(reference), |best, next| if next.0 < best.0 { next } else { best })
+        .1
+}
+
+/// A reading at the moment at which the reference moves on, so that the length of its tick does not matter, and how long
+/// it took, from just before the move. The timer counts down; its value is kept as it stands.
+fn read_edge(reference: &Reference) -> (u64, Reading) {
+    let first = reference.read();
+    let mut before = time_stamp();
+    for _ in 0..EDGE_PATIENCE {
+        let value = reference.read();
+        let timer = u64::from(apic::timer_left());
+        let after = time_stamp();
+        let spread = after.saturating_sub(before);
+        if value != first {
+            return (spread, Reading { reference: value, stamp: before + spread / 2, timer });
+        }
+        before = after;
+    }
+    (u64::MAX, Reading { reference: first, stamp: before, timer: 0 })
 }
 
 fn rough(reference: &Reference) -> Option<Frequencies> {
@@ -101,9 +117,7 @@ fn fine(reference: &Reference, rough: Frequencies) -> Option<Frequencies> {
     reference.restart();
     apic::start_periodic_timer(period);
     let from = read(reference);
-    while time_stamp().saturating_sub(from.stamp) < rough.stamp / FINE {
-        wait_for_interrupt();
-    }
+    wait_for_interrupt();
     let to = read(reference);
     apic::stop_timer();
     let stamp = to.stamp.saturating_sub(from.stamp);

@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 
 const VECTORS: usize = 256;
 /// First vector that is not an exception of the CPU.
-pub const FIRST_INTERRUPT: usize = 32;
+pub(crate) const FIRST_INTERRUPT: usize = 32;
 const BREAKPOINT: usize = 3;
 const OVERFLOW: usize = 4;
 

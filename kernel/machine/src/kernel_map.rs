@@ -141,7 +141,7 @@ impl<'a, 'b> KernelMap<'a, 'b> {
 
     /// 0 for a page of 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
     fn level(&self, address: u64, physical: u64, left: u64) -> u32 {
-        let fits = |size| (address | physical) % size == 0 && left >= size;
+        let fits = |size| (address | physical).is_multiple_of(size) && left >= size;
         if self.huge_pages && fits(HUGE_PAGE_SIZE) { 2 } else { u32::from(fits(LARGE_PAGE_SIZE)) }
     }
 

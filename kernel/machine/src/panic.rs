@@ -121,7 +121,7 @@ fn control_registers() -> (u64, u64) {
 fn walk(mut rbp: u64) {
     let stacks = STACKS..STACKS + per_cpu::STACK_AREA;
     for frame in &RECORD.frames {
-        if !stacks.contains(&rbp) || rbp % 8 != 0 || !per_cpu::in_stack(rbp) || !per_cpu::in_stack(rbp + 8) {
+        if !stacks.contains(&rbp) || !rbp.is_multiple_of(8) || !per_cpu::in_stack(rbp) || !per_cpu::in_stack(rbp + 8) {
             return;
         }
         // SAFETY: both words lie in one mapped kernel stack; a wrong frame pointer gives a wrong number, no more.

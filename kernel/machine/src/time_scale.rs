@@ -55,7 +55,7 @@ mod tests {
         for hertz in [1, 18, 32_768, 1_193_182, 1_000_000_000, 2_999_999_999, 5_000_000_000, u64::MAX] {
             let Some(scale) = TimeScale::new(hertz, NANOSECONDS) else { continue };
             let mut last = 0;
-            for bit in 0..64 {
+            for bit in 2..64 {
                 for ticks in [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1] {
                     let now = scale.convert(ticks);
                     assert!(now >= last, "{hertz} Hz at {ticks}");
@@ -71,7 +71,7 @@ mod tests {
             let scale = TimeScale::new(hertz, NANOSECONDS).unwrap();
             for seconds in [1u64, 60, 86_400] {
                 let error = scale.convert(hertz * seconds).abs_diff(seconds * NANOSECONDS);
-                assert!(error <= (seconds * NANOSECONDS >> 30) + 1, "{hertz} Hz: {error} ns in {seconds} s");
+                assert!(error <= ((seconds * NANOSECONDS) >> 30) + 1, "{hertz} Hz: {error} ns in {seconds} s");
             }
         }
     }

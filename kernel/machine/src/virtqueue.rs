@@ -210,10 +210,12 @@ mod tests {
     use std::vec::Vec;
 
     #[repr(align(4096))]
-    struct Page([u64; 512]);
+    struct Page {
+        _words: [u64; 512],
+    }
 
     fn queue(entries: u16) -> Virtqueue {
-        let page = Box::leak(Box::new(Page([0xff; 512])));
+        let page = Box::leak(Box::new(Page { _words: [0xff; 512] }));
         // SAFETY: the page is leaked, so it belongs to the queue for ever.
         unsafe { Virtqueue::new(0x1000, core::ptr::from_mut(page) as u64, entries) }
     }
