@@ -21,7 +21,7 @@ pub const KEYS: usize = 44;
 /// Pages that one environment pins at most.
 pub const PINS: usize = 48;
 /// Entries of an access list.
-pub const ACCESS_LIST_ENTRIES: usize = 63;
+pub const ACCESS_LIST_ENTRIES: usize = 62;
 /// Pages in the private part of an environment area, at least.
 pub const PRIVATE_PAGES_LEAST: usize = 4;
 /// Pages in the private part of an environment area, at most.

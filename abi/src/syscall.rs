@@ -28,9 +28,9 @@ macro_rules! for_each_syscall {
             /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
             4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
 
-            /// Makes an unmapped page of the caller's into an access list whose first entry is the name of `key`, with
+            /// Makes an unmapped page of the caller's into an access list whose first entry is the name of `source`, with
             /// all rights.
-            5 access_list_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            5 access_list_create(key: KeyIndex, page: PageNumber, source: KeyIndex) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
             /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
             6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
