@@ -19,6 +19,10 @@ pub const MAX_FRAMES: usize = 8;
 /// Bytes of stack that are enough for every program.
 pub const STACK_SIZE: usize = FRAME_SIZE as usize * MAX_FRAMES;
 
+/// Regions must not lie within this many bytes of address zero, nor twice as many of the last address: pointers near
+/// them would wrap around, and comparisons would tell where they are.
+pub const NEAR: u64 = 1 << 30;
+
 /// Why compiled code returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -114,7 +118,8 @@ impl Invocation {
                 RegionSize::Fixed(size) => length == u64::from(size),
                 RegionSize::Passed { minimum, maximum } => (u64::from(minimum)..=u64::from(maximum)).contains(&length),
             };
-            fits && entry.base.is_multiple_of(u64::from(region.alignment)) && entry.base.checked_add(length).is_some()
+            let near_the_ends = entry.base < NEAR || entry.base.checked_add(2 * NEAR).is_none();
+            fits && !near_the_ends && entry.base.is_multiple_of(u64::from(region.alignment))
         });
         let scalars = context.arguments.iter().zip(&self.scalars).all(|(argument, value)| match argument {
             crate::context::Argument::Scalar { minimum, maximum } => (minimum..=maximum).contains(&value),

@@ -11,8 +11,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod compiler;
 pub mod context;
 pub mod instruction;
+pub mod interpreter;
 pub mod invocation;
 pub mod program;
 pub mod refusal;

@@ -339,7 +339,7 @@ impl Verifier {
 pub struct Verified<'a> {
     pub(crate) program: Program<'a>,
     pub(crate) context: &'a Context<'a>,
-    annotations: &'a [u64],
+    words: &'a [u64],
     /// The verdict.
     pub verdict: Verdict,
 }
@@ -348,17 +348,17 @@ impl<'a> Verified<'a> {
     /// Puts together the program, context and words of a verification and the verdict it came to. `None` if they
     /// cannot belong together.
     pub fn new(program: Program<'a>, context: &'a Context<'a>, words: &'a [u64], verdict: Verdict) -> Option<Self> {
-        let fits = program.slots() == verdict.layout.slots && words.len() >= verdict.layout.slots;
-        fits.then(|| Self { program, context, annotations: &words[..verdict.layout.slots], verdict })
+        let fits = program.slots() == verdict.layout.slots && words.len() >= verdict.layout.needed();
+        fits.then_some(Self { program, context, words, verdict })
     }
 
     pub(crate) fn annotation(&self, index: usize) -> Annotation {
-        Annotation(self.annotations.get(index).copied().unwrap_or(0))
+        Annotation(self.words[..self.slots()].get(index).copied().unwrap_or(0))
     }
 
     /// Slots of the program.
     pub fn slots(&self) -> usize {
-        self.annotations.len()
+        self.verdict.layout.slots
     }
 
     /// Whether any run can execute the instruction at `index`.
@@ -384,6 +384,18 @@ impl<'a> Verified<'a> {
     pub fn checked_arguments(&self, index: usize) -> u32 {
         let note = self.annotation(index);
         if note.has(Annotation::REACHED) { note.argument_checks() } else { 0 }
+    }
+
+    /// Number of the function that a slot belongs to; 0 is the first.
+    pub(crate) fn function_of(&self, index: usize) -> usize {
+        storage::function_of(self.words, &self.verdict.layout, index)
+    }
+
+    /// Slots of the function that a slot belongs to.
+    pub(crate) fn function_length(&self, index: usize) -> usize {
+        let function = self.function_of(index);
+        let start = |function| storage::function_start(self.words, &self.verdict.layout, function);
+        start(function + 1) - start(function)
     }
 
     /// Whether the budget is counted at run time.

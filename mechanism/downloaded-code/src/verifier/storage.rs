@@ -34,6 +34,19 @@ impl Layout {
     }
 }
 
+/// Number of the function that a slot belongs to, from the words of a finished verification.
+pub(crate) fn function_of(words: &[u64], layout: &Layout, index: usize) -> usize {
+    words.get(layout.slots + index).map_or(0, |word| *word as u32 as usize)
+}
+
+/// First slot of a function, from the words of a finished verification; the program's end for the one after the last.
+pub(crate) fn function_start(words: &[u64], layout: &Layout, function: usize) -> usize {
+    if function >= layout.functions {
+        return layout.slots;
+    }
+    words.get(layout.slots * 3 + function * FUNCTION_WORDS + START).map_or(layout.slots, |word| *word as usize)
+}
+
 /// The tables.
 pub(crate) struct Storage<'a> {
     pub(crate) annotations: &'a mut [u64],
@@ -103,11 +116,6 @@ impl<'a> Storage<'a> {
 
     pub(crate) fn function_start(&self, function: usize) -> usize {
         self.functions.get(function).map_or(self.annotations.len(), |record| record[START] as usize)
-    }
-
-    /// Slots of a function: they end where the next one starts.
-    pub(crate) fn function_length(&self, function: usize) -> usize {
-        self.function_start(function + 1) - self.function_start(function)
     }
 
     /// Most frames active at once while the function runs, its own included.

@@ -18,6 +18,10 @@ const OFFSET: u64 = u32::MAX as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(pub u32);
 
+/// A short jump forward that has not landed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skip(usize);
+
 impl Assembler<'_> {
     /// Binds `label` to the current position and patches the jumps that wait for it. Binding again at the same
     /// position changes nothing.
@@ -55,6 +59,46 @@ impl Assembler<'_> {
             Some(displacement) => self.bytes(&[0x70 | condition as u8, displacement]),
             None => self.refer(&[0x0f, 0x80 | condition as u8], label),
         }
+    }
+
+    /// A two-byte `jcc` forward over the next few instructions, up to [`Assembler::land`].
+    #[must_use = "a jump must land"]
+    pub fn skip_if(&mut self, condition: Condition) -> Skip {
+        self.bytes(&[0x70 | condition as u8, 0]);
+        Skip(self.position)
+    }
+
+    /// A two-byte `jmp` forward over the next few instructions, up to [`Assembler::land`].
+    #[must_use = "a jump must land"]
+    pub fn skip(&mut self) -> Skip {
+        self.bytes(&[0xeb, 0]);
+        Skip(self.position)
+    }
+
+    /// Where a [`Skip`] leads: at most 127 bytes after it.
+    pub fn land(&mut self, skip: Skip) {
+        let distance = self.position - skip.0;
+        match u8::try_from(distance).ok().filter(|distance| *distance < 128) {
+            Some(distance) => {
+                if let Some(field) = self.buffer.get_mut(skip.0 - 1) {
+                    *field = distance;
+                }
+            }
+            None => self.fail(EmitError::TooFar { position: skip.0 }),
+        }
+    }
+
+    /// `jcc` back to a position at most 126 bytes ago.
+    pub fn jump_back_if(&mut self, condition: Condition, position: usize) {
+        match (self.position + 2).checked_sub(position).filter(|distance| *distance <= 128) {
+            Some(distance) => self.bytes(&[0x70 | condition as u8, (distance as u8).wrapping_neg()]),
+            None => self.fail(EmitError::TooFar { position: self.position }),
+        }
+    }
+
+    /// Whether anything refers to `label`, or it is bound.
+    pub fn is_used(&self, label: Label) -> bool {
+        self.labels.get(label.0 as usize).is_some_and(|word| *word != 0)
     }
 
     /// `call label`

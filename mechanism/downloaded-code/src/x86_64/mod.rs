@@ -16,7 +16,7 @@ mod label;
 mod operand;
 
 pub use instruction::{Arithmetic, Shift};
-pub use label::Label;
+pub use label::{Label, Skip};
 pub use operand::{Condition, Memory, Register, Scale, Width};
 
 use core::fmt;

@@ -10,7 +10,7 @@ use crate::refusal::{Reason, Refusal};
 
 /// Pointers this far from their region's start do not wrap around, so that comparing them tells nothing of where
 /// the region lies.
-const NEAR: i64 = 1 << 30;
+const NEAR: i64 = crate::invocation::NEAR as i64;
 
 /// What a conditional jump teaches if it is taken, and if it is not; `None` for a way that is impossible.
 #[derive(Clone, Copy, Debug)]

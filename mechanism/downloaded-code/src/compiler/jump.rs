@@ -1,0 +1,76 @@
+//! Jumps inside a function. Those that go back are charged, where the budget is counted.
+
+use super::Emitter;
+use super::layout::{register, width};
+use crate::instruction::{Comparison, Operand};
+use crate::verifier::Annotation;
+use crate::x86_64::{Arithmetic, Condition};
+
+impl Emitter<'_, '_, '_> {
+    pub(super) fn jump(&mut self, target: usize) {
+        if let Some(cost) = self.cost_of_jump(target) {
+            self.charge(cost);
+        }
+        // A jump to the next instruction is none.
+        if target != self.index + 1 {
+            self.assembler.jump(self.labels.slot(target));
+        }
+    }
+
+    /// What a jump back costs: the slots of the loop.
+    fn cost_of_jump(&self, target: usize) -> Option<u32> {
+        let back = target <= self.index && self.verified.counts_budget();
+        back.then(|| (self.index - target) as u32 + 1)
+    }
+
+    pub(super) fn branch(&mut self, comparison: Comparison, wide: bool, left: u8, right: Operand, target: usize) {
+        let note = self.note();
+        if note.has(Annotation::NEVER) {
+            return;
+        }
+        if note.has(Annotation::ALWAYS) {
+            return self.jump(target);
+        }
+        self.compare(comparison, wide, left, right);
+        let condition = condition(comparison);
+        match self.cost_of_jump(target) {
+            None => self.assembler.jump_if(condition, self.labels.slot(target)),
+            Some(cost) => {
+                let over = self.assembler.skip_if(condition.negated());
+                self.charge(cost);
+                self.assembler.jump(self.labels.slot(target));
+                self.assembler.land(over);
+            }
+        }
+    }
+
+    fn compare(&mut self, comparison: Comparison, wide: bool, left: u8, right: Operand) {
+        let (left, width) = (register(left), width(wide));
+        let test = comparison == Comparison::AnyBit;
+        match (self.operand_register(right, wide), right) {
+            (None, Operand::Immediate(0)) if !test => self.assembler.test(width, left, left),
+            (None, Operand::Immediate(value)) if test => self.assembler.test_immediate(width, left, value),
+            (None, Operand::Immediate(value)) => {
+                self.assembler.arithmetic_immediate(Arithmetic::Compare, width, left, value);
+            }
+            (Some(right), _) if test => self.assembler.test(width, left, right),
+            (right, _) => self.assembler.arithmetic(Arithmetic::Compare, width, left, right.unwrap_or(left)),
+        }
+    }
+}
+
+/// The condition after `cmp` (or `test`) under which a comparison holds.
+fn condition(comparison: Comparison) -> Condition {
+    match comparison {
+        Comparison::Equal => Condition::Equal,
+        Comparison::NotEqual | Comparison::AnyBit => Condition::NotEqual,
+        Comparison::Greater => Condition::Above,
+        Comparison::GreaterOrEqual => Condition::AboveOrEqual,
+        Comparison::Less => Condition::Below,
+        Comparison::LessOrEqual => Condition::BelowOrEqual,
+        Comparison::SignedGreater => Condition::Greater,
+        Comparison::SignedGreaterOrEqual => Condition::GreaterOrEqual,
+        Comparison::SignedLess => Condition::Less,
+        Comparison::SignedLessOrEqual => Condition::LessOrEqual,
+    }
+}
