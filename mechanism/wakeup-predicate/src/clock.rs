@@ -63,11 +63,14 @@ fn product_begins(product: &[Term], now: u64) -> Option<u64> {
     }
     let interval = clock_terms().map(Interval::of).fold(ALWAYS, Interval::and);
     let mut time = interval.first.max(now.checked_add(1)?);
-    // Each step leaves one `!=` point behind, and none comes twice.
-    while time <= interval.last && !holds(time) {
+    // Inside the interval only a `!=` can fail, and each fails at one time only.
+    for _ in product {
+        if holds(time) {
+            break;
+        }
         time = time.checked_add(1)?;
     }
-    (time <= interval.last).then_some(time)
+    (time <= interval.last && holds(time)).then_some(time)
 }
 
 #[cfg(test)]
