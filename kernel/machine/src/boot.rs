@@ -12,7 +12,7 @@ use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::memory_map::Use;
 use crate::reference_clock::time_stamp;
-use crate::start_info::StartInfo;
+use crate::start_info::{BootMap, StartInfo};
 use crate::{apic, clock, interrupt_table, io_apic, per_cpu, processor_start, serial, stop};
 use abi::feature;
 use core::arch::naked_asm;
@@ -90,7 +90,7 @@ extern "C" fn bootstrap(start_info: u64) -> ! {
         STAMP.store(stamp, Ordering::Relaxed);
         (&mut *START.0.get(), &mut *PLATFORM.0.get())
     };
-    start.read(start_info).unwrap_or_else(|error| stop::boot_failure(error));
+    start.read(start_info, &BootMap).unwrap_or_else(|error| stop::boot_failure(error));
     *platform = acpi::read(start.root_pointer);
     build(start, platform).unwrap_or_else(refuse);
     // SAFETY: the tables are filled once, before any CPU loads them; CPU 0 is this one and has just been prepared; the
