@@ -11,21 +11,34 @@ use abi::page::PageKind;
 use abi::{Error, Failure, KeyIndex, PageNumber};
 use machine::memory;
 
-/// The entries; an empty one has no rights.
+/// The entries; an empty one has no rights. All from `used` on are empty.
 #[derive(Clone, Debug)]
-pub(crate) struct AccessList(pub(crate) [Capability; ACCESS_LIST_ENTRIES]);
+pub(crate) struct AccessList {
+    entries: [Capability; ACCESS_LIST_ENTRIES],
+    used: usize,
+}
 
 impl AccessList {
     /// A list with one entry.
     pub(crate) fn of(entry: Capability) -> Self {
         let mut entries = [capability::empty(); ACCESS_LIST_ENTRIES];
         entries[0] = entry;
-        Self(entries)
+        Self { entries, used: 1 }
+    }
+
+    /// The entries up to the last that is not empty.
+    fn used(&self) -> &[Capability] {
+        &self.entries[..self.used]
+    }
+
+    fn set(&mut self, index: usize, entry: Capability) {
+        self.entries[index] = entry;
+        self.used = self.entries.iter().rposition(|entry| !capability::is_empty(entry)).map_or(0, |last| last + 1);
     }
 }
 
-/// Units of work of one look through a list.
-const LOOKUP: u32 = 24;
+/// Entries looked at for one unit of work.
+const ENTRIES_PER_UNIT: u32 = 2;
 
 impl Kernel {
     /// What a key of the caller's may do with what a list names.
@@ -38,15 +51,16 @@ impl Kernel {
             let Some(info) = memory::info(list) else { return Err(Error::NoSuchPage.about(list.0)) };
             return Err(Error::WrongKind.about(memory::state(info).kind as u64));
         };
-        self.spend(LOOKUP);
-        let rights = capability::rights_on(&capability, &entries.0);
+        let entries = entries.used();
+        self.spend(1 + entries.len() as u32 / ENTRIES_PER_UNIT);
+        let rights = capability::rights_on(&capability, entries);
         self.last_rights.set(Some((key, list, rights)));
         Ok(rights)
     }
 
     /// Makes a page an access list (see `abi::syscall`).
-    pub(crate) fn create_access_list(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        let entry = Capability { rights: Rights::ALL, ..self.key(key)? };
+    pub(crate) fn create_access_list(&mut self, key: KeyIndex, page: PageNumber, source: KeyIndex) -> Outcome<()> {
+        let entry = Capability { rights: Rights::ALL, ..self.key(source)? };
         self.donatable(key, page)?;
         self.set_access_list(page, None);
         self.memory.create(page, PageKind::AccessList, AccessList::of(entry));
@@ -70,9 +84,9 @@ impl Kernel {
             rights => Capability { rights, ..self.key(source)? },
         };
         let list = self.memory.get_mut::<AccessList>(list).expect("its rights were read");
-        match usize::try_from(index).ok().and_then(|index| list.0.get_mut(index)) {
-            Some(place) => *place = entry,
-            None => return refuse(Error::BadArgument, 2),
+        match usize::try_from(index) {
+            Ok(index) if index < ACCESS_LIST_ENTRIES => list.set(index, entry),
+            _ => return refuse(Error::BadArgument, 2),
         }
         Ok(())
     }

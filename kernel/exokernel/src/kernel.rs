@@ -62,7 +62,7 @@ pub(crate) fn put(kernel: Kernel) {
 }
 
 /// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
-const WORK_PER_ENTRY: u32 = 200;
+const WORK_PER_ENTRY: u32 = 240;
 
 impl Kernel {
     /// Counts work that a caller's input can multiply.

@@ -160,7 +160,7 @@ impl Kernel {
         let context = self.context_of(environment);
         let words = context.private_words();
         words.cpu.store(entry::cpu() as u64, Ordering::Relaxed);
-        let program = if words.critical_section.load(Ordering::Relaxed) != 0 {
+        let program = if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
             words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
             Ok(context.program())
         } else {

@@ -151,8 +151,8 @@ impl Calls for Kernel {
     fn key_drop(&mut self, from: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> Outcome<()> {
         self.drop_key(from, slot, control)
     }
-    fn access_list_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        self.create_access_list(key, page)
+    fn access_list_create(&mut self, key: KeyIndex, page: PageNumber, source: KeyIndex) -> Outcome<()> {
+        self.create_access_list(key, page, source)
     }
     fn access_list_set(
         &mut self,

@@ -27,6 +27,8 @@ pub mod resume {
     pub const VOLUNTARY: u64 = 0;
     /// With all its registers and, if its vector unit is on, its vector state.
     pub const FORCED: u64 = 1;
+    /// It has never run: it begins at its slice start entry, critical section or not.
+    pub const FRESH: u64 = 2;
 }
 
 /// The fields are atomics because assembly on other CPUs looks at some of them; the layout is known to `entry.s`.
@@ -191,6 +193,11 @@ impl Context {
     /// Whether the kernel holds all of its registers.
     pub fn is_forced(&self) -> bool {
         self.resume.load(Ordering::Relaxed) == resume::FORCED
+    }
+
+    /// Whether it has never run.
+    pub fn is_fresh(&self) -> bool {
+        self.resume.load(Ordering::Relaxed) == resume::FRESH
     }
 
     /// Where it goes on.

@@ -285,6 +285,7 @@ pub fn enter(context: &Context) -> ! {
             context.resume.store(context::resume::VOLUNTARY, Ordering::Relaxed);
             chitin_enter_whole(context)
         } else {
+            context.resume.store(context::resume::VOLUNTARY, Ordering::Relaxed);
             chitin_enter_program(program.rip, program.rflags, program.rsp)
         }
     }

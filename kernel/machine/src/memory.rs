@@ -246,7 +246,8 @@ impl Memory {
         context.stack_bytes.store(stack.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
         context.address_space.store(root.address(), Ordering::Relaxed);
         context.vector_on.store(1, Ordering::Relaxed);
-        context.keep_voluntary(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
+        context.set_program(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
+        context.resume.store(context::resume::FRESH, Ordering::Relaxed);
         set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
     }
 

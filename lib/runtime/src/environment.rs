@@ -60,7 +60,7 @@ impl Builder {
         let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
         let own = Allocator::own();
         let list = own.allocate()?;
-        syscall::access_list_create(key, list)?;
+        syscall::access_list_create(KeyIndex::FIRST, list, key)?;
         let pages = Allocator { key: KeyIndex::FIRST, list };
         let space = AddressSpace::create(pages)?;
         Self::with(key, pages, space, AREAS, false)

@@ -108,7 +108,7 @@ fn the_order_of_last_use_is_exposed() -> Outcome {
 fn a_claimed_page_changes_hands() -> Outcome {
     let own = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = fresh()?;
-    granted!(syscall::access_list_create(own, list));
+    granted!(syscall::access_list_create(own, list, own));
     let page = fresh()?;
     granted!(syscall::page_claim(KeyIndex::FIRST, page, own, list));
     check!(exposed::page(page).map(|info| info.access()) == Some(list), "the page is not under the new list");
@@ -272,7 +272,8 @@ fn fault_09_stale_translation() -> Outcome {
 
 fn fault_10_typed_page_mapped_writable() -> Outcome {
     let (first, second) = (PLACE, PLACE + 0x1000);
-    for create in [syscall::access_list_create, syscall::region_create, syscall::address_space_create] {
+    let create_list = |key, page| syscall::access_list_create(key, page, key);
+    for create in [create_list, syscall::region_create, syscall::address_space_create] {
         let page = fresh()?;
         granted!(map(first, page.address() | Access::WRITE.0));
         refused!(create(KeyIndex::FIRST, page), InUse);
