@@ -84,19 +84,21 @@ core::arch::global_asm!(
 extern "C" fn bootstrap(start_info: u64) -> ! {
     let stamp = time_stamp();
     serial::initialise();
-    // SAFETY: this function runs once, on the only CPU; its references are dropped before `continue_boot` makes others.
+    STAMP.store(stamp, Ordering::Relaxed);
+    // SAFETY: this function runs once, on the only CPU: the tables are filled before they are loaded, the features are
+    // shared before anyone asks, and the references are dropped before `continue_boot` makes others.
     let (start, platform) = unsafe {
+        interrupt_table::fill();
         features::share(features::detect());
-        STAMP.store(stamp, Ordering::Relaxed);
         (&mut *START.0.get(), &mut *PLATFORM.0.get())
     };
+    // From here on an exception leaves a record instead of a silent reset.
+    interrupt_table::load(&interrupt_table::BOOTING);
     start.read(start_info, &BootMap).unwrap_or_else(|error| stop::boot_failure(error));
     *platform = acpi::read(start.root_pointer);
     build(start, platform).unwrap_or_else(refuse);
-    // SAFETY: the tables are filled once, before any CPU loads them; CPU 0 is this one and has just been prepared; the
-    // boot stack is not needed any more.
+    // SAFETY: CPU 0 is this one and has just been prepared; the boot stack is not needed any more.
     unsafe {
-        interrupt_table::fill();
         per_cpu::start_on(0, features::get());
         switch_stack(per_cpu::get(0).kernel_stack(), continue_boot)
     }
@@ -121,7 +123,7 @@ fn build(start: &mut StartInfo, platform: &Platform) -> Result<(), MapFailure> {
     apic::prepare(&mut map, features::get())?;
     io_apic::prepare(&mut map, platform)?;
     // SAFETY: CPU 0 is this CPU and has not been prepared before.
-    unsafe { per_cpu::prepare(0, apic::identifier(), features::get(), &mut map) }
+    unsafe { per_cpu::prepare(0, apic::start(), features::get(), &mut map) }
 }
 
 fn refuse<T>(failure: MapFailure) -> T {
@@ -145,7 +147,6 @@ extern "C" fn continue_boot() -> ! {
     // SAFETY: the references that `bootstrap` had are gone, and this function runs once.
     let (start, platform) = unsafe { (&mut *START.0.get(), &*PLATFORM.0.get()) };
     let features = features::get();
-    apic::start();
     clock::start(STAMP.load(Ordering::Relaxed), platform.timer_port, features)
         .unwrap_or_else(|error| stop::boot_failure(error));
     let mut memory = BootMemory::new(&mut start.memory);
