@@ -3,6 +3,7 @@
 //! The bootstrap CPU decides; every other CPU turns on the same. What is absent is absent by its bit of `abi::feature`.
 //! PKRU is deliberately no component of XCR0, so that no XRSTOR can change it.
 
+use crate::context::VECTOR_BYTES;
 use abi::feature;
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
@@ -67,6 +68,8 @@ const CR4_SMEP: u64 = 1 << 20;
 const CR4_SMAP: u64 = 1 << 21;
 const CR4_PROTECTION_KEYS: u64 = 1 << 22;
 
+/// Debug control: nothing enabled; bit 10 reads as one.
+const NO_BREAKPOINTS: u64 = 1 << 10;
 /// XCR0 components: x87 and SSE.
 const LEGACY_STATE: u64 = 0b11;
 /// XCR0 component: AVX.
@@ -155,7 +158,8 @@ fn decide(leaves: &Leaves) -> Features {
     features
 }
 
-/// The vector state to enable: what the CPU offers of x87, SSE, AVX and AVX-512. 0 without XSAVE.
+/// The vector state to enable: what the CPU offers of x87, SSE, AVX and AVX-512, as far as a context has room for it.
+/// 0 without XSAVE.
 fn vector_state_mask(leaves: &Leaves) -> u64 {
     if !bit(leaves.basic.ecx, 26) {
         return 0;
@@ -164,7 +168,8 @@ fn vector_state_mask(leaves: &Leaves) -> u64 {
     let mut mask = LEGACY_STATE;
     if bit(leaves.basic.ecx, 28) && offered & AVX_STATE != 0 {
         mask |= AVX_STATE;
-        if bit(leaves.structured.ebx, 16) && offered & AVX512_STATE == AVX512_STATE {
+        let has_avx512 = bit(leaves.structured.ebx, 16) && offered & AVX512_STATE == AVX512_STATE;
+        if has_avx512 && vector_state_bytes(mask | AVX512_STATE) <= VECTOR_BYTES as u64 {
             mask |= AVX512_STATE;
         }
     }
@@ -215,8 +220,8 @@ impl Features {
             // SAFETY: CR4.PKE has just been set.
             unsafe { asm!("wrpkru", in("ecx") 0, in("eax") 0, in("edx") 0, options(nostack, preserves_flags)) };
         }
-        // SAFETY: x87 is present in every 64-bit CPU; its state is nobody's yet.
-        unsafe { asm!("fninit", options(nostack, preserves_flags)) };
+        // SAFETY: every 64-bit CPU has x87 and debug registers; their state is nobody's yet, and no breakpoint is wanted.
+        unsafe { asm!("fninit", "mov dr7, {}", in(reg) NO_BREAKPOINTS, options(nostack, preserves_flags)) };
         if self.has(feature::XSAVE) {
             let mask = self.vector_state_mask;
             // SAFETY: CR4.OSXSAVE has just been set and the mask holds only what CPUID offered, SSE with AVX.
@@ -252,4 +257,31 @@ pub(crate) unsafe fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
     // SAFETY: the caller vouches for register and value.
     unsafe { asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack, preserves_flags)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: CpuidResult = CpuidResult { eax: !0, ebx: !0, ecx: !0, edx: !0 };
+
+    #[test]
+    fn fault_93_a_cpu_without_anything_gets_no_feature_and_no_unknown_control_bit() {
+        let leaves = Leaves { basic: NOTHING, structured: NOTHING, extended: NOTHING, power: NOTHING, state: NOTHING };
+        let features = decide(&leaves);
+        assert_eq!(features.bits & !feature::MELTDOWN, 0);
+        assert_eq!(features.control, CR4_PHYSICAL_ADDRESS_EXTENSION | CR4_FXSAVE | CR4_SIMD_EXCEPTIONS);
+        assert_eq!((features.vector_state_mask, features.vector_state_bytes), (0, FXSAVE_BYTES));
+    }
+
+    #[test]
+    fn avx_needs_xsave_and_pkru_is_never_part_of_the_vector_state() {
+        let without = Leaves { basic: NOTHING, structured: ALL, extended: ALL, power: ALL, state: ALL };
+        assert!(!decide(&without).has(feature::AVX));
+        let with = Leaves { basic: ALL, structured: ALL, extended: ALL, power: ALL, state: ALL };
+        let features = decide(&with);
+        assert!(features.has(feature::AVX | feature::XSAVE | feature::SMAP | feature::SMEP | feature::PKU));
+        assert_eq!(features.vector_state_mask & (1 << 9), 0);
+        assert!(features.vector_state_bytes <= VECTOR_BYTES as u64);
+    }
 }

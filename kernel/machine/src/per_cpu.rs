@@ -60,6 +60,8 @@ const MSR_CSTAR: u32 = 0xc000_0083;
 const MSR_FLAG_MASK: u32 = 0xc000_0084;
 const MSR_GS_BASE: u32 = 0xc000_0101;
 const MSR_KERNEL_GS_BASE: u32 = 0xc000_0102;
+/// What RDTSCP gives besides the time: the CPU's number.
+const MSR_TSC_AUX: u32 = 0xc000_0103;
 const EFER: u64 = 1 | 1 << 8 | 1 << 11;
 /// TF, IF, DF, IOPL, NT, RF, AC are clear on entry by SYSCALL.
 const FLAGS_CLEARED_BY_SYSCALL: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 3 << 12 | 1 << 14 | 1 << 16 | 1 << 18;
@@ -181,6 +183,9 @@ pub(crate) unsafe fn start_on(number: usize, features: &Features) {
         write_msr(MSR_LSTAR, entry::syscall_entry_address());
         write_msr(MSR_CSTAR, refuse_compatibility_call as *const () as u64);
         write_msr(MSR_FLAG_MASK, FLAGS_CLEARED_BY_SYSCALL);
+        if features.has(feature::RDTSCP) {
+            write_msr(MSR_TSC_AUX, number as u64);
+        }
         if features.sysenter {
             (MSR_SYSENTER_CS..MSR_SYSENTER_CS + 3).for_each(|register| write_msr(register, 0));
         }

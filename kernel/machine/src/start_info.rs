@@ -195,14 +195,15 @@ impl PhysicalMemory for BootMap {
     }
 }
 
-/// The bytes at a physical address below 4 GiB, while the boot map is in force and the memory is firmware's.
+/// The bytes at a physical address below 4 GiB that nobody writes: the firmware's tables while the boot map is in force,
+/// the boot archive at any time of the boot.
 pub(crate) fn bytes(physical: u64, length: u64) -> Option<&'static [u8]> {
     let end = physical.checked_add(length)?;
     if physical == 0 || end > READABLE {
         return None;
     }
-    // SAFETY: the boot map covers the first 4 GiB; the caller reads tables of the firmware, which nobody writes, and
-    // drops the slice before the boot map goes.
+    // SAFETY: the boot map covers the first 4 GiB at the direct map, which covers all RAM, the archive too; nobody
+    // writes what the callers read, and only the archive is read after the boot map is gone.
     Some(unsafe { core::slice::from_raw_parts(layout::direct(physical) as *const u8, length as usize) })
 }
 
