@@ -10,6 +10,10 @@ use super::pool::{self, Outcome};
 
 /// Lines of a failed test's transcript that are shown.
 const SHOWN: usize = 40;
+/// How many of the longest tests are named at the end.
+const SLOWEST: usize = 5;
+/// What nobody need hear about.
+const SHORT: Duration = Duration::from_secs(5);
 /// Pause between two lines of progress where there is no terminal.
 const PLAIN_PAUSE: Duration = Duration::from_secs(10);
 
@@ -19,6 +23,8 @@ pub struct Report {
     done: usize,
     passed: usize,
     failed: usize,
+    /// The longest tests so far, longest first.
+    slowest: Vec<(Duration, String)>,
     progress: Progress,
     last_line: Instant,
 }
@@ -29,7 +35,7 @@ impl Report {
         let mut progress = Progress::items("testing", total as u64);
         progress.busy_with("");
         let (results, last_line) = (results.to_owned(), Instant::now());
-        Self { results, total, done: 0, passed, failed: 0, progress, last_line }
+        Self { slowest: Vec::new(), results, total, done: 0, passed, failed: 0, progress, last_line }
     }
 
     pub fn passed(&self) -> usize {
@@ -44,6 +50,9 @@ impl Report {
     pub fn add(&mut self, outcome: &Outcome) {
         let name = outcome.case.name();
         self.done += 1;
+        self.slowest.push((outcome.took, name.to_owned()));
+        self.slowest.sort_by(|left, right| right.cmp(left));
+        self.slowest.truncate(SLOWEST);
         match &outcome.verdict {
             Ok(()) => self.passed += 1,
             Err(reason) => {
@@ -56,6 +65,13 @@ impl Report {
         if self.progress.is_plain() && self.last_line.elapsed() > PLAIN_PAUSE {
             self.last_line = Instant::now();
             eprintln!("chitin: {} of {} tests, {} failed", self.done, self.total, self.failed);
+        }
+    }
+
+    /// Ends the progress and names the longest tests.
+    pub fn finish(self) {
+        for (took, name) in self.slowest.iter().filter(|(took, _)| *took > SHORT) {
+            self.progress.line(&format!("chitin: {name} took {} s", took.as_secs()));
         }
     }
 
