@@ -17,7 +17,7 @@ use talc::base::Talc;
 use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
-const GROWTH_PAGES: u64 = 64;
+const GROWTH_PAGES: u64 = 8;
 
 /// Lies in the first page of the heap itself.
 struct Heap {
@@ -137,6 +137,15 @@ pub fn release_area(index: u64) {
     if let Some(heap) = heap() {
         heap.areas[index as usize / 64].fetch_and(!(1 << (index % 64)), SeqCst);
     }
+}
+
+/// What is mapped of the heap of this address space: who copies it, with nobody else at it, copies the heap.
+pub fn range() -> (u64, u64) {
+    heap().map_or((HEAP, HEAP), |heap| {
+        let _held = heap.lock.acquire();
+        // SAFETY: the lock is held.
+        (HEAP, unsafe { (*heap.state.get()).mapped_end })
+    })
 }
 
 /// Makes sure that there is a heap, and says where: an environment that comes to share the address space is given it.

@@ -108,6 +108,11 @@ impl<T> Lock<T> {
         Self { lock: OwnerLock::new(), data: UnsafeCell::new(data) }
     }
 
+    /// Who holds the lock.
+    pub fn owner(&self) -> EnvironmentId {
+        self.lock.owner()
+    }
+
     /// Waits for the lock.
     pub fn lock(&self) -> Guard<'_, T> {
         Guard { held: self.lock.acquire(), data: &self.data }

@@ -49,6 +49,28 @@ impl State {
         self.memory.as_ptr() as u64 | u64::from(!exposed::has(feature::XSAVE))
     }
 
+    /// What was saved, in the layout of XSAVE (or FXSAVE).
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory is as large as its layout, and initialised since `new`.
+        unsafe { core::slice::from_raw_parts(self.memory.as_ptr(), self.layout.size()) }
+    }
+
+    /// Takes bytes of the same layout from somebody who is not trusted: what the CPU would refuse to load is cleared.
+    pub fn set_bytes(&mut self, bytes: &[u8]) {
+        const FEATURES: core::ops::Range<usize> = 512..520;
+        const RESERVED: core::ops::Range<usize> = 520..576;
+        const MXCSR_BITS: u32 = 0xffff;
+        let length = bytes.len().min(self.layout.size());
+        // SAFETY: as for `bytes`; the state is borrowed for as long as the slice lives.
+        let memory = unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.layout.size()) };
+        memory[..length].copy_from_slice(&bytes[..length]);
+        let enabled = exposed::kernel().vector_state_mask.load(Relaxed).to_le_bytes();
+        memory[FEATURES].iter_mut().zip(enabled).for_each(|(byte, enabled)| *byte &= enabled);
+        memory[RESERVED].fill(0);
+        let control = u32::from_le_bytes(core::array::from_fn(|index| memory[MXCSR.0 + index])) & MXCSR_BITS;
+        memory[MXCSR.0..MXCSR.0 + 4].copy_from_slice(&control.to_le_bytes());
+    }
+
     /// Copies the registers into memory.
     pub fn save(&mut self) {
         let memory = self.memory.as_ptr();
