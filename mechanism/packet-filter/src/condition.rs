@@ -94,6 +94,11 @@ impl Test {
 }
 
 impl Condition {
+    /// Whether it compares with a range.
+    pub(crate) fn is_range(&self) -> bool {
+        matches!(self.test.kind, Kind::Within | Kind::Outside)
+    }
+
     /// The view for the next condition, or `None` when this one does not hold.
     pub(crate) fn apply<'a>(&self, view: View<'a>) -> Option<View<'a>> {
         let masked = self.test.load(view)?;

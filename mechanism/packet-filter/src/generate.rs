@@ -19,7 +19,7 @@ use crate::random::Random;
 use crate::structure::{RECORD_HEAD, ROOT, Structure};
 use crate::target::{ACCEPT, TAIL, Target};
 use crate::words::Words;
-use downloaded_code::x86_64::{Arithmetic, Assembler, Condition, Label, Memory, Register, Scale, Shift, Width};
+use downloaded_code::x86_64::{Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Scale, Shift, Width};
 
 const PACKET: Register = Register::Rdi;
 const LEFT: Register = Register::Rsi;
@@ -106,6 +106,23 @@ pub(crate) struct Generator<'g, 'a> {
     code: Assembler<'g>,
     /// Bytes from the base that are known to be there.
     known: u32,
+    /// Tests that this piece holds so far.
+    tests: usize,
+}
+
+/// How far a tail is written: it is done in several steps when it is long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TailProgress {
+    labels: [u64; LABELS],
+    position: usize,
+    /// The test to write next, and where its constant stands in the record.
+    test: usize,
+    constant: u32,
+    known: u32,
+}
+
+impl TailProgress {
+    pub(crate) const EMPTY: Self = Self { labels: [0; LABELS], position: 0, test: 0, constant: 0, known: 0 };
 }
 
 impl<'g, 'a> Generator<'g, 'a> {
@@ -120,12 +137,12 @@ impl<'g, 'a> Generator<'g, 'a> {
     ) -> Option<usize> {
         let mut labels = [0; LABELS];
         let code = Assembler::new(buffer, &mut labels);
-        let mut generator = Generator { structure, emission, random, stubs, code, known: 0 };
+        let mut generator = Generator { structure, emission, random, stubs, code, known: 0, tests: 0 };
         generator.write_branch(branch);
         generator.finish()
     }
 
-    /// Writes the piece of a tail.
+    /// Writes some of a tail's tests; its size when that was the last.
     pub(crate) fn tail(
         structure: &'g Structure<'a>,
         emission: &'g mut Emission,
@@ -133,12 +150,18 @@ impl<'g, 'a> Generator<'g, 'a> {
         stubs: Stubs,
         buffer: &'g mut [u8],
         tail: u32,
-    ) -> Option<usize> {
-        let mut labels = [0; LABELS];
-        let code = Assembler::new(buffer, &mut labels);
-        let mut generator = Generator { structure, emission, random, stubs, code, known: 0 };
-        generator.write_tail(tail);
-        generator.finish()
+        progress: &mut TailProgress,
+    ) -> Result<Option<usize>, EmitError> {
+        let mut labels = progress.labels;
+        let code = Assembler::resume(buffer, &mut labels, progress.position);
+        let mut generator = Generator { structure, emission, random, stubs, code, known: progress.known, tests: 0 };
+        if generator.write_tail(tail, progress) {
+            return generator.finish().map(Some).ok_or(EmitError::BadOperand { position: 0 });
+        }
+        progress.known = generator.known;
+        progress.position = generator.code.finish_part()?;
+        progress.labels = labels;
+        Ok(None)
     }
 }
 
@@ -221,7 +244,8 @@ impl Generator<'_, '_> {
     /// One past the last byte that the tests of this piece look at before the next shift.
     fn end_of_chain(&self, branch: u32) -> u32 {
         let (mut here, mut end) = (Some(branch), 0);
-        while let Some(branch) = here {
+        for _ in self.tests..limit::PIECE_TESTS {
+            let Some(branch) = here else { break };
             let shape = self.structure.branches[branch].shape;
             if shape == 0 {
                 break;
@@ -240,7 +264,8 @@ impl Generator<'_, '_> {
     }
 
     fn go_or_continue(&mut self, branch: u32, target: Target) -> Option<u32> {
-        let below = self.inlined_below(branch);
+        self.tests += 1;
+        let below = self.inlined_below(branch).filter(|_| self.tests < limit::PIECE_TESTS);
         if below.is_none() {
             self.go(target);
         }
@@ -433,27 +458,32 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// The last tests of a shape, their constants in the record.
-    fn write_tail(&mut self, tail: u32) {
+    /// The next of the last tests of a shape, their constants in the record; `true` after the last.
+    fn write_tail(&mut self, tail: u32, progress: &mut TailProgress) -> bool {
         let tail = self.structure.tails[tail];
         let mut tests = [Test::default(); limit::ATOMS];
         let length = tail.length as usize;
-        let mut shape = tail.shape;
+        let (mut shape, mut first) = (tail.shape, 0);
         for test in tests[..length].iter_mut().rev() {
-            let node = &self.structure.shapes.pool[shape];
-            *test = node.test;
-            self.known = self.known_before(shape);
-            shape = node.parent;
+            *test = self.structure.shapes.pool[shape].test;
+            (first, shape) = (shape, self.structure.shapes.pool[shape].parent);
         }
-        let mut constant = RECORD_HEAD;
-        for index in 0..length {
+        if progress.test == 0 {
+            (self.known, progress.constant) = (self.known_before(first), RECORD_HEAD);
+        }
+        let end = length.min(progress.test + limit::PIECE_TESTS);
+        for index in progress.test..end {
             let stretch = tests[index..length].iter().take_while(|test| test.kind != Kind::Shift);
-            let end = stretch.map(Test::end).max().unwrap_or(0);
-            self.need(end.max(tests[index].end()));
-            self.write_tail_test(&tests[index], &mut constant);
+            let reach = stretch.map(Test::end).max().unwrap_or(0);
+            self.need(reach.max(tests[index].end()));
+            self.write_tail_test(&tests[index], &mut progress.constant);
         }
-        self.code.load(Width::Bits32, TARGET, Memory::at(RECORD, 4));
-        self.code.jump(SETTLE);
+        progress.test = end;
+        if end == length {
+            self.code.load(Width::Bits32, TARGET, Memory::at(RECORD, 4));
+            self.code.jump(SETTLE);
+        }
+        end == length
     }
 
     fn write_tail_test(&mut self, test: &Test, constant: &mut u32) {

@@ -9,7 +9,8 @@ use crate::link::Attachment;
 use crate::overlap::Verdict;
 use crate::refusal::{Reason, Refusal, Resource};
 use crate::shape;
-use crate::specificity::{Rank, age};
+use crate::limit;
+use crate::specificity::{Rank, age, range_bits};
 use crate::structure::{Cell, Installed};
 
 type Outcome = Result<Progress, Refusal>;
@@ -25,12 +26,9 @@ impl Classifier<'_> {
         let length = rest.iter().take_while(|atom| usize::from(atom.conjunction) == self.job.number).count();
         let checked = Conjunction::check(self.job.number, &rest[..length])?;
         let index = self.structure.conjunctions.take().ok_or(Refusal::whole(Reason::Full(Resource::Conjunctions)))?;
-        let rank = Rank::new(checked.conditions(), age(filter.serial, self.job.number as u8));
-        self.structure.words.set_rank(index, rank);
         self.structure.conjunctions[index] = Installed {
             filter: self.job.filter,
             number: self.job.number as u8,
-            rank,
             shape: shape::ROOT,
             ..Installed::default()
         };
@@ -51,7 +49,7 @@ impl Classifier<'_> {
         for condition in checked.conditions().iter().rev() {
             let cell = self.structure.cells.take().ok_or(Refusal::whole(Reason::Full(Resource::Atoms)))?;
             let next = self.structure.conjunctions[index].first;
-            self.structure.cells[cell] = Cell { condition: *condition, shape: 0, next };
+            self.structure.cells[cell] = Cell { condition: *condition, next, ..Cell::default() };
             self.structure.conjunctions[index].first = cell;
         }
         Ok(())
@@ -69,11 +67,34 @@ impl Classifier<'_> {
             let shape = structure.shapes.intern(conjunction.shape, &cell.condition.test, owner, limit, &mut account.used.shapes, fuel);
             let shape = shape.map_err(|refusal| Refusal { conjunction: Some(conjunction.number), ..refusal })?;
             (cell.shape, conjunction.shape) = (shape, shape);
+            if cell.condition.is_range() {
+                cell.narrowness = range_bits(&cell.condition);
+                fuel.spend(50);
+            }
             self.job.cell = cell.next;
         }
         if self.job.cell == 0 {
-            self.job.phase = Phase::Check;
+            self.job.phase = Phase::Rate;
         }
+        Ok(Progress::Again)
+    }
+
+    /// Computes the rank of the conjunction just interned.
+    pub(crate) fn rate(&mut self) -> Outcome {
+        let Self { structure, job, filters, .. } = self;
+        let index = job.conjunction;
+        job.pair.new.set(conditions(structure, index));
+        let age = age(filters[job.filter].serial, structure.conjunctions[index].number);
+        let mut narrowness = [0; limit::ATOMS];
+        let mut cell = structure.conjunctions[index].first;
+        for place in &mut narrowness[..job.pair.new.conditions().len()] {
+            *place = structure.cells[cell].narrowness;
+            cell = structure.cells[cell].next;
+        }
+        let rank = Rank::new(job.pair.new.conditions(), |index| narrowness[index], age);
+        structure.conjunctions[index].rank = rank;
+        structure.words.set_rank(index, rank);
+        job.phase = Phase::Check;
         Ok(Progress::Again)
     }
 
@@ -89,6 +110,7 @@ impl Classifier<'_> {
         if self.job.conjunction == 0 {
             return Ok(self.begin_find());
         }
+        self.spend_budget(fuel)?;
         let Self { structure, job, filters, .. } = self;
         if !job.searching {
             job.pair.new.set(conditions(structure, job.conjunction));
@@ -119,6 +141,14 @@ impl Classifier<'_> {
         Ok(Progress::Again)
     }
 
+    /// What a step may spend on looking for overlaps is spent beforehand.
+    fn spend_budget(&mut self, fuel: &Fuel) -> Result<(), Refusal> {
+        let number = self.structure.conjunctions[self.job.conjunction].number;
+        let left = self.job.budget.checked_sub(fuel.0);
+        self.job.budget = left.ok_or(Refusal::in_conjunction(number, Reason::TooCostly))?;
+        Ok(())
+    }
+
     /// A pair that is too much to decide: an overlap, unless a key is held, which the next step asks.
     fn may_overlap(&mut self) -> Outcome {
         self.job.pair.leave_undecided();
@@ -127,6 +157,7 @@ impl Classifier<'_> {
 
     /// Decides about the pair found.
     pub(crate) fn compare(&mut self, fuel: &mut Fuel, holds_key: &mut dyn FnMut(FilterId, u32) -> bool) -> Outcome {
+        self.spend_budget(fuel)?;
         let Some(verdict) = self.job.pair.run(fuel, &mut self.job.witness) else { return Ok(Progress::Again) };
         self.job.phase = Phase::Search;
         let slot = self.structure.conjunctions[self.job.against].filter;
@@ -145,7 +176,7 @@ impl Classifier<'_> {
         Progress::Again
     }
 
-    /// Finds the place of the current conjunction, builds what it lacks and attaches it.
+    /// Finds the place of the current conjunction.
     pub(crate) fn find(&mut self, fuel: &mut Fuel) -> Outcome {
         if self.job.conjunction == 0 {
             let slot = self.job.filter;
@@ -156,14 +187,21 @@ impl Classifier<'_> {
         let mut cursor = self.job.cursor.unwrap_or_else(|| Cursor::new(&self.structure, self.job.conjunction));
         let place = cursor.advance(&self.structure, fuel);
         self.job.cursor = Some(cursor);
-        let Some(place) = place else { return Ok(Progress::Again) };
+        if let Some(place) = place {
+            self.job.phase = Phase::Build(place);
+        }
+        Ok(Progress::Again)
+    }
+
+    /// Builds what the place lacks, and attaches it unless a table must grow first.
+    pub(crate) fn build(&mut self, place: Place) -> Outcome {
         let attachment = self.structure.build(place, self.job.conjunction)?;
         self.job.attachment = Some(attachment);
         match attachment {
             Attachment::Edge { branch, key, .. } if !self.structure.branches[branch].edges.has_room(&self.structure.words, key) => {
                 self.begin_growth(branch)
             }
-            _ => self.attach(place),
+            _ => Ok(self.attach()),
         }
     }
 
@@ -199,21 +237,21 @@ impl Classifier<'_> {
         }
         self.job.regrowth = Some(regrowth);
         match regrowth.old {
-            Some(_) => self.attach(Place::NoEdge { branch, cell: 0 }),
+            Some(_) => Ok(self.attach()),
             None => Ok(Progress::Again),
         }
     }
 
     /// Attaches what was built, at once or when its code is published, and lists the code to emit.
-    fn attach(&mut self, place: Place) -> Outcome {
-        let Some(attachment) = self.job.attachment else { return Ok(Progress::Again) };
+    fn attach(&mut self) -> Progress {
+        let Some(attachment) = self.job.attachment else { return Progress::Again };
         self.job.emission.clear();
         self.list_new_tails(attachment);
         let grown = self.job.regrowth.is_some();
         self.job.deferred = false;
-        match (attachment, place) {
-            (Attachment::Branch { branch }, _) => self.attach_branch(branch, attachment),
-            (Attachment::Edge { branch, .. } | Attachment::Replace { branch, .. }, _) => {
+        match attachment {
+            Attachment::Branch { branch } => self.attach_branch(branch, attachment),
+            Attachment::Edge { branch, .. } | Attachment::Replace { branch, .. } => {
                 if self.structure.branches[branch].edges.is_table() && !grown {
                     self.job.deferred = true;
                     self.list_new_branches(attachment);
@@ -223,10 +261,10 @@ impl Classifier<'_> {
                     self.job.emission.want_branch(holder);
                 }
             }
-            (Attachment::Accept { .. }, _) => self.structure.attach(attachment),
+            Attachment::Accept { .. } => self.structure.attach(attachment),
         }
         self.job.phase = Phase::Emit;
-        Ok(Progress::Again)
+        Progress::Again
     }
 
     /// A state that was part of its parent's piece stops being so when it gets a second branch.

@@ -8,7 +8,7 @@
 
 use crate::classifier::{Classifier, FilterId, Progress, Stage};
 use crate::edges::{Edges, Growth};
-use crate::find::{Cursor, Fuel};
+use crate::find::{Cursor, Fuel, Place};
 use crate::link::Attachment;
 use crate::overlap::Witness;
 use crate::overlap::pair::Pair;
@@ -19,6 +19,8 @@ use crate::unlink::Severed;
 
 /// Units of work in one step; each is at most some tens of instructions.
 const STEP: u32 = 256;
+/// Units that an insertion may spend on looking for overlaps.
+const SEARCH_BUDGET: u32 = 1 << 22;
 
 /// What is done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +33,16 @@ pub(crate) enum Phase {
     Check,
     /// Intern the shape of the one just checked.
     Intern,
+    /// Compute its rank.
+    Rate,
     /// Look for a conjunction of another owner that might overlap.
     Search,
     /// Decide about the pair found.
     Compare,
     /// Find the place of the next conjunction.
     Find,
+    /// Build what its place lacks.
+    Build(Place),
     /// Fill a larger table.
     Grow,
     /// Emit the pieces that changed, then publish.
@@ -78,6 +84,8 @@ pub(crate) struct Job {
     pub(crate) pair: Pair,
     pub(crate) search: Search,
     pub(crate) searching: bool,
+    /// Units left for looking for overlaps.
+    pub(crate) budget: u32,
     pub(crate) against: u32,
     pub(crate) witness: Witness,
     pub(crate) refusal: Option<Refusal>,
@@ -101,6 +109,7 @@ impl Job {
             pair: Pair::EMPTY,
             search: Search::EMPTY,
             searching: false,
+            budget: 0,
             against: 0,
             witness: Witness::EMPTY,
             refusal: None,
@@ -114,6 +123,7 @@ impl Job {
         (self.conjunction, self.number, self.atom, self.cell) = (0, 0, 0, 0);
         (self.cursor, self.attachment, self.regrowth, self.refusal) = (None, None, None, None);
         (self.severed, self.searching, self.deferred) = (Severed::Nothing, false, false);
+        self.budget = SEARCH_BUDGET;
         self.emission.clear();
     }
 }
@@ -128,9 +138,11 @@ impl Classifier<'_> {
             Phase::Boot => return self.finish_boot(),
             Phase::Check => self.check_next(),
             Phase::Intern => self.intern(&mut fuel),
+            Phase::Rate => self.rate(),
             Phase::Search => self.search(&mut fuel),
             Phase::Compare => self.compare(&mut fuel, holds_key),
             Phase::Find => self.find(&mut fuel),
+            Phase::Build(place) => self.build(place),
             Phase::Grow => self.grow(&mut fuel),
             Phase::Emit => self.emit(),
             Phase::Locate => self.locate(&mut fuel),

@@ -1,7 +1,7 @@
 //! From a changed structure to code that runs: emit, commit, publish.
 
 use crate::classifier::{Classifier, Patch, Progress};
-use crate::generate::{self, Generator};
+use crate::generate::{self, Generator, TailProgress};
 use crate::job::Phase;
 use crate::link::Attachment;
 use crate::refusal::{Reason, Refusal, Resource};
@@ -31,6 +31,8 @@ pub(crate) struct Emission {
     emitted: usize,
     /// The size of the last one, for its commit.
     size: usize,
+    /// How far the tail being written is.
+    tail: TailProgress,
 }
 
 impl Emission {
@@ -40,10 +42,12 @@ impl Emission {
         wanted: 0,
         emitted: 0,
         size: 0,
+        tail: TailProgress::EMPTY,
     };
 
     pub(crate) fn clear(&mut self) {
         (self.wanted, self.emitted, self.size) = (0, 0, 0);
+        self.tail = TailProgress::EMPTY;
     }
 
     fn want(&mut self, work: Work) {
@@ -115,10 +119,10 @@ impl Classifier<'_> {
             return Ok(self.publish());
         }
         let work = self.job.emission.works[index];
-        let (structure, emission, random) = (&self.structure, &mut self.job.emission, &mut self.random);
-        let size = match work {
-            Work::Branch(branch) => Generator::branch(structure, emission, random, self.stubs, self.staging, branch),
-            Work::Tail(tail) => Generator::tail(structure, emission, random, self.stubs, self.staging, tail),
+        let size = match self.generate(work) {
+            Some(Some(size)) => Some(size),
+            Some(None) => return Ok(Progress::Again),
+            None => None,
         };
         let full = Refusal::whole(Reason::Full(Resource::Code));
         let placed = size.ok_or(full).and_then(|size| self.place(work, size).map(|piece| (piece, size)));
@@ -126,7 +130,24 @@ impl Classifier<'_> {
         self.job.emission.pieces[index] = piece;
         self.job.emission.emitted += 1;
         self.job.emission.size = size;
+        self.job.emission.tail = TailProgress::EMPTY;
         Ok(Progress::Commit)
+    }
+
+    /// Writes a piece: its size, or nothing yet when there is more to write; `None` when it is too long.
+    fn generate(&mut self, work: Work) -> Option<Option<usize>> {
+        let (structure, emission, random) = (&self.structure, &mut self.job.emission, &mut self.random);
+        match work {
+            Work::Branch(branch) => {
+                Generator::branch(structure, emission, random, self.stubs, self.staging, branch).map(Some)
+            }
+            Work::Tail(tail) => {
+                let mut progress = emission.tail;
+                let size = Generator::tail(structure, emission, random, self.stubs, self.staging, tail, &mut progress);
+                self.job.emission.tail = progress;
+                size.ok()
+            }
+        }
     }
 
     /// A block for a piece. A removal that finds none writes over the piece it replaces, which is not shorter.

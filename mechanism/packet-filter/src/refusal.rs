@@ -48,6 +48,8 @@ pub enum Reason {
     ShiftDistance,
     /// This atom contradicts an earlier one at the same place: the conjunction never holds.
     NeverHolds,
+    /// Looking for overlaps takes too long.
+    TooCostly,
     /// The owner's quota of this is used up.
     Quota(Resource),
     /// The classifier has no room left for this.
@@ -157,6 +159,7 @@ impl Reason {
             Self::TooManyShifts => "more than 4 shifts in one conjunction; use fixed offsets for some",
             Self::ShiftDistance => "this shift can move the base by more than 65535 bytes; narrow its mask or shift less",
             Self::NeverHolds => "contradicts an earlier atom at the same place, so it never holds; remove the conjunction",
+            Self::TooCostly => "looking for overlaps takes too long; name more constants, use fewer ranges or fewer conjunctions",
             Self::Busy => "another insertion or removal is under way; call step until it is done, then try again",
             Self::NoSuchFilter => "no filter has this identifier; it may have been removed",
             Self::NoSuchOwner => "no account has this number",

@@ -38,8 +38,9 @@ pub struct Rank {
 
 impl Rank {
     /// The rank of a canonical conjunction, installed as the `age`-th.
-    pub(crate) fn new(conditions: &[Condition], age: u64) -> Self {
-        let specificity = constrained_bits(conditions) << LENGTH | length(conditions);
+    /// `narrowness` says [`range_bits`] of each condition.
+    pub(crate) fn new(conditions: &[Condition], narrowness: impl Fn(usize) -> u64, age: u64) -> Self {
+        let specificity = constrained_bits(conditions, narrowness) << LENGTH | length(conditions);
         Self { specificity, seniority: !age }
     }
 
@@ -49,7 +50,8 @@ impl Rank {
     /// What is wrong with its atoms.
     pub fn of(conjunction: &[Atom], serial: u64, number: u8) -> Result<Self, Refusal> {
         let checked = Conjunction::check(usize::from(number), conjunction)?;
-        Ok(Self::new(checked.conditions(), age(serial, number)))
+        let narrowness = |index: usize| range_bits(&checked.conditions()[index]);
+        Ok(Self::new(checked.conditions(), narrowness, age(serial, number)))
     }
 }
 
@@ -64,36 +66,67 @@ fn length(conditions: &[Condition]) -> u64 {
 }
 
 /// Rule 1, with [`FRACTION`] binary places.
-fn constrained_bits(conditions: &[Condition]) -> u64 {
-    let mut counted = [false; limit::ATOMS];
+fn constrained_bits(conditions: &[Condition], narrowness: impl Fn(usize) -> u64) -> u64 {
+    let stretches = stretches(conditions);
     let mut total = 0;
     for (index, condition) in conditions.iter().enumerate() {
         if condition.test.kind == Kind::Equal {
-            let known = fixed_bits(conditions, &conditions[..index], index);
+            let known = fixed_bits(conditions, &stretches, index, index);
             total += u64::from((condition.test.mask & !known).count_ones()) << FRACTION;
         }
     }
-    while let Some(index) = narrowest_uncounted(conditions, &counted) {
-        let fixed = fixed_bits(conditions, conditions, index) & conditions[index].test.all_bits();
-        total += range_bits(&conditions[index]).saturating_sub(u64::from(fixed.count_ones()) << FRACTION);
-        counted[index] = true;
+    let mut ranges = [(0, 0); limit::ATOMS];
+    let count = narrowest_first(conditions, narrowness, &mut ranges);
+    for place in 0..count {
+        let (bits, index) = ranges[place];
+        if ranges[..place].iter().any(|(_, other)| *other != UNCOUNTED && touch(conditions, &stretches, *other, index)) {
+            ranges[place].1 = UNCOUNTED;
+        } else {
+            let fixed = fixed_bits(conditions, &stretches, conditions.len(), index);
+            total += bits.saturating_sub(u64::from(fixed.count_ones()) << FRACTION);
+        }
     }
     total
 }
 
-/// The bits of the field at `index` that the `Equal`s of `among`, in the same stretch, fix.
-fn fixed_bits(all: &[Condition], among: &[Condition], index: usize) -> u32 {
-    let stretch = stretch_of(all, index);
-    let field = &all[index].test;
-    let equals = among.iter().enumerate().filter(|(_, c)| c.test.kind == Kind::Equal);
-    equals
-        .filter(|(other, _)| *other != index && stretch_of(all, *other) == stretch)
-        .fold(0, |bits, (_, other)| bits | mask_at(other, field.offset, field.size))
+/// The place of a range that touches a narrower one.
+const UNCOUNTED: usize = usize::MAX;
+
+/// Which stretch between shifts each condition lies in.
+fn stretches(conditions: &[Condition]) -> [u8; limit::ATOMS] {
+    let mut stretches = [0; limit::ATOMS];
+    let mut passed = 0;
+    for (stretch, condition) in stretches.iter_mut().zip(conditions) {
+        *stretch = passed;
+        passed += u8::from(condition.test.kind == Kind::Shift);
+    }
+    stretches
 }
 
-/// Which stretch between shifts the condition at `index` lies in.
-fn stretch_of(conditions: &[Condition], index: usize) -> usize {
-    conditions[..index].iter().filter(|c| c.test.kind == Kind::Shift).count()
+/// The bits of the field at `index` that the first `among` conditions fix, itself left out.
+fn fixed_bits(conditions: &[Condition], stretches: &[u8; limit::ATOMS], among: usize, index: usize) -> u32 {
+    let field = &conditions[index].test;
+    let fixes = |other: &usize| *other != index && stretches[*other] == stretches[index] && conditions[*other].test.kind == Kind::Equal;
+    (0..among).filter(fixes).fold(0, |bits, other| bits | mask_at(&conditions[other], field.offset, field.size))
+}
+
+/// The ranges as (bits, place), narrowest first, then the earlier. Returns how many there are.
+fn narrowest_first(conditions: &[Condition], narrowness: impl Fn(usize) -> u64, ranges: &mut [(u64, usize); limit::ATOMS]) -> usize {
+    let mut count = 0;
+    for (index, condition) in conditions.iter().enumerate() {
+        if condition.is_range() {
+            ranges[count] = (narrowness(index), index);
+            count += 1;
+        }
+    }
+    ranges[..count].sort_unstable_by_key(|(bits, index)| (core::cmp::Reverse(*bits), *index));
+    count
+}
+
+/// Whether two conditions look at a common byte from the same base.
+fn touch(conditions: &[Condition], stretches: &[u8; limit::ATOMS], a: usize, b: usize) -> bool {
+    let (first, second) = (&conditions[a].test, &conditions[b].test);
+    stretches[a] == stretches[b] && first.offset < second.end() && second.offset < first.end()
 }
 
 /// A condition's mask as seen through a field at `offset` of `size` bytes.
@@ -109,26 +142,11 @@ fn mask_at(condition: &Condition, offset: u32, size: u8) -> u32 {
     (moved >> 64) as u32 & (u32::MAX >> (32 - 8 * u32::from(size)))
 }
 
-/// The narrowest range not counted whose bytes no counted range touches.
-fn narrowest_uncounted(conditions: &[Condition], counted: &[bool]) -> Option<usize> {
-    let free = |index: usize| {
-        let touched = |other: usize| {
-            counted[other]
-                && stretch_of(conditions, other) == stretch_of(conditions, index)
-                && conditions[other].test.offset < conditions[index].test.end()
-                && conditions[index].test.offset < conditions[other].test.end()
-        };
-        is_range(&conditions[index]) && !(0..conditions.len()).any(touched)
-    };
-    (0..conditions.len()).filter(|index| free(*index)).max_by_key(|index| (range_bits(&conditions[*index]), usize::MAX - index))
-}
-
-fn is_range(condition: &Condition) -> bool {
-    matches!(condition.test.kind, Kind::Within | Kind::Outside)
-}
-
-/// `log2` of the share of values that a range leaves out, with [`FRACTION`] binary places.
-fn range_bits(condition: &Condition) -> u64 {
+/// `log2(values of the field / values a range admits)`, with [`FRACTION`] binary places; 0 for what is no range.
+pub(crate) fn range_bits(condition: &Condition) -> u64 {
+    if !condition.is_range() {
+        return 0;
+    }
     let test = &condition.test;
     let width = test.mask.count_ones();
     let inside = masked_up_to(test.mask, test.high) - test.low.checked_sub(1).map_or(0, |below| masked_up_to(test.mask, below));
@@ -153,13 +171,13 @@ fn masked_up_to(mask: u32, bound: u32) -> u64 {
 /// `log2(value)`, rounded down, with [`FRACTION`] binary places; 0 for 0.
 fn binary_logarithm(value: u64) -> u64 {
     let Some(whole) = value.checked_ilog2() else { return 0 };
-    let mut mantissa = u128::from(value) << (63 - whole);
+    let mut mantissa = value << (63 - whole);
     let mut logarithm = u64::from(whole);
     for _ in 0..FRACTION {
-        mantissa = (mantissa * mantissa) >> 63;
-        let carry = mantissa >> 64;
-        mantissa >>= carry;
-        logarithm = logarithm << 1 | carry as u64;
+        let square = u128::from(mantissa) * u128::from(mantissa);
+        let carry = (square >> 127) as u64;
+        mantissa = (square >> (63 + carry)) as u64;
+        logarithm = logarithm << 1 | carry;
     }
     logarithm
 }

@@ -72,6 +72,8 @@ pub struct Installed {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cell {
     pub(crate) condition: Condition,
+    /// How narrow it is, if it is a range: see [`crate::specificity::range_bits`].
+    pub(crate) narrowness: u64,
     /// The sequence of tests up to and with this one.
     pub(crate) shape: u32,
     pub(crate) next: u32,

@@ -12,6 +12,8 @@ use crate::limit;
 
 /// Bits of header lengths tried in all their combinations.
 const UNKNOWN_BITS: u32 = 12;
+/// Units of work after which a pair is left undecided.
+const PATIENCE: u32 = 1 << 18;
 
 /// A canonical conjunction, copied.
 #[derive(Clone, Debug)]
@@ -63,6 +65,7 @@ pub(crate) struct Pair {
     combinations: u32,
     placed: bool,
     undecided: bool,
+    spent: u32,
 }
 
 impl Pair {
@@ -74,6 +77,7 @@ impl Pair {
         combinations: 0,
         placed: false,
         undecided: false,
+        spent: 0,
     };
 
     /// Begins with the sides as they are set; answers at once where that is easy.
@@ -86,7 +90,7 @@ impl Pair {
             return Some(Verdict::MayMeet);
         }
         (self.combination, self.combinations) = (0, 1 << bits);
-        (self.placed, self.undecided) = (false, false);
+        (self.placed, self.undecided, self.spent) = (false, false, 0);
         None
     }
 
@@ -97,21 +101,29 @@ impl Pair {
 
     /// Goes on. `None` when the fuel is spent.
     pub(crate) fn run(&mut self, fuel: &mut Fuel, witness: &mut Witness) -> Option<Verdict> {
+        let before = fuel.0;
+        let verdict = self.try_combinations(fuel, witness);
+        self.spent += before - fuel.0;
+        if verdict.is_none() && self.spent > PATIENCE {
+            return Some(Verdict::MayMeet);
+        }
+        verdict
+    }
+
+    fn try_combinations(&mut self, fuel: &mut Fuel, witness: &mut Witness) -> Option<Verdict> {
         while self.combination < self.combinations {
             if !self.placed {
-                if !fuel.spend(4 * (self.new.length + self.installed.length) as u32) {
+                if !fuel.spend(6 * (self.new.length + self.installed.length) as u32) {
                     return None;
                 }
-                if !self.place() {
+                self.placed = self.place();
+                if !self.placed {
                     self.combination += 1;
                     continue;
                 }
-                self.placed = true;
             }
-            match self.solver.run(fuel, witness)? {
-                Verdict::Meet => return Some(Verdict::Meet),
-                Verdict::MayMeet => self.undecided = true,
-                Verdict::Apart => {}
+            if self.solver.run(fuel, witness)? == Verdict::Meet {
+                return Some(Verdict::Meet);
             }
             self.placed = false;
             self.combination += 1;

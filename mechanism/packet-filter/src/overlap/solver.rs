@@ -2,15 +2,12 @@
 //!
 //! `Equal`s fix bits. What ranges leave open is searched byte by byte in order of offset; a range is
 //! given up as soon as no value of its bytes still to come could lie in it. Bytes that no range joins
-//! are searched apart. The search is exact; it can stop and go on, and gives up after [`TRIALS`] trials.
+//! are searched apart. The search is exact, and it can stop and go on; who asks limits it.
 
 use super::{BYTES, Verdict, Witness};
 use crate::condition::{Condition, Kind};
 use crate::find::Fuel;
 use crate::limit;
-
-/// Bytes tried before the question is left undecided.
-const TRIALS: u32 = 1 << 17;
 
 /// A range at a fixed place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +52,6 @@ pub(crate) struct Solver {
     /// The byte being tried, and whether it goes on from its value or starts anew.
     here: usize,
     resume: bool,
-    trials: u32,
 }
 
 impl Solver {
@@ -69,13 +65,12 @@ impl Solver {
         length: 0,
         here: 0,
         resume: false,
-        trials: 0,
     };
 
     /// Forgets all conditions.
     pub(crate) fn clear(&mut self) {
         (self.raw_count, self.range_count, self.byte_count, self.length) = (0, 0, 0, 0);
-        (self.here, self.resume, self.trials) = (0, false, 0);
+        (self.here, self.resume) = (0, false);
     }
 
     /// The packet must have at least this length.
@@ -130,13 +125,9 @@ impl Solver {
     /// Searches on. `None` when the fuel is spent.
     pub(crate) fn run(&mut self, fuel: &mut Fuel, witness: &mut Witness) -> Option<Verdict> {
         while self.here < self.byte_count {
-            if self.trials > TRIALS {
-                return Some(Verdict::MayMeet);
-            }
             if !fuel.spend(1 + self.range_count as u32) {
                 return None;
             }
-            self.trials += 1;
             match self.try_value() {
                 Trial::Fits => (self.here, self.resume) = (self.here + 1, false),
                 Trial::Fails => self.resume = true,

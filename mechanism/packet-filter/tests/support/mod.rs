@@ -179,8 +179,13 @@ impl<'a, C: CodeMemory> Driver<'a, C> {
 
     /// Who gets a packet, by the reference and the rule.
     pub fn naive(&self, packet: &[u8]) -> Option<(FilterId, u8, Rank)> {
+        self.naive_without(packet, None)
+    }
+
+    /// The same, if one filter were not installed.
+    pub fn naive_without(&self, packet: &[u8], left_out: Option<FilterId>) -> Option<(FilterId, u8, Rank)> {
         let mut best: Option<(FilterId, u8, Rank)> = None;
-        for (id, _, atoms) in &self.installed {
+        for (id, _, atoms) in self.installed.iter().filter(|(id, _, _)| Some(*id) != left_out) {
             for (number, conjunction) in conjunctions(atoms).enumerate() {
                 if reference::holds(conjunction, packet) {
                     let rank = Rank::of(conjunction, id.serial(), number as u8).expect("it was accepted");

@@ -1,0 +1,311 @@
+//! Classification by merged, compiled filters beside its peers, on the same packets in one run.
+//!
+//! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the medians are also written as JSON
+//! lines. libpcap's interpreter takes part when `libpcap.so.0.8` is there.
+
+#[path = "../../../mechanism/packet-filter/tests/support/mod.rs"]
+mod support;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use native::packet_filter::{CodeArena, GuardedWords};
+use packet_filter::{Patch, Sizes};
+use support::{CodeMemory, Differ, Driver, Memory, Random, endpoint, tcp_filter, tcp_packet};
+
+const COUNTS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
+const PACKETS: usize = 4096;
+
+struct Arena(CodeArena);
+
+impl CodeMemory for Arena {
+    fn commit(&mut self, patch: Patch<'_>) {
+        self.0.commit(patch);
+    }
+}
+
+/// Packets for installed filters (hits) or for none (misses), in random order.
+fn packets(differ: Differ, count: u32, hit: bool) -> Vec<Vec<u8>> {
+    let mut random = Random(u64::from(count));
+    let first = if hit { 0 } else { count };
+    let packet = |random: &mut Random| {
+        let (address, port) = endpoint(differ, first + random.below(u64::from(count)) as u32);
+        tcp_packet(address, port, 5)
+    };
+    (0..PACKETS).map(|_| packet(&mut random)).collect()
+}
+
+/// Runs one contender over all packets; the time is for one packet.
+fn measure(criterion: &mut Criterion, group: &str, id: BenchmarkId, packets: &[Vec<u8>], mut classify: impl FnMut(&[u8]) -> u32) {
+    let mut group = criterion.benchmark_group(group);
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(id, |bencher| {
+        bencher.iter_custom(|iterations| {
+            let start = Instant::now();
+            for index in 0..iterations {
+                black_box(classify(black_box(&packets[index as usize % PACKETS])));
+            }
+            start.elapsed()
+        });
+    });
+    group.finish();
+}
+
+fn dpf(criterion: &mut Criterion) {
+    for differ in [Differ::Port, Differ::Address, Differ::Both] {
+        for count in COUNTS {
+            let sizes = Sizes::for_filters(1, count as usize);
+            let mut memory = Memory::with_words(sizes, Box::new(GuardedWords::new(sizes.words())));
+            let mut driver = Driver::with_code(&mut memory, 0x5ec_7e7, Arena(CodeArena::new(sizes.code)));
+            for index in 0..count {
+                let (address, port) = endpoint(differ, index);
+                driver.insert(0, &tcp_filter(address, port), false).expect("there is room");
+            }
+            let (classifier, code) = (&driver.classifier, &driver.code.0);
+            for (hit, kind) in [(true, "hit"), (false, "miss")] {
+                let packets = packets(differ, count, hit);
+                let group = format!("{differ:?}-{kind}").to_lowercase();
+                assert!(packets.iter().all(|packet| classifier.classify(packet).is_some() == hit));
+                measure(criterion, &group, BenchmarkId::new("dpf", count), &packets, |packet| {
+                    code.run_plain(packet, classifier.words())
+                });
+                measure(criterion, &group, BenchmarkId::new("merged-interpreted", count), &packets, |packet| {
+                    classifier.classify(packet).map_or(0, |found| found.filter.slot())
+                });
+            }
+        }
+    }
+}
+
+/// What someone would write by hand for these ten filters.
+fn by_hand(packet: &[u8]) -> u32 {
+    if packet.len() < 34 || packet[12..14] != [8, 0] || packet[23] != 6 || packet[30..34] != [10, 0, 0, 1] {
+        return 0;
+    }
+    let port_at = 14 + 4 * usize::from(packet[14] & 15) + 2;
+    let Some(&[high, low]) = packet.get(port_at..port_at + 2) else { return 0 };
+    match u16::from_be_bytes([high, low]) {
+        PORT_0 => 1,
+        PORT_1 => 2,
+        PORT_2 => 3,
+        PORT_3 => 4,
+        PORT_4 => 5,
+        PORT_5 => 6,
+        PORT_6 => 7,
+        PORT_7 => 8,
+        PORT_8 => 9,
+        PORT_9 => 10,
+        _ => 0,
+    }
+}
+
+/// The ports of the first ten filters of `Differ::Port`.
+const fn port(index: u32) -> u16 {
+    1024 + (3 * index + index.wrapping_mul(2_654_435_761) % 3) as u16
+}
+
+const PORT_0: u16 = port(0);
+const PORT_1: u16 = port(1);
+const PORT_2: u16 = port(2);
+const PORT_3: u16 = port(3);
+const PORT_4: u16 = port(4);
+const PORT_5: u16 = port(5);
+const PORT_6: u16 = port(6);
+const PORT_7: u16 = port(7);
+const PORT_8: u16 = port(8);
+const PORT_9: u16 = port(9);
+
+/// What someone would write by hand for many: the headers, then a hash map of the standard library.
+fn by_hand_hashed(packet: &[u8], filters: &HashMap<(u32, u16), u32>) -> u32 {
+    if packet.len() < 34 || packet[12..14] != [8, 0] || packet[23] != 6 {
+        return 0;
+    }
+    let address = u32::from_be_bytes([packet[30], packet[31], packet[32], packet[33]]);
+    let port_at = 14 + 4 * usize::from(packet[14] & 15) + 2;
+    let Some(&[high, low]) = packet.get(port_at..port_at + 2) else { return 0 };
+    filters.get(&(address, u16::from_be_bytes([high, low]))).copied().unwrap_or(0)
+}
+
+fn hand_written(criterion: &mut Criterion) {
+    for (hit, kind) in [(true, "hit"), (false, "miss")] {
+        let packets = packets(Differ::Port, 10, hit);
+        assert!(packets.iter().all(|packet| (by_hand(packet) != 0) == hit));
+        let group = format!("port-{kind}");
+        measure(criterion, &group, BenchmarkId::new("rust-match", 10), &packets, by_hand);
+    }
+    for count in COUNTS {
+        let filters: HashMap<_, _> = (0..count).map(|index| (endpoint(Differ::Both, index), index + 1)).collect();
+        let packets = packets(Differ::Both, count, true);
+        measure(criterion, "both-hit", BenchmarkId::new("rust-hashmap", count), &packets, |packet| {
+            by_hand_hashed(packet, &filters)
+        });
+    }
+}
+
+/// One instruction of classic BPF, as libpcap takes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ClassicInstruction {
+    code: u16,
+    jump_true: u8,
+    jump_false: u8,
+    constant: u32,
+}
+
+/// The classic program for one TCP/IP filter.
+fn classic(address: u32, port: u16) -> [ClassicInstruction; 11] {
+    let plain = |code, constant| ClassicInstruction { code, jump_true: 0, jump_false: 0, constant };
+    let unless = |constant, jump_false| ClassicInstruction { code: 0x15, jump_true: 0, jump_false, constant };
+    [
+        plain(0x28, 12),
+        unless(0x0800, 8),
+        plain(0x30, 23),
+        unless(6, 6),
+        plain(0x20, 30),
+        unless(address, 4),
+        plain(0xb1, 14),
+        plain(0x48, 16),
+        unless(u32::from(port), 1),
+        plain(0x06, 1),
+        plain(0x06, 0),
+    ]
+}
+
+type BpfFilter = unsafe extern "C" fn(*const ClassicInstruction, *const u8, u32, u32) -> u32;
+
+fn libpcap(criterion: &mut Criterion) {
+    // SAFETY: loading libpcap runs no code of consequence.
+    let Ok(library) = (unsafe { libloading::Library::new("libpcap.so.0.8") }) else {
+        println!("libpcap.so.0.8 is not here: its interpreter takes no part");
+        return;
+    };
+    // SAFETY: `bpf_filter(const struct bpf_insn *, const u_char *, u_int, u_int)` is libpcap's public interface.
+    let bpf_filter = unsafe { library.get::<BpfFilter>(b"bpf_filter").expect("libpcap has bpf_filter") };
+    one_by_one(criterion, "libpcap", &[1, 10, 100, 1_000], |address, port| {
+        let (program, bpf_filter) = (classic(address, port), *bpf_filter);
+        move |packet: &[u8]| {
+            let length = packet.len() as u32;
+            // SAFETY: the program is a valid one that ends in returns, the packet is as long as stated.
+            unsafe { bpf_filter(program.as_ptr(), packet.as_ptr(), length, length) != 0 }
+        }
+    });
+}
+
+/// The same filter in eBPF, checking lengths as a verifier would ask.
+fn extended(address: u32, port: u16) -> String {
+    let (address, port) = (address.swap_bytes() as i32, port.swap_bytes());
+    format!(
+        "ldxdw r2, [r1+0x50]\nldxdw r1, [r1+0x40]\nsub r2, r1\nmov r0, 0\njlt r2, 34, +19\nldxh r3, [r1+12]\njne r3, 8, +17\nldxb r3, [r1+23]\njne r3, 6, +15\n\
+         ldxw r3, [r1+30]\nmov32 r4, {address}\njne r3, r4, +12\nldxb r3, [r1+14]\nand r3, 15\nlsh r3, 2\n\
+         mov r4, r3\nadd r4, 18\njgt r4, r2, +6\nadd r1, r3\nldxh r3, [r1+16]\nmov r4, {port}\njne r3, r4, +2\n\
+         mov r0, 1\nexit\nexit"
+    )
+}
+
+fn rbpf_interpreter(criterion: &mut Criterion) {
+    one_by_one(criterion, "rbpf", &[1, 10, 100], |address, port| {
+        let program = rbpf::assembler::assemble(&extended(address, port)).expect("it assembles");
+        let program: &'static [u8] = program.leak();
+        let mut machine = rbpf::EbpfVmFixedMbuff::new(Some(program), 0x40, 0x50).expect("it is accepted");
+        let mut copy = vec![0; 256];
+        move |packet: &[u8]| {
+            copy[..packet.len()].copy_from_slice(packet);
+            machine.execute_program(&mut copy[..packet.len()]).expect("it runs") != 0
+        }
+    });
+}
+
+/// Filters tried one at a time, as without merging.
+fn one_by_one<F: FnMut(&[u8]) -> bool>(criterion: &mut Criterion, name: &str, counts: &[u32], make: impl Fn(u32, u16) -> F) {
+    for count in counts.iter().copied() {
+        let endpoints = (0..count).map(|index| endpoint(Differ::Port, index));
+        let mut filters: Vec<F> = endpoints.map(|(address, port)| make(address, port)).collect();
+        for (hit, kind) in [(true, "hit"), (false, "miss")] {
+            let packets = packets(Differ::Port, count, hit);
+            let mut classify = |packet: &[u8]| filters.iter_mut().position(|filter| filter(packet)).map_or(0, |index| index as u32 + 1);
+            assert!(packets.iter().all(|packet| (classify(packet) != 0) == hit));
+            measure(criterion, &format!("port-{kind}"), BenchmarkId::new(name, count), &packets, classify);
+        }
+    }
+}
+
+/// Installing one filter among many, and removing it again: steps, and time without changing page protections.
+fn insertion(criterion: &mut Criterion) {
+    for differ in [Differ::Port, Differ::Both] {
+        for count in COUNTS {
+            let sizes = Sizes::for_filters(1, count as usize + 1);
+            let mut memory = Memory::new(sizes);
+            let mut driver = Driver::new(&mut memory, 7);
+            for index in 0..count {
+                let (address, port) = endpoint(differ, index);
+                driver.insert(0, &tcp_filter(address, port), false).expect("there is room");
+            }
+            let (address, port) = endpoint(differ, count);
+            let atoms = tcp_filter(address, port);
+            let mut group = criterion.benchmark_group(format!("{differ:?}-insert-and-remove").to_lowercase());
+            group.bench_function(BenchmarkId::new("dpf", count), |bencher| {
+                bencher.iter_custom(|iterations| {
+                    let mut total = Duration::ZERO;
+                    for _ in 0..iterations {
+                        driver.installed.clear();
+                        let start = Instant::now();
+                        let id = driver.insert(0, &atoms, false).expect("there is room");
+                        driver.remove(id);
+                        total += start.elapsed();
+                    }
+                    total
+                });
+            });
+            group.finish();
+        }
+    }
+}
+
+/// The medians that criterion has left, as JSON lines.
+fn write_results(path: &str) {
+    let root = std::path::Path::new(&std::env::var("CARGO_TARGET_DIR").unwrap_or("target".into())).join("criterion");
+    let mut lines = String::new();
+    let mut files: Vec<_> = glob(&root, 3).into_iter().collect();
+    files.sort();
+    for file in files {
+        let Ok(text) = std::fs::read_to_string(file.join("new/estimates.json")) else { continue };
+        let Some(median) = text.split("\"median\":").nth(1).and_then(|rest| rest.split("\"point_estimate\":").nth(1)) else { continue };
+        let nanoseconds: f64 = median.split([',', '}']).next().and_then(|number| number.parse().ok()).unwrap_or(f64::NAN);
+        let parts: Vec<_> = file.strip_prefix(&root).expect("below the root").iter().map(|part| part.to_string_lossy()).collect();
+        let _ = writeln!(
+            lines,
+            "{{\"bench\":\"packet_filter\",\"case\":\"{}\",\"contender\":\"{}\",\"filters\":{},\"nanoseconds\":{nanoseconds:.2}}}",
+            parts[0], parts[1], parts[2]
+        );
+    }
+    std::fs::write(path, lines).expect("the result file can be written");
+}
+
+/// Directories at a depth.
+fn glob(root: &std::path::Path, depth: usize) -> Vec<std::path::PathBuf> {
+    if depth == 0 {
+        return vec![root.to_path_buf()];
+    }
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().is_dir()).flat_map(|entry| glob(&entry.path(), depth - 1)).collect()
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
+        .configure_from_args();
+    dpf(&mut criterion);
+    hand_written(&mut criterion);
+    libpcap(&mut criterion);
+    rbpf_interpreter(&mut criterion);
+    insertion(&mut criterion);
+    criterion.final_summary();
+    if let Ok(path) = std::env::var("CHITIN_BENCH_OUT") {
+        write_results(&path);
+    }
+}
