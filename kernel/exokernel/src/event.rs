@@ -6,7 +6,7 @@
 use crate::environment::Environment;
 use crate::interrupt;
 use crate::kernel::{Kernel, Outcome};
-use abi::area::{PENDING_EMERGENCY, PENDING_REPOSSESSION, PENDING_REVOCATION, PrivateWords};
+use abi::area::{PENDING_EMERGENCY, PENDING_EVENT, PENDING_REPOSSESSION, PENDING_REVOCATION, PrivateWords};
 use abi::capability::Rights;
 use abi::upcall::kind;
 use abi::{EnvironmentId, KeyIndex};
@@ -29,10 +29,11 @@ impl Kernel {
     pub(crate) fn raise_event(&mut self, key: KeyIndex, to: EnvironmentId, bits: u64) -> Outcome<()> {
         let target = self.living(to)?;
         let words = self.context_of(target).private_words();
-        if bits & !words.events_accepted.load(Ordering::Relaxed) != 0 && target != self.caller() {
+        if bits & !words.events_accepted.load(Ordering::Relaxed) != 0 {
             self.require(key, &target.name(), Rights::WRITE)?;
         }
         words.events.fetch_or(bits, Ordering::AcqRel);
+        words.pending.fetch_or(PENDING_EVENT, Ordering::AcqRel);
         self.notify(target);
         Ok(())
     }
@@ -76,6 +77,7 @@ fn take_event(words: &PrivateWords) -> Option<Upcall> {
     if words.events.load(Ordering::Relaxed) == 0 {
         return None;
     }
+    words.pending.fetch_and(!PENDING_EVENT, Ordering::AcqRel);
     let bits = words.events.swap(0, Ordering::AcqRel);
     (bits != 0).then_some(Upcall { entry: Entry::Event, kind: kind::EVENT, error: 0, detail: bits })
 }

@@ -176,6 +176,8 @@ impl Kernel {
             }
             Err(failure) => {
                 self.condemn_for(environment, failure, kind::SLICE_START, context.program());
+                // This CPU has claimed it and will not enter it.
+                context.condemn_own();
                 None
             }
         }

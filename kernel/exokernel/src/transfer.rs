@@ -49,7 +49,7 @@ fn hand_over(
 
 impl Kernel {
     /// Claims an environment that can be entered.
-    fn claim_callee(&self, number: EnvironmentId) -> Outcome<Environment> {
+    fn claim_callee(&mut self, number: EnvironmentId) -> Outcome<Environment> {
         let callee = self.living(number)?;
         let context = self.context_of(callee);
         if callee == self.caller() || !context.claim(entry::cpu()) {
@@ -59,6 +59,8 @@ impl Kernel {
             context.release();
             return refuse(Error::Busy, number.0);
         }
+        // Whatever it waited for, it is entered now.
+        self.drop_predicate(callee);
         Ok(callee)
     }
 

@@ -49,8 +49,10 @@ chitin_syscall_entry:
     swapgs
     sysretq
     # The gate: the instruction must lie in the declared range, and the declared PKRU must hold.
-2:  cmp rcx, [rsp + {GATE_START}]
-    jbe chitin_reflect
+2:  sub rcx, 2
+    cmp rcx, [rsp + {GATE_START}]
+    lea rcx, [rcx + 2]
+    jb chitin_reflect
     cmp rcx, [rsp + {GATE_END}]
     ja chitin_reflect
     cmp qword ptr [rsp + {GATE_PKRU_CHECKED}], 0

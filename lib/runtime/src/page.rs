@@ -94,9 +94,15 @@ impl Allocator {
             }
             let mut start = 0;
             while start < some.len() {
-                let count = batch(&mut rows[start..some.len()]).err().map_or(some.len() - start, |(row, _)| row);
+                let outcome = batch(&mut rows[start..some.len()]);
+                let count = outcome.err().map_or(some.len() - start, |(row, _)| row);
+                let again = outcome.is_err_and(|(_, failure)| failure.error == Error::Again);
                 freed += count;
-                start += count + 1;
+                start += count + usize::from(!again);
+                if again {
+                    let arguments = [self.key.0, some[start].0, 0, 0, 0, 0];
+                    rows[start] = BatchRow { number: number::page_free, arguments, unused: 0 };
+                }
             }
         }
         freed

@@ -1,0 +1,240 @@
+//! A kernel that only tests `machine` and `driver`: what `test=` on its command line names is tried, and the machine
+//! stops in order if it went well. Deliberate ends (a panic, a stack overflow) are cases too. `tests/machine.rs` runs it.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+mod kernel {
+    use core::fmt;
+    use core::hint::{black_box, spin_loop};
+    use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use driver::console;
+    use machine::boot::Boot;
+    use machine::entry::{self, Handlers, SyscallFrame, TrapFrame};
+    use machine::layout::{DIRECT_MAP, IMAGE};
+    use machine::memory_map::Use;
+    use machine::{apic, clock, log, processor_start, stop};
+
+    const LARGEST_KERNEL: u64 = 8 << 20;
+    const MILLISECOND: u64 = 1_000_000;
+
+    static HANDLERS: Handlers = Handlers {
+        system_call: no_program,
+        interrupt: no_program_either,
+        interrupt_while_idle: interrupted,
+        upcall_failed,
+    };
+
+    fn no_program(_: &mut SyscallFrame) {
+        panic!("a system call, and no program");
+    }
+
+    fn no_program_either(_: &mut TrapFrame) {
+        panic!("a program was interrupted, and there is none");
+    }
+
+    fn upcall_failed(_: &mut TrapFrame) -> ! {
+        panic!("an upcall failed, and there is no program");
+    }
+
+    /// Interrupts of each vector.
+    static TAKEN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+    fn interrupted(vector: u64) {
+        TAKEN[vector as usize].fetch_add(1, Ordering::Relaxed);
+        if vector != u64::from(apic::SPURIOUS_VECTOR) {
+            apic::end_of_interrupt();
+        }
+    }
+
+    fn taken(vector: u8) -> u64 {
+        TAKEN[usize::from(vector)].load(Ordering::Relaxed)
+    }
+
+    // SAFETY: the only definition in this program of the symbol that `machine::boot` declares, with the same signature.
+    #[unsafe(no_mangle)]
+    fn kernel_main(mut boot: Boot) -> ! {
+        driver::start(&mut boot);
+        entry::install(&HANDLERS);
+        let name = boot.start.command_line.value("test").unwrap_or("boot");
+        log!("test {name} on {} CPUs", boot.cpus);
+        match name {
+            "boot" => check_boot(&boot),
+            "panic" => panic!("on purpose"),
+            "panic-in-panic" => panic!("{}", PanicsWhenShown),
+            "stack-overflow" => log!("{}", descend(1)),
+            "write-text" => write(kernel_main as *const () as u64),
+            "write-text-alias" => write(kernel_main as *const () as u64 - IMAGE + DIRECT_MAP),
+            "write-null" => write(8),
+            "execute-data" => execute_data(),
+            "echo" => echo(),
+            "timer" => timer(),
+            "vectors" => vectors(),
+            "entropy" => check_entropy(),
+            "clock" => check_clock(&boot),
+            "wait" => wait(&boot),
+            other => panic!("no test is called {other}"),
+        }
+        stop::in_order()
+    }
+
+    /// Every CPU runs, memory adds up, the kernel is small, the date is this century's.
+    fn check_boot(boot: &Boot) {
+        let number = |name| boot.start.command_line.value(name).map(|value| value.parse::<u64>().expect("a number"));
+        assert_eq!(Some(boot.cpus as u64), number("cpus"));
+        let ranges = boot.start.memory.ranges();
+        assert!(ranges.is_sorted_by(|one, other| one.end <= other.start));
+        let kernel: u64 = ranges.iter().filter(|range| range.used == Use::Kernel).map(|range| range.pages()).sum();
+        assert!(kernel * 4096 < LARGEST_KERNEL, "the kernel has {kernel} pages");
+        let total = boot.start.memory.pages() >> 8;
+        let expected = number("megabytes").expect("megabytes=");
+        assert!((expected - 2..=expected).contains(&total), "{total} MiB of memory");
+        assert!(boot.wall_clock >> 60 > 0, "date {}", boot.wall_clock);
+        processor_start::release(boot.cpus);
+        wait_for(boot.cpus);
+    }
+
+    struct PanicsWhenShown;
+
+    impl fmt::Display for PanicsWhenShown {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("while a panic is shown");
+        }
+    }
+
+    #[inline(never)]
+    fn descend(depth: u64) -> u64 {
+        let mut space = [depth; 64];
+        black_box(&mut space);
+        descend(depth + 1) + black_box(space)[1]
+    }
+
+    fn write(address: u64) {
+        // SAFETY: none: that this faults is what is tested.
+        unsafe { (address as *mut u8).write_volatile(0) };
+    }
+
+    fn execute_data() {
+        static RETURN: [u8; 1] = [0xc3];
+        // SAFETY: none: that this faults is what is tested.
+        let function: extern "C" fn() = unsafe { core::mem::transmute(RETURN.as_ptr()) };
+        function();
+    }
+
+    fn check_entropy() {
+        let (mut one, mut other) = ([0; 64], [0; 64]);
+        assert!(driver::entropy::fill(&mut one) && driver::entropy::fill(&mut other), "no entropy");
+        assert_ne!(one, other);
+    }
+
+    /// Sends back what arrives, until a 0xff arrives.
+    fn echo() -> ! {
+        extern "C" fn again() -> ! {
+            console::poll();
+            let mut buffer = [0; 1000];
+            loop {
+                let room = buffer.len().min(console::room());
+                let length = console::receive(&mut buffer[..room]);
+                assert_eq!(console::send(&buffer[..length]), length);
+                if buffer[..length].contains(&0xff) {
+                    console::drain();
+                    stop::in_order();
+                }
+                if length == 0 {
+                    entry::halt(again);
+                }
+            }
+        }
+        again()
+    }
+
+    /// A hundred times the timer interrupts, never before its time.
+    fn timer() -> ! {
+        static DEADLINE: AtomicU64 = AtomicU64::new(0);
+        extern "C" fn again() -> ! {
+            let rounds = taken(apic::TIMER_VECTOR);
+            let now = clock::now();
+            let deadline = DEADLINE.load(Ordering::Relaxed);
+            assert!(
+                rounds == 0 || now + MILLISECOND / 10 >= deadline,
+                "too early by {} ns",
+                deadline.saturating_sub(now)
+            );
+            if rounds == 100 {
+                stop::in_order();
+            }
+            DEADLINE.store(now + MILLISECOND, Ordering::Relaxed);
+            clock::set_timer(now + MILLISECOND);
+            entry::halt(again)
+        }
+        again()
+    }
+
+    /// Vectors that nobody owns, and the spurious one, are taken and forgotten; a deadline in the past interrupts at once.
+    fn vectors() -> ! {
+        const NOBODY: u8 = 0x77;
+        extern "C" fn again() -> ! {
+            if taken(NOBODY) >= 50 && taken(apic::TIMER_VECTOR) >= 50 {
+                stop::in_order();
+            }
+            apic::send(entry::cpu(), NOBODY);
+            clock::set_timer(0);
+            entry::halt(again)
+        }
+        again()
+    }
+
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    /// The latest time that any CPU has seen, in each of many rounds.
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+
+    fn wait_for(cpus: usize) {
+        while RUNNING.load(Ordering::Acquire) + 1 < cpus {
+            spin_loop();
+        }
+    }
+
+    /// Whoever has seen a time published never reads an earlier one, beyond what the measuring allows.
+    fn check_clock(boot: &Boot) {
+        processor_start::release(boot.cpus);
+        wait_for(boot.cpus);
+        watch_clock();
+    }
+
+    fn watch_clock() {
+        const DOUBT: u64 = 20_000;
+        for _ in 0..20_000 {
+            let published = LATEST.load(Ordering::SeqCst);
+            let now = clock::now();
+            assert!(now + DOUBT >= published, "time ran back by {} ns", published - now);
+            LATEST.fetch_max(now, Ordering::SeqCst);
+        }
+    }
+
+    /// Stays busy for some seconds, so that something can be done to the machine from outside.
+    fn wait(boot: &Boot) {
+        processor_start::release(boot.cpus);
+        wait_for(boot.cpus);
+        let end = clock::now() + 2_000 * MILLISECOND;
+        log!("waiting");
+        while clock::now() < end {
+            spin_loop();
+        }
+    }
+
+    // SAFETY: the only definition in this program of the symbol that `machine::processor_start` declares.
+    #[unsafe(no_mangle)]
+    fn processor_main(_cpu: usize) -> ! {
+        extern "C" fn idle() -> ! {
+            entry::halt(idle)
+        }
+        RUNNING.fetch_add(1, Ordering::AcqRel);
+        watch_clock();
+        idle()
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("machine-test: build it with --target x86_64-unknown-none");
+}

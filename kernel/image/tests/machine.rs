@@ -1,0 +1,269 @@
+//! Boots `machine-test` in QEMU: what `machine` and `driver` promise, on a real board. Each case is a boot with a time
+//! limit; only the expected exit status counts, because a triple fault looks like an orderly end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const IN_ORDER: i32 = 33;
+const PANIC: i32 = 35;
+const BOOT_FAILURE: i32 = 37;
+const FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes";
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Builds the test kernel once, in a target folder of its own; the file of the kernel.
+fn kernel() -> &'static Path {
+    static KERNEL: OnceLock<PathBuf> = OnceLock::new();
+    KERNEL.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-test");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--release", "--target", "x86_64-unknown-none", "--package", "image"])
+            .args(["--bin", "machine-test", "--target-dir"])
+            .arg(&target)
+            .env("RUSTFLAGS", FLAGS)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the test kernel does not build");
+        target.join("x86_64-unknown-none/release/machine-test")
+    })
+}
+
+/// A machine to boot.
+struct Machine<'a> {
+    board: &'a str,
+    model: &'a str,
+    cpus: u32,
+    memory: &'a str,
+    command_line: &'a str,
+    extra: &'a [&'a str],
+}
+
+impl Machine<'_> {
+    fn new(command_line: &str) -> Machine<'_> {
+        Machine { board: "microvm", model: "max", cpus: 1, memory: "256M", command_line, extra: &[] }
+    }
+
+    fn start(&self) -> Child {
+        let console: &[&str] = if self.board.starts_with("microvm") {
+            &["-global", "virtio-mmio.force-legacy=false", "-device", "virtio-serial-device"]
+        } else {
+            &["-device", "virtio-serial-pci,disable-legacy=on"]
+        };
+        Command::new("qemu-system-x86_64")
+            .args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-M", self.board, "-cpu", self.model, "-smp", &self.cpus.to_string(), "-m", self.memory])
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-serial", "file:/dev/stderr"])
+            .args(console)
+            .args(["-chardev", "stdio,id=channel,signal=off", "-device", "virtconsole,chardev=channel"])
+            .args(["-append", self.command_line])
+            .args(self.extra)
+            .arg("-kernel")
+            .arg(kernel())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("qemu-system-x86_64 runs")
+    }
+
+    /// Boots it and expects this exit status; what the serial line carried.
+    fn ends_with(&self, expected: i32) -> String {
+        let (status, serial) = finish(self.start());
+        assert_eq!(status, Some(expected), "on {} {} x{}:\n{serial}", self.board, self.model, self.cpus);
+        serial
+    }
+}
+
+/// Waits for the end, within the time limit; exit status and serial line.
+fn finish(mut machine: Child) -> (Option<i32>, String) {
+    let mut errors = machine.stderr.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read until an error is what there is.
+        let _ = errors.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let end = Instant::now() + TIME_LIMIT;
+    let status = loop {
+        match machine.try_wait().expect("the machine can be waited for") {
+            Some(status) => break status.code(),
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            None => {
+                machine.kill().expect("the machine can be killed");
+                machine.wait().expect("it was killed");
+                break None;
+            }
+        }
+    };
+    (status, reader.join().expect("the reader does not panic"))
+}
+
+#[test]
+fn fault_93_boots_on_every_board_model_memory_and_number_of_cpus() {
+    // Every two choices meet in one of these.
+    let machines = [
+        ("q35", "max", 1, "64M", 64),
+        ("q35", "qemu64", 2, "256M", 256),
+        ("q35", "max", 4, "6G", 6144),
+        ("microvm", "qemu64", 1, "6G", 6144),
+        ("microvm", "max", 2, "64M", 64),
+        ("microvm", "qemu64", 4, "64M", 64),
+        ("microvm,acpi=off", "max", 1, "256M", 256),
+    ];
+    for (board, model, cpus, memory, megabytes) in machines {
+        let line = format!("test=boot cpus={cpus} megabytes={megabytes}");
+        Machine { board, model, cpus, memory, ..Machine::new(&line) }.ends_with(IN_ORDER);
+    }
+}
+
+#[test]
+fn fault_93_more_cpus_than_the_kernel_can_use_stay_parked() {
+    let machine = Machine { board: "q35", cpus: 18, ..Machine::new("test=boot cpus=16 megabytes=256") };
+    assert!(machine.ends_with(IN_ORDER).contains("2 CPUs stay parked"));
+}
+
+#[test]
+fn fault_93_what_is_missing_is_said() {
+    let no_long_mode = Machine { board: "q35", model: "qemu32", ..Machine::new("") }.ends_with(BOOT_FAILURE);
+    assert!(no_long_mode.contains("no long mode"), "{no_long_mode}");
+    let no_clock = Machine { board: "microvm,pit=off", ..Machine::new("") }.ends_with(BOOT_FAILURE);
+    assert!(no_clock.contains("no clock"), "{no_clock}");
+}
+
+#[test]
+fn fault_5_kernel_text_is_not_writable_under_any_alias_and_data_not_executable() {
+    for test in ["write-text", "write-text-alias", "execute-data", "write-null"] {
+        let serial = Machine { cpus: 2, ..Machine::new(&format!("test={test}")) }.ends_with(PANIC);
+        assert!(serial.contains("exception 14") && serial.contains("end of record"), "{test}: {serial}");
+    }
+}
+
+#[test]
+fn fault_95_a_kernel_stack_that_overflows_meets_its_guard_page() {
+    for model in ["max", "qemu64"] {
+        let serial = Machine { model, ..Machine::new("test=stack-overflow") }.ends_with(PANIC);
+        assert!(serial.contains("double fault") && serial.contains("end of record"), "{serial}");
+    }
+}
+
+#[test]
+fn fault_96_a_panic_leaves_a_record_with_frames() {
+    let serial = Machine { board: "q35", cpus: 4, ..Machine::new("test=panic") }.ends_with(PANIC);
+    assert!(serial.contains("on purpose") && serial.contains("frames 0xffffffff8"), "{serial}");
+}
+
+#[test]
+fn fault_96_a_panic_inside_a_panic_still_ends() {
+    let serial = Machine::new("test=panic-in-panic").ends_with(PANIC);
+    assert!(serial.contains("panic inside a panic"), "{serial}");
+}
+
+#[test]
+fn fault_94_vectors_that_nobody_owns_are_taken() {
+    for board in ["q35", "microvm"] {
+        Machine { board, ..Machine::new("test=vectors") }.ends_with(IN_ORDER);
+    }
+}
+
+#[test]
+fn fault_92_time_never_runs_back_and_timers_never_come_early() {
+    for board in ["q35", "microvm"] {
+        Machine { board, cpus: 4, ..Machine::new("test=clock") }.ends_with(IN_ORDER);
+        Machine { board, ..Machine::new("test=timer") }.ends_with(IN_ORDER);
+    }
+}
+
+#[test]
+fn entropy_comes_from_the_cpu_a_device_or_the_host_and_else_not_at_all() {
+    let seed = format!("test=entropy entropy_seed={}", "0123456789abcdef".repeat(4));
+    Machine::new("test=entropy").ends_with(IN_ORDER);
+    Machine { model: "qemu64", ..Machine::new(&seed) }.ends_with(IN_ORDER);
+    let device = ["-device", "virtio-rng-device"];
+    Machine { model: "qemu64", extra: &device, ..Machine::new("test=entropy") }.ends_with(IN_ORDER);
+    let bridged = ["-device", "pcie-root-port,id=bridge,chassis=1", "-device", "virtio-rng-pci,bus=bridge"];
+    Machine { board: "q35", model: "qemu64", extra: &bridged, ..Machine::new("test=entropy") }.ends_with(IN_ORDER);
+    let none = Machine { model: "qemu64", ..Machine::new("test=entropy") }.ends_with(PANIC);
+    assert!(none.contains("no entropy"), "{none}");
+}
+
+#[test]
+fn the_console_passes_every_byte() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % 255) as u8
+    })
+    .take(1 << 20)
+    .chain([0xff])
+    .collect();
+    for board in ["q35", "microvm", "microvm,acpi=off"] {
+        let mut machine = Machine { board, ..Machine::new("test=echo") }.start();
+        let (mut input, mut output) = (machine.stdin.take().expect("piped"), machine.stdout.take().expect("piped"));
+        let sent = bytes.clone();
+        let writer = std::thread::spawn(move || {
+            input.write_all(&sent).expect("the machine takes its input");
+            input
+        });
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            output.read_to_end(&mut bytes).expect("the machine's output can be read");
+            bytes
+        });
+        let (status, serial) = finish(machine);
+        assert_eq!(status, Some(IN_ORDER), "{board}: {serial}");
+        drop(writer.join());
+        let back = reader.join().expect("no panic");
+        let equal = back.iter().zip(&bytes).take_while(|(one, other)| one == other).count();
+        assert!(back == bytes, "{board}: {} of {} bytes came back, the first {equal} right", back.len(), bytes.len());
+    }
+}
+
+#[test]
+fn fault_26_non_maskable_interrupts_at_any_time_are_survived() {
+    for (board, cpus) in [("q35", 2), ("microvm", 1)] {
+        let socket = std::env::temp_dir().join(format!("chitin-nmi-{}-{board}", std::process::id()));
+        let monitor = format!("unix:{},server=on,wait=off", socket.display());
+        let extra = ["-qmp", monitor.as_str()];
+        let machine = Machine { board, cpus, extra: &extra, ..Machine::new("test=wait") }.start();
+        let injected = inject(&socket);
+        let (status, serial) = finish(machine);
+        // The machine is gone; its socket may be too.
+        let _ = std::fs::remove_file(&socket);
+        assert_eq!(status, Some(IN_ORDER), "{board}: {serial}");
+        assert!(injected > 20, "{board}: only {injected} interrupts came through");
+    }
+}
+
+/// Injects non-maskable interrupts until the machine is gone; how many were accepted.
+fn inject(socket: &Path) -> usize {
+    let end = Instant::now() + TIME_LIMIT;
+    let stream = loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => break stream,
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => panic!("no connection to the machine's monitor: {error}"),
+        }
+    };
+    let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines().map_while(Result::ok);
+    let mut ask = |command: &str| (&stream).write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes()).is_ok();
+    if lines.next().is_none() || !ask("qmp_capabilities") {
+        return 0;
+    }
+    let mut accepted = 0;
+    for line in lines {
+        if line.contains("\"return\"") {
+            accepted += 1;
+            std::thread::sleep(Duration::from_millis(1));
+            if !ask("inject-nmi") {
+                break;
+            }
+        }
+    }
+    accepted
+}
