@@ -1,4 +1,4 @@
-//! Links the programs of this folder with the layout that the runtime gives them.
+//! Links the program with the layout that the runtime gives it.
 
 #[path = "../../lib/runtime/link/build.rs"]
 mod link;

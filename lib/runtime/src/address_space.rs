@@ -93,7 +93,7 @@ impl AddressSpace {
     /// As for `edit`; `BadAddress` with the address of the first row that lies in the program's own memory.
     pub fn apply(&self, rows: &[MapRow]) -> Result<(), Failure> {
         let is_own = self.root == area::root();
-        if let Some(row) = rows.iter().find(|row| is_own && is_the_programs(row)) {
+        if let Some(row) = rows.iter().find(|row| is_own && changes_the_programs(row)) {
             return Err(Error::BadAddress.about(row.address));
         }
         // SAFETY: the rows lie outside all memory that objects of the program live in.
@@ -194,9 +194,14 @@ impl AddressSpace {
 }
 
 /// Whether a row would change memory that the program itself lives in.
-fn is_the_programs(row: &MapRow) -> bool {
+fn changes_the_programs(row: &MapRow) -> bool {
     let bytes = if row.entry & entry::LARGE != 0 { 2 << 20 } else { PAGE_SIZE };
-    let address = row.address & !(PAGE_SIZE - 1);
+    is_the_programs(row.address & !(PAGE_SIZE - 1), bytes)
+}
+
+/// Whether a range meets memory that the program itself lives in: its image, and all that the layout keeps.
+#[inline]
+pub(crate) fn is_the_programs(address: u64, bytes: u64) -> bool {
     let touches = |start: u64, end: u64| address < end && start < address.saturating_add(bytes);
     let (image_start, image_end) = crate::image::own_range();
     touches(image_start, image_end) || touches(abi::boot::ARCHIVE, LIBRARY_END)

@@ -11,7 +11,7 @@
 //! | [`upcall`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
 //! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
 //! | [`exposed`] | what the kernel shows |
-//! | [`page`], [`address_space`], [`window`], [`heap`] | memory |
+//! | [`page`], [`address_space`], [`window`], [`memory`], [`heap`] | memory |
 //! | [`key`], [`environment`], [`image`], [`archive`] | making other environments |
 //! | [`transfer`] | calling them |
 //! | [`channel`] | talking to the host |
@@ -32,6 +32,7 @@ pub mod image;
 pub mod key;
 pub mod layout;
 pub mod lock;
+pub mod memory;
 pub mod page;
 pub mod predicate;
 pub mod syscall;

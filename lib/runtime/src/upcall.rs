@@ -204,8 +204,9 @@ extern "C" fn enter(_kind: u64, _error: u64, _detail: u64, _entry: u64, _top: u6
     )
 }
 
-/// Delivers an upcall that stayed pending: to the same entry, with the same frame, as if the kernel had made it.
-pub(crate) fn deliver(upcall: u64, error: u64, detail: u64) {
+/// Makes an upcall without the kernel: to the declared entry, with the same frame as the kernel would push. That is how
+/// what stayed pending is delivered, and how a thread lets the thread scheduler of its own environment choose another.
+pub fn deliver(upcall: u64, error: u64, detail: u64) {
     let area = Area::current();
     let private = area.private();
     let entry = match upcall {

@@ -119,7 +119,7 @@ pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
 
 /// How a child died, as the kernel recorded it.
 pub fn death(child: &Child) -> String {
-    child.info().map_or_else(|| String::from("its record is gone"), |info| death_of(info))
+    child.info().map_or_else(|| String::from("its record is gone"), death_of)
 }
 
 fn death_of(info: exposed::Environment) -> String {

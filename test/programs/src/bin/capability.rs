@@ -33,7 +33,7 @@ fn names_dominate_by_prefix() -> Outcome {
     let parent = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let (left, right) = (granted!(key::derive(parent, Rights::ALL, 7)), granted!(key::derive(parent, Rights::ALL, 8)));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(left, list));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, left));
     for (key, allowed) in
         [(left, true), (parent, true), (KeyIndex::FIRST, true), (right, false), (KeyIndex::WELL_KNOWN, false)]
     {
@@ -71,7 +71,7 @@ fn fault_01_forged_key() -> Outcome {
     let list = Allocator::own().list;
     let used = Area::current().library().keys.load(SeqCst);
     let mut random = Random(0x01);
-    let guesses = (0..KEYS as u64).chain((0..64).map(|bit| 1 << bit)).chain((0..1000).map(|_| random.next()));
+    let guesses = (0..KEYS as u64).chain((0..64).map(|bit| 1 << bit)).chain((0..1000).map(|_| random.number()));
     for guess in guesses.filter(|guess| *guess >= 64 || used & 1 << guess == 0) {
         refused!(syscall::page_allocate(KeyIndex(guess), list, runtime::PageNumber::NONE), NoSuchKey);
         refused!(syscall::environment_destroy(KeyIndex(guess), EnvironmentId(1)), NoSuchKey);
@@ -90,7 +90,7 @@ fn fault_01_forged_key() -> Outcome {
 fn fault_02_key_after_it_was_dropped() -> Outcome {
     let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(key, list));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, key));
     granted!(syscall::key_drop(area::number(), key, KeyIndex::FIRST));
     refused!(Allocator { key, list }.allocate(), NoSuchKey);
     refused!(syscall::key_drop(area::number(), key, KeyIndex::FIRST), NoSuchKey);
@@ -104,7 +104,7 @@ fn fault_02_key_after_it_was_dropped() -> Outcome {
 fn fault_02_name_after_it_was_removed() -> Outcome {
     let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
     granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, ALL));
     let page = granted!(Allocator { key, list }.allocate());
     granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, 0));
@@ -123,7 +123,7 @@ fn fault_03_derive_more_than_one_has() -> Outcome {
     let slot = granted!(key::reserve_slot());
     granted!(syscall::key_derive(read, slot, ALL, 6));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(slot, list));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, slot));
     refused!(Allocator { key: slot, list }.allocate(), NotPermitted);
     refused!(Allocator { key: read, list }.allocate(), NotPermitted);
     let copy = granted!(key::reserve_slot());
@@ -186,7 +186,7 @@ fn a_key_arrives_only_where_it_is_expected(world: &World) -> Outcome {
 
 fn an_access_list_holds_its_entries() -> Outcome {
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
     for index in 0..ACCESS_LIST_ENTRIES as u64 {
         granted!(syscall::access_list_set(KeyIndex::FIRST, list, index.max(1), KeyIndex::WELL_KNOWN, 1));
     }

@@ -411,7 +411,7 @@ fn fault_47_killed_at_any_moment(world: &World) -> Outcome {
     let mut random = Random(seed);
     let before = exposed::kernel().free_pages.load(SeqCst);
     for round in 0..60 {
-        let child = spawn(world, call_without_end, random.next())?;
+        let child = spawn(world, call_without_end, random.number())?;
         let end = runtime::clock::now() + random.below(20_000_000);
         while runtime::clock::now() < end {
             time_slice::yield_now();

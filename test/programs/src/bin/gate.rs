@@ -154,7 +154,8 @@ extern "C" fn reflect_into_nothing(entry: u64) {
 }
 
 fn fault_19_reflection_without_an_entry(world: &World) -> Outcome {
-    expect_death(spawn(world, reflect_into_nothing, 0)?, DeathReason::UpcallStackOverflow)?;
+    expect_death(spawn(world, reflect_into_nothing, 0)?, DeathReason::BadEntry)?;
+    expect_death(spawn(world, reflect_into_nothing, 0x66_6000)?, DeathReason::UpcallStackOverflow)?;
     expect_death(spawn(world, reflect_into_nothing, u64::MAX)?, DeathReason::BadEntry)?;
     expect_death(spawn(world, reflect_into_nothing, 0xffff_8000_0000_0000)?, DeathReason::BadEntry)
 }

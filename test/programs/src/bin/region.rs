@@ -112,10 +112,11 @@ fn bytes_outside_a_region_are_refused() -> Outcome {
     for offset in [1, 4, 7, end, end - 4, 0xffff_fff8] {
         refused!(syscall::region_swap(KEY, page, place(0, offset), 0, 1), BadArgument);
     }
-    // SAFETY: refused by the count or the address.
     for (at, count) in [(0x1000u64, u64::MAX), (0xffff_8000_0000_0000, 8), (1 << 62, 8)] {
+        // SAFETY: refused by the count or the address.
         let outcome = unsafe { syscall::region_read(KEY, page, place(0, 0), UserAddress(at), count) };
         check!(outcome.is_err(), "reading {count} bytes to {at:#x} gave {outcome:?}");
+        // SAFETY: refused by the count or the address.
         let outcome = unsafe { syscall::region_write(KEY, page, place(0, 0), UserAddress(at), count) };
         check!(outcome.is_err(), "writing {count} bytes from {at:#x} gave {outcome:?}");
     }
@@ -164,7 +165,7 @@ fn regions_against_a_model() -> Outcome {
         let part = offset as usize..(offset + length) as usize;
         let mut bytes = [0u8; REGION_BYTES];
         if random.below(2) == 0 {
-            bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
+            bytes.iter_mut().for_each(|byte| *byte = random.number() as u8);
             granted!(write(KEY, page, place(region, offset), &bytes[..length as usize]));
             model[region as usize][part].copy_from_slice(&bytes[..length as usize]);
         } else {

@@ -301,7 +301,6 @@ fn fault_31_registers_at_the_beginning(world: &World) -> Outcome {
 fn fault_31_registers_after_a_call() -> Outcome {
     for (number, first) in [(0u64, 0u64), (2, 99), (7, 99), (25, 99), (99, 0), (u64::MAX, 0)] {
         let (rcx, r11, rdx): (u64, u64, u64);
-        let kept: [u64; 3];
         let (rsi, r10, r15): (u64, u64, u64);
         // SAFETY: the calls are refused or do nothing; all registers that they may change are declared.
         unsafe {
@@ -311,7 +310,7 @@ fn fault_31_registers_after_a_call() -> Outcome {
                 inout("r15") OWN + 2 => r15, lateout("rdx") rdx, lateout("rcx") rcx, lateout("r11") r11
             );
         }
-        kept = [rsi, r10, r15];
+        let kept = [rsi, r10, r15];
         check!(kept == [OWN, OWN + 1, OWN + 2], "call {number} changed registers: {kept:x?}");
         for word in [rcx, r11, rdx] {
             check!(word < abi::memory_map::USER_END || word == number, "call {number} left {word:#x} in a register");

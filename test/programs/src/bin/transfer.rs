@@ -204,7 +204,7 @@ fn fault_43_transfer_to_the_dead_and_to_oneself(world: &World) -> Outcome {
 /// Passes the call on to the environment in the message, with a smaller count.
 extern "C" fn pass_on(caller: EnvironmentId, message: &mut Message) {
     if message[0] == 0 {
-        message[2] = 0x5ee_d;
+        message[2] = 0x5eed;
         return;
     }
     let mut next: Message = [message[0] - 1, caller.0, 0, 0, 0, 0];
@@ -225,11 +225,11 @@ fn fault_43_calls_in_a_circle(world: &World) -> Outcome {
     settle(&right)?;
     let mut straight: Message = [1, right.number.0, 0, 0, 0, 0];
     granted!(call(Kind::Synchronous, left.number, &mut straight));
-    check!(straight[2] == 0x5ee_d, "a call through two gave {straight:x?}");
+    check!(straight[2] == 0x5eed, "a call through two gave {straight:x?}");
     for _ in 0..50 {
         let mut circle: Message = [2, right.number.0, 0, 0, 0, 0];
         granted!(call(Kind::Synchronous, left.number, &mut circle));
-        check!(circle[2] != 0x5ee_d, "the circle was served: {circle:x?}");
+        check!(circle[2] != 0x5eed, "the circle was served: {circle:x?}");
     }
     granted!(left.destroy());
     granted!(right.destroy());

@@ -147,7 +147,9 @@ extern "C" fn fault_with_entry(entry: u64) {
 fn fault_19_invalid_entry(world: &World) -> Outcome {
     let data = Area::current().address();
     let cases = [
-        (0, DeathReason::UpcallStackOverflow),
+        (0, DeathReason::BadEntry),
+        (0x66_6000, DeathReason::UpcallStackOverflow),
+        (1 << 48, DeathReason::BadEntry),
         (data, DeathReason::UpcallStackOverflow),
         (0x8000_0000_0000, DeathReason::BadEntry),
         (u64::MAX, DeathReason::BadEntry),
