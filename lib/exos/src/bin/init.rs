@@ -1,0 +1,39 @@
+//! The program of the first environment: runs one session, and stops the machine.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "none")]
+mod guest {
+    use exos::process::status::Status;
+    use exos::session::{pump, start};
+    use exos::user_memory::image::archive;
+    use runtime::{KeyIndex, Kind, channel, entry, syscall};
+
+    runtime::entry!(main);
+
+    fn main() -> u32 {
+        let session = match start::start(archive()) {
+            Ok(session) => session,
+            Err(error) => {
+                runtime::error_line!("chitin: {error}");
+                return entry::START_FAILURE_STATUS;
+            }
+        };
+        if let Err(error) = session.first.run(session.key) {
+            runtime::error_line!("chitin: the first process gets no time slice: error {}", error.number());
+            return entry::START_FAILURE_STATUS;
+        }
+        match pump::run(&session) {
+            Status::Exited(code) => u32::from(code),
+            Status::Killed(signal) => {
+                channel::send(Kind::Killed, &signal.to_le_bytes());
+                let _ = syscall::machine_stop(KeyIndex::FIRST);
+                entry::FAULT_STATUS
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {}

@@ -1,0 +1,73 @@
+//! Budgets of processes: each draws from the session's bank when it runs short.
+//!
+//! The bank is an environment that never runs and holds what no process uses. It bears a name under the session's, so
+//! that every process of the session may take from it, and none beyond what the session was given.
+
+use crate::errno::Result;
+use crate::user_memory::current::{is_adopted, process};
+use abi::budget::{Figure, Resource};
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::page::Allocator;
+use runtime::{EnvironmentId, Error, Failure, PageNumber, area, exposed, syscall};
+
+/// Pages that a process draws at a time.
+const PAGES: u64 = 256;
+/// Pages that a process keeps when it gives back.
+const PAGES_KEPT: u64 = 1024;
+
+/// A fresh page under the process's own access list.
+pub fn allocate() -> core::result::Result<PageNumber, Failure> {
+    match Allocator::own().allocate() {
+        Err(Failure { error: Error::OverBudget, .. }) => {
+            draw(Resource::Page, PAGES)?;
+            Allocator::own().allocate()
+        }
+        done => done,
+    }
+}
+
+/// Makes sure that `pages` can be had, as far as the bank goes.
+pub fn reserve(pages: u64) {
+    let spare = spare(Resource::Page);
+    if spare < pages {
+        let _ = draw(Resource::Page, (pages - spare).max(PAGES));
+    }
+}
+
+/// Does something that may need a few pages, with those pages at hand.
+pub fn with_reserve<T>(action: impl FnOnce() -> Result<T>) -> Result<T> {
+    const FOR_TABLES: u64 = 8;
+    reserve(FOR_TABLES);
+    action()
+}
+
+/// Takes from the bank.
+pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    if !is_adopted() {
+        return Err(Error::OverBudget.about(resource as u64));
+    }
+    let (bank, key) = (process().bank, process().session_key);
+    syscall::budget_move(key, bank, area::number(), resource as u64, Figure::Limit as u64, amount)
+}
+
+/// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.
+pub fn give_back() {
+    let spare = spare(Resource::Page);
+    if spare > 2 * PAGES_KEPT {
+        let (bank, key) = (process().bank, process().session_key);
+        let page = Resource::Page as u64;
+        let _ = syscall::budget_move(key, area::number(), bank, page, Figure::Limit as u64, spare - PAGES_KEPT);
+    }
+}
+
+/// What is left of the own budget.
+pub fn spare(resource: Resource) -> u64 {
+    spare_of(area::number(), resource)
+}
+
+/// What is left of an environment's budget.
+pub fn spare_of(environment: EnvironmentId, resource: Resource) -> u64 {
+    let Some(info) = exposed::environment(environment) else { return 0 };
+    let budget = &info.budget[resource as usize];
+    budget.limit.load(Relaxed).saturating_sub(budget.used.load(Relaxed))
+}

@@ -1,0 +1,177 @@
+//! Calls on descriptors: dup, pipe, fcntl, ioctl, close.
+
+use super::dispatch::Call;
+use crate::descriptor::description::Description;
+use crate::descriptor::object::Object;
+use crate::errno::{Errno, Result};
+use crate::pipe::{Pipe, Side};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+use linux_raw_sys::{general as linux, ioctl};
+use runtime::page::Allocator;
+
+/// Flags of `close_range` (linux/close_range.h).
+const CLOSE_RANGE_UNSHARE: u32 = 2;
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
+pub(super) fn close(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    let description = call.process.descriptors.lock().remove(u64::from(number as u32))?;
+    description.close();
+    Ok(0)
+}
+
+pub(super) fn close_range(call: &mut Call<'_>) -> Result<u64> {
+    let [first, last, flags, ..] = call.arguments();
+    if first > last || flags & !u64::from(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let descriptors = call.process.descriptors.lock();
+    let numbers: Vec<u64> =
+        descriptors.iter().map(|(number, _)| number).filter(|number| (first..=last).contains(number)).collect();
+    drop(descriptors);
+    for number in numbers {
+        if flags & u64::from(CLOSE_RANGE_CLOEXEC) != 0 {
+            call.process.descriptors.lock().set_close_on_exec(number, true)?;
+        } else {
+            let description = call.process.descriptors.lock().remove(number)?;
+            description.close();
+        }
+    }
+    Ok(0)
+}
+
+pub(super) fn dup(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    duplicate(call, number, 0, false)
+}
+
+fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
+    let description = call.process.description(number)?;
+    let new = call.process.descriptors.lock().add(description.clone(), least, close_on_exec)?;
+    description.refer();
+    description.object.reopened();
+    Ok(new)
+}
+
+pub(super) fn dup2(call: &mut Call<'_>) -> Result<u64> {
+    let [old, new, ..] = call.arguments();
+    if old == new {
+        return call.process.description(old).map(|_| new);
+    }
+    replace(call, old, new, false)
+}
+
+pub(super) fn dup3(call: &mut Call<'_>) -> Result<u64> {
+    let [old, new, flags, ..] = call.arguments();
+    if old == new || flags & !u64::from(linux::O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    replace(call, old, new, flags != 0)
+}
+
+fn replace(call: &Call<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
+    let description = call.process.description(old)?;
+    let before = call.process.descriptors.lock().replace(new, description.clone(), close_on_exec)?;
+    description.refer();
+    description.object.reopened();
+    if let Some(before) = before {
+        before.close();
+    }
+    Ok(new)
+}
+
+pub(super) fn pipe(call: &mut Call<'_>) -> Result<u64> {
+    let [to, ..] = call.arguments();
+    make_pipe(call, to, 0)
+}
+
+pub(super) fn pipe2(call: &mut Call<'_>) -> Result<u64> {
+    let [to, flags, ..] = call.arguments();
+    let flags = flags as u32;
+    if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK | linux::O_DIRECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    make_pipe(call, to, flags)
+}
+
+fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
+    let process = call.process;
+    copy::prepare(to, 8, true)?;
+    if process.descriptors.lock().room() < 2 {
+        return Err(Errno::EMFILE);
+    }
+    process.sweep_lent();
+    crate::budget::reserve(64);
+    let from = Allocator { key: process.session_key, ..Allocator::own() };
+    let pipe = Pipe::create(&mut process.windows.lock(), from)?;
+    let kept = flags & linux::O_NONBLOCK;
+    let read = Description::new(Object::Pipe(pipe.clone(), Side::Read), linux::O_RDONLY | kept)?;
+    let write = Description::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept)?;
+    let close_on_exec = flags & linux::O_CLOEXEC != 0;
+    let mut descriptors = process.descriptors.lock();
+    let read = descriptors.add(read, 0, close_on_exec)?;
+    let write = descriptors.add(write, 0, close_on_exec)?;
+    drop(descriptors);
+    copy::write_word(to, read | write << 32)?;
+    Ok(0)
+}
+
+pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
+    let [number, command, argument, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    match command as u32 {
+        linux::F_DUPFD => duplicate(call, number, argument, false),
+        linux::F_DUPFD_CLOEXEC => duplicate(call, number, argument, true),
+        linux::F_GETFD => Ok(u64::from(call.process.descriptors.lock().close_on_exec(number)?)),
+        linux::F_SETFD => {
+            let close = argument & u64::from(linux::FD_CLOEXEC) != 0;
+            call.process.descriptors.lock().set_close_on_exec(number, close).map(|()| 0)
+        }
+        linux::F_GETFL => Ok(u64::from(description.flags())),
+        linux::F_SETFL => {
+            description.set_flags(argument as u32);
+            Ok(0)
+        }
+        linux::F_GETPIPE_SZ | linux::F_SETPIPE_SZ => match description.object {
+            Object::Pipe(..) => Ok(crate::pipe::ring::CAPACITY),
+            _ => Err(Errno::EBADF),
+        },
+        linux::F_GETLK => unlocked(argument),
+        linux::F_SETLK | linux::F_SETLKW => Err(Errno::ENOSYS),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Record locks are the guardian's affair and not there yet: nobody holds one.
+fn unlocked(lock: u64) -> Result<u64> {
+    copy::write(lock, &(linux::F_UNLCK as u16).to_le_bytes())?;
+    Ok(0)
+}
+
+pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
+    let [number, request, argument, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    match request as u32 {
+        ioctl::FIOCLEX => call.process.descriptors.lock().set_close_on_exec(number, true).map(|()| 0),
+        ioctl::FIONCLEX => call.process.descriptors.lock().set_close_on_exec(number, false).map(|()| 0),
+        ioctl::FIONBIO => {
+            let on = copy::read_half(argument)? != 0;
+            let flags = description.flags() & !linux::O_NONBLOCK;
+            description.set_flags(if on { flags | linux::O_NONBLOCK } else { flags });
+            Ok(0)
+        }
+        ioctl::FIONREAD => match &description.object {
+            Object::Pipe(pipe, _) | Object::Terminal(pipe) => {
+                copy::write_half(argument, pipe.ring().waiting()? as u32).map(|()| 0)
+            }
+            Object::File { node } => {
+                let size = call.process.files.lock().status_of(*node)?.size;
+                copy::write_half(argument, size.saturating_sub(description.offset()) as u32).map(|()| 0)
+            }
+            _ => Err(Errno::ENOTTY),
+        },
+        request if description.object.is_terminal() => crate::terminal::ioctl(request, argument),
+        _ => Err(Errno::ENOTTY),
+    }
+}

@@ -1,0 +1,118 @@
+//! From registers to a call and back.
+
+use super::table::OPERATIONS;
+use crate::errno::{Errno, Result};
+use crate::process::{Process, option};
+use crate::user_memory::current::process;
+use alloc::collections::BTreeMap;
+use core::fmt::Write;
+use linux_raw_sys::general as linux;
+use runtime::Kind;
+use runtime::lock::Lock;
+use runtime::upcall::Context;
+
+/// A call that is being performed.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Where the program was interrupted; `rax` gets the result.
+    pub context: &'a mut Context,
+    /// The process.
+    pub process: &'static Process,
+    keep_registers: bool,
+}
+
+/// One operation of the table.
+pub type Operation = fn(&mut Call<'_>) -> Result<u64>;
+/// Numbers that the table has room for.
+pub const NUMBERS: usize = 463;
+/// Operations by number; `None` is answered with `ENOSYS`.
+pub type Operations = [Option<Operation>; NUMBERS];
+
+impl Call<'_> {
+    /// The arguments, in the order of Linux: rdi rsi rdx r10 r8 r9.
+    pub fn arguments(&self) -> [u64; 6] {
+        let registers = &self.context.registers;
+        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9]
+    }
+
+    /// The registers are as they are to be, `rax` included.
+    pub fn keep_registers(&mut self) {
+        self.keep_registers = true;
+    }
+}
+
+/// Performs the call that the registers ask for.
+pub fn perform(context: &mut Context) {
+    let number = context.registers.rax;
+    let process = process();
+    let operation = usize::try_from(number).ok().and_then(|number| OPERATIONS.get(number).copied().flatten());
+    let arguments = (context.registers.rdi, context.registers.rsi);
+    let mut call = Call { context, process, keep_registers: false };
+    let result = match operation {
+        Some(operation) => operation(&mut call),
+        None => {
+            process.summary.count(number);
+            Err(Errno::ENOSYS)
+        }
+    };
+    if process.has_option(option::TRACE_CALLS) {
+        runtime::log_line!("{} call {number} ({:#x}, {:#x}) = {result:?}", process.number(), arguments.0, arguments.1);
+    }
+    if call.keep_registers {
+        return;
+    }
+    if result == Err(Errno::EINTR) && restarts(call.process, number) {
+        // Back to the `syscall`, or to the jump to the stub, which is made again when the handler has returned.
+        call.context.frame.rip = call.context.frame.rip.wrapping_sub(2);
+        return;
+    }
+    call.context.registers.rax = result.unwrap_or_else(Errno::to_register);
+}
+
+/// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
+fn restarts(process: &Process, number: u64) -> bool {
+    const NEVER: [u32; 11] = [
+        linux::__NR_poll,
+        linux::__NR_ppoll,
+        linux::__NR_select,
+        linux::__NR_pselect6,
+        linux::__NR_nanosleep,
+        linux::__NR_clock_nanosleep,
+        linux::__NR_pause,
+        linux::__NR_rt_sigsuspend,
+        linux::__NR_rt_sigtimedwait,
+        linux::__NR_epoll_wait,
+        linux::__NR_epoll_pwait,
+    ];
+    if NEVER.iter().any(|never| u64::from(*never) == number) {
+        return false;
+    }
+    process.signals.lock().next_restarts(&process.mailbox())
+}
+
+/// Calls that were made and are not there.
+#[derive(Debug, Default)]
+pub struct Summary {
+    counts: Lock<BTreeMap<u64, u64>>,
+}
+
+impl Summary {
+    /// Counts one.
+    pub fn count(&self, number: u64) {
+        *self.counts.lock().entry(number).or_default() += 1;
+    }
+
+    /// Tells the host, if it asked.
+    pub fn tell(&self, process: &Process) {
+        if !process.has_option(option::SYSCALL_SUMMARY) {
+            return;
+        }
+        let name = process.program.lock().name.clone();
+        let name = alloc::string::String::from_utf8_lossy(&name);
+        for (number, count) in self.counts.lock().iter() {
+            let mut line = alloc::string::String::new();
+            let _ = write!(line, "{name}: call {number} is not there, made {count} times");
+            runtime::channel::send(Kind::Log, line.as_bytes());
+        }
+    }
+}

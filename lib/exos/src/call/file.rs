@@ -1,0 +1,214 @@
+//! Calls that move bytes: read, write and their kin.
+
+use super::dispatch::Call;
+use super::layout;
+use crate::descriptor::description::Description;
+use crate::descriptor::object::Object;
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// Most that one call moves, as on Linux.
+const MOST: u64 = 0x7fff_f000;
+/// Pieces of one scattered call.
+const PIECES: u64 = 1024;
+
+type Transfer = fn(&Description, u64, u64, Option<u64>) -> Result<u64>;
+
+pub(super) fn read(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, count, ..] = call.arguments();
+    call.process.description(number)?.read(to, count.min(MOST), None)
+}
+
+pub(super) fn write(call: &mut Call<'_>) -> Result<u64> {
+    let [number, from, count, ..] = call.arguments();
+    call.process.description(number)?.write(from, count.min(MOST), None)
+}
+
+pub(super) fn pread64(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, count, offset, ..] = call.arguments();
+    placed(call, number, offset)?.read(to, count.min(MOST), Some(offset))
+}
+
+pub(super) fn pwrite64(call: &mut Call<'_>) -> Result<u64> {
+    let [number, from, count, offset, ..] = call.arguments();
+    placed(call, number, offset)?.write(from, count.min(MOST), Some(offset))
+}
+
+fn placed(call: &Call<'_>, number: u64, offset: u64) -> Result<Description> {
+    let description = call.process.description(number)?;
+    if !description.object.is_seekable() {
+        return Err(Errno::ESPIPE);
+    }
+    if (offset as i64) < 0 { Err(Errno::EINVAL) } else { Ok(description) }
+}
+
+pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, ..] = call.arguments();
+    scattered(&call.process.description(number)?, pieces, count, None, Description::read)
+}
+
+pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, ..] = call.arguments();
+    scattered(&call.process.description(number)?, pieces, count, None, Description::write)
+}
+
+pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, offset, ..] = call.arguments();
+    scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::read)
+}
+
+pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, offset, ..] = call.arguments();
+    scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::write)
+}
+
+fn scattered(
+    description: &Description,
+    pieces: u64,
+    count: u64,
+    place: Option<u64>,
+    transfer: Transfer,
+) -> Result<u64> {
+    if count > PIECES {
+        return Err(Errno::EINVAL);
+    }
+    let pieces = (0..count).map(|index| copy::read_words::<2>(pieces + index * 16)).collect::<Result<Vec<_>>>()?;
+    if pieces.iter().any(|[_, length]| *length > i64::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0;
+    for [address, length] in pieces {
+        let length = length.min(MOST - done);
+        if length == 0 {
+            continue;
+        }
+        match transfer(description, address, length, place.map(|place| place + done)) {
+            Err(_) if done > 0 => break,
+            outcome => {
+                let now = outcome?;
+                done += now;
+                if now < length {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
+    let [number, offset, whence, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    if !description.object.is_seekable() {
+        return Err(Errno::ESPIPE);
+    }
+    let size = match &description.object {
+        Object::File { node } => call.process.files.lock().status_of(*node)?.size,
+        Object::Text(text) => text.len() as u64,
+        _ => 0,
+    };
+    let place = match whence as u32 {
+        linux::SEEK_SET => offset as i64,
+        linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
+        linux::SEEK_END => (size as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
+        linux::SEEK_DATA if (offset as i64) >= 0 && offset < size => offset as i64,
+        linux::SEEK_HOLE if (offset as i64) >= 0 && offset < size => size as i64,
+        linux::SEEK_DATA | linux::SEEK_HOLE => return Err(Errno::ENXIO),
+        _ => return Err(Errno::EINVAL),
+    };
+    if place < 0 {
+        return Err(Errno::EINVAL);
+    }
+    description.set_offset(place as u64);
+    Ok(place as u64)
+}
+
+pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
+    let [number, size, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    match description.object {
+        Object::File { node } if description.can_write() && (size as i64) >= 0 => {
+            call.process.files.lock().truncate(node, size).map(|()| 0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Files live in memory: they are where they will ever be.
+pub(super) fn fsync(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    match call.process.description(number)?.object {
+        Object::File { .. } | Object::Directory { .. } => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn sync(_: &mut Call<'_>) -> Result<u64> {
+    Ok(0)
+}
+
+pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, bytes, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    let skip = description.offset();
+    let (length, entries) = match &description.object {
+        Object::Directory { node } => {
+            let reachable = copy::prepare(to, bytes.min(crate::guardian::protocol::WINDOW_BYTES), true)?;
+            call.process.files.lock().list(*node, skip, to, reachable)?
+        }
+        Object::Listing(all) => {
+            let mut records = Vec::new();
+            let mut entries = 0;
+            for (index, entry) in all.iter().enumerate().skip(skip as usize) {
+                let record = layout::directory_entry(&entry.name, entry.node, index as u64 + 1, entry.kind);
+                if (records.len() + record.len()) as u64 > bytes {
+                    break;
+                }
+                records.extend_from_slice(&record);
+                entries += 1;
+            }
+            if entries == 0 && (skip as usize) < all.len() {
+                return Err(Errno::EINVAL);
+            }
+            copy::write(to, &records)?;
+            (records.len() as u64, entries)
+        }
+        _ => return Err(Errno::ENOTDIR),
+    };
+    description.set_offset(skip + entries);
+    Ok(length)
+}
+
+/// Through a buffer of the library: from a file to anything.
+pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
+    let [to, from, offset_at, count, ..] = call.arguments();
+    let (to, from) = (call.process.description(to)?, call.process.description(from)?);
+    let Object::File { node } = from.object else { return Err(Errno::EINVAL) };
+    if !from.can_read() || !to.can_write() {
+        return Err(Errno::EBADF);
+    }
+    let start = if offset_at == 0 { from.offset() } else { copy::read_word(offset_at)? };
+    let mut done = 0;
+    while done < count.min(MOST) {
+        let wanted = (count - done).min(crate::guardian::protocol::WINDOW_BYTES) as usize;
+        let bytes = call.process.files.lock().read(node, start + done, wanted)?;
+        if bytes.is_empty() {
+            break;
+        }
+        match to.write_bytes(&bytes) {
+            Err(_) if done > 0 => break,
+            outcome => done += outcome?,
+        }
+        if bytes.len() < wanted {
+            break;
+        }
+    }
+    if offset_at == 0 {
+        from.set_offset(start + done)
+    } else {
+        copy::write_word(offset_at, start + done)?
+    }
+    Ok(done)
+}

@@ -1,0 +1,98 @@
+//! Structures of the Linux interface as bytes. Pure: little-endian, as x86-64 has them.
+
+use crate::file_system::node::Status;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+/// Bytes of a block as `stat` counts them.
+const BLOCK: u64 = 512;
+/// Number of the memory file system as a device.
+const DEVICE: (u32, u32) = (0, 1);
+
+/// `struct stat`: 144 bytes.
+pub fn stat(status: &Status) -> Vec<u8> {
+    let time = |time: u64| [time / NANOSECONDS, time % NANOSECONDS];
+    let mut words = Vec::from([
+        device(DEVICE),
+        status.node,
+        status.mode_links >> 32,
+        u64::from(status.mode()) | status.owner << 32,
+        status.owner >> 32,
+        device(((status.device >> 32) as u32, status.device as u32)),
+        status.size,
+        crate::layout::PAGE_SIZE,
+        status.allocated / BLOCK,
+    ]);
+    for one in [status.accessed, status.modified, status.changed] {
+        words.extend_from_slice(&time(one));
+    }
+    words.extend_from_slice(&[0; 3]);
+    bytes(&words)
+}
+
+/// `struct statx`: 256 bytes.
+pub fn statx(status: &Status) -> Vec<u8> {
+    let time = |time: u64| [time / NANOSECONDS, time % NANOSECONDS];
+    let mask = u64::from(linux::STATX_BASIC_STATS);
+    let mut words = Vec::from([
+        mask | crate::layout::PAGE_SIZE << 32,
+        0,
+        status.mode_links >> 32 | status.owner << 32,
+        status.owner >> 32 | (u64::from(status.mode()) & 0xffff) << 32,
+        status.node,
+        status.size,
+        status.allocated / BLOCK,
+        0,
+    ]);
+    for one in [status.accessed, 0, status.changed, status.modified] {
+        words.extend_from_slice(&time(one));
+    }
+    words.push(status.device >> 32 | status.device << 32);
+    words.push(u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32);
+    words.resize(32, 0);
+    bytes(&words)
+}
+
+/// A device number as Linux writes it.
+pub const fn device((major, minor): (u32, u32)) -> u64 {
+    let (major, minor) = (major as u64, minor as u64);
+    (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
+}
+
+/// The major and minor number in a device number.
+pub const fn device_parts(device: u64) -> (u32, u32) {
+    let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
+    let minor = device & 0xff | (device >> 12) & !0xff & 0xffff_ffff;
+    (major as u32, minor as u32)
+}
+
+/// `struct utsname`: six fields of 65 bytes.
+pub fn names(fields: [&[u8]; 6]) -> Vec<u8> {
+    const FIELD: usize = 65;
+    let mut bytes = Vec::with_capacity(6 * FIELD);
+    for (index, field) in fields.iter().enumerate() {
+        bytes.extend_from_slice(&field[..field.len().min(FIELD - 1)]);
+        bytes.resize((index + 1) * FIELD, 0);
+    }
+    bytes
+}
+
+/// Words, little-endian.
+pub fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A record of `getdents64`.
+pub fn directory_entry(name: &[u8], node: u64, next: u64, kind: u8) -> Vec<u8> {
+    const HEAD: usize = 19;
+    let length = (HEAD + name.len() + 1).next_multiple_of(8);
+    let mut record = Vec::with_capacity(length);
+    record.extend_from_slice(&node.to_le_bytes());
+    record.extend_from_slice(&next.to_le_bytes());
+    record.extend_from_slice(&(length as u16).to_le_bytes());
+    record.push(kind);
+    record.extend_from_slice(name);
+    record.resize(length, 0);
+    record
+}

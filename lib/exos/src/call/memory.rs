@@ -1,0 +1,169 @@
+//! Calls on memory.
+
+use super::dispatch::Call;
+use crate::descriptor::object::{Device, Object};
+use crate::errno::{Errno, Result};
+use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
+use crate::memory::area::{Area, Backing, Protection};
+use crate::memory::space::rounded;
+use linux_raw_sys::general as linux;
+
+pub(super) fn brk(call: &mut Call<'_>) -> Result<u64> {
+    let [wanted, ..] = call.arguments();
+    Ok(call.process.with_memory(|space, pages| space.move_brk(pages, wanted)))
+}
+
+pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, protection, flags, number, offset] = call.arguments();
+    let bytes = rounded(bytes)?;
+    let protection = Protection::from_argument(protection)?;
+    let flags = flags as u32;
+    let shared = match flags & linux::MAP_TYPE {
+        linux::MAP_PRIVATE => false,
+        linux::MAP_SHARED | linux::MAP_SHARED_VALIDATE => true,
+        _ => return Err(Errno::EINVAL),
+    };
+    if !offset.is_multiple_of(PAGE_SIZE) || offset.checked_add(bytes).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    let backing = if flags & linux::MAP_ANONYMOUS != 0 {
+        Backing::Anonymous
+    } else {
+        backing(call, number, offset, shared, protection)?
+    };
+    let start = place(call, address, bytes, flags)?;
+    let area = Area { shared, backing, ..Area::anonymous(start, start + bytes, protection) };
+    call.process.with_memory(|space, pages| space.map(pages, area))?;
+    Ok(start)
+}
+
+fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: Protection) -> Result<Backing> {
+    let description = call.process.description(number)?;
+    if !description.can_read() {
+        return Err(Errno::EACCES);
+    }
+    match description.object {
+        // Pages of files belong to the guardian, who lets nobody else write them.
+        Object::File { .. } if shared && protection.allows(Protection::WRITE) => Err(Errno::ENODEV),
+        Object::File { node } => Ok(Backing::File { node, offset }),
+        Object::Device(Device::Zero) => Ok(Backing::Anonymous),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// Where a new area goes: where the program insists, where it would like, or where there is room.
+fn place(call: &Call<'_>, address: u64, bytes: u64, flags: u32) -> Result<u64> {
+    let memory = call.process.memory.lock();
+    let areas = &memory.space.areas;
+    let fits = address.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
+    if flags & (linux::MAP_FIXED | linux::MAP_FIXED_NOREPLACE) != 0 {
+        if !address.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        if !fits {
+            return Err(Errno::ENOMEM);
+        }
+        let replaces = flags & linux::MAP_FIXED_NOREPLACE == 0;
+        return if replaces || areas.is_free(address, address + bytes) { Ok(address) } else { Err(Errno::EEXIST) };
+    }
+    let wish = address & crate::layout::PAGE_MASK;
+    let granted = wish >= crate::layout::LEAST_ADDRESS && wish.checked_add(bytes).is_some_and(|end| end <= CHOSEN_END);
+    if granted && areas.is_free(wish, wish + bytes) {
+        return Ok(wish);
+    }
+    areas.find_place(bytes)
+}
+
+pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, ..] = call.arguments();
+    let end = range(address, bytes)?;
+    if end == address {
+        return Err(Errno::EINVAL);
+    }
+    call.process.with_memory(|space, pages| space.unmap(pages, address, end))?;
+    Ok(0)
+}
+
+pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, protection, ..] = call.arguments();
+    let end = range(address, bytes)?;
+    let protection = Protection::from_argument(protection)?;
+    if end == address {
+        return Ok(0);
+    }
+    let memory = call.process.memory.lock();
+    let forbidden =
+        |area: &Area| area.shared && protection.allows(Protection::WRITE) && area.backing != Backing::Anonymous;
+    if memory.space.areas.within(address, end).iter().any(forbidden) {
+        return Err(Errno::EACCES);
+    }
+    drop(memory);
+    call.process.with_memory(|space, pages| space.protect(pages, address, end, protection))?;
+    Ok(0)
+}
+
+/// The end of a range that a program names: its start must be aligned, its length is rounded up.
+fn range(address: u64, bytes: u64) -> Result<u64> {
+    if !address.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    let end = page_up(bytes).and_then(|bytes| address.checked_add(bytes)).filter(|end| *end <= PROGRAM_END);
+    end.ok_or(Errno::EINVAL)
+}
+
+pub(super) fn madvise(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, advice, ..] = call.arguments();
+    let end = range(address, bytes)?;
+    match advice as u32 {
+        linux::MADV_DONTNEED => {
+            call.process.with_memory(|space, pages| {
+                let parts = space.areas.within(address, end);
+                parts.iter().try_for_each(|area| space.drop_pages(pages, area.start, area.end))
+            })?;
+            Ok(0)
+        }
+        linux::MADV_NORMAL..=linux::MADV_WILLNEED | linux::MADV_FREE | linux::MADV_HUGEPAGE..=linux::MADV_DODUMP => {
+            Ok(0)
+        }
+        linux::MADV_COLD | linux::MADV_PAGEOUT | linux::MADV_MERGEABLE | linux::MADV_UNMERGEABLE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
+    let [old, old_bytes, new_bytes, flags, wanted, _] = call.arguments();
+    let old_end = range(old, old_bytes)?;
+    let new_bytes = rounded(new_bytes)?;
+    let flags = flags as u32;
+    let known = linux::MREMAP_MAYMOVE | linux::MREMAP_FIXED;
+    if flags & !known != 0 || flags == linux::MREMAP_FIXED || old_end == old {
+        return Err(Errno::EINVAL);
+    }
+    call.process.with_memory(|space, pages| {
+        let area = *space.areas.find(old).filter(|area| old_end <= area.end).ok_or(Errno::EFAULT)?;
+        let bytes = old_end - old;
+        if flags & linux::MREMAP_FIXED == 0 && new_bytes <= bytes {
+            space.unmap(pages, old + new_bytes, old_end)?;
+            return Ok(old);
+        }
+        let part = space.areas.within(old, old_end)[0];
+        if flags & linux::MREMAP_FIXED == 0 && old_end == area.end && space.areas.is_free(old_end, old + new_bytes) {
+            space.areas.insert(Area { end: old + new_bytes, ..part });
+            return Ok(old);
+        }
+        if flags & linux::MREMAP_MAYMOVE == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let new = match flags & linux::MREMAP_FIXED {
+            0 => space.areas.find_place(new_bytes)?,
+            _ if range(wanted, new_bytes).is_err() || (wanted < old_end && old < wanted + new_bytes) => {
+                return Err(Errno::EINVAL);
+            }
+            _ => wanted,
+        };
+        space.map(pages, Area { start: new, end: new + new_bytes, ..part })?;
+        space.move_pages(pages, old, new, bytes.min(new_bytes))?;
+        space.unmap(pages, old, old_end)?;
+        Ok(new)
+    })
+}

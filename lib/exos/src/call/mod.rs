@@ -1,0 +1,33 @@
+//! The Linux calls: one function each, reached through a table that a native program can replace (DESIGN.md §5).
+//!
+//! A call gets the program's registers and gives a number or an error. Calls that are not in the table give `ENOSYS` and
+//! are counted.
+
+#[cfg(target_os = "none")]
+mod descriptor;
+#[cfg(target_os = "none")]
+mod dispatch;
+#[cfg(target_os = "none")]
+mod file;
+pub mod layout;
+#[cfg(target_os = "none")]
+mod memory;
+#[cfg(target_os = "none")]
+mod path;
+#[cfg(target_os = "none")]
+mod poll;
+#[cfg(target_os = "none")]
+mod process;
+#[cfg(target_os = "none")]
+mod signal;
+#[cfg(target_os = "none")]
+mod system;
+#[cfg(target_os = "none")]
+mod table;
+#[cfg(target_os = "none")]
+mod time;
+
+#[cfg(target_os = "none")]
+pub use dispatch::*;
+#[cfg(target_os = "none")]
+pub use table::OPERATIONS;

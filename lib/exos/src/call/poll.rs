@@ -1,0 +1,190 @@
+//! Waiting for many descriptors: the joined wakeup predicates of all of them.
+
+use super::dispatch::Call;
+use crate::block::{self, Woken};
+use crate::descriptor::description::Description;
+use crate::descriptor::object::Event;
+use crate::errno::{Errno, Result};
+use crate::signal::set::UNSTOPPABLE;
+use crate::user_memory::copy;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+/// Descriptors that one call names.
+const MOST: u64 = 4096;
+const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
+const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
+const HUNG_UP: u16 = linux::POLLHUP as u16;
+const BROKEN: u16 = linux::POLLERR as u16;
+const INVALID: u16 = linux::POLLNVAL as u16;
+
+/// One descriptor and what is asked of it.
+struct Watched {
+    number: i32,
+    wanted: u16,
+}
+
+pub(super) fn poll(call: &mut Call<'_>) -> Result<u64> {
+    let [list, count, milliseconds, ..] = call.arguments();
+    let timeout = u64::try_from(milliseconds as i32).ok().map(|milliseconds| milliseconds * 1_000_000);
+    poll_list(call, list, count, timeout)
+}
+
+pub(super) fn ppoll(call: &mut Call<'_>) -> Result<u64> {
+    let [list, count, time, mask, ..] = call.arguments();
+    let timeout = duration(time, 1)?;
+    with_mask(call, mask, |call| poll_list(call, list, count, timeout))
+}
+
+pub(super) fn select(call: &mut Call<'_>) -> Result<u64> {
+    let [count, read, write, except, time, _] = call.arguments();
+    let timeout = duration(time, 1000)?;
+    select_sets(call, count, [read, write, except], timeout)
+}
+
+pub(super) fn pselect6(call: &mut Call<'_>) -> Result<u64> {
+    let [count, read, write, except, time, mask] = call.arguments();
+    let timeout = duration(time, 1)?;
+    let mask = if mask == 0 { 0 } else { copy::read_word(mask)? };
+    with_mask(call, mask, |call| select_sets(call, count, [read, write, except], timeout))
+}
+
+/// A time as two words: seconds, and a rest in units of `unit` nanoseconds. 0: for ever.
+pub(super) fn duration(address: u64, unit: u64) -> Result<Option<u64>> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let [seconds, rest] = copy::read_words::<2>(address)?;
+    if rest >= NANOSECONDS / unit || (seconds as i64) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Some(seconds.saturating_mul(NANOSECONDS).saturating_add(rest * unit)))
+}
+
+/// Blocks other signals while something is done; the mask comes back once a signal was delivered.
+fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_>) -> Result<u64>) -> Result<u64> {
+    if mask == 0 {
+        return action(call);
+    }
+    let mask = copy::read_word(mask)?;
+    let before = {
+        let mut signals = call.process.signals.lock();
+        core::mem::replace(&mut signals.blocked, mask & !UNSTOPPABLE)
+    };
+    let outcome = action(call);
+    let mut signals = call.process.signals.lock();
+    if outcome == Err(Errno::EINTR) {
+        signals.blocked_before = Some(before);
+    } else {
+        signals.blocked = before;
+    }
+    outcome
+}
+
+fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Result<u64> {
+    if count > MOST {
+        return Err(Errno::EINVAL);
+    }
+    let words = (0..count).map(|index| copy::read_word(list + index * 8)).collect::<Result<Vec<_>>>()?;
+    let watched: Vec<Watched> =
+        words.iter().map(|word| Watched { number: *word as i32, wanted: (*word >> 32) as u16 }).collect();
+    let found = wait_for(call, &watched, timeout)?;
+    for (index, (word, found)) in words.iter().zip(&found).enumerate() {
+        copy::write_word(list + index as u64 * 8, word & 0xffff_ffff_ffff | u64::from(*found) << 48)?;
+    }
+    Ok(found.iter().filter(|found| **found != 0).count() as u64)
+}
+
+fn select_sets(call: &Call<'_>, count: u64, sets: [u64; 3], timeout: Option<u64>) -> Result<u64> {
+    if count as i32 > linux::__FD_SETSIZE as i32 || (count as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let count = count as usize;
+    let bytes = count.div_ceil(64) * 8;
+    let read_set = |at: &u64| if *at == 0 { Ok(vec![0; bytes]) } else { copy::read_vec(*at, bytes) };
+    let asked = sets.iter().map(read_set).collect::<Result<Vec<_>>>()?;
+    let has = |set: &[u8], number: usize| set[number / 8] >> (number % 8) & 1 != 0;
+    let masks = [READABLE, WRITABLE, 0];
+    let wanted = |number: usize| {
+        let bits = asked.iter().zip(masks).filter(|(set, _)| has(set, number)).map(|(_, mask)| mask);
+        asked.iter().any(|set| has(set, number)).then(|| bits.fold(0, |all, one| all | one))
+    };
+    let watched: Vec<Watched> = (0..count)
+        .filter_map(|number| wanted(number).map(|wanted| Watched { number: number as i32, wanted }))
+        .collect();
+    let found = wait_for(call, &watched, timeout)?;
+    if found.iter().any(|found| found & INVALID != 0) {
+        return Err(Errno::EBADF);
+    }
+    let mut results = vec![vec![0u8; bytes]; sets.len()];
+    let mut total = 0;
+    let matching = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
+    for (watched, found) in watched.iter().zip(&found) {
+        let number = watched.number as usize;
+        for (index, matching) in matching.iter().enumerate() {
+            if has(&asked[index], number) && found & matching != 0 {
+                results[index][number / 8] |= 1 << (number % 8);
+                total += 1;
+            }
+        }
+    }
+    for (at, result) in sets.iter().zip(&results).filter(|(at, _)| **at != 0) {
+        copy::write(*at, result)?;
+    }
+    Ok(total)
+}
+
+/// What came of each: waits until something did, or the time is over.
+fn wait_for(call: &Call<'_>, watched: &[Watched], timeout: Option<u64>) -> Result<Vec<u16>> {
+    let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
+    loop {
+        let mut terms = Vec::new();
+        let mut found = Vec::with_capacity(watched.len());
+        for one in watched {
+            if one.number < 0 {
+                found.push(0);
+                continue;
+            }
+            match call.process.description(one.number as u64) {
+                Err(_) => found.push(INVALID),
+                Ok(description) => {
+                    found.push(state(&description, one.wanted));
+                    for event in events(one.wanted) {
+                        terms.extend(description.terms(event));
+                    }
+                }
+            }
+        }
+        if found.iter().any(|found| *found != 0) || timeout == Some(0) {
+            return Ok(found);
+        }
+        if block::wait(&terms, deadline)? == Woken::TimedOut {
+            return Ok(vec![0; watched.len()]);
+        }
+    }
+}
+
+fn events(wanted: u16) -> impl Iterator<Item = Event> {
+    let readable = (wanted & READABLE != 0).then_some(Event::Readable);
+    readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
+}
+
+fn state(description: &Description, wanted: u16) -> u16 {
+    let mut found = 0;
+    if wanted & READABLE != 0 && description.is_ready(Event::Readable) {
+        found |= wanted & READABLE;
+    }
+    if wanted & WRITABLE != 0 && description.is_ready(Event::Writable) {
+        found |= wanted & WRITABLE;
+    }
+    if description.is_hung_up() {
+        found |= if description.can_write() { BROKEN } else { HUNG_UP };
+    }
+    // A pipe whose writers are gone is at its end, not full of data.
+    if found & HUNG_UP != 0 && !description.has_data() {
+        found &= !READABLE;
+    }
+    found
+}

@@ -1,0 +1,243 @@
+//! Calls on processes.
+
+use super::dispatch::Call;
+use super::layout;
+use crate::errno::{Errno, Result};
+use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
+use crate::process::fork::{self, Options};
+use crate::process::status::Status;
+use crate::process::wait::{self, Which};
+use crate::process::{begin, exec, exit as end};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
+use runtime::EnvironmentId;
+
+pub(super) fn getpid(call: &mut Call<'_>) -> Result<u64> {
+    Ok(call.process.number())
+}
+
+pub(super) fn getppid(call: &mut Call<'_>) -> Result<u64> {
+    let parent = call.process.parent.load(Relaxed);
+    let lives = runtime::exposed::lives(EnvironmentId(parent));
+    Ok(if lives { parent } else { runtime::entry::FIRST.0 })
+}
+
+/// Everybody in a session is its user 0 until uids are capability names.
+pub(super) fn identity(_: &mut Call<'_>) -> Result<u64> {
+    Ok(0)
+}
+
+pub(super) fn set_identity(call: &mut Call<'_>) -> Result<u64> {
+    let [wanted, ..] = call.arguments();
+    if wanted as u32 == 0 { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+pub(super) fn getres(call: &mut Call<'_>) -> Result<u64> {
+    let [real, effective, saved, ..] = call.arguments();
+    [real, effective, saved].into_iter().try_for_each(|to| copy::write_half(to, 0))?;
+    Ok(0)
+}
+
+pub(super) fn getgroups(_: &mut Call<'_>) -> Result<u64> {
+    Ok(0)
+}
+
+pub(super) fn set_tid_address(call: &mut Call<'_>) -> Result<u64> {
+    Ok(call.process.number())
+}
+
+/// A process of one thread leaves no lock that another of its threads could wait for.
+pub(super) fn set_robust_list(call: &mut Call<'_>) -> Result<u64> {
+    const HEAD_BYTES: u64 = 24;
+    let [_, bytes, ..] = call.arguments();
+    if bytes == HEAD_BYTES { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+pub(super) fn sched_yield(_: &mut Call<'_>) -> Result<u64> {
+    crate::block::yield_now();
+    Ok(0)
+}
+
+/// Processes run on whatever CPU their slice lies on.
+pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
+    let [_, bytes, to, ..] = call.arguments();
+    if bytes < 8 || !bytes.is_multiple_of(8) {
+        return Err(Errno::EINVAL);
+    }
+    let cpus = runtime::exposed::kernel().cpus.load(Relaxed);
+    copy::write_word(to, (1 << cpus) - 1)?;
+    Ok(8)
+}
+
+pub(super) fn fork(call: &mut Call<'_>) -> Result<u64> {
+    fork::fork(call.context, Options::PLAIN)
+}
+
+/// `clone` as libc uses it for processes. Threads, which share memory, are not there yet.
+pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
+    let [flags, stack, parent_number, child_number, base, _] = call.arguments();
+    let (signal, flags) = (flags as u32 & 0xff, flags as u32 & !0xff);
+    let known = linux::CLONE_VFORK
+        | linux::CLONE_CHILD_SETTID
+        | linux::CLONE_CHILD_CLEARTID
+        | linux::CLONE_PARENT_SETTID
+        | linux::CLONE_SETTLS;
+    let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
+    if flags & !(known | linux::CLONE_VM) != 0 || flags & linux::CLONE_VM != 0 && flags & vfork != vfork {
+        return Err(Errno::ENOSYS);
+    }
+    let has = |flag: u32| flags & flag != 0;
+    let options = Options {
+        exit_signal: signal,
+        stack,
+        segment_base: has(linux::CLONE_SETTLS).then_some(base),
+        set_number: if has(linux::CLONE_CHILD_SETTID) { child_number } else { 0 },
+    };
+    let number = fork::fork(call.context, options)?;
+    if has(linux::CLONE_PARENT_SETTID) {
+        copy::write_half(parent_number, number as u32)?;
+    }
+    Ok(number)
+}
+
+pub(super) fn execve(call: &mut Call<'_>) -> Result<u64> {
+    let [path, arguments, environment, ..] = call.arguments();
+    let path = copy::read_path(path)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let mut arguments = strings(arguments)?;
+    let environment = strings(environment)?;
+    if arguments.is_empty() {
+        arguments.push(Vec::new());
+    }
+    exec::exec(call.context, &path, arguments, environment)?;
+    call.keep_registers();
+    Ok(0)
+}
+
+/// A list of strings that ends with a null pointer.
+fn strings(mut list: u64) -> Result<Vec<Vec<u8>>> {
+    let mut strings = Vec::new();
+    let mut bytes = 0;
+    while list != 0 {
+        let pointer = copy::read_word(list)?;
+        if pointer == 0 {
+            break;
+        }
+        let string = copy::read_string(pointer, STRING_BYTES, Errno::E2BIG)?;
+        bytes += string.len() + 9;
+        if bytes > ARGUMENT_BYTES {
+            return Err(Errno::E2BIG);
+        }
+        strings.push(string);
+        list += 8;
+    }
+    Ok(strings)
+}
+
+pub(super) fn exit(call: &mut Call<'_>) -> Result<u64> {
+    let [code, ..] = call.arguments();
+    end::end(Status::Exited(code as u8))
+}
+
+pub(super) fn wait4(call: &mut Call<'_>) -> Result<u64> {
+    let [which, status_at, options, usage, ..] = call.arguments();
+    let known =
+        linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD | linux::__WCLONE;
+    if options as u32 & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let which = Which::from_argument(i64::from(which as i32));
+    let found = wait::wait(which, options as u32 & linux::WNOHANG != 0, false)?;
+    let Some((number, status)) = found else { return Ok(0) };
+    if status_at != 0 {
+        copy::write_half(status_at, status.to_wait())?;
+    }
+    if usage != 0 {
+        copy::write(usage, &layout::bytes(&[0; 18]))?;
+    }
+    Ok(number)
+}
+
+pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
+    let [kind, id, information, options, ..] = call.arguments();
+    let which = match kind as u32 {
+        linux::P_ALL => Which::Any,
+        linux::P_PID => Which::Number(id),
+        linux::P_PGID if id == 0 => Which::from_argument(0),
+        linux::P_PGID => Which::Group(id),
+        _ => return Err(Errno::EINVAL),
+    };
+    let options = options as u32;
+    if options & linux::WEXITED == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let found = wait::wait(which, options & linux::WNOHANG != 0, options & linux::WNOWAIT != 0)?;
+    let words = match found {
+        None => [0; 16],
+        Some((number, status)) => {
+            let (code, value) = match status {
+                Status::Exited(code) => (linux::CLD_EXITED, u64::from(code)),
+                Status::Killed(signal) => (linux::CLD_KILLED, u64::from(signal)),
+            };
+            let mut words = [0; 16];
+            words[..4].copy_from_slice(&[u64::from(linux::SIGCHLD), u64::from(code), number, value]);
+            words
+        }
+    };
+    if information != 0 {
+        copy::write(information, &layout::bytes(&words))?;
+    }
+    Ok(0)
+}
+
+pub(super) fn getpgrp(call: &mut Call<'_>) -> Result<u64> {
+    Ok(call.process.group.load(Relaxed))
+}
+
+pub(super) fn getpgid(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    of_process(call, number, |process| process.group)
+}
+
+pub(super) fn getsid(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    of_process(call, number, |process| process.session)
+}
+
+fn of_process(call: &Call<'_>, number: u64, field: fn(&crate::relatives::Other) -> u64) -> Result<u64> {
+    let number = if number == 0 { call.process.number() } else { number };
+    crate::relatives::find(number).map(|other| field(&other)).ok_or(Errno::ESRCH)
+}
+
+/// A process sets its own group; for a child that has not run another program yet, the child does so itself too, as
+/// shells make both call.
+pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
+    let [number, group, ..] = call.arguments();
+    let own = call.process.number();
+    if (group as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if number != 0 && number != own {
+        let is_child = call.process.children.lock().all.iter().any(|child| child.number() == number);
+        return if is_child { Ok(0) } else { Err(Errno::ESRCH) };
+    }
+    let group = if group == 0 { own } else { group };
+    call.process.group.store(group, Relaxed);
+    begin::publish(call.process);
+    Ok(0)
+}
+
+pub(super) fn setsid(call: &mut Call<'_>) -> Result<u64> {
+    let own = call.process.number();
+    if call.process.group.load(Relaxed) == own {
+        return Err(Errno::EPERM);
+    }
+    call.process.group.store(own, Relaxed);
+    call.process.session.store(own, Relaxed);
+    begin::publish(call.process);
+    Ok(own)
+}

@@ -1,0 +1,118 @@
+//! Calls on time: all of it is read from the time stamp counter, without a crossing.
+
+use super::dispatch::Call;
+use super::poll::duration;
+use crate::block::{self, Woken};
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
+use runtime::{area, clock, exposed};
+
+const NANOSECONDS: u64 = 1_000_000_000;
+/// Ticks of `times` in a second.
+const TICKS: u64 = 100;
+
+/// Nanoseconds that a clock shows.
+fn read(which: u64) -> Result<u64> {
+    match which as u32 {
+        linux::CLOCK_REALTIME | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_TAI => Ok(wall_clock()),
+        linux::CLOCK_MONOTONIC | linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_MONOTONIC_COARSE | linux::CLOCK_BOOTTIME => {
+            Ok(clock::now())
+        }
+        linux::CLOCK_PROCESS_CPUTIME_ID | linux::CLOCK_THREAD_CPUTIME_ID => Ok(own_time()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Nanoseconds since 1970; since boot where the machine has no clock.
+pub(crate) fn wall_clock() -> u64 {
+    clock::wall_clock().unwrap_or_else(clock::now)
+}
+
+/// Nanoseconds that this process ran.
+pub(crate) fn own_time() -> u64 {
+    exposed::environment(area::number()).map_or(0, |info| info.time.load(Relaxed))
+}
+
+fn write(to: u64, time: u64) -> Result<()> {
+    copy::write_word(to, time / NANOSECONDS)?;
+    copy::write_word(to + 8, time % NANOSECONDS)
+}
+
+pub(super) fn clock_gettime(call: &mut Call<'_>) -> Result<u64> {
+    let [which, to, ..] = call.arguments();
+    write(to, read(which)?).map(|()| 0)
+}
+
+pub(super) fn clock_getres(call: &mut Call<'_>) -> Result<u64> {
+    let [which, to, ..] = call.arguments();
+    read(which)?;
+    if to != 0 {
+        write(to, 1)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn gettimeofday(call: &mut Call<'_>) -> Result<u64> {
+    let [to, zone, ..] = call.arguments();
+    let now = wall_clock();
+    if to != 0 {
+        copy::write_word(to, now / NANOSECONDS)?;
+        copy::write_word(to + 8, now % NANOSECONDS / 1000)?;
+    }
+    if zone != 0 {
+        copy::write_word(zone, 0)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn time(call: &mut Call<'_>) -> Result<u64> {
+    let [to, ..] = call.arguments();
+    let seconds = wall_clock() / NANOSECONDS;
+    if to != 0 {
+        copy::write_word(to, seconds)?;
+    }
+    Ok(seconds)
+}
+
+pub(super) fn times(call: &mut Call<'_>) -> Result<u64> {
+    let [to, ..] = call.arguments();
+    if to != 0 {
+        for (index, time) in [own_time(), 0, 0, 0].into_iter().enumerate() {
+            copy::write_word(to + index as u64 * 8, time / (NANOSECONDS / TICKS))?;
+        }
+    }
+    Ok(clock::now() / (NANOSECONDS / TICKS))
+}
+
+pub(super) fn nanosleep(call: &mut Call<'_>) -> Result<u64> {
+    let [time, rest, ..] = call.arguments();
+    let time = duration(time, 1)?.ok_or(Errno::EFAULT)?;
+    sleep_until(clock::now().saturating_add(time), rest)
+}
+
+pub(super) fn clock_nanosleep(call: &mut Call<'_>) -> Result<u64> {
+    let [which, flags, time, rest, ..] = call.arguments();
+    let now = read(which)?;
+    let time = duration(time, 1)?.ok_or(Errno::EFAULT)?;
+    if flags as u32 & linux::TIMER_ABSTIME == 0 {
+        return sleep_until(clock::now().saturating_add(time), rest);
+    }
+    sleep_until(clock::now().saturating_add(time.saturating_sub(now)), 0)
+}
+
+fn sleep_until(deadline: u64, rest: u64) -> Result<u64> {
+    loop {
+        match block::wait(&[], Some(deadline)) {
+            Ok(Woken::TimedOut) => return Ok(0),
+            Ok(Woken::Condition) => {}
+            Err(error) => {
+                if rest != 0 {
+                    write(rest, deadline.saturating_sub(clock::now()))?;
+                }
+                return Err(error);
+            }
+        }
+    }
+}

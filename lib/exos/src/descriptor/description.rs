@@ -1,0 +1,140 @@
+//! Open descriptions: what a descriptor stands for, shared by those that `dup` and `fork` made of it.
+//!
+//! Offset and flags live in a record of a page that relatives share (DESIGN.md §5, home b), so that they are one for
+//! all of them. A record that no descriptor of any process refers to is free.
+
+use super::object::Object;
+use crate::errno::Result;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::Shared;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::page::Allocator;
+
+/// Words of a record: offset, then references (0..32) and flags (32..64).
+const WORDS: usize = 2;
+const RECORDS: usize = 4096 / 8 / WORDS;
+/// Flags that `fcntl` can change.
+const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
+
+/// A record in a shared page.
+#[derive(Clone, Debug)]
+struct Record {
+    page: Shared,
+    index: usize,
+}
+
+/// Pages of records that this process can reach.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    pages: Vec<Shared>,
+}
+
+/// An open description.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// What it is open on.
+    pub object: Object,
+    record: Record,
+}
+
+impl Description {
+    /// A new one, with one reference. Does not take over the object where it fails.
+    pub fn new(object: Object, flags: u32) -> Result<Self> {
+        let record = process().records.lock().take(flags)?;
+        Ok(Self { object, record })
+    }
+
+    /// The offset.
+    pub fn offset(&self) -> u64 {
+        self.record.offset().load(Acquire)
+    }
+
+    /// Sets the offset.
+    pub fn set_offset(&self, offset: u64) {
+        self.record.offset().store(offset, Release);
+    }
+
+    /// The flags of `open`.
+    pub fn flags(&self) -> u32 {
+        (self.record.state().load(Acquire) >> 32) as u32
+    }
+
+    /// Changes what `F_SETFL` can change.
+    pub fn set_flags(&self, flags: u32) {
+        let change = |state: u64| {
+            let kept = (state >> 32) as u32 & !CHANGEABLE;
+            Some(state & 0xffff_ffff | u64::from(kept | flags & CHANGEABLE) << 32)
+        };
+        let _ = self.record.state().fetch_update(SeqCst, Relaxed, change);
+    }
+
+    /// Whether a call must not wait.
+    pub fn is_nonblocking(&self) -> bool {
+        self.flags() & linux::O_NONBLOCK != 0
+    }
+
+    /// Whether it was opened for reading.
+    pub fn can_read(&self) -> bool {
+        matches!(self.flags() & linux::O_ACCMODE, linux::O_RDONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
+    }
+
+    /// Whether it was opened for writing.
+    pub fn can_write(&self) -> bool {
+        matches!(self.flags() & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
+    }
+
+    /// One descriptor more refers to it.
+    pub fn refer(&self) {
+        self.record.state().fetch_add(1, SeqCst);
+    }
+
+    /// One descriptor less; the last one lets go of the object.
+    pub fn close(self) {
+        let before = self.record.state().fetch_sub(1, SeqCst);
+        let last = before & 0xffff_ffff == 1;
+        if last {
+            self.record.state().store(0, SeqCst);
+        }
+        self.object.closed(last);
+    }
+}
+
+impl Records {
+    fn take(&mut self, flags: u32) -> Result<Record> {
+        for page in &self.pages {
+            if let Some(record) = Record::take_in(page, flags) {
+                return Ok(record);
+            }
+        }
+        let from = Allocator { key: process().session_key, ..Allocator::own() };
+        let number = crate::budget::allocate()?;
+        let page = process().windows.lock().open(vec![number], from.key, true)?;
+        self.pages.push(page.clone());
+        Record::take_in(&page, flags).ok_or(crate::errno::Errno::ENFILE)
+    }
+}
+
+impl Record {
+    fn take_in(page: &Shared, flags: u32) -> Option<Self> {
+        let fresh = u64::from(flags) << 32 | 1;
+        (0..RECORDS).map(|index| Self { page: page.clone(), index }).find(|record| {
+            let taken = record.state().compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
+            if taken {
+                record.offset().store(0, Release);
+            }
+            taken
+        })
+    }
+
+    fn offset(&self) -> &'static AtomicU64 {
+        &self.page.words()[self.index * WORDS]
+    }
+
+    fn state(&self) -> &'static AtomicU64 {
+        &self.page.words()[self.index * WORDS + 1]
+    }
+}

@@ -1,0 +1,402 @@
+//! What a description can be open on, and what each kind does when it is read, written, or waited for.
+
+use super::description::Description;
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
+use crate::pipe::{self, Pipe, Side};
+use crate::user_memory::copy;
+use crate::user_memory::current::process;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::channel;
+use runtime::predicate::{Operator, Term, word};
+use runtime::{Kind, exposed};
+
+/// Something open.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A file of the guardian's.
+    File {
+        /// Its node, which the description holds.
+        node: u64,
+    },
+    /// A directory of the guardian's.
+    Directory {
+        /// Its node.
+        node: u64,
+    },
+    /// An end of a pipe.
+    Pipe(Pipe, Side),
+    /// Standard output or error of the machine.
+    Console(Kind),
+    /// The machine's terminal: input comes through a pipe that the session fills.
+    Terminal(Pipe),
+    /// A device that the library plays.
+    Device(Device),
+    /// A text that was made when it was opened, such as a file of `/proc`.
+    Text(Arc<[u8]>),
+    /// A directory of a file system that the library makes: its entries, as `getdents64` gives them.
+    Listing(Arc<[Entry]>),
+}
+
+/// An entry of a [`Object::Listing`]: name, number and type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub node: u64,
+    /// Type as `getdents64` tells it.
+    pub kind: u8,
+}
+
+/// Devices without state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Takes all, gives nothing.
+    Null,
+    /// Takes all, gives zeros.
+    Zero,
+    /// Takes nothing, gives zeros.
+    Full,
+    /// Gives random bytes.
+    Random,
+}
+
+/// What `poll` can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A read would not wait.
+    Readable,
+    /// A write would not wait.
+    Writable,
+}
+
+impl Object {
+    /// A description let go of it; `last`: the last one in any process.
+    pub fn closed(self, last: bool) {
+        match self {
+            Self::File { node } | Self::Directory { node } => process().files.lock().hold(node, false),
+            Self::Pipe(pipe, side) => {
+                if last {
+                    pipe.leave(side);
+                }
+                let still =
+                    |object: &Self| matches!(object, Self::Pipe(other, _) | Self::Terminal(other) if *other == pipe);
+                if !process().descriptors.lock().iter().any(|(_, description)| still(&description.object)) {
+                    pipe::discard(&pipe);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A descriptor more in this process stands for it.
+    pub fn reopened(&self) {
+        if let Self::File { node } | Self::Directory { node } = self {
+            process().files.lock().hold(*node, true);
+        }
+    }
+
+    /// Whether reads and writes have a place.
+    pub const fn is_seekable(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Text(_) | Self::Listing(_))
+    }
+
+    /// Whether it is a terminal.
+    pub const fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+}
+
+impl Description {
+    /// `read`: at the description's offset, or at `place`.
+    pub fn read(&self, to: u64, count: u64, place: Option<u64>) -> Result<u64> {
+        if !self.can_read() {
+            return Err(Errno::EBADF);
+        }
+        copy::check(to, count)?;
+        let at = place.unwrap_or_else(|| self.offset());
+        let done = match &self.object {
+            Object::File { node } => read_file(*node, at, to, count)?,
+            Object::Directory { .. } | Object::Listing(_) => return Err(Errno::EISDIR),
+            Object::Pipe(pipe, _) | Object::Terminal(pipe) => return self.read_pipe(pipe, to, count),
+            Object::Console(_) => return Ok(0),
+            Object::Device(device) => return read_device(*device, to, count),
+            Object::Text(text) => read_text(text, at, to, count)?,
+        };
+        if place.is_none() {
+            self.set_offset(at + done);
+        }
+        Ok(done)
+    }
+
+    /// `write`: at the description's offset, at `place`, or at the end.
+    pub fn write(&self, from: u64, count: u64, place: Option<u64>) -> Result<u64> {
+        if !self.can_write() {
+            return Err(Errno::EBADF);
+        }
+        copy::check(from, count)?;
+        match &self.object {
+            Object::File { node } => self.write_file(*node, from, count, place),
+            Object::Pipe(pipe, _) => self.write_pipe(pipe, from, count),
+            Object::Console(kind) => write_console(*kind, from, count),
+            Object::Terminal(_) => write_console(Kind::Output, from, count),
+            Object::Device(Device::Full) => Err(Errno::ENOSPC),
+            Object::Device(_) => Ok(count),
+            Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
+            Object::Text(_) => Err(Errno::EACCES),
+        }
+    }
+
+    /// Writes bytes of ExOS itself, all of them unless an error comes.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
+        match &self.object {
+            Object::File { node } => self.write_bytes_to_file(*node, bytes),
+            Object::Pipe(pipe, Side::Write) => self.write_bytes_to_pipe(pipe, bytes),
+            Object::Console(kind) => send(*kind, bytes),
+            Object::Terminal(_) => send(Kind::Output, bytes),
+            Object::Device(Device::Full) => Err(Errno::ENOSPC),
+            Object::Device(_) => Ok(bytes.len() as u64),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn write_bytes_to_file(&self, node: u64, bytes: &[u8]) -> Result<u64> {
+        let at = if self.flags() & linux::O_APPEND != 0 { APPEND } else { self.offset() };
+        let (done, end) = process().files.lock().write(node, at, bytes)?;
+        self.set_offset(end);
+        Ok(done)
+    }
+
+    fn write_bytes_to_pipe(&self, pipe: &Pipe, bytes: &[u8]) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes.len() {
+            if !pipe.has_other(Side::Write) {
+                return if done > 0 { Ok(done as u64) } else { Err(broken_pipe()) };
+            }
+            let now = pipe.write_bytes(&bytes[done..])? as usize;
+            done += now;
+            if now == 0 && self.is_nonblocking() {
+                return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN) };
+            }
+            if now == 0 {
+                block::wait(&pipe.writable((bytes.len() - done) as u64), None)?;
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Whether an event has come.
+    pub fn is_ready(&self, event: Event) -> bool {
+        match (&self.object, event) {
+            (Object::Pipe(pipe, Side::Read) | Object::Terminal(pipe), Event::Readable) => {
+                pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read)
+            }
+            (Object::Pipe(pipe, Side::Write), Event::Writable) => {
+                pipe.ring().takes(pipe::ring::ATOMIC) != Ok(false) || !pipe.has_other(Side::Write)
+            }
+            (Object::Pipe(..), _) => false,
+            (Object::Console(_), Event::Readable) => false,
+            _ => true,
+        }
+    }
+
+    /// What becomes true when an event comes that has not come yet.
+    pub fn terms(&self, event: Event) -> Vec<Term> {
+        match (&self.object, event) {
+            (Object::Pipe(pipe, Side::Read) | Object::Terminal(pipe), Event::Readable) => pipe.readable().to_vec(),
+            (Object::Pipe(pipe, Side::Write), Event::Writable) => pipe.writable(pipe::ring::ATOMIC).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether bytes wait in a pipe; everything else counts as having some.
+    pub fn has_data(&self) -> bool {
+        match &self.object {
+            Object::Pipe(pipe, Side::Read) => pipe.ring().waiting() != Ok(0),
+            _ => true,
+        }
+    }
+
+    /// One more open description of the same object.
+    pub fn refer_object(&self) {
+        if let Object::Pipe(pipe, side) = &self.object {
+            pipe.add(*side);
+        }
+    }
+
+    /// Whether the other end is gone.
+    pub fn is_hung_up(&self) -> bool {
+        match &self.object {
+            Object::Pipe(pipe, side) => !pipe.has_other(*side),
+            _ => false,
+        }
+    }
+
+    fn read_pipe(&self, pipe: &Pipe, to: u64, count: u64) -> Result<u64> {
+        if count == 0 {
+            return Ok(0);
+        }
+        loop {
+            let waiting = pipe.ring().waiting()?;
+            let reachable = copy::prepare(to, count.min(waiting.max(1)), true)?;
+            let done = pipe.read(to, reachable)?;
+            if done > 0 || !pipe.has_other(Side::Read) && pipe.ring().waiting()? == 0 {
+                return Ok(done);
+            }
+            if self.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&pipe.readable(), None)?;
+        }
+    }
+
+    fn write_pipe(&self, pipe: &Pipe, from: u64, count: u64) -> Result<u64> {
+        let mut done = 0;
+        while done < count {
+            if !pipe.has_other(Side::Write) {
+                return if done > 0 { Ok(done) } else { Err(broken_pipe()) };
+            }
+            let wanted = (count - done).min(pipe::ring::CAPACITY);
+            let reachable = match copy::prepare(from + done, wanted, false) {
+                Err(_) if done > 0 => return Ok(done),
+                outcome => outcome?,
+            };
+            let now = pipe.write(from + done, reachable)?;
+            done += now;
+            if now > 0 {
+                continue;
+            }
+            if self.is_nonblocking() {
+                return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
+            }
+            match block::wait(&pipe.writable(reachable), None) {
+                Err(_) if done > 0 => return Ok(done),
+                outcome => outcome?,
+            };
+        }
+        Ok(done)
+    }
+
+    fn write_file(&self, node: u64, from: u64, count: u64, place: Option<u64>) -> Result<u64> {
+        let append = self.flags() & linux::O_APPEND != 0;
+        let mut at = if append { APPEND } else { place.unwrap_or_else(|| self.offset()) };
+        let mut done = 0;
+        let mut end = at;
+        while done < count {
+            let reachable = match copy::prepare(from + done, (count - done).min(WINDOW_BYTES), false) {
+                Err(_) if done > 0 => break,
+                outcome => outcome?,
+            };
+            match process().files.lock().write_from_program(node, at, from + done, reachable) {
+                Err(_) if done > 0 => break,
+                outcome => {
+                    let (now, reached) = outcome?;
+                    (done, end) = (done + now, reached);
+                    if now < reachable {
+                        break;
+                    }
+                }
+            }
+            at = if append { APPEND } else { end };
+        }
+        if place.is_none() && done > 0 {
+            self.set_offset(end);
+        }
+        Ok(done)
+    }
+}
+
+fn broken_pipe() -> Errno {
+    crate::signal::raise_own(linux::SIGPIPE);
+    Errno::EPIPE
+}
+
+fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < count {
+        let reachable = match copy::prepare(to + done, (count - done).min(WINDOW_BYTES), true) {
+            Err(_) if done > 0 => break,
+            outcome => outcome?,
+        };
+        let now = process().files.lock().read_to_program(node, at.saturating_add(done), to + done, reachable)?;
+        done += now;
+        if now < reachable {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn read_text(text: &[u8], at: u64, to: u64, count: u64) -> Result<u64> {
+    let start = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
+    let end = start.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(text.len());
+    copy::write(to, &text[start..end])?;
+    Ok((end - start) as u64)
+}
+
+fn read_device(device: Device, to: u64, count: u64) -> Result<u64> {
+    let most = count.min(1 << 20);
+    match device {
+        Device::Null => Ok(0),
+        Device::Zero | Device::Full => {
+            let zeros = vec![0; most.min(4096) as usize];
+            let mut done = 0;
+            while done < most {
+                let now = (most - done).min(zeros.len() as u64);
+                copy::write(to + done, &zeros[..now as usize])?;
+                done += now;
+            }
+            Ok(most)
+        }
+        Device::Random => {
+            copy::write(to, &random(most.min(4096) as usize)?)?;
+            Ok(most.min(4096))
+        }
+    }
+}
+
+/// Random bytes from the kernel.
+pub fn random(count: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    for some in bytes.chunks_mut(abi::limits::ENTROPY_BYTES) {
+        crate::user_memory::entropy(some)?;
+    }
+    Ok(bytes)
+}
+
+fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
+    let mut done = 0;
+    while done < count {
+        let now = (count - done).min(FRAME as u64);
+        match copy::read_vec(from + done, now as usize).and_then(|bytes| send(kind, &bytes)) {
+            Err(_) if done > 0 => return Ok(done),
+            outcome => done += outcome?,
+        }
+    }
+    Ok(done)
+}
+
+const FRAME: usize = abi::host_channel::PAYLOAD;
+
+fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
+    for some in bytes.chunks(FRAME) {
+        wait_for_room(some.len() as u64)?;
+        channel::send_frame(kind, &[some])?;
+    }
+    Ok(bytes.len() as u64)
+}
+
+/// Waits until the host channel can take a frame of so many bytes.
+fn wait_for_room(bytes: u64) -> Result<()> {
+    let needed = bytes + abi::host_channel::HEADER as u64;
+    let room = &exposed::kernel().channel_room;
+    while room.load(core::sync::atomic::Ordering::Acquire) < needed {
+        block::wait(&[word(room, Operator::GreaterOrEqual, needed)], None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The table of descriptors: small numbers for open files, the lowest free one first.
+//!
+//! Pure. Holds always: no number at or above the limit is given out; closing a number that is not open is `EBADF`.
+
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+
+/// How many descriptors a process may have, unless it changes that.
+pub const LIMIT: usize = 1024;
+/// The most that it may ask for.
+pub const LIMIT_MOST: usize = 4096;
+
+/// One open descriptor.
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    file: T,
+    close_on_exec: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    slots: Vec<Option<Slot<T>>>,
+    limit: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), limit: LIMIT }
+    }
+}
+
+impl<T: Clone> Table<T> {
+    /// What a descriptor stands for.
+    pub fn get(&self, number: u64) -> Result<&T> {
+        Ok(&self.slot(number)?.file)
+    }
+
+    /// Gives out the lowest free number from `least` on.
+    pub fn add(&mut self, file: T, least: u64, close_on_exec: bool) -> Result<u64> {
+        let least = usize::try_from(least).ok().filter(|least| *least < self.limit).ok_or(Errno::EINVAL)?;
+        let free = (least..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));
+        let number = free.ok_or(Errno::EMFILE)?;
+        self.put(number, Slot { file, close_on_exec });
+        Ok(number as u64)
+    }
+
+    /// How many more descriptors can be given out.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.slots.iter().flatten().count())
+    }
+
+    /// Puts a file at a number; the result is what was there.
+    pub fn replace(&mut self, number: u64, file: T, close_on_exec: bool) -> Result<Option<T>> {
+        let number = usize::try_from(number).ok().filter(|number| *number < self.limit).ok_or(Errno::EBADF)?;
+        let before = self.slots.get_mut(number).and_then(Option::take);
+        self.put(number, Slot { file, close_on_exec });
+        Ok(before.map(|slot| slot.file))
+    }
+
+    /// Takes a descriptor out.
+    pub fn remove(&mut self, number: u64) -> Result<T> {
+        self.slot(number)?;
+        let slot = self.slots[number as usize].take().ok_or(Errno::EBADF)?;
+        Ok(slot.file)
+    }
+
+    /// Whether exec closes it.
+    pub fn close_on_exec(&self, number: u64) -> Result<bool> {
+        Ok(self.slot(number)?.close_on_exec)
+    }
+
+    /// Says whether exec closes it.
+    pub fn set_close_on_exec(&mut self, number: u64, close: bool) -> Result<()> {
+        self.slot(number)?;
+        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
+            slot.close_on_exec = close;
+        }
+        Ok(())
+    }
+
+    /// Every open number and its file.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        let open = |(number, slot): (usize, &'_ Option<Slot<T>>)| slot.is_some().then_some(number as u64);
+        self.slots.iter().enumerate().filter_map(open).zip(self.slots.iter().flatten().map(|slot| &slot.file))
+    }
+
+    /// Takes out what exec closes.
+    pub fn take_closed_by_exec(&mut self) -> Vec<T> {
+        let closes = |slot: &&mut Option<Slot<T>>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
+        self.slots.iter_mut().filter(closes).filter_map(Option::take).map(|slot| slot.file).collect()
+    }
+
+    /// Takes everything out.
+    pub fn take_all(&mut self) -> Vec<T> {
+        self.slots.drain(..).flatten().map(|slot| slot.file).collect()
+    }
+
+    /// The limit.
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Sets the limit; what is open above it stays open.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(LIMIT_MOST);
+    }
+
+    fn slot(&self, number: u64) -> Result<&Slot<T>> {
+        let number = usize::try_from(number).map_err(|_| Errno::EBADF)?;
+        self.slots.get(number).and_then(Option::as_ref).ok_or(Errno::EBADF)
+    }
+
+    fn put(&mut self, number: usize, slot: Slot<T>) {
+        if self.slots.len() <= number {
+            self.slots.resize_with(number + 1, || None);
+        }
+        self.slots[number] = Some(slot);
+    }
+}

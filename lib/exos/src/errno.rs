@@ -1,0 +1,64 @@
+//! Linux error numbers, and how a refusal of the kernel reads to a Linux program.
+
+use linux_raw_sys::errno as raw;
+
+/// A Linux error number. Holds always: between 1 and 4095, so that its negative is an error to every libc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(u16);
+
+/// What a Linux call gives.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+macro_rules! errnos {
+    ($($name:ident)*) => {
+        impl Errno {
+            $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: Self = Self(raw::$name as u16);)*
+        }
+    };
+}
+
+errnos! {
+    E2BIG EACCES EAGAIN EBADF EBUSY ECHILD EEXIST EFAULT EFBIG EINTR EINVAL EIO EISDIR ELOOP EMFILE EMLINK
+    ENAMETOOLONG ENFILE ENODEV ENOENT ENOEXEC ENOMEM ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP
+    EOVERFLOW EPERM EPIPE ERANGE EROFS ESPIPE ESRCH ETIMEDOUT ETXTBSY EXDEV
+}
+
+impl Errno {
+    /// The number as Linux counts it.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// What a system call leaves in `rax`.
+    pub const fn to_register(self) -> u64 {
+        (-(self.0 as i64)) as u64
+    }
+
+    /// The error that a register holds, if it holds one.
+    pub const fn from_register(value: u64) -> Option<Self> {
+        let negative = (value as i64).wrapping_neg();
+        if negative >= 1 && negative <= 4095 { Some(Self(negative as u16)) } else { None }
+    }
+}
+
+impl From<abi::Error> for Errno {
+    fn from(error: abi::Error) -> Self {
+        use abi::Error;
+        match error {
+            Error::OverBudget | Error::Exhausted => Self::ENOMEM,
+            Error::NoSuchKey | Error::NotPermitted => Self::EPERM,
+            Error::NoSuchEnvironment | Error::Gone => Self::ESRCH,
+            Error::BadAddress => Self::EFAULT,
+            Error::Busy | Error::Again | Error::InUse => Self::EAGAIN,
+            Error::Absent => Self::ENODEV,
+            Error::UnknownCall => Self::ENOSYS,
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<abi::Failure> for Errno {
+    fn from(failure: abi::Failure) -> Self {
+        failure.error.into()
+    }
+}

@@ -1,0 +1,182 @@
+//! The bytes of files, in pages of a [`Store`]; holes take no page.
+
+use super::node::{Body, NodeId};
+use super::tree::Tree;
+use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
+use alloc::vec::Vec;
+
+/// Largest file: the limit of a 32-bit page index here, far above what memory holds.
+pub const LARGEST: u64 = 1 << 43;
+
+/// Where pages of files come from.
+pub trait Store {
+    /// A page of zeros, by its index in the store.
+    fn allocate(&mut self) -> Result<u32>;
+    /// Gives a page back.
+    fn free(&mut self, page: u32);
+    /// Its bytes.
+    fn bytes(&self, page: u32) -> &[u8];
+    /// Its bytes, to change them.
+    fn bytes_mut(&mut self, page: u32) -> &mut [u8];
+    /// The number by which others can map it.
+    fn number(&self, page: u32) -> u64;
+    /// The boot archive.
+    fn archive(&self) -> &[u8];
+    /// Copies bytes of the boot archive to the beginning of a page.
+    fn copy_from_archive(&mut self, page: u32, start: usize, length: usize);
+}
+
+impl<S: Store> Tree<S> {
+    /// Reads up to `count` bytes; `each` gets the pieces in order, with their place in the result.
+    pub fn read(&mut self, id: NodeId, offset: u64, count: u64, mut each: impl FnMut(usize, &[u8])) -> Result<u64> {
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
+        if node.is_directory() {
+            return Err(Errno::EISDIR);
+        }
+        node.accessed = now;
+        let count = count.min(node.size.saturating_sub(offset));
+        match &node.body {
+            Body::Archived { start } => {
+                let from = start + offset as usize;
+                if count > 0 {
+                    each(0, &self.store.archive()[from..from + count as usize]);
+                }
+            }
+            Body::Pages(pages) => {
+                for (place, index, within) in pieces(offset, count) {
+                    match pages.get(index).copied().flatten() {
+                        Some(page) => each(place, &self.store.bytes(page)[within]),
+                        None => each(place, &[0; PAGE_SIZE as usize][within]),
+                    }
+                }
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(count)
+    }
+
+    /// Writes `count` bytes; `each` fills the pieces in order. The result is how many were written: fewer where pages
+    /// run out, and the error where not one could be.
+    pub fn write(
+        &mut self,
+        id: NodeId,
+        offset: u64,
+        count: u64,
+        mut each: impl FnMut(usize, &mut [u8]),
+    ) -> Result<u64> {
+        let end = offset.checked_add(count).filter(|end| *end <= LARGEST).ok_or(Errno::EFBIG)?;
+        self.bring_into_pages(id)?;
+        let mut written = 0;
+        for (place, index, within) in pieces(offset, count) {
+            let length = within.len() as u64;
+            match self.page_for_writing(id, index) {
+                Ok(page) => each(place, &mut self.store.bytes_mut(page)[within]),
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+            written += length;
+        }
+        let now = self.now;
+        let node = self.node_mut(id)?;
+        node.size = node.size.max(end.min(offset + written));
+        (node.modified, node.changed) = (now, now);
+        Ok(written)
+    }
+
+    /// Sets the size; what is cut off is gone, what is added is a hole.
+    pub fn truncate(&mut self, id: NodeId, size: u64) -> Result<()> {
+        if size > LARGEST {
+            return Err(Errno::EFBIG);
+        }
+        self.bring_into_pages(id)?;
+        let kept = size.div_ceil(PAGE_SIZE) as usize;
+        let (now, node) = (self.now, self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?);
+        let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
+        let cut: Vec<u32> = pages.drain(kept.min(pages.len())..).flatten().collect();
+        let last = if size % PAGE_SIZE == 0 { None } else { pages.get(kept - 1).copied().flatten() };
+        node.size = size;
+        (node.modified, node.changed) = (now, now);
+        cut.into_iter().for_each(|page| self.store.free(page));
+        if let Some(page) = last {
+            self.store.bytes_mut(page)[(size % PAGE_SIZE) as usize..].fill(0);
+        }
+        Ok(())
+    }
+
+    /// The page at an index, for mapping; `None` past the end.
+    pub fn page(&mut self, id: NodeId, index: u64) -> Result<Option<u64>> {
+        if index >= self.node(id)?.size.div_ceil(PAGE_SIZE) {
+            return Ok(None);
+        }
+        self.bring_into_pages(id)?;
+        let page = self.page_for_writing(id, index as usize)?;
+        Ok(Some(self.store.number(page)))
+    }
+
+    pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {
+        let node = self.node(id)?;
+        Ok(match &node.body {
+            Body::Archived { .. } => node.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
+            Body::Pages(pages) => pages.iter().flatten().count() as u64 * PAGE_SIZE,
+            _ => 0,
+        })
+    }
+
+    /// Copies a file out of the archive into pages of its own; all or nothing.
+    fn bring_into_pages(&mut self, id: NodeId) -> Result<()> {
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
+        match node.body {
+            Body::Pages(_) => return Ok(()),
+            Body::Directory { .. } => return Err(Errno::EISDIR),
+            Body::Archived { .. } => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        let Body::Archived { start } = node.body else { return Err(Errno::EINVAL) };
+        let count = node.size.div_ceil(PAGE_SIZE) as usize;
+        let mut pages = Vec::with_capacity(count);
+        for index in 0..count {
+            let Ok(page) = self.store.allocate() else {
+                pages.into_iter().flatten().for_each(|page| self.store.free(page));
+                return Err(Errno::ENOSPC);
+            };
+            let from = index * PAGE_SIZE as usize;
+            let length = (node.size as usize - from).min(PAGE_SIZE as usize);
+            self.store.copy_from_archive(page, start + from, length);
+            pages.push(Some(page));
+        }
+        node.body = Body::Pages(pages);
+        Ok(())
+    }
+
+    fn page_for_writing(&mut self, id: NodeId, index: usize) -> Result<u32> {
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
+        let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
+        if let Some(Some(page)) = pages.get(index) {
+            return Ok(*page);
+        }
+        let page = self.store.allocate()?;
+        if pages.len() <= index {
+            pages.resize(index + 1, None);
+        }
+        pages[index] = Some(page);
+        Ok(page)
+    }
+}
+
+/// Cuts `count` bytes from `offset` on at page borders: place in the whole, index of the page, range in it.
+fn pieces(offset: u64, count: u64) -> impl Iterator<Item = (usize, usize, core::ops::Range<usize>)> {
+    let mut place = 0;
+    core::iter::from_fn(move || {
+        if place >= count {
+            return None;
+        }
+        let at = offset + place;
+        let within = at % PAGE_SIZE;
+        let length = (PAGE_SIZE - within).min(count - place);
+        let piece = (place as usize, (at / PAGE_SIZE) as usize, within as usize..(within + length) as usize);
+        place += length;
+        Some(piece)
+    })
+}

@@ -1,0 +1,143 @@
+//! A node of the memory file system: what Linux calls an inode.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// Number of a node: never given twice, so that an old one never reaches another file.
+pub type NodeId = u64;
+
+/// What lies in a node.
+#[derive(Debug)]
+pub enum Body {
+    /// Bytes of the boot archive, not changed yet: where they lie in it.
+    Archived {
+        /// Offset in the archive.
+        start: usize,
+    },
+    /// Pages by index, `None` for a hole.
+    Pages(Vec<Option<u32>>),
+    /// Names, in the order of their bytes.
+    Directory {
+        /// The directory above; the root's is itself.
+        parent: NodeId,
+        /// What it holds.
+        entries: BTreeMap<Box<[u8]>, NodeId>,
+    },
+    /// Where a symbolic link leads.
+    Link(Box<[u8]>),
+    /// A device or a socket or FIFO: only its name lives here.
+    Special,
+    /// The place where a file system begins that the library of each process makes, such as `/proc`.
+    Elsewhere,
+}
+
+/// A node. Times are nanoseconds since 1970.
+#[derive(Debug)]
+pub struct Node {
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead here; a directory's `.` and its children's `..` count.
+    pub links: u32,
+    /// Bytes of a file, or of a link's target.
+    pub size: u64,
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// Last read.
+    pub accessed: u64,
+    /// Last change of the contents.
+    pub modified: u64,
+    /// Last change of anything.
+    pub changed: u64,
+    /// Processes that hold it open.
+    pub holds: u32,
+    /// Contents.
+    pub body: Body,
+}
+
+impl Node {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode & linux::S_IFMT == linux::S_IFDIR
+    }
+
+    /// Whether it is a file with contents.
+    pub fn is_file(&self) -> bool {
+        self.mode & linux::S_IFMT == linux::S_IFREG
+    }
+
+    /// Whether it can go: no name leads to it and nobody holds it.
+    pub fn is_forgotten(&self) -> bool {
+        self.links == 0 && self.holds == 0
+    }
+
+    /// The type as `getdents64` tells it.
+    pub fn directory_type(&self) -> u8 {
+        (self.mode >> 12 & 15) as u8
+    }
+}
+
+/// What `stat` tells of a node, in words that cross to the process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Number of the node.
+    pub node: u64,
+    /// Type and permissions (0..32), links (32..64).
+    pub mode_links: u64,
+    /// Owner (0..32), group (32..64).
+    pub owner: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes in memory.
+    pub allocated: u64,
+    /// Minor (0..32) and major (32..64) number of a device.
+    pub device: u64,
+    /// Last read, nanoseconds since 1970.
+    pub accessed: u64,
+    /// Last change of the contents.
+    pub modified: u64,
+    /// Last change of anything.
+    pub changed: u64,
+}
+
+impl Status {
+    /// Words in a status.
+    pub const WORDS: usize = 9;
+
+    /// Type and permissions.
+    pub const fn mode(&self) -> u32 {
+        self.mode_links as u32
+    }
+
+    /// What kind of node it is: the type bits of the mode.
+    pub const fn kind(&self) -> u32 {
+        self.mode() & linux::S_IFMT
+    }
+
+    /// As words, in the order of the fields.
+    pub const fn to_words(self) -> [u64; Self::WORDS] {
+        [
+            self.node,
+            self.mode_links,
+            self.owner,
+            self.size,
+            self.allocated,
+            self.device,
+            self.accessed,
+            self.modified,
+            self.changed,
+        ]
+    }
+
+    /// From words in the order of the fields.
+    pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [node, mode_links, owner, size, allocated, device, accessed, modified, changed] = words;
+        Self { node, mode_links, owner, size, allocated, device, accessed, modified, changed }
+    }
+}

@@ -1,0 +1,162 @@
+//! Walking a path: names, `..`, symbolic links, and where a walk leaves this file system.
+//!
+//! Source: path_resolution(7). Limits: 4096 bytes a path with its NUL, 255 a name, 40 symbolic links.
+
+use super::contents::Store;
+use super::node::{Body, NodeId};
+use super::tree::{Credentials, NAME_BYTES, ROOT, Tree, access};
+use crate::errno::{Errno, Result};
+use alloc::vec::Vec;
+
+/// Bytes of a path, its NUL included.
+pub const PATH_BYTES: usize = 4096;
+/// Symbolic links followed in one walk.
+pub const LINKS: usize = 40;
+
+/// Where a walk ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this file system: the directory and the last name, and what it leads to. `slash`: the path ended in one.
+    Here {
+        /// The directory.
+        directory: NodeId,
+        /// The last name; `.` where the path names the directory itself.
+        name: Vec<u8>,
+        /// What is there, if anything is.
+        node: Option<NodeId>,
+        /// Whether only a directory will do.
+        slash: bool,
+    },
+    /// Beyond a place that each process makes itself: its node, and the path from there on, without leading slash.
+    Elsewhere {
+        /// The place.
+        node: NodeId,
+        /// The rest of the path.
+        rest: Vec<u8>,
+    },
+}
+
+/// How to walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// Where a path without leading slash begins.
+    pub from: NodeId,
+    /// Whether a symbolic link in the last place is followed.
+    pub follow: bool,
+    /// Who walks.
+    pub who: Credentials,
+}
+
+impl<S: Store> Tree<S> {
+    /// Walks a path. Everything but the last name must exist and be searchable.
+    pub fn walk(&self, walk: Walk, path: &[u8]) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let mut rest = path.to_vec();
+        let mut at = walk.from;
+        let mut links = 0;
+        loop {
+            if rest.len() >= PATH_BYTES {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            if rest.first() == Some(&b'/') {
+                at = ROOT;
+            }
+            if matches!(self.node(at)?.body, Body::Elsewhere) {
+                return Ok(Place::Elsewhere { node: at, rest: trimmed(&rest).to_vec() });
+            }
+            let (name, after) = split(&rest);
+            self.check_step(at, name, walk.who)?;
+            let (last, slash) = (trimmed(after).is_empty(), !after.is_empty());
+            let name = if name.is_empty() { b"." } else { name };
+            let node = match self.look_up(at, name) {
+                Err(Errno::ENOENT) if last => None,
+                found => Some(found?),
+            };
+            let target = node.filter(|_| !last || slash || walk.follow).and_then(|node| self.target(node));
+            if let Some(target) = target {
+                links += 1;
+                if links > LINKS {
+                    return Err(Errno::ELOOP);
+                }
+                rest = [target, after].concat();
+                continue;
+            }
+            if last && !node.is_some_and(|node| self.is_elsewhere(node)) {
+                return Ok(Place::Here { directory: at, name: name.to_vec(), node, slash });
+            }
+            at = node.ok_or(Errno::ENOENT)?;
+            rest = trimmed(after).to_vec();
+        }
+    }
+
+    /// The node that a path leads to.
+    pub fn resolve(&self, walk: Walk, path: &[u8]) -> Result<NodeId> {
+        match self.walk(walk, path)? {
+            Place::Here { node: Some(node), slash, .. } if slash && !self.node(node)?.is_directory() => {
+                Err(Errno::ENOTDIR)
+            }
+            Place::Here { node, .. } => node.ok_or(Errno::ENOENT),
+            Place::Elsewhere { node, rest } if rest.is_empty() => Ok(node),
+            Place::Elsewhere { .. } => Err(Errno::ENOENT),
+        }
+    }
+
+    /// The absolute path of a directory; `ENOENT` where it was removed.
+    pub fn path_of(&self, mut id: NodeId) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        while id != ROOT {
+            let parent = self.look_up(id, b"..")?;
+            let mut found = None;
+            self.list(parent, 2, |name, node, _| {
+                if node == id {
+                    found = Some(name.to_vec());
+                }
+                found.is_none()
+            })?;
+            names.push(found.ok_or(Errno::ENOENT)?);
+            id = parent;
+        }
+        names.reverse();
+        let mut path: Vec<u8> = names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect();
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok(path)
+    }
+
+    fn check_step(&self, at: NodeId, name: &[u8], who: Credentials) -> Result<()> {
+        if !self.node(at)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if name.len() > NAME_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.check(at, who, access::EXECUTE)
+    }
+
+    fn target(&self, node: NodeId) -> Option<&[u8]> {
+        match &self.node(node).ok()?.body {
+            Body::Link(target) => Some(target),
+            _ => None,
+        }
+    }
+
+    fn is_elsewhere(&self, node: NodeId) -> bool {
+        self.node(node).is_ok_and(|node| matches!(node.body, Body::Elsewhere))
+    }
+}
+
+/// The first name of a path, and what follows it, slashes included.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let path = trimmed(path);
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    path.split_at(end)
+}
+
+/// Without leading slashes.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+    &path[start..]
+}

@@ -1,0 +1,358 @@
+//! The tree of names: making, linking, renaming and removing nodes.
+//!
+//! Holds always: every directory's parent holds it under exactly one name, link counts are the number of names (plus
+//! one for a directory's own `.` and one for each child directory), and a node without names and holders is gone.
+
+use super::contents::Store;
+use super::node::{Body, Node, NodeId, Status};
+use crate::errno::{Errno, Result};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use linux_raw_sys::general as linux;
+
+/// Number of the root directory.
+pub const ROOT: NodeId = 2;
+/// Longest name.
+pub const NAME_BYTES: usize = 255;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+/// A kind of access to a node: the bits of `access(2)`.
+pub mod access {
+    /// Execute a file, search a directory.
+    pub const EXECUTE: u32 = 1;
+    /// Write.
+    pub const WRITE: u32 = 2;
+    /// Read.
+    pub const READ: u32 = 4;
+}
+
+/// A new node, before it has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Fresh<'a> {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: Credentials,
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+}
+
+/// The file system. `now` is the time of the operation, nanoseconds since 1970; whoever calls sets it.
+#[derive(Debug)]
+pub struct Tree<S> {
+    /// Where pages come from.
+    pub store: S,
+    /// Time of the operations that follow.
+    pub now: u64,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    next: NodeId,
+}
+
+impl<S: Store> Tree<S> {
+    /// An empty root directory.
+    pub fn new(store: S) -> Self {
+        let root = Node {
+            mode: linux::S_IFDIR | 0o755,
+            uid: 0,
+            gid: 0,
+            links: 2,
+            size: 0,
+            device: (0, 0),
+            accessed: 0,
+            modified: 0,
+            changed: 0,
+            holds: 0,
+            body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
+        };
+        Self { store, now: 0, nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
+    }
+
+    /// The node with this number.
+    pub fn node(&self, id: NodeId) -> Result<&Node> {
+        self.nodes.get(&id).ok_or(Errno::ENOENT)
+    }
+
+    /// The same, to change it.
+    pub fn node_mut(&mut self, id: NodeId) -> Result<&mut Node> {
+        self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
+    }
+
+    /// How many nodes there are.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether somebody may do this to a node.
+    pub fn check(&self, id: NodeId, who: Credentials, wanted: u32) -> Result<()> {
+        let node = self.node(id)?;
+        if who.uid == 0 {
+            let some_execute = node.mode & 0o111 != 0 || node.is_directory();
+            return if wanted & access::EXECUTE != 0 && !some_execute { Err(Errno::EACCES) } else { Ok(()) };
+        }
+        let shift = if who.uid == node.uid {
+            6
+        } else if who.gid == node.gid {
+            3
+        } else {
+            0
+        };
+        if node.mode >> shift & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// What `name` leads to in a directory.
+    pub fn look_up(&self, directory: NodeId, name: &[u8]) -> Result<NodeId> {
+        match name {
+            b"." => Ok(directory),
+            b".." => Ok(self.directory(directory)?.0),
+            _ => self.directory(directory)?.1.get(name).copied().ok_or(Errno::ENOENT),
+        }
+    }
+
+    /// Makes a node under a name that is free.
+    pub fn create(&mut self, directory: NodeId, name: &[u8], fresh: Fresh<'_>) -> Result<NodeId> {
+        self.check_new_name(directory, name)?;
+        let id = self.next;
+        let is_directory = fresh.mode & linux::S_IFMT == linux::S_IFDIR;
+        let body = match fresh.mode & linux::S_IFMT {
+            linux::S_IFDIR => Body::Directory { parent: directory, entries: BTreeMap::new() },
+            linux::S_IFREG => Body::Pages(alloc::vec::Vec::new()),
+            linux::S_IFLNK => Body::Link(fresh.target.into()),
+            _ => Body::Special,
+        };
+        let inherited = self.node(directory)?.mode & linux::S_ISGID != 0;
+        let node = Node {
+            mode: if inherited && is_directory { fresh.mode | linux::S_ISGID } else { fresh.mode },
+            uid: fresh.owner.uid,
+            gid: if inherited { self.node(directory)?.gid } else { fresh.owner.gid },
+            links: 1 + u32::from(is_directory),
+            size: fresh.target.len() as u64,
+            device: fresh.device,
+            accessed: self.now,
+            modified: self.now,
+            changed: self.now,
+            holds: 0,
+            body,
+        };
+        self.next += 1;
+        self.nodes.insert(id, node);
+        self.enter(directory, name, id, is_directory)?;
+        Ok(id)
+    }
+
+    /// Gives a node one more name.
+    pub fn link(&mut self, id: NodeId, directory: NodeId, name: &[u8]) -> Result<()> {
+        if self.node(id)?.is_directory() {
+            return Err(Errno::EPERM);
+        }
+        self.check_new_name(directory, name)?;
+        let now = self.now;
+        let node = self.node_mut(id)?;
+        node.links = node.links.checked_add(1).ok_or(Errno::EMLINK)?;
+        node.changed = now;
+        self.enter(directory, name, id, false)
+    }
+
+    /// Takes a name away: of a directory with `directory_wanted`, else of anything else.
+    pub fn remove(&mut self, directory: NodeId, name: &[u8], directory_wanted: bool) -> Result<()> {
+        match name {
+            b"." => return Err(Errno::EINVAL),
+            b".." => return Err(Errno::ENOTEMPTY),
+            _ => {}
+        }
+        let id = self.look_up(directory, name)?;
+        self.check_removable(id, directory_wanted)?;
+        self.leave(directory, name, id)
+    }
+
+    /// Renames: what `to_name` led to is replaced in the same step, unless `keep`.
+    pub fn rename(
+        &mut self,
+        (from, from_name): (NodeId, &[u8]),
+        (to, to_name): (NodeId, &[u8]),
+        keep: bool,
+    ) -> Result<()> {
+        let id = self.look_up(from, from_name)?;
+        let is_directory = self.node(id)?.is_directory();
+        for name in [from_name, to_name] {
+            if matches!(name, b"." | b"..") {
+                return Err(Errno::EBUSY);
+            }
+        }
+        if is_directory && self.is_below(to, id)? {
+            return Err(Errno::EINVAL);
+        }
+        match self.look_up(to, to_name) {
+            Ok(_) if keep => return Err(Errno::EEXIST),
+            Ok(there) if there == id => return Ok(()),
+            Ok(there) => {
+                self.check_removable(there, is_directory)?;
+                self.leave(to, to_name, there)?;
+            }
+            Err(_) => self.check_new_name(to, to_name)?,
+        }
+        self.detach(from, from_name, is_directory)?;
+        if let Body::Directory { parent, .. } = &mut self.node_mut(id)?.body {
+            *parent = to;
+        }
+        self.node_mut(id)?.changed = self.now;
+        self.enter(to, to_name, id, is_directory)
+    }
+
+    /// Swaps what two names lead to.
+    pub fn exchange(&mut self, (a, a_name): (NodeId, &[u8]), (b, b_name): (NodeId, &[u8])) -> Result<()> {
+        let (first, second) = (self.look_up(a, a_name)?, self.look_up(b, b_name)?);
+        let (first_is, second_is) = (self.node(first)?.is_directory(), self.node(second)?.is_directory());
+        if (first_is && self.is_below(b, first)?) || (second_is && self.is_below(a, second)?) {
+            return Err(Errno::EINVAL);
+        }
+        self.detach(a, a_name, first_is)?;
+        self.detach(b, b_name, second_is)?;
+        for (id, new_parent) in [(first, b), (second, a)] {
+            if let Body::Directory { parent, .. } = &mut self.node_mut(id)?.body {
+                *parent = new_parent;
+            }
+        }
+        self.enter(a, a_name, second, second_is)?;
+        self.enter(b, b_name, first, first_is)
+    }
+
+    /// One more holder of a node, or one less; the last one of a nameless node lets it go.
+    pub fn hold(&mut self, id: NodeId, hold: bool) -> Result<()> {
+        let node = self.node_mut(id)?;
+        node.holds = if hold { node.holds.saturating_add(1) } else { node.holds.saturating_sub(1) };
+        self.forget(id);
+        Ok(())
+    }
+
+    /// Makes a directory the place where something begins that each process makes itself.
+    pub fn set_elsewhere(&mut self, id: NodeId) -> Result<()> {
+        self.node_mut(id)?.body = Body::Elsewhere;
+        Ok(())
+    }
+
+    /// What `stat` tells.
+    pub fn status(&self, id: NodeId) -> Result<Status> {
+        let node = self.node(id)?;
+        Ok(Status {
+            node: id,
+            mode_links: u64::from(node.mode) | u64::from(node.links) << 32,
+            owner: u64::from(node.uid) | u64::from(node.gid) << 32,
+            size: node.size,
+            allocated: self.allocated(id)?,
+            device: u64::from(node.device.1) | u64::from(node.device.0) << 32,
+            accessed: node.accessed,
+            modified: node.modified,
+            changed: node.changed,
+        })
+    }
+
+    /// The entries of a directory from the `skip`-th on; `.` and `..` are the first two. `each` says whether to go on.
+    pub fn list(&self, id: NodeId, skip: usize, mut each: impl FnMut(&[u8], NodeId, u8) -> bool) -> Result<()> {
+        let (parent, entries) = self.directory(id)?;
+        let dots: [(&[u8], NodeId); 2] = [(b".", id), (b"..", parent)];
+        let all = dots.into_iter().chain(entries.iter().map(|(name, id)| (&**name, *id)));
+        for (name, id) in all.skip(skip) {
+            if !each(name, id, self.node(id)?.directory_type()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&self, id: NodeId) -> Result<(NodeId, &BTreeMap<Box<[u8]>, NodeId>)> {
+        match &self.node(id)?.body {
+            Body::Directory { parent, entries } => Ok((*parent, entries)),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn check_new_name(&self, directory: NodeId, name: &[u8]) -> Result<()> {
+        if name.len() > NAME_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if self.node(directory)?.links == 0 || name.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        match self.look_up(directory, name) {
+            Err(Errno::ENOENT) => Ok(()),
+            Err(other) => Err(other),
+            Ok(_) => Err(Errno::EEXIST),
+        }
+    }
+
+    fn check_removable(&self, id: NodeId, directory_wanted: bool) -> Result<()> {
+        let node = self.node(id)?;
+        match &node.body {
+            Body::Elsewhere => Err(Errno::EBUSY),
+            Body::Directory { .. } if !directory_wanted => Err(Errno::EISDIR),
+            Body::Directory { entries, .. } if !entries.is_empty() => Err(Errno::ENOTEMPTY),
+            Body::Directory { .. } => Ok(()),
+            _ if directory_wanted => Err(Errno::ENOTDIR),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `id` is `above` or lies somewhere below it.
+    fn is_below(&self, mut id: NodeId, above: NodeId) -> Result<bool> {
+        while id != above {
+            let parent = self.directory(id)?.0;
+            if parent == id {
+                return Ok(false);
+            }
+            id = parent;
+        }
+        Ok(true)
+    }
+
+    fn enter(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) -> Result<()> {
+        let now = self.now;
+        let node = self.node_mut(directory)?;
+        node.links += u32::from(is_directory);
+        (node.modified, node.changed) = (now, now);
+        if let Body::Directory { entries, .. } = &mut node.body {
+            entries.insert(name.into(), id);
+        }
+        Ok(())
+    }
+
+    /// Takes a name out of a directory; the node keeps its link count.
+    fn detach(&mut self, directory: NodeId, name: &[u8], is_directory: bool) -> Result<()> {
+        let now = self.now;
+        let node = self.node_mut(directory)?;
+        node.links -= u32::from(is_directory);
+        (node.modified, node.changed) = (now, now);
+        if let Body::Directory { entries, .. } = &mut node.body {
+            entries.remove(name);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, directory: NodeId, name: &[u8], id: NodeId) -> Result<()> {
+        let is_directory = self.node(id)?.is_directory();
+        self.detach(directory, name, is_directory)?;
+        let now = self.now;
+        let node = self.node_mut(id)?;
+        node.links -= 1 + u32::from(is_directory);
+        node.changed = now;
+        self.forget(id);
+        Ok(())
+    }
+
+    fn forget(&mut self, id: NodeId) {
+        if self.nodes.get(&id).is_some_and(Node::is_forgotten) {
+            if let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id) {
+                pages.into_iter().flatten().for_each(|page| self.store.free(page));
+            }
+        }
+    }
+}

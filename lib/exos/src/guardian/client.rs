@@ -1,0 +1,354 @@
+//! A process's side of the file system: one function for each operation, paths and bytes through the window.
+
+use super::protocol::{self, ELSEWHERE, Operation, WINDOW_BYTES, outcome};
+use crate::errno::{Errno, Result};
+use crate::file_system::node::Status;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::Shared;
+use crate::user_memory::vectors;
+use alloc::vec;
+use alloc::vec::Vec;
+use runtime::transfer::{self, Kind, Message};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, time_slice};
+
+/// The connection of one process.
+#[derive(Debug)]
+pub struct Client {
+    guardian: EnvironmentId,
+    window: Option<Shared>,
+}
+
+/// Where an operation on a path came out: done, or in a file system that this process makes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// Done by the guardian.
+    Here(T),
+    /// Beyond the node, with the rest of the path.
+    Elsewhere(u64, Vec<u8>),
+}
+
+impl<T> Found<T> {
+    /// The same with another result.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::Here(value) => Found::Here(change(value)),
+            Self::Elsewhere(node, rest) => Found::Elsewhere(node, rest),
+        }
+    }
+
+    /// Only what the guardian did; `error` for what lies elsewhere.
+    pub fn here(self, error: Errno) -> Result<T> {
+        match self {
+            Self::Here(value) => Ok(value),
+            Self::Elsewhere(..) => Err(error),
+        }
+    }
+}
+
+/// A node that was opened, and is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Its number.
+    pub node: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Client {
+    /// A connection that attaches when it is first used.
+    pub const fn new(guardian: EnvironmentId) -> Self {
+        Self { guardian, window: None }
+    }
+
+    /// Forgets the window: the process is a new one that has another.
+    pub fn begin_again(&mut self) {
+        self.window = None;
+    }
+
+    /// Where the window lies, if there is one.
+    pub fn window_address(&self) -> Option<u64> {
+        self.window.as_ref().map(Shared::address)
+    }
+
+    /// Makes a new environment a client.
+    pub fn adopt(&self, newborn: EnvironmentId) -> Result<()> {
+        self.exchange([Operation::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Opens a path as `openat` does.
+    pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
+        let length = self.put_path(path)?;
+        let answer = self.on_path([Operation::Open as u64, at, u64::from(flags), u64::from(mode), length, 0])?;
+        Ok(answer.map(|[_, node, mode, device, size, _]| Opened {
+            node,
+            mode: mode as u32,
+            device: ((device >> 32) as u32, device as u32),
+            size,
+        }))
+    }
+
+    /// The node of a directory to work in, held.
+    pub fn enter(&mut self, at: u64, path: &[u8]) -> Result<Found<u64>> {
+        let length = self.put_path(path)?;
+        Ok(self.on_path([Operation::Enter as u64, at, length, 0, 0, 0])?.map(|answer| answer[1]))
+    }
+
+    /// What `stat` tells.
+    pub fn status(&mut self, at: u64, path: &[u8], flags: u64) -> Result<Found<Status>> {
+        let length = self.put_path(path)?;
+        let found = self.on_path([Operation::Status as u64, at, flags, length, 0, 0])?;
+        let mut bytes = [0; Status::WORDS * 8];
+        if matches!(found, Found::Here(_)) {
+            self.window()?.read(0, &mut bytes)?;
+        }
+        let mut words = [0; Status::WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
+        }
+        Ok(found.map(|_| Status::from_words(words)))
+    }
+
+    /// What `stat` tells of a node that is held.
+    pub fn status_of(&mut self, node: u64) -> Result<Status> {
+        self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO)
+    }
+
+    /// Reads into the program's memory; fewer bytes than asked for mean the end.
+    pub fn read_to_program(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<u64> {
+        let mut done = 0;
+        while done < count {
+            let wanted = (count - done).min(WINDOW_BYTES);
+            let [_, got, ..] = self.exchange([Operation::Read as u64, node, offset + done, wanted, 0, 0])?;
+            let got = got.min(wanted);
+            match self.window()?.give_to_program(0, to + done, got) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => done += got,
+            }
+            if got < wanted {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads bytes for ExOS itself.
+    pub fn read(&mut self, node: u64, offset: u64, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        let mut done = 0;
+        while done < count {
+            let wanted = ((count - done) as u64).min(WINDOW_BYTES);
+            let [_, got, ..] = self.exchange([Operation::Read as u64, node, offset + done as u64, wanted, 0, 0])?;
+            let got = got.min(wanted) as usize;
+            self.window()?.read(0, &mut bytes[done..done + got])?;
+            done += got;
+            if got == 0 {
+                break;
+            }
+        }
+        bytes.truncate(done);
+        Ok(bytes)
+    }
+
+    /// Writes from the program's memory; the result is how many bytes, and where the last one ended.
+    pub fn write_from_program(&mut self, node: u64, offset: u64, from: u64, count: u64) -> Result<(u64, u64)> {
+        let mut done = 0;
+        let mut end = offset;
+        while done < count {
+            let wanted = (count - done).min(WINDOW_BYTES);
+            match self.write_once(node, if offset == protocol::APPEND { offset } else { end }, from + done, wanted) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok((0, _)) => break,
+                Ok((got, at)) => {
+                    done += got;
+                    end = at;
+                }
+            }
+        }
+        Ok((done, end))
+    }
+
+    /// Writes bytes of ExOS itself.
+    pub fn write(&mut self, node: u64, offset: u64, bytes: &[u8]) -> Result<(u64, u64)> {
+        let (mut done, mut end) = (0, offset);
+        for some in bytes.chunks(WINDOW_BYTES as usize) {
+            self.window()?.write(0, some)?;
+            let at = if offset == protocol::APPEND { offset } else { end };
+            let [_, got, reached, ..] = self.exchange([Operation::Write as u64, node, at, some.len() as u64, 0, 0])?;
+            (done, end) = (done + got, reached);
+        }
+        Ok((done, end))
+    }
+
+    fn write_once(&mut self, node: u64, offset: u64, from: u64, wanted: u64) -> Result<(u64, u64)> {
+        self.window()?.take_from_program(0, from, wanted)?;
+        let [_, got, end, ..] = self.exchange([Operation::Write as u64, node, offset, wanted, 0, 0])?;
+        Ok((got.min(wanted), end))
+    }
+
+    /// Sets the size of a file.
+    pub fn truncate(&mut self, node: u64, size: u64) -> Result<()> {
+        self.exchange([Operation::Truncate as u64, node, size, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Puts records of `getdents64` into the program's memory: how many bytes, and how many entries they are.
+    pub fn list(&mut self, node: u64, skip: u64, to: u64, bytes: u64) -> Result<(u64, u64)> {
+        let [_, length, entries, ..] = self.exchange([Operation::List as u64, node, skip, bytes, 0, 0])?;
+        self.window()?.give_to_program(0, to, length.min(bytes))?;
+        Ok((length.min(bytes), entries))
+    }
+
+    /// The page of a file for mapping; `None` past its end.
+    pub fn page(&mut self, node: u64, index: u64) -> Result<Option<u64>> {
+        let [_, count, ..] = self.exchange([Operation::Pages as u64, node, index, 1, 0, 0])?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let word = &self.window()?.words()[0];
+        Ok(Some(word.load(core::sync::atomic::Ordering::Relaxed)))
+    }
+
+    /// Holds a node once more, or once less.
+    pub fn hold(&mut self, node: u64, hold: bool) {
+        let operation = if hold { Operation::Hold } else { Operation::Release };
+        // A node that is not held any more needs no release.
+        let _ = self.exchange([operation as u64, node, 0, 0, 0, 0]);
+    }
+
+    /// Makes a node of any type but a symbolic link.
+    pub fn make(&mut self, at: u64, path: &[u8], mode: u32, device: (u32, u32)) -> Result<()> {
+        let length = self.put_path(path)?;
+        let device = u64::from(device.1) | u64::from(device.0) << 32;
+        self.on_path([Operation::Make as u64, at, u64::from(mode), device, length, 0])?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// Removes a name.
+    pub fn remove(&mut self, at: u64, path: &[u8], flags: u64) -> Result<()> {
+        let length = self.put_path(path)?;
+        self.on_path([Operation::Remove as u64, at, flags, length, 0, 0])?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// Renames.
+    pub fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Result<()> {
+        let lengths = self.put_two(from.1, to.1)?;
+        let message = [Operation::Rename as u64, from.0, to.0, lengths, u64::from(flags), 0];
+        self.on_path(message)?.here(Errno::EXDEV).map(|_| ())
+    }
+
+    /// Makes one more name for a node.
+    pub fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u64) -> Result<()> {
+        let lengths = self.put_two(from.1, to.1)?;
+        self.on_path([Operation::Link as u64, from.0, to.0, lengths, flags, 0])?.here(Errno::EXDEV).map(|_| ())
+    }
+
+    /// Makes a symbolic link.
+    pub fn symbolic_link(&mut self, target: &[u8], at: u64, path: &[u8]) -> Result<()> {
+        let lengths = self.put_two(target, path)?;
+        self.on_path([Operation::SymbolicLink as u64, at, lengths, 0, 0, 0])?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// Where a symbolic link leads.
+    pub fn read_link(&mut self, at: u64, path: &[u8]) -> Result<Found<Vec<u8>>> {
+        let length = self.put_path(path)?;
+        let found = self.on_path([Operation::ReadLink as u64, at, length, 0, 0, 0])?;
+        let target = match found {
+            Found::Here([_, length, ..]) => self.take(length)?,
+            Found::Elsewhere(..) => Vec::new(),
+        };
+        Ok(found.map(|_| target))
+    }
+
+    /// Whether something may be done.
+    pub fn access(&mut self, at: u64, path: &[u8], wanted: u64, flags: u64) -> Result<Found<()>> {
+        let length = self.put_path(path)?;
+        Ok(self.on_path([Operation::Access as u64, at, wanted, flags, length, 0])?.map(|_| ()))
+    }
+
+    /// One of the operations that set attributes: `SetMode`, `SetOwner` with one word, `SetTimes` with two.
+    pub fn set(&mut self, operation: Operation, at: u64, path: &[u8], words: &[u64], flags: u64) -> Result<()> {
+        let length = self.put_path(path)?;
+        let message = match words {
+            [first, second] => [operation as u64, at, *first, *second, flags, length],
+            _ => [operation as u64, at, words[0], flags, length, 0],
+        };
+        self.on_path(message)?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// The absolute path of a directory.
+    pub fn path_of(&mut self, node: u64) -> Result<Vec<u8>> {
+        let [_, length, ..] = self.exchange([Operation::PathOf as u64, node, 0, 0, 0, 0])?;
+        self.take(length)
+    }
+
+    /// Pages in all, pages free, nodes.
+    pub fn space(&mut self) -> Result<[u64; 3]> {
+        let [_, all, free, nodes, ..] = self.exchange([Operation::Space as u64, 0, 0, 0, 0, 0])?;
+        Ok([all, free, nodes])
+    }
+
+    fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
+        let answer = self.call(message)?;
+        if answer[0] == ELSEWHERE {
+            let rest = self.take(answer[2])?;
+            return Ok(Found::Elsewhere(answer[1], rest));
+        }
+        outcome(answer[0])?;
+        Ok(Found::Here(answer))
+    }
+
+    fn exchange(&self, message: Message) -> Result<Message> {
+        let answer = self.call(message)?;
+        outcome(answer[0])?;
+        Ok(answer)
+    }
+
+    /// One control transfer and back.
+    fn call(&self, mut message: Message) -> Result<Message> {
+        let _vectors = vectors::keep();
+        loop {
+            match transfer::call(Kind::Synchronous, self.guardian, &mut message) {
+                Ok(()) => return Ok(message),
+                Err(Failure { error: Error::Busy, .. }) => {
+                    if time_slice::yield_to(self.guardian).is_err() {
+                        core::hint::spin_loop();
+                    }
+                }
+                Err(_) => return Err(Errno::EIO),
+            }
+        }
+    }
+
+    /// The window, opened when it is first needed.
+    fn window(&mut self) -> Result<Shared> {
+        if self.window.is_none() {
+            let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
+            let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
+            let pages: Vec<PageNumber> = answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect();
+            let process = process();
+            self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
+        }
+        self.window.clone().ok_or(Errno::EIO)
+    }
+
+    fn put_path(&mut self, path: &[u8]) -> Result<u64> {
+        self.put_two(path, b"")
+    }
+
+    fn put_two(&mut self, first: &[u8], second: &[u8]) -> Result<u64> {
+        let window = self.window()?;
+        window.write(0, first)?;
+        window.write(first.len() as u64, second)?;
+        Ok(protocol::pair(first.len(), second.len()))
+    }
+
+    fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(WINDOW_BYTES) as usize];
+        self.window()?.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,13 @@
+//! The guardian of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
+//! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
+//!
+//! `protocol` is what travels, `server` runs in the guardian, `client` in each process.
+
+pub mod protocol;
+
+#[cfg(target_os = "none")]
+pub mod client;
+#[cfg(target_os = "none")]
+pub mod server;
+#[cfg(target_os = "none")]
+pub mod service;

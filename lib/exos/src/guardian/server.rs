@@ -1,0 +1,493 @@
+//! The guardian's side: one call at a time, each finished before the next, nothing believed.
+
+use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, WINDOW_BYTES};
+use crate::errno::{Errno, Result};
+use crate::file_system::node::{Node, NodeId};
+use crate::file_system::path::{PATH_BYTES, Place, Walk};
+use crate::file_system::tree::{Credentials, Fresh, Tree, access};
+use crate::user_memory::shared::Shared;
+use crate::user_memory::store::PageStore;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::transfer::Message;
+
+/// A process, as the guardian knows it.
+#[derive(Debug, Default)]
+pub struct Client {
+    /// Its window, once it has attached.
+    pub window: Option<Shared>,
+    /// How often it holds each node.
+    pub holds: BTreeMap<NodeId, u32>,
+    /// Who it is.
+    pub who: Credentials,
+}
+
+/// The file system and its clients, by environment number.
+#[derive(Debug)]
+pub struct Server {
+    /// The files.
+    pub tree: Tree<PageStore>,
+    /// The processes.
+    pub clients: BTreeMap<u64, Client>,
+}
+
+/// What an operation answers: up to five words.
+type Answer = [u64; 5];
+/// An answer, or the way out of the file system.
+enum Outcome {
+    Done(Answer),
+    Elsewhere(NodeId, Vec<u8>),
+}
+
+const NOTHING: Answer = [0; 5];
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        Self::Done(answer)
+    }
+}
+
+impl Server {
+    /// Serves one message of a client that is known.
+    pub fn serve(&mut self, caller: u64, message: &mut Message) {
+        let [first, rest @ ..] = match self.perform(caller, message) {
+            Ok(Outcome::Done([a, b, c, d, e])) => [0, a, b, c, d, e],
+            Ok(Outcome::Elsewhere(node, path)) => match self.put(caller, &path) {
+                Ok(length) => [ELSEWHERE, node, length, 0, 0, 0],
+                Err(error) => [u64::from(error.number()), 0, 0, 0, 0, 0],
+            },
+            Err(error) => [u64::from(error.number()), 0, 0, 0, 0, 0],
+        };
+        message[0] = first;
+        message[1..].copy_from_slice(&rest);
+    }
+
+    fn perform(&mut self, caller: u64, message: &Message) -> Result<Outcome> {
+        let [number, a, b, c, d, e] = *message;
+        let operation = Operation::from_number(number).ok_or(Errno::ENOSYS)?;
+        let who = self.clients.get(&caller).ok_or(Errno::EPERM)?.who;
+        match operation {
+            Operation::Attach | Operation::Adopt => Err(Errno::EINVAL),
+            Operation::Open => self.open(caller, who, a, b as u32, c as u32, d),
+            Operation::Enter => self.enter(caller, who, a, b),
+            Operation::Status => self.on_path(caller, who, a, b, c, |server, node| server.status(caller, node)),
+            Operation::Access => self.on_path(caller, who, a, c, d, |server, node| {
+                server.tree.check(node, who, b as u32 & 7).map(|()| NOTHING.into())
+            }),
+            Operation::SetMode => {
+                self.on_path(caller, who, a, c, d, |server, node| server.set_mode(who, node, b as u32))
+            }
+            Operation::SetOwner => self.on_path(caller, who, a, c, d, |server, node| server.set_owner(who, node, b)),
+            Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
+            Operation::ReadLink => {
+                self.on_path(caller, who, a, EMPTY_PATH, b, |server, node| server.read_link(caller, node))
+            }
+            Operation::Make => self.make(caller, who, a, b as u32, c, d),
+            Operation::Remove => self.remove(caller, who, a, b, c),
+            Operation::Rename => self.rename(caller, who, [a, b], c, d as u32),
+            Operation::Link => self.link(caller, who, [a, b], c, d),
+            Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
+            _ => self.perform_on_node(caller, operation, a, b, c).map(Outcome::Done),
+        }
+    }
+
+    fn perform_on_node(&mut self, caller: u64, operation: Operation, node: u64, b: u64, c: u64) -> Result<Answer> {
+        if !matches!(operation, Operation::Space) && !self.clients[&caller].holds.contains_key(&node) {
+            return Err(Errno::EBADF);
+        }
+        match operation {
+            Operation::Read => self.read(caller, node, b, c),
+            Operation::Write => self.write(caller, node, b, c),
+            Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
+            Operation::List => self.list(caller, node, b as usize, c),
+            Operation::Pages => self.pages(caller, node, b, c),
+            Operation::Release => self.release(caller, node).map(|()| NOTHING),
+            Operation::Hold => self.hold(caller, node).map(|()| NOTHING),
+            Operation::PathOf => {
+                let path = self.tree.path_of(node)?;
+                Ok([self.put(caller, &path)?, 0, 0, 0, 0])
+            }
+            Operation::Space => {
+                Ok([self.tree.store.capacity(), self.tree.store.room(), self.tree.count() as u64, 0, 0])
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn open(&mut self, caller: u64, who: Credentials, at: u64, flags: u32, mode: u32, length: u64) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
+        let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
+        let (directory, name, node, slash) = match self.tree.walk(self.from(caller, at, who, follow)?, &path)? {
+            Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
+            Place::Here { directory, name, node, slash } => (directory, name, node, slash),
+        };
+        let id = match node {
+            Some(_) if exclusive => return Err(Errno::EEXIST),
+            Some(id) => id,
+            None if flags & linux::O_CREAT == 0 => return Err(Errno::ENOENT),
+            None if slash => return Err(Errno::EISDIR),
+            None => {
+                self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+                let mode = linux::S_IFREG | mode & 0o7777;
+                self.tree.create(directory, &name, Fresh { mode, owner: who, device: (0, 0), target: b"" })?
+            }
+        };
+        if node.is_some() {
+            self.check_open(id, who, flags, slash)?;
+        }
+        if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(id)?.is_file() {
+            self.tree.truncate(id, 0)?;
+        }
+        self.hold(caller, id)?;
+        let found = self.tree.node(id)?;
+        let device = u64::from(found.device.1) | u64::from(found.device.0) << 32;
+        Ok([id, u64::from(found.mode), device, found.size, 0].into())
+    }
+
+    fn check_open(&self, id: NodeId, who: Credentials, flags: u32, slash: bool) -> Result<()> {
+        let node = self.tree.node(id)?;
+        if (flags & linux::O_DIRECTORY != 0 || slash) && !node.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if flags & linux::O_PATH != 0 {
+            return Ok(());
+        }
+        if node.mode & linux::S_IFMT == linux::S_IFLNK {
+            return Err(Errno::ELOOP);
+        }
+        let (read, write) = match flags & linux::O_ACCMODE {
+            linux::O_RDONLY => (access::READ, 0),
+            linux::O_WRONLY => (0, access::WRITE),
+            _ => (access::READ, access::WRITE),
+        };
+        if node.is_directory() && (write != 0 || flags & linux::O_CREAT != 0) {
+            return Err(Errno::EISDIR);
+        }
+        let truncating = if flags & linux::O_TRUNC != 0 { access::WRITE } else { 0 };
+        self.tree.check(id, who, read | write | truncating)
+    }
+
+    fn enter(&mut self, caller: u64, who: Credentials, at: u64, length: u64) -> Result<Outcome> {
+        self.on_path(caller, who, at, FOLLOW | EMPTY_PATH, length, |server, node| {
+            if !server.tree.node(node)?.is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            server.tree.check(node, who, access::EXECUTE)?;
+            server.hold(caller, node)?;
+            Ok([node, 0, 0, 0, 0].into())
+        })
+    }
+
+    fn status(&mut self, caller: u64, node: NodeId) -> Result<Outcome> {
+        let words = self.tree.status(node)?.to_words();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.put(caller, &bytes)?;
+        Ok(NOTHING.into())
+    }
+
+    fn read(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
+        let window = self.window(caller)?;
+        let mut outcome = Ok(());
+        let count = self.tree.read(node, offset, count.min(WINDOW_BYTES), |place, bytes| {
+            outcome = outcome.and(window.write(place as u64, bytes));
+        })?;
+        outcome.map(|()| [count, 0, 0, 0, 0])
+    }
+
+    fn write(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
+        let window = self.window(caller)?;
+        let offset = if offset == protocol::APPEND { self.tree.node(node)?.size } else { offset };
+        let mut outcome = Ok(());
+        let count = self.tree.write(node, offset, count.min(WINDOW_BYTES), |place, bytes| {
+            outcome = outcome.and(window.read(place as u64, bytes));
+        })?;
+        outcome.map(|()| [count, offset + count, 0, 0, 0])
+    }
+
+    fn list(&mut self, caller: u64, node: NodeId, skip: usize, bytes: u64) -> Result<Answer> {
+        const HEAD: usize = 19;
+        let most = bytes.min(WINDOW_BYTES) as usize;
+        let mut records = Vec::new();
+        let mut entries = 0;
+        let mut full = false;
+        self.tree.list(node, skip, |name, id, kind| {
+            let length = (HEAD + name.len() + 1).next_multiple_of(8);
+            if records.len() + length > most {
+                full = true;
+                return false;
+            }
+            entries += 1;
+            let end = records.len() + length;
+            records.extend_from_slice(&id.to_le_bytes());
+            records.extend_from_slice(&((skip + entries) as u64).to_le_bytes());
+            records.extend_from_slice(&(length as u16).to_le_bytes());
+            records.push(kind);
+            records.extend_from_slice(name);
+            records.resize(end, 0);
+            true
+        })?;
+        if records.is_empty() && full {
+            return Err(Errno::EINVAL);
+        }
+        Ok([self.put(caller, &records)?, entries as u64, 0, 0, 0])
+    }
+
+    fn pages(&mut self, caller: u64, node: NodeId, first: u64, count: u64) -> Result<Answer> {
+        let count = count.min(WINDOW_BYTES / 8);
+        let mut numbers = Vec::new();
+        for index in first..first.saturating_add(count) {
+            match self.tree.page(node, index)? {
+                Some(page) => numbers.extend_from_slice(&page.to_le_bytes()),
+                None => break,
+            }
+        }
+        Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+    }
+
+    fn set_mode(&mut self, who: Credentials, id: NodeId, mode: u32) -> Result<Outcome> {
+        self.change(who, id, |node| {
+            node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
+            Ok(())
+        })
+    }
+
+    fn set_owner(&mut self, who: Credentials, id: NodeId, owner: u64) -> Result<Outcome> {
+        let (uid, gid) = (owner as u32, (owner >> 32) as u32);
+        self.change(who, id, |node| {
+            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && gid != who.gid) {
+                return Err(Errno::EPERM);
+            }
+            node.uid = if uid == u32::MAX { node.uid } else { uid };
+            node.gid = if gid == u32::MAX { node.gid } else { gid };
+            if node.is_file() {
+                node.mode &= !(linux::S_ISUID | linux::S_ISGID);
+            }
+            Ok(())
+        })
+    }
+
+    fn set_times(&mut self, who: Credentials, id: NodeId, accessed: u64, modified: u64) -> Result<Outcome> {
+        let now = self.tree.now;
+        let time = |wanted, before| match wanted {
+            protocol::TIME_NOW => now,
+            protocol::TIME_KEEP => before,
+            time => time,
+        };
+        self.change(who, id, |node| {
+            node.accessed = time(accessed, node.accessed);
+            node.modified = time(modified, node.modified);
+            Ok(())
+        })
+    }
+
+    fn change(&mut self, who: Credentials, id: NodeId, edit: impl FnOnce(&mut Node) -> Result<()>) -> Result<Outcome> {
+        let now = self.tree.now;
+        let node = self.tree.node_mut(id)?;
+        if who.uid != 0 && who.uid != node.uid {
+            return Err(Errno::EPERM);
+        }
+        edit(node)?;
+        node.changed = now;
+        Ok(NOTHING.into())
+    }
+
+    fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
+        let target = match &self.tree.node(id)?.body {
+            crate::file_system::node::Body::Link(target) => target.to_vec(),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok([self.put(caller, &target)?, 0, 0, 0, 0].into())
+    }
+
+    fn make(&mut self, caller: u64, who: Credentials, at: u64, mode: u32, device: u64, length: u64) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
+        self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
+            let device = ((device >> 32) as u32, device as u32);
+            server.tree.create(directory, name, Fresh { mode, owner: who, device, target: b"" })?;
+            Ok(())
+        })
+    }
+
+    fn symbolic_link(&mut self, caller: u64, who: Credentials, at: u64, lengths: u64) -> Result<Outcome> {
+        let (target, path) = self.two_paths(caller, lengths)?;
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
+            let mode = linux::S_IFLNK | 0o777;
+            server.tree.create(directory, name, Fresh { mode, owner: who, device: (0, 0), target: &target })?;
+            Ok(())
+        })
+    }
+
+    fn remove(&mut self, caller: u64, who: Credentials, at: u64, flags: u64, length: u64) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        let wants_directory = flags & DIRECTORY != 0;
+        match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
+            Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
+            Place::Here { node: None, .. } => Err(Errno::ENOENT),
+            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node)?.is_directory() => {
+                Err(Errno::ENOTDIR)
+            }
+            Place::Here { directory, name, node: Some(node), .. } => {
+                self.check_removal(who, directory, node)?;
+                self.tree.remove(directory, &name, wants_directory)?;
+                Ok(NOTHING.into())
+            }
+        }
+    }
+
+    fn check_removal(&self, who: Credentials, directory: NodeId, node: NodeId) -> Result<()> {
+        self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+        let sticky = self.tree.node(directory)?;
+        let is_owner = who.uid == 0 || who.uid == sticky.uid || who.uid == self.tree.node(node)?.uid;
+        if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    fn rename(&mut self, caller: u64, who: Credentials, at: [u64; 2], lengths: u64, flags: u32) -> Result<Outcome> {
+        let (from, to) = self.two_paths(caller, lengths)?;
+        let (from, from_slash) = match self.tree.walk(self.from(caller, at[0], who, false)?, &from)? {
+            Place::Here { directory, name, node: Some(node), slash } => ((directory, name, node), slash),
+            Place::Here { .. } => return Err(Errno::ENOENT),
+            Place::Elsewhere { .. } => return Err(Errno::EXDEV),
+        };
+        let (to_directory, to_name, to_node, to_slash) =
+            match self.tree.walk(self.from(caller, at[1], who, false)?, &to)? {
+                Place::Here { directory, name, node, slash } => (directory, name, node, slash),
+                Place::Elsewhere { .. } => return Err(Errno::EXDEV),
+            };
+        if (from_slash || to_slash) && !self.tree.node(from.2)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        self.check_removal(who, from.0, from.2)?;
+        self.tree.check(to_directory, who, access::WRITE | access::EXECUTE)?;
+        if let Some(node) = to_node {
+            self.check_removal(who, to_directory, node)?;
+        }
+        let (from, to) = ((from.0, from.1.as_slice()), (to_directory, to_name.as_slice()));
+        match flags {
+            0 => self.tree.rename(from, to, false)?,
+            linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
+            linux::RENAME_EXCHANGE => self.tree.exchange(from, to)?,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(NOTHING.into())
+    }
+
+    fn link(&mut self, caller: u64, who: Credentials, at: [u64; 2], lengths: u64, flags: u64) -> Result<Outcome> {
+        let (from, to) = self.two_paths(caller, lengths)?;
+        let node = if from.is_empty() && flags & EMPTY_PATH != 0 {
+            self.check_start(caller, at[0])?;
+            at[0]
+        } else {
+            self.tree.resolve(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)?
+        };
+        self.on_new_name(caller, who, at[1], &to, false, |server, directory, name| {
+            server.tree.link(node, directory, name)
+        })
+    }
+
+    /// Walks to a name that must be free, in a directory that may be written.
+    fn on_new_name(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        path: &[u8],
+        is_directory: bool,
+        action: impl FnOnce(&mut Self, NodeId, &[u8]) -> Result<()>,
+    ) -> Result<Outcome> {
+        match self.tree.walk(self.from(caller, at, who, false)?, path)? {
+            Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
+            Place::Here { node: Some(_), .. } => Err(Errno::EEXIST),
+            Place::Here { slash: true, .. } if !is_directory => Err(Errno::ENOENT),
+            Place::Here { directory, name, .. } => {
+                self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+                action(self, directory, &name)?;
+                Ok(NOTHING.into())
+            }
+        }
+    }
+
+    /// Walks to something that is there.
+    fn on_path(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        flags: u64,
+        length: u64,
+        action: impl FnOnce(&mut Self, NodeId) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        if length == 0 && flags & EMPTY_PATH != 0 {
+            self.check_start(caller, at)?;
+            return action(self, at);
+        }
+        let path = self.path(caller, 0, length)?;
+        match self.tree.walk(self.from(caller, at, who, flags & FOLLOW != 0)?, &path)? {
+            Place::Elsewhere { node, rest } if !rest.is_empty() => Ok(Outcome::Elsewhere(node, rest)),
+            Place::Elsewhere { node, .. } => action(self, node),
+            Place::Here { node: None, .. } => Err(Errno::ENOENT),
+            Place::Here { node: Some(node), slash: true, .. } if !self.tree.node(node)?.is_directory() => {
+                Err(Errno::ENOTDIR)
+            }
+            Place::Here { node: Some(node), .. } => action(self, node),
+        }
+    }
+
+    fn from(&self, caller: u64, at: NodeId, who: Credentials, follow: bool) -> Result<Walk> {
+        self.check_start(caller, at)?;
+        Ok(Walk { from: at, follow, who })
+    }
+
+    /// A walk begins only at what the caller holds, or at the root.
+    fn check_start(&self, caller: u64, at: NodeId) -> Result<()> {
+        let held = at == crate::file_system::tree::ROOT || self.clients[&caller].holds.contains_key(&at);
+        if held { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    fn hold(&mut self, caller: u64, node: NodeId) -> Result<()> {
+        self.tree.hold(node, true)?;
+        if let Some(client) = self.clients.get_mut(&caller) {
+            *client.holds.entry(node).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, caller: u64, node: NodeId) -> Result<()> {
+        let client = self.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
+        let count = client.holds.get_mut(&node).ok_or(Errno::EBADF)?;
+        *count -= 1;
+        if *count == 0 {
+            client.holds.remove(&node);
+        }
+        self.tree.hold(node, false)
+    }
+
+    fn window(&self, caller: u64) -> Result<Shared> {
+        self.clients.get(&caller).and_then(|client| client.window.clone()).ok_or(Errno::EPERM)
+    }
+
+    fn put(&self, caller: u64, bytes: &[u8]) -> Result<u64> {
+        self.window(caller)?.write(0, bytes)?;
+        Ok(bytes.len() as u64)
+    }
+
+    fn path(&self, caller: u64, at: u64, length: u64) -> Result<Vec<u8>> {
+        if length >= PATH_BYTES as u64 {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let mut path = vec![0; length as usize];
+        self.window(caller)?.read(at, &mut path)?;
+        if path.contains(&0) { Err(Errno::EINVAL) } else { Ok(path) }
+    }
+
+    fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        let first = lengths & 0xffff_ffff;
+        Ok((self.path(caller, 0, first)?, self.path(caller, first, lengths >> 32)?))
+    }
+}

@@ -1,0 +1,123 @@
+//! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
+
+use super::protocol::{Operation, WINDOW_PAGES};
+use super::server::{Client, Server};
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::{ROOT, Tree};
+use crate::user_memory::current::service_state;
+use crate::user_memory::shared::Windows;
+use crate::user_memory::store::PageStore;
+use alloc::vec;
+use alloc::vec::Vec;
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::transfer::Message;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, entry, exposed};
+
+/// All that the guardian keeps.
+#[derive(Debug)]
+pub struct Guardian {
+    server: Server,
+    windows: Windows,
+    /// Where clients' windows come from: pages that the session may write.
+    window_pages: Allocator,
+}
+
+impl Guardian {
+    /// One with the files of the boot archive. `file_pages` are readable by the session, `window_pages` writable.
+    pub fn new(
+        archive: &'static [u8],
+        file_pages: Allocator,
+        window_pages: Allocator,
+    ) -> core::result::Result<Self, &'static str> {
+        let mut tree = Tree::new(PageStore::new(file_pages, archive));
+        tree.now = now();
+        tree.populate(archive, abi::boot::ROOT)?;
+        let server = Server { tree, clients: alloc::collections::BTreeMap::new() };
+        Ok(Self { server, windows: Windows::default(), window_pages })
+    }
+
+    fn serve(&mut self, caller: u64, message: &mut Message) {
+        self.server.tree.now = now();
+        let outcome = match Operation::from_number(message[0]) {
+            Some(Operation::Attach) => self.attach(caller, message),
+            Some(Operation::Adopt) => self.adopt(caller, message[1]),
+            _ => {
+                self.server.serve(caller, message);
+                return;
+            }
+        };
+        message[0] = outcome.map_or_else(|error| u64::from(error.number()), |()| 0);
+    }
+
+    /// Gives a client its window.
+    fn attach(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
+        if client.window.is_none() {
+            let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
+            self.window_pages.allocate_many(&mut pages)?;
+            client.window = Some(self.windows.open(pages, self.window_pages.key, true)?);
+        }
+        let window = client.window.as_ref().ok_or(Errno::EIO)?;
+        for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
+            *word = two[0].0 | two[1].0 << 32;
+        }
+        Ok(())
+    }
+
+    /// A new process inherits what its maker holds. The session may make one that holds the root only.
+    fn adopt(&mut self, caller: u64, newborn: u64) -> Result<()> {
+        self.bury_the_dead();
+        let maker = self.server.clients.get(&caller);
+        let by_session = caller == entry::FIRST.0;
+        if maker.is_none() && !by_session || self.server.clients.contains_key(&newborn) {
+            return Err(Errno::EPERM);
+        }
+        let holds = maker.map_or_else(|| [(ROOT, 1)].into(), |maker| maker.holds.clone());
+        let who = maker.map_or_else(Default::default, |maker| maker.who);
+        for (node, count) in &holds {
+            for _ in 0..*count {
+                self.server.tree.hold(*node, true)?;
+            }
+        }
+        self.server.clients.insert(newborn, Client { window: None, holds, who });
+        Ok(())
+    }
+
+    /// Lets go of what dead clients held.
+    fn bury_the_dead(&mut self) {
+        let is_dead = |number: &u64| !exposed::lives(EnvironmentId(*number));
+        let dead: Vec<u64> = self.server.clients.keys().copied().filter(is_dead).collect();
+        for number in dead {
+            let Some(client) = self.server.clients.remove(&number) else { continue };
+            for (node, count) in client.holds {
+                for _ in 0..count {
+                    let _ = self.server.tree.hold(node, false);
+                }
+            }
+            if let Some(window) = client.window {
+                self.windows.close(&window);
+                self.window_pages.free_many(window.pages());
+            }
+        }
+    }
+}
+
+/// The function that the guardian's environment runs: serves for ever. `argument` is the address of a locked
+/// [`Guardian`] that lives as long as the machine.
+pub extern "C" fn run(argument: u64) {
+    crate::user_memory::current::set_service_state(argument);
+    runtime::transfer::serve(answer)
+}
+
+extern "C" fn answer(caller: EnvironmentId, message: &mut Message) {
+    let guardian: &Lock<Guardian> = service_state();
+    guardian.lock().serve(caller.0, message);
+}
+
+fn now() -> u64 {
+    clock::wall_clock().unwrap_or_else(clock::now)
+}
+
+/// The key that the guardian's environment finds in its ring for everything that it owns.
+pub const OWN_KEY: KeyIndex = KeyIndex::FIRST;

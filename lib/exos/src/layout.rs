@@ -1,0 +1,66 @@
+//! The address space of a Linux process under ExOS.
+//!
+//! ```text
+//! 0x7e80_0000_0000  the library's top-level slot (abi::memory_map::LIBRARY_BASE)
+//!     +0 GiB            the ExOS image: text and constants, one copy for all processes
+//!     +1 GiB            what a new process is told at its birth
+//!     +2 GiB            shared windows: pipes, file offsets, mailboxes, messages to guardians
+//!     +256 GiB          heap, stacks and windows of the runtime (runtime::layout)
+//! 0x7d80_0000_0000  environment areas (runtime::layout)
+//! 0x0080_0000_0000  end of what ExOS gives out by itself: one top-level slot, so that fork links one table
+//!     stack, growing down
+//!     mmap, growing down from below the stack
+//!     brk, growing up behind the program
+//! 0x0000_0001_0000  smallest address that mmap gives out
+//! ```
+
+use abi::memory_map::{LIBRARY_BASE, TOP_LEVEL_SLOT};
+
+/// Bytes in a page.
+pub const PAGE_SIZE: u64 = abi::limits::PAGE_SIZE;
+/// Clears the offset in a page.
+pub const PAGE_MASK: u64 = !(PAGE_SIZE - 1);
+
+/// End of the addresses that a program may ask for.
+pub const PROGRAM_END: u64 = 0x0000_7d00_0000_0000;
+/// End of the addresses that ExOS chooses by itself.
+pub const CHOSEN_END: u64 = TOP_LEVEL_SLOT;
+/// Smallest address that `mmap` gives out.
+pub const LEAST_ADDRESS: u64 = 0x1_0000;
+/// Where a movable program without an interpreter, or with one, is put.
+pub const MOVABLE_BASE: u64 = 0x0000_0055_5555_0000;
+/// Top of the first stack.
+pub const STACK_TOP: u64 = CHOSEN_END - 0x1_0000;
+/// Bytes that the stack may grow to (the usual RLIMIT_STACK).
+pub const STACK_BYTES: u64 = 8 << 20;
+/// `mmap` gives out addresses below this one, downwards.
+pub const MMAP_TOP: u64 = STACK_TOP - STACK_BYTES - (256 << 20);
+
+/// The ExOS image.
+pub const IMAGE: u64 = LIBRARY_BASE;
+/// End of the room for the image.
+pub const IMAGE_END: u64 = LIBRARY_BASE + GIB;
+/// Where a new process finds what it is told.
+pub const BIRTH: u64 = LIBRARY_BASE + GIB;
+/// Shared windows.
+pub const WINDOWS: u64 = LIBRARY_BASE + 2 * GIB;
+/// End of the room for shared windows.
+pub const WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
+/// Where the guardian has the pages of files.
+pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
+/// End of the room for them.
+pub const FILES_END: u64 = LIBRARY_BASE + 256 * GIB;
+/// Private pages of an environment area: one page of words, and the stack that ExOS runs on.
+pub const AREA_PRIVATE_PAGES: usize = 14;
+
+const GIB: u64 = 1 << 30;
+
+const _: () = assert!(AREA_PRIVATE_PAGES <= abi::limits::PRIVATE_PAGES);
+
+/// `address` rounded up to a page; `None` past the end.
+pub const fn page_up(address: u64) -> Option<u64> {
+    match address.checked_add(PAGE_SIZE - 1) {
+        Some(sum) => Some(sum & PAGE_MASK),
+        None => None,
+    }
+}

@@ -1,0 +1,5 @@
+//! A program's memory: areas (what each address means), frames (which page is there), and what a fault makes of them.
+
+pub mod area;
+pub mod frames;
+pub mod space;

@@ -1,0 +1,390 @@
+//! What happens to a program's memory: faults, maps, protections, fork.
+//!
+//! Generic over [`Pages`], the few things that only the kernel can do, so that all decisions are tested on the host.
+//! Holds always: what [`Frames`] records is what the tables hold; an entry allows writing only if its area does and no
+//! other process can reach the page through its own entry (or the area is shared on purpose).
+
+use super::area::{Area, Areas, Backing, Protection};
+use super::frames::{COPY_ON_WRITE, Frames, SHARED, entry, page_of};
+use crate::errno::{Errno, Result};
+use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, page_up};
+use abi::page_table::{MapRow, PRESENT, WRITE};
+use alloc::vec::Vec;
+
+/// What the kernel does for an address space.
+pub trait Pages {
+    /// A fresh page, zeroed, on the account of this process.
+    fn allocate(&mut self) -> Result<u64>;
+    /// Gives pages up: those on this process's account are freed, the others were only borrowed.
+    fn release(&mut self, pages: &[u64]);
+    /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
+    fn map(&mut self, rows: &[MapRow]) -> Result<()>;
+    /// Copies the page that can be read at `address` into `page`, which is not mapped.
+    fn copy(&mut self, address: u64, page: u64) -> Result<()>;
+    /// Copies the contents of one page into another, neither of which need be mapped.
+    fn copy_page(&mut self, from: u64, to: u64) -> Result<()>;
+    /// Puts bytes at the beginning of a page, mapped or not.
+    fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()>;
+    /// The contents of a page, mapped or not.
+    fn read(&mut self, page: u64) -> Result<Vec<u8>>;
+    /// Whether `page` is on this process's account and only one entry of a page table maps it.
+    fn is_sole(&self, page: u64) -> bool;
+    /// The page of a file; `None` past its end.
+    fn file_page(&mut self, node: u64, index: u64) -> Result<Option<u64>>;
+    /// A handle to a file is kept as long as areas name it: one more, or one less.
+    fn hold_file(&mut self, node: u64, hold: bool);
+}
+
+/// What was tried at an address that faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+impl Access {
+    const fn needs(self) -> Protection {
+        match self {
+            Self::Read => Protection(7),
+            Self::Write => Protection::WRITE,
+            Self::Execute => Protection::EXECUTE,
+        }
+    }
+}
+
+/// Why a fault cannot be mended: what Linux would make a signal of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Nothing is mapped there: SIGSEGV, SEGV_MAPERR.
+    NotMapped,
+    /// The area does not allow it: SIGSEGV, SEGV_ACCERR.
+    NotAllowed,
+    /// Past the end of the file: SIGBUS, BUS_ADRERR.
+    PastEnd,
+    /// No memory: Linux would kill.
+    OutOfMemory,
+}
+
+/// The memory of one program.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    /// What each address means.
+    pub areas: Areas,
+    /// Which page lies where.
+    pub frames: Frames,
+    /// Where the heap of `brk` begins, and where it ends now.
+    pub brk: (u64, u64),
+    /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
+    stubs: Vec<(u64, u64)>,
+}
+
+impl Space {
+    /// Mends a fault, or says why it cannot be.
+    pub fn fault(
+        &mut self,
+        pages: &mut impl Pages,
+        address: u64,
+        access: Access,
+    ) -> core::result::Result<(), Violation> {
+        let area = match self.areas.find(address) {
+            Some(area) => *area,
+            None => self.grow_stack(address).ok_or(Violation::NotMapped)?,
+        };
+        if area.protection.0 & access.needs().0 == 0 {
+            return Err(Violation::NotAllowed);
+        }
+        let page_address = address & PAGE_MASK;
+        match self.frames.get(page_address) {
+            0 => self.fill(pages, &area, page_address, access == Access::Write),
+            old if access == Access::Write && old & COPY_ON_WRITE != 0 => self.unshare(pages, &area, page_address, old),
+            old => self.put(pages, page_address, old),
+        }
+    }
+
+    /// Puts an area in; what lay there goes. The file behind it is held.
+    pub fn map(&mut self, pages: &mut impl Pages, area: Area) -> Result<()> {
+        self.unmap(pages, area.start, area.end)?;
+        if let Backing::File { node, .. } = area.backing
+            && !self.names(node)
+        {
+            pages.hold_file(node, true);
+        }
+        self.areas.insert(area);
+        Ok(())
+    }
+
+    /// An unused place of `bytes` bytes for a stub within `reach` of `address`.
+    pub fn take_stub(&mut self, pages: &mut impl Pages, address: u64, reach: u64, bytes: u64) -> Result<u64> {
+        let near = |(next, end): &&mut (u64, u64)| next.abs_diff(address) < reach - PAGE_SIZE && *end - *next >= bytes;
+        if let Some((next, _)) = self.stubs.iter_mut().find(near) {
+            *next += bytes;
+            return Ok(*next - bytes);
+        }
+        let start = self.areas.find_near(address, PAGE_SIZE, reach).ok_or(Errno::ENOMEM)?;
+        let readable = Protection(Protection::READ.0 | Protection::EXECUTE.0);
+        let area = Area { backing: Backing::Library, ..Area::anonymous(start, start + PAGE_SIZE, readable) };
+        let page = pages.allocate()?;
+        self.put(pages, start, entry_for(&area, page, 0)).map_err(|_| Errno::ENOMEM)?;
+        self.areas.insert(area);
+        self.stubs.push((start + bytes, start + PAGE_SIZE));
+        Ok(start)
+    }
+
+    /// Puts other contents into a page of the program, whatever the program may do with it: a fresh copy, in place by
+    /// one remap.
+    pub fn replace_page(&mut self, pages: &mut impl Pages, address: u64, contents: &[u8]) -> Result<()> {
+        let area = *self.areas.find(address).ok_or(Errno::EFAULT)?;
+        let old = self.frames.get(address);
+        let copy = pages.allocate()?;
+        pages.fill(copy, contents)?;
+        self.put(pages, address, entry_for(&area, copy, 0)).map_err(|_| Errno::ENOMEM)?;
+        if old != 0 {
+            pages.release(&[page_of(old)]);
+        }
+        Ok(())
+    }
+
+    /// Changes bytes of a page that belongs to the library.
+    pub fn replace_bytes(&mut self, pages: &mut impl Pages, address: u64, bytes: &[u8]) -> Result<()> {
+        let page = address & PAGE_MASK;
+        let mut contents = pages.read(page_of(self.frames.get(page)))?;
+        let at = (address - page) as usize;
+        contents[at..at + bytes.len()].copy_from_slice(bytes);
+        self.replace_page(pages, page, &contents)
+    }
+
+    /// Takes everything between two addresses away.
+    pub fn unmap(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
+        let before = self.areas.within(start, end);
+        if before.is_empty() {
+            return Ok(());
+        }
+        self.drop_pages(pages, start, end)?;
+        self.areas.remove(start, end);
+        self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
+        let mut gone: Vec<u64> = before.iter().filter_map(|area| self.forgotten_file(area)).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        gone.into_iter().for_each(|node| pages.hold_file(node, false));
+        Ok(())
+    }
+
+    /// Takes the pages away and leaves the areas: their contents are as at the beginning.
+    pub fn drop_pages(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
+        let taken = self.frames.take(start, end);
+        let rows: Vec<MapRow> = taken.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
+        pages.map(&rows)?;
+        let numbers: Vec<u64> = taken.iter().map(|(_, entry)| page_of(*entry)).collect();
+        pages.release(&numbers);
+        Ok(())
+    }
+
+    /// Changes what may be done.
+    pub fn protect(&mut self, pages: &mut impl Pages, start: u64, end: u64, protection: Protection) -> Result<()> {
+        let outcome = self.areas.protect(start, end, protection);
+        let mut rows = Vec::new();
+        for area in self.areas.within(start, end) {
+            let entries: Vec<(u64, u64)> = self.frames.within(area.start, area.end).collect();
+            for (address, old) in entries {
+                let old = if protection == Protection::NONE { self.own(pages, address, old)? } else { old };
+                let new = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED));
+                if new != old {
+                    rows.push(MapRow { address, entry: new });
+                }
+            }
+        }
+        pages.map(&rows)?;
+        for row in rows {
+            self.frames.set(row.address, row.entry);
+        }
+        outcome
+    }
+
+    /// Makes every private page that may be written a copy-on-write page, so that tables can be linked by a child.
+    pub fn share_for_fork(&mut self, pages: &mut impl Pages) -> Result<()> {
+        self.fill_shared(pages)?;
+        let private: Vec<(u64, u64)> =
+            self.frames.within(0, u64::MAX >> 1).filter(|(_, entry)| entry & SHARED == 0).collect();
+        // What cannot be written needs no edit, only the note that it is shared from now on.
+        let rows: Vec<MapRow> = private
+            .iter()
+            .filter(|(_, entry)| entry & WRITE != 0)
+            .map(|(address, entry)| MapRow { address: *address, entry: entry & !WRITE | COPY_ON_WRITE })
+            .collect();
+        pages.map(&rows)?;
+        for (address, entry) in private {
+            self.frames.set(address, entry & !WRITE | COPY_ON_WRITE);
+        }
+        Ok(())
+    }
+
+    /// Memory that is shared on purpose and has no file behind it: its pages must be there before a child sees it.
+    fn fill_shared(&mut self, pages: &mut impl Pages) -> Result<()> {
+        let shared = |area: &&Area| area.shared && area.backing == Backing::Anonymous;
+        let areas: Vec<Area> = self.areas.iter().filter(shared).copied().collect();
+        for area in areas {
+            for address in (area.start..area.end).step_by(PAGE_SIZE as usize) {
+                if self.frames.get(address) == 0 {
+                    self.fill(pages, &area, address, true).map_err(|_| Errno::ENOMEM)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the pages of one range to another of the same length; the areas are the caller's affair.
+    pub fn move_pages(&mut self, pages: &mut impl Pages, from: u64, to: u64, bytes: u64) -> Result<()> {
+        let taken = self.frames.take(from, from + bytes);
+        let mut rows: Vec<MapRow> = taken.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
+        rows.extend(taken.iter().map(|(address, entry)| MapRow { address: address - from + to, entry: *entry }));
+        pages.map(&rows)?;
+        for (address, entry) in taken {
+            self.frames.set(address - from + to, entry);
+        }
+        Ok(())
+    }
+
+    /// `brk`: moves the end of the heap; the result is where it is afterwards.
+    pub fn move_brk(&mut self, pages: &mut impl Pages, wanted: u64) -> u64 {
+        let (start, end) = self.brk;
+        let (Some(old_top), Some(new_top)) = (page_up(end), page_up(wanted)) else { return end };
+        if wanted < start || wanted > crate::layout::MMAP_TOP {
+            return end;
+        }
+        if new_top > old_top {
+            if !self.areas.is_free(old_top, new_top + PAGE_SIZE) {
+                return end;
+            }
+            self.areas.insert(Area::anonymous(old_top, new_top, Protection::READ_WRITE));
+        } else if new_top < old_top && self.unmap(pages, new_top, old_top).is_err() {
+            return end;
+        }
+        self.brk.1 = wanted;
+        wanted
+    }
+
+    /// The files that areas show, each once.
+    pub fn files(&self) -> Vec<u64> {
+        let node = |area: &Area| match area.backing {
+            Backing::File { node, .. } => Some(node),
+            _ => None,
+        };
+        let mut nodes: Vec<u64> = self.areas.iter().filter_map(node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// The file of an area that was taken out, if no other area shows it.
+    fn forgotten_file(&self, area: &Area) -> Option<u64> {
+        match area.backing {
+            Backing::File { node, .. } if !self.names(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether an area shows a file.
+    fn names(&self, wanted: u64) -> bool {
+        self.areas.iter().any(|area| matches!(area.backing, Backing::File { node, .. } if node == wanted))
+    }
+
+    /// The stack, grown down to `address`, if that is where it grows.
+    fn grow_stack(&mut self, address: u64) -> Option<Area> {
+        let next = *self.areas.iter().find(|area| area.start > address)?;
+        let start = address & PAGE_MASK;
+        if !next.grows || next.end - start > STACK_BYTES || !self.areas.is_free(start, next.start) {
+            return None;
+        }
+        self.areas.grow_down(next.start, start);
+        self.areas.find(address).copied()
+    }
+
+    fn fill(
+        &mut self,
+        pages: &mut impl Pages,
+        area: &Area,
+        address: u64,
+        write: bool,
+    ) -> core::result::Result<(), Violation> {
+        let Backing::File { node, offset } = area.backing else {
+            let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+            let held = if area.shared { SHARED } else { 0 };
+            return self.put(pages, address, entry_for(area, page, held));
+        };
+        let index = (offset + (address - area.start)) / PAGE_SIZE;
+        let page = pages.file_page(node, index).map_err(|_| Violation::OutOfMemory)?.ok_or(Violation::PastEnd)?;
+        if area.shared {
+            return self.put(pages, address, entry_for(area, page, SHARED));
+        }
+        if write {
+            let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+            pages.copy_page(page, copy).map_err(|_| Violation::OutOfMemory)?;
+            return self.put(pages, address, entry_for(area, copy, 0));
+        }
+        self.put(pages, address, entry_for(area, page, COPY_ON_WRITE))
+    }
+
+    /// A borrowed page that is about to be unmapped, while its contents are still needed, is copied: its owner may free
+    /// it. The result is the entry that stands for it.
+    fn own(&mut self, pages: &mut impl Pages, address: u64, old: u64) -> Result<u64> {
+        if old & COPY_ON_WRITE == 0 || old & PRESENT == 0 {
+            return Ok(old);
+        }
+        let copy = pages.allocate()?;
+        pages.copy(address, copy)?;
+        let entry = entry(copy, false, false, 0);
+        pages.map(&[MapRow { address, entry }])?;
+        self.frames.set(address, entry);
+        pages.release(&[page_of(old)]);
+        Ok(entry)
+    }
+
+    /// Gives this process a page of its own in place of one that others may see.
+    fn unshare(
+        &mut self,
+        pages: &mut impl Pages,
+        area: &Area,
+        address: u64,
+        old: u64,
+    ) -> core::result::Result<(), Violation> {
+        let shared = page_of(old);
+        // The same entry once more: where the table is shared this makes it our own, and only then do the counts of
+        // references say who else can reach the page.
+        self.put(pages, address, old)?;
+        if pages.is_sole(shared) {
+            return self.put(pages, address, entry_for(area, shared, 0));
+        }
+        let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+        pages.copy(address, copy).map_err(|_| Violation::OutOfMemory)?;
+        self.put(pages, address, entry_for(area, copy, 0))?;
+        pages.release(&[shared]);
+        Ok(())
+    }
+
+    fn put(&mut self, pages: &mut impl Pages, address: u64, entry: u64) -> core::result::Result<(), Violation> {
+        pages.map(&[MapRow { address, entry }]).map_err(|_| Violation::OutOfMemory)?;
+        self.frames.set(address, entry);
+        Ok(())
+    }
+}
+
+/// The entry for a page in an area.
+fn entry_for(area: &Area, page: u64, held: u64) -> u64 {
+    let write = area.protection.allows(Protection::WRITE) && held & COPY_ON_WRITE == 0;
+    let readable = area.protection != Protection::NONE;
+    let entry = entry(page, write, area.protection.allows(Protection::EXECUTE), held);
+    // What may not even be read stays recorded, with its page number, but is not present.
+    if readable { entry } else { entry & !PRESENT }
+}
+
+/// The bytes of a `mmap`, rounded up: `EINVAL` for none, `ENOMEM` for too many.
+pub fn rounded(bytes: u64) -> Result<u64> {
+    if bytes == 0 {
+        return Err(Errno::EINVAL);
+    }
+    page_up(bytes).filter(|bytes| *bytes <= crate::layout::PROGRAM_END).ok_or(Errno::ENOMEM)
+}

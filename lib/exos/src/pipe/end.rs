@@ -1,0 +1,200 @@
+//! The two ends of a pipe in a process, and the session's end of standard input.
+
+use super::ring::{CAPACITY, Ring};
+use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::{Shared, Windows};
+use alloc::vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use runtime::lock::Held;
+use runtime::page::Allocator;
+use runtime::predicate::{Operator, Term, word};
+use runtime::{KeyIndex, PageNumber};
+
+/// Pages of a pipe.
+pub const PAGES: usize = 1 + (CAPACITY / PAGE_SIZE) as usize;
+
+/// Words of the first page.
+const WRITTEN: usize = 1;
+const READ: usize = 2;
+const WRITERS: usize = 3;
+const READERS: usize = 4;
+
+/// A pipe, as this process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipe {
+    shared: Shared,
+}
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where bytes come out.
+    Read,
+    /// Where they go in.
+    Write,
+}
+
+impl Side {
+    const fn count(self) -> usize {
+        match self {
+            Self::Read => READERS,
+            Self::Write => WRITERS,
+        }
+    }
+}
+
+impl Pipe {
+    /// A new one, with one open description of each end. Its pages come from `from`.
+    pub fn create(windows: &mut Windows, from: Allocator) -> Result<Self> {
+        let mut pages = vec![PageNumber::NONE; PAGES];
+        from.allocate_many(&mut pages)?;
+        let pipe = Self { shared: windows.open(pages, from.key, true)? };
+        pipe.word(WRITERS).store(1, Relaxed);
+        pipe.word(READERS).store(1, Relaxed);
+        Ok(pipe)
+    }
+
+    /// One that somebody else made.
+    pub fn open(windows: &mut Windows, pages: &[PageNumber], key: KeyIndex) -> Result<Self> {
+        if pages.len() != PAGES {
+            return Err(Errno::EIO);
+        }
+        Ok(Self { shared: windows.open(pages.to_vec(), key, true)? })
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> &[PageNumber] {
+        self.shared.pages()
+    }
+
+    /// The window that it lies in.
+    pub const fn window(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// One more open description of an end.
+    pub fn add(&self, side: Side) {
+        self.word(side.count()).fetch_add(1, SeqCst);
+    }
+
+    /// One open description less; who waits at the other end learns of it.
+    pub fn leave(&self, side: Side) {
+        let count = self.word(side.count());
+        let _ = count.fetch_update(SeqCst, Relaxed, |open| Some(open.saturating_sub(1)));
+        crate::block::kick_idle();
+    }
+
+    /// Whether somebody has the other end open.
+    pub fn has_other(&self, side: Side) -> bool {
+        let other = match side {
+            Side::Read => Side::Write,
+            Side::Write => Side::Read,
+        };
+        self.word(other.count()).load(Acquire) != 0
+    }
+
+    /// The counts now.
+    pub fn ring(&self) -> Ring {
+        Ring { written: self.word(WRITTEN).load(Acquire), read: self.word(READ).load(Acquire) }
+    }
+
+    /// Reads what is there into the program's memory, which must be in place: 0 where nothing is.
+    pub fn read(&self, to: u64, bytes: u64) -> Result<u64> {
+        self.drain(bytes, |offset, done, length| self.shared.give_to_program(PAGE_SIZE + offset, to + done, length))
+    }
+
+    /// Writes what fits from the program's memory, which must be in place: 0 where nothing may be written now.
+    pub fn write(&self, from: u64, bytes: u64) -> Result<u64> {
+        self.fill(bytes, |offset, done, length| self.shared.take_from_program(PAGE_SIZE + offset, from + done, length))
+    }
+
+    /// Writes what fits of a buffer of ExOS.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
+        self.fill(bytes.len() as u64, |offset, done, length| {
+            self.shared.write(PAGE_SIZE + offset, &bytes[done as usize..(done + length) as usize])
+        })
+    }
+
+    /// What a reader waits for: another count, or no writer.
+    pub fn readable(&self) -> [Term; 2] {
+        let read = self.word(READ).load(Acquire);
+        [word(self.word(WRITTEN), Operator::NotEqual, read), word(self.word(WRITERS), Operator::Equal, 0)]
+    }
+
+    /// What a writer waits for: more room than a full ring has, or no reader.
+    pub fn writable(&self, bytes: u64) -> [Term; 2] {
+        let needed = if bytes <= super::ring::ATOMIC { bytes } else { 1 };
+        let least = self.word(WRITTEN).load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
+        let has_room = word(self.word(READ), Operator::GreaterOrEqual, least);
+        [has_room, word(self.word(READERS), Operator::Equal, 0)]
+    }
+
+    /// The count of bytes read, which the session's pump watches.
+    pub fn bytes_read(&self) -> &'static AtomicU64 {
+        self.word(READ)
+    }
+
+    fn drain(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let _held = self.lock();
+        let mut done = 0;
+        while done < bytes {
+            let ring = self.ring();
+            let stretch = ring.to_read(bytes - done)?;
+            if stretch.bytes == 0 {
+                break;
+            }
+            match each(stretch.offset, done, stretch.bytes) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => {}
+            }
+            self.word(READ).store(ring.read.wrapping_add(stretch.bytes), SeqCst);
+            done += stretch.bytes;
+        }
+        if done > 0 {
+            crate::block::kick_idle();
+        }
+        Ok(done)
+    }
+
+    fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let _held = self.lock();
+        if !self.ring().takes(bytes)? {
+            return Ok(0);
+        }
+        let mut done = 0;
+        while done < bytes {
+            let ring = self.ring();
+            let stretch = ring.to_write(bytes - done)?;
+            if stretch.bytes == 0 {
+                break;
+            }
+            match each(stretch.offset, done, stretch.bytes) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => {}
+            }
+            self.word(WRITTEN).store(ring.written.wrapping_add(stretch.bytes), SeqCst);
+            done += stretch.bytes;
+        }
+        crate::block::kick_idle();
+        Ok(done)
+    }
+
+    fn lock(&self) -> Held<'static> {
+        crate::user_memory::shared::lock_in(&self.shared).acquire()
+    }
+
+    fn word(&self, index: usize) -> &'static AtomicU64 {
+        &self.shared.words()[index]
+    }
+}
+
+/// Closes the window of a pipe that this process has no end of any more.
+pub fn discard(pipe: &Pipe) {
+    process().windows.lock().close(&pipe.shared);
+    process().lend(pipe.pages());
+}

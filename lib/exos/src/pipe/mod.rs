@@ -1,0 +1,11 @@
+//! Pipes: a ring of pages that relatives share, who can only hurt each other (DESIGN.md §5, home b).
+//!
+//! The first page holds the words below, the others the bytes. Who changes a count holds the lock in word 0, which is
+//! taken over from the dead. Who waits sleeps on a wakeup predicate over the other side's count.
+
+pub mod ring;
+
+#[cfg(target_os = "none")]
+mod end;
+#[cfg(target_os = "none")]
+pub use end::*;

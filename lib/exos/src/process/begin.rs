@@ -1,0 +1,239 @@
+//! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
+
+use super::children::{Children, public};
+use super::fork::Options;
+use super::record::{Memory, Place, Process, Program, option};
+use crate::call::Summary;
+use crate::descriptor::description::{Description, Records};
+use crate::descriptor::object::Object;
+use crate::descriptor::table::Table;
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::ROOT;
+use crate::guardian::client::Client;
+use crate::loader::enter;
+use crate::pipe::{Pipe, Side};
+use crate::process::create::SESSION_SLOT;
+use crate::process::status::Status;
+use crate::rewriter::gate;
+use crate::session::{birth, command};
+use crate::signal::{Mailbox, Signals};
+use crate::user_memory::current::{adopt, process, word};
+use crate::user_memory::shared::Windows;
+use crate::user_memory::{image, vectors};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_raw_sys::general as linux;
+use runtime::area::{self, Area};
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::upcall::Context;
+use runtime::vector::State;
+use runtime::{EnvironmentId, KeyIndex, Kind, PageNumber, syscall};
+
+/// What a child finds in its copy of the heap.
+#[derive(Debug)]
+pub struct Inherited {
+    context: Context,
+    mailbox: PageNumber,
+    options: Options,
+    parent: u64,
+    parent_mailbox: PageNumber,
+}
+
+impl Inherited {
+    /// For a child whose program goes on at `context`.
+    pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
+        let process = process();
+        let parent_mailbox = process.mailbox().window().pages()[0];
+        Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox }
+    }
+}
+
+/// Addresses of windows that a child does not keep.
+pub fn not_inherited(process: &Process) -> Vec<u64> {
+    let children = process.children.lock();
+    let mut addresses: Vec<u64> = children.all.iter().map(|child| child.public.address()).collect();
+    addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
+    addresses.extend(process.files.lock().window_address());
+    addresses
+}
+
+/// The first function of a child: `argument` is the address of its [`Inherited`].
+pub extern "C" fn forked(argument: u64) {
+    let inherited = image::inherited(argument);
+    if let Err(error) = become_child(inherited) {
+        runtime::error_line!("a process could not begin: error {}", error.number());
+        super::exit::end(Status::Killed(linux::SIGKILL));
+    }
+    let mut context = inherited.context;
+    context.registers.rax = 0;
+    if inherited.options.stack != 0 {
+        context.frame.rsp = inherited.options.stack;
+    }
+    if inherited.options.set_number != 0 {
+        let number = process().number() as u32;
+        let _ = crate::user_memory::copy::write_half(inherited.options.set_number, number);
+    }
+    vectors::load();
+    enter::resume(&context)
+}
+
+fn become_child(inherited: &Inherited) -> Result<()> {
+    let process = process();
+    gate::install();
+    forget_what_is_the_parents(process);
+    let own = Allocator::own();
+    syscall::page_claim(process.session_key, inherited.mailbox, KeyIndex::FIRST, own.list)?;
+    let mailbox = process.mailbox();
+    let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
+    *process.mailbox.lock() = Mailbox::new(mailbox);
+    let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key)?;
+    *process.parent_mailbox.lock() = Some(parent_mailbox);
+    process.parent.store(inherited.parent, Relaxed);
+    let base = inherited.options.segment_base.unwrap_or(process.segment_base.load(Relaxed));
+    enter::set_segment_base(base);
+    vectors::declare_live();
+    publish(process);
+    Ok(())
+}
+
+fn forget_what_is_the_parents(process: &Process) {
+    let addresses = not_inherited(process);
+    let mut windows = process.windows.lock();
+    let gone: Vec<_> = windows.iter().filter(|window| addresses.contains(&window.address())).cloned().collect();
+    gone.iter().for_each(|window| windows.forget(window));
+    drop(windows);
+    process.children.lock().all.clear();
+    process.lent.lock().clear();
+    process.files.lock().begin_again();
+}
+
+/// Writes what anybody may know into the public page, and what `getpid` reads into the private one.
+pub fn publish(process: &Process) {
+    let area = Area::current();
+    area.library().free[word::NUMBER].store(process.number(), Relaxed);
+    let name = process.program.lock().name.clone();
+    let mut two = [0u8; 16];
+    let length = name.len().min(15);
+    two[..length].copy_from_slice(&name[..length]);
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|index| two[at + index])));
+    let words = [
+        (public::PARENT, process.parent.load(Relaxed)),
+        (public::GROUP, process.group.load(Relaxed)),
+        (public::SESSION, process.session.load(Relaxed)),
+        (public::MAILBOX, process.mailbox().window().pages()[0].0),
+        (public::NAME, low),
+        (public::NAME + 1, high),
+        (public::MAGIC, public::MAGIC_VALUE),
+    ];
+    for (index, value) in words {
+        area.public_library(index - public::BASE).store(value, Release);
+    }
+}
+
+/// The first function of the first process.
+pub extern "C" fn first(_argument: u64) {
+    let outcome = begin_first();
+    let text = match outcome {
+        Ok(context) => enter::resume(&context),
+        Err(error) => error,
+    };
+    runtime::channel::send(Kind::Error, text.as_bytes());
+    super::exit::end(Status::Exited(127));
+}
+
+/// Makes the record of the first process and loads its program; the error is a line for people.
+fn begin_first() -> core::result::Result<Context, alloc::string::String> {
+    use alloc::format;
+    let (words, command) = image::birth_record();
+    let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
+    let internal = |error: Errno| format!("chitin: the first process cannot begin: error {}\n", error.number());
+    let process = make_first(words).map_err(internal)?;
+    adopt(process);
+    gate::install();
+    open_standard(process, words).map_err(internal)?;
+    vectors::declare_live();
+    let directory = process.files.lock().enter(ROOT, command.directory);
+    let directory = directory
+        .and_then(|found| found.here(Errno::ENOENT))
+        .map_err(|_| format!("chitin: there is no folder {} in the root file system\n", text(command.directory)))?;
+    process.place.lock().directory = directory;
+    let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
+    let mut context = Context::default();
+    let path = super::exec::find_program(command.arguments[0], &command.environment);
+    let loaded = path.and_then(|path| {
+        super::exec::exec(&mut context, &path, owned(&command.arguments), owned(&command.environment))
+    });
+    let program = text(command.arguments[0]);
+    loaded.map_err(|error| match error {
+        Errno::ENOENT => format!("chitin: the root file system has no {program}, or its interpreter is missing\n"),
+        Errno::ENOEXEC => format!("chitin: {program} is no program for x86-64 Linux\n"),
+        Errno::EACCES => format!("chitin: {program} may not be executed\n"),
+        error => format!("chitin: {program} cannot be run: error {}\n", error.number()),
+    })?;
+    Ok(context)
+}
+
+fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
+    alloc::string::String::from_utf8_lossy(bytes)
+}
+
+fn make_first(words: &[u64]) -> Result<&'static Process> {
+    let number = area::number().0;
+    let bank = EnvironmentId(words[birth::BANK_WORD]);
+    let mut windows = Windows::default();
+    let own = Allocator::own();
+    let mailbox = windows.open(vec![own.allocate()?], own.key, true)?;
+    Ok(Box::leak(Box::new(Process {
+        children: Lock::new(Children::default()),
+        signals: Lock::new(Signals::default()),
+        program: Lock::new(Program::default()),
+        descriptors: Lock::new(Table::default()),
+        place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
+        memory: Lock::new(Memory::default()),
+        files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
+        records: Lock::new(Records::default()),
+        windows: Lock::new(windows),
+        vectors: Lock::new(State::new()?),
+        live_vectors: Lock::new(State::new()?),
+        lent: Lock::new(Vec::new()),
+        mailbox: Lock::new(Mailbox::new(mailbox)),
+        parent_mailbox: Lock::new(None),
+        parent: AtomicU64::new(runtime::entry::FIRST.0),
+        group: AtomicU64::new(number),
+        session: AtomicU64::new(number),
+        session_key: SESSION_SLOT,
+        bank,
+        image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),
+        summary: Summary::default(),
+        options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),
+        gate_only: AtomicBool::new(false),
+        segment_base: AtomicU64::new(0),
+    })))
+}
+
+/// Standard input, output and error.
+fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
+    let pages: Vec<PageNumber> = words[birth::PIPE_WORD..birth::WORDS].iter().map(|page| PageNumber(*page)).collect();
+    let pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;
+    let open: [Description; 3] = if process.has_option(option::TERMINAL) {
+        let terminal = Description::new(Object::Terminal(pipe), linux::O_RDWR)?;
+        terminal.refer();
+        terminal.refer();
+        [terminal.clone(), terminal.clone(), terminal]
+    } else {
+        [
+            Description::new(Object::Pipe(pipe, Side::Read), linux::O_RDONLY)?,
+            Description::new(Object::Console(Kind::Output), linux::O_WRONLY)?,
+            Description::new(Object::Console(Kind::Error), linux::O_WRONLY)?,
+        ]
+    };
+    let mut descriptors = process.descriptors.lock();
+    for description in open {
+        descriptors.add(description, 0, false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Making the environment of a process: by the session for the first one, by fork for all others.
+//!
+//! Keys of a process: slot 0 the well-known name, slot 1 its own name (all rights), slot 2 the host channel (to write
+//! only), slot 3 the session's name (all rights: processes of one session can do to each other what processes of one
+//! user can do on Unix). The process's access list begins with the session's name, then its own.
+
+use crate::errno::Result;
+use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
+use crate::user_memory::birth;
+use crate::user_memory::current::word;
+use crate::user_memory::tables::{Editor, link_common, link_fresh};
+use abi::area::PrivateWords;
+use abi::budget::{Figure, Resource};
+use abi::capability::Rights;
+use abi::memory_map::LIBRARY_BASE;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::address_space::{Access, AddressSpace};
+use runtime::area::{self, LIBRARY, LibraryWords};
+use runtime::environment::CHANNEL_SLOT;
+use runtime::page::Allocator;
+use runtime::window::Window;
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, exposed, key, layout, syscall, time_slice};
+
+/// Slot of the session's key in the ring of every process.
+pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
+/// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
+pub const ROOM_ABOVE: u64 = 1024;
+
+/// What a new environment begins with, beyond its address space.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    /// Entry of the ExOS image.
+    pub entry: u64,
+    /// Code that may make kernel calls.
+    pub gate: (u64, u64),
+    /// Function of the image to begin with, and its argument.
+    pub function: (u64, u64),
+    /// Address of the heap; 0 where it has none yet.
+    pub heap: u64,
+    /// Address of the process record; 0 where it has none yet.
+    pub process: u64,
+    /// Address that stubs of rewritten calls jump to.
+    pub stub_entry: u64,
+}
+
+/// An environment in the making.
+#[derive(Debug)]
+pub struct Maker {
+    /// Key of the session, in the own ring.
+    pub session: KeyIndex,
+    /// Key of the new environment, in the own ring.
+    pub key: KeyIndex,
+    /// Its access list and the key to it.
+    pub pages: Allocator,
+    /// Its address space.
+    pub space: AddressSpace,
+    /// Key of the host channel, in the own ring; none: the environment stays silent.
+    pub channel: Option<KeyIndex>,
+    fixed: [PageNumber; 3],
+    private: Vec<PageNumber>,
+}
+
+/// An environment that was made, for its maker to keep.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its number.
+    pub number: EnvironmentId,
+    /// Its public page.
+    pub public: PageNumber,
+    /// Its access list.
+    pub list: PageNumber,
+}
+
+impl Maker {
+    /// An empty address space and the pages of an environment, all charged to the running one.
+    pub fn begin(session: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
+        crate::budget::reserve(FOR_A_PROCESS);
+        let key = key::derive(session, Rights::ALL, 0)?;
+        Self::with_key(session, key, channel).inspect_err(|_| {
+            let _ = key::discard(key);
+        })
+    }
+
+    fn with_key(session: KeyIndex, key: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
+        let own = Allocator::own();
+        let list = own.allocate()?;
+        syscall::access_list_create(session, list, session)?;
+        syscall::access_list_set(session, list, 1, key, u64::from(Rights::ALL.0))?;
+        let pages = Allocator { key: session, list };
+        let space = AddressSpace::create(pages)?;
+        let mut fixed = [PageNumber::NONE; 3];
+        let mut private = vec![PageNumber::NONE; AREA_PRIVATE_PAGES];
+        pages.allocate_many(&mut fixed)?;
+        pages.allocate_many(&mut private)?;
+        Ok(Self { session, key, pages, space, channel, fixed, private })
+    }
+
+    /// How its tables are edited.
+    pub fn editor(&self) -> Editor {
+        Editor { root: self.space.root, key: self.session, tables: self.pages }
+    }
+
+    /// Links the table that maps the ExOS image.
+    pub fn link_image(&self, table: PageNumber) -> Result<()> {
+        let editor = self.editor();
+        link_fresh(&editor, LIBRARY_BASE, 3)?;
+        link_common(&editor, LIBRARY_BASE, 2, table)
+    }
+
+    /// Maps pages into its address space.
+    pub fn show(&self, address: u64, pages: &[PageNumber], access: Access) -> Result<()> {
+        birth::show(&AddressSpace { key: self.session, ..self.space }, address, pages, access)
+    }
+
+    /// Puts bytes at an address of its address space, in fresh pages.
+    pub fn place(&self, address: u64, bytes: &[u8], access: Access) -> Result<()> {
+        let mut pages = vec![PageNumber::NONE; bytes.len().div_ceil(PAGE_SIZE as usize)];
+        self.pages.allocate_many(&mut pages)?;
+        for (pages, bytes) in pages.chunks(WINDOW).zip(bytes.chunks(WINDOW * PAGE_SIZE as usize)) {
+            Window::open(pages, self.session, Access::WRITE)?.write(0, bytes);
+        }
+        self.show(address, &pages, access)
+    }
+
+    /// Its public page.
+    pub fn public(&self) -> PageNumber {
+        self.fixed[2]
+    }
+
+    /// Creates the environment. It has no slice yet.
+    pub fn create(self, beginning: &Beginning) -> Result<Made> {
+        self.fill_words(beginning)?;
+        let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
+        self.show(layout::AREAS, &area_pages, Access::WRITE)?;
+        let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
+        let [control, key_ring, public] = self.fixed;
+        let root = self.space.root;
+        let number = birth::create(self.session, self.key, [control, key_ring, public, root], layout::AREAS, &private)?;
+        let made = Made { number, public, list: self.pages.list };
+        self.give_keys(number)?;
+        let _ = key::discard(self.key);
+        Ok(made)
+    }
+
+    fn give_keys(&self, number: EnvironmentId) -> Result<()> {
+        syscall::key_copy(self.session, u64::from(Rights::ALL.0), number, SESSION_SLOT, self.session)?;
+        if let Some(channel) = self.channel {
+            syscall::key_copy(channel, u64::from(Rights::WRITE.0), number, CHANNEL_SLOT, self.session)?;
+        }
+        Ok(())
+    }
+
+    fn fill_words(&self, beginning: &Beginning) -> Result<()> {
+        let upcall_stack_end = layout::AREAS + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
+        let channel = self.channel.is_some();
+        let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
+        let library = |offset: usize| LIBRARY as usize + offset;
+        let free = |index: usize| LIBRARY as usize + offset_of!(LibraryWords, free) + index * 8;
+        let words = [
+            (offset_of!(PrivateWords, slice_start_entry), beginning.entry),
+            (offset_of!(PrivateWords, critical_section), 1),
+            (offset_of!(PrivateWords, gate_start), beginning.gate.0),
+            (offset_of!(PrivateWords, gate_end), beginning.gate.1),
+            (offset_of!(PrivateWords, events_accepted), crate::signal::EVENT_SIGNAL),
+            (library(offset_of!(LibraryWords, keys)), keys),
+            (library(offset_of!(LibraryWords, channel_key)), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
+            (library(offset_of!(LibraryWords, heap)), beginning.heap),
+            (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
+            (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
+            (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),
+            (free(word::PROCESS), beginning.process),
+            (free(word::STUB_ENTRY), beginning.stub_entry),
+        ];
+        let window = Window::open(&self.private[..1], self.session, Access::WRITE)?;
+        for (offset, value) in words {
+            window.words()[offset / 8].store(value, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+const WINDOW: usize = runtime::window::WINDOW_PAGES;
+/// Pages that making a process takes at most, program memory not counted.
+const FOR_A_PROCESS: u64 = 96;
+
+impl Made {
+    /// Moves a part of the own budget, or of the bank's, to it.
+    pub fn endow(&self, session: KeyIndex, giver: EnvironmentId, budgets: &[(Resource, u64)]) -> Result<()> {
+        for (resource, amount) in budgets {
+            syscall::budget_move(session, giver, self.number, *resource as u64, Figure::Limit as u64, *amount)?;
+        }
+        Ok(())
+    }
+
+    /// Gives it a slice on the CPU whose vector has the fewest; it runs from then on.
+    pub fn run(&self, session: KeyIndex) -> Result<()> {
+        let cpus = exposed::kernel().cpus.load(Relaxed);
+        let load = |cpu: &u64| exposed::slices(*cpu).iter().filter(|slice| slice.owner.load(Relaxed) != 0).count();
+        let cpu = (0..cpus).min_by_key(load).unwrap_or(0);
+        time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION)?;
+        crate::block::kick_idle();
+        Ok(())
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        !exposed::lives(self.number)
+    }
+
+    /// Releases all that it held, and takes back the pages that it was made of: those under its access list.
+    pub fn bury(&self, session: KeyIndex) {
+        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(session, self.number) {}
+        let from = Allocator { key: session, list: self.list };
+        let Some(own) = exposed::environment(area::number()) else { return };
+        let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == self.list);
+        let pages: Vec<PageNumber> = own.pages().filter(|page| under_list(page) && *page != self.list).collect();
+        from.free_many(&pages);
+        let _ = from.free(self.list);
+    }
+}

@@ -1,0 +1,281 @@
+//! `execve`: another program in the same process.
+//!
+//! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
+
+use super::status::Status;
+use crate::descriptor::object::random;
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::access;
+use crate::guardian::client::Opened;
+use crate::guardian::protocol::FOLLOW;
+use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, STACK_TOP, page_up};
+use crate::loader::image::{HEAD, Image, Segment};
+use crate::loader::stack::{self, Auxiliary};
+use crate::loader::{enter, script};
+use crate::memory::area::{Area, Backing, Protection};
+use crate::memory::space::Pages;
+use crate::user_memory::current::process;
+use crate::user_memory::{copy, vectors};
+use abi::upcall::{USER_CODE, USER_DATA};
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::upcall::Context;
+
+/// Interpreters of scripts that may stand behind each other.
+const SCRIPTS: usize = 5;
+/// Pages that the stack begins with; it grows as it is touched.
+const FIRST_STACK: u64 = 33 * PAGE_SIZE;
+/// Flags of a program that begins: interrupts on.
+const FLAGS: u64 = 0x202;
+
+/// A file that was opened to be run.
+struct File {
+    opened: Opened,
+    path: Vec<u8>,
+    head: Vec<u8>,
+}
+
+/// A program that can be loaded: itself, and its interpreter.
+struct Plan {
+    program: (File, Image),
+    interpreter: Option<(File, Image)>,
+    arguments: Vec<Vec<u8>>,
+}
+
+/// Replaces the program of the running process. On success `context` is where it begins.
+pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<()> {
+    let plan = plan(path, arguments)?;
+    // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
+    stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())?;
+    forget_old_program()?;
+    let started = start(context, &plan, path, &environment);
+    close(&plan.program.0);
+    if let Some((file, _)) = &plan.interpreter {
+        close(file);
+    }
+    if started.is_err() {
+        super::exit::end(Status::Killed(linux::SIGKILL));
+    }
+    note_program(&plan, &environment);
+    Ok(())
+}
+
+/// The path of a program as a shell would find it.
+pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
+    if name.contains(&b'/') {
+        return Ok(name.to_vec());
+    }
+    let default: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let path = environment.iter().find_map(|entry| entry.strip_prefix(b"PATH=")).unwrap_or(default);
+    let process = process();
+    for folder in path.split(|byte| *byte == b':') {
+        let candidate = [folder, b"/", name].concat();
+        let directory = process.place.lock().directory;
+        let found = process.files.lock().access(directory, &candidate, u64::from(access::EXECUTE), FOLLOW);
+        if found.is_ok() {
+            return Ok(candidate);
+        }
+    }
+    Err(Errno::ENOENT)
+}
+
+/// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
+fn plan(path: &[u8], mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
+    let mut path = path.to_vec();
+    for _ in 0..=SCRIPTS {
+        let file = open(&path)?;
+        let Some(script) = script::parse(&file.head) else {
+            return plan_image(file, arguments);
+        };
+        let script = script.inspect_err(|_| close(&file))?;
+        let mut longer = vec![script.interpreter.to_vec()];
+        longer.extend(script.argument.map(<[u8]>::to_vec));
+        longer.push(path);
+        longer.extend(arguments.into_iter().skip(1));
+        arguments = longer;
+        path = script.interpreter.to_vec();
+        close(&file);
+    }
+    Err(Errno::ELOOP)
+}
+
+fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
+    let image = Image::read(&file.head, file.opened.size).inspect_err(|_| close(&file))?;
+    let interpreter = match image.interpreter {
+        None => None,
+        Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| close(&file))?),
+    };
+    Ok(Plan { program: (file, image), interpreter, arguments })
+}
+
+fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image)> {
+    let name = process().files.lock().read(file.opened.node, offset, bytes as usize)?;
+    let name = name.strip_suffix(b"\0").filter(|name| !name.contains(&0)).ok_or(Errno::ENOEXEC)?;
+    let file = open(name)?;
+    match Image::read(&file.head, file.opened.size) {
+        Ok(image) if image.interpreter.is_none() => Ok((file, image)),
+        _ => {
+            close(&file);
+            Err(Errno::ENOEXEC)
+        }
+    }
+}
+
+/// Opens a regular file that may be executed, and reads its beginning.
+fn open(path: &[u8]) -> Result<File> {
+    let process = process();
+    let directory = process.place.lock().directory;
+    let mut files = process.files.lock();
+    files.access(directory, path, u64::from(access::EXECUTE), FOLLOW)?.here(Errno::EACCES)?;
+    let opened = files.open(directory, path, linux::O_RDONLY, 0)?.here(Errno::EACCES)?;
+    if opened.mode & linux::S_IFMT != linux::S_IFREG {
+        files.hold(opened.node, false);
+        return Err(Errno::EACCES);
+    }
+    match files.read(opened.node, 0, HEAD) {
+        Ok(head) => Ok(File { opened, path: path.to_vec(), head }),
+        Err(error) => {
+            files.hold(opened.node, false);
+            Err(error)
+        }
+    }
+}
+
+fn close(file: &File) {
+    process().files.lock().hold(file.opened.node, false);
+}
+
+fn forget_old_program() -> Result<()> {
+    let process = process();
+    process.with_memory(|space, pages| {
+        let gone = core::mem::take(space);
+        pages.unlink_all()?;
+        let numbers: Vec<u64> =
+            gone.frames.within(0, u64::MAX >> 1).map(|(_, entry)| crate::memory::frames::page_of(entry)).collect();
+        pages.release(&numbers);
+        for node in gone.files() {
+            pages.hold_file(node, false);
+        }
+        Result::Ok(())
+    })?;
+    let closed = process.descriptors.lock().take_closed_by_exec();
+    closed.into_iter().for_each(crate::descriptor::description::Description::close);
+    process.signals.lock().forget_handlers();
+    Ok(())
+}
+
+/// Maps the program and its stack, and sets the registers.
+fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<()> {
+    let (file, image) = &plan.program;
+    let (first, last) = image.span();
+    let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
+    map_image(file, image, bias)?;
+    let end = page_up(last + bias).ok_or(Errno::ENOMEM)?;
+    process().memory.lock().space.brk = (end, end);
+    map_stack(image.executable_stack)?;
+    let (entry, interpreter_base) = match &plan.interpreter {
+        None => (image.entry + bias, 0),
+        Some((file, interpreter)) => {
+            let base = place_interpreter(interpreter)?;
+            map_image(file, interpreter, base)?;
+            (interpreter.entry + base, base)
+        }
+    };
+    let auxiliary = Auxiliary {
+        headers_address: image.headers_address + bias,
+        headers: image.headers,
+        entry: image.entry + bias,
+        interpreter_base,
+        random: random(16)?.try_into().unwrap_or_default(),
+        hardware: enter::hardware_capabilities(),
+        ..Auxiliary::default()
+    };
+    let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
+    copy::write(stack.pointer, &stack.bytes)?;
+    *context = Context::default();
+    let frame = &mut context.frame;
+    (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);
+    enter::set_segment_base(0);
+    vectors::clear();
+    Ok(())
+}
+
+fn place_interpreter(image: &Image) -> Result<u64> {
+    let (first, last) = image.span();
+    if !image.movable {
+        return Ok(0);
+    }
+    let bytes = page_up(last - first).ok_or(Errno::ENOMEM)?;
+    Ok(process().memory.lock().space.areas.find_place(bytes)? - first)
+}
+
+fn map_stack(executable: bool) -> Result<()> {
+    let protection = if executable { Protection(7) } else { Protection::READ_WRITE };
+    let area = Area { grows: true, ..Area::anonymous(STACK_TOP - FIRST_STACK, STACK_TOP, protection) };
+    process().with_memory(|space, pages| space.map(pages, area))
+}
+
+fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
+    image.segments.iter().try_for_each(|segment| map_segment(file, segment, bias))
+}
+
+/// Maps what the file has of a segment, and zeros behind it.
+fn map_segment(file: &File, segment: &Segment, bias: u64) -> Result<()> {
+    let mut protection = Protection::READ;
+    if segment.write {
+        protection = Protection(protection.0 | Protection::WRITE.0);
+    }
+    if segment.execute {
+        protection = Protection(protection.0 | Protection::EXECUTE.0);
+    }
+    let address = segment.address + bias;
+    let (start, file_end) = (address & PAGE_MASK, address + segment.file_bytes);
+    let mapped_end = if segment.file_bytes == 0 { start } else { page_up(file_end).ok_or(Errno::ENOMEM)? };
+    let end = page_up(address + segment.memory_bytes).ok_or(Errno::ENOMEM)?;
+    process().with_memory(|space, pages| {
+        if mapped_end > start {
+            let backing = Backing::File { node: file.opened.node, offset: segment.file_offset & PAGE_MASK };
+            space.map(pages, Area { backing, ..Area::anonymous(start, mapped_end, protection) })?;
+        }
+        if end > mapped_end {
+            space.map(pages, Area::anonymous(mapped_end, end, protection))?;
+        }
+        Result::Ok(())
+    })?;
+    if segment.memory_bytes > segment.file_bytes && segment.write && mapped_end > file_end {
+        copy::write(file_end, &vec![0; (mapped_end.min(end) - file_end) as usize])?;
+    }
+    Ok(())
+}
+
+/// What `/proc` and others tell of the program.
+fn note_program(plan: &Plan, environment: &[Vec<u8>]) {
+    let process = process();
+    let file = &plan.program.0;
+    let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let path = absolute(&file.path);
+    let joined = |strings: &[Vec<u8>]| strings.iter().flat_map(|string| [string, &b"\0"[..]].concat()).collect();
+    {
+        let mut program = process.program.lock();
+        program.path = path;
+        program.name = name[..name.len().min(15)].to_vec();
+        program.arguments = joined(&plan.arguments);
+        program.environment = joined(environment);
+    }
+    super::begin::publish(process);
+}
+
+fn absolute(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") {
+        return path.to_vec();
+    }
+    let process = process();
+    let directory = process.place.lock().directory;
+    let mut whole = process.files.lock().path_of(directory).unwrap_or_default();
+    if whole != b"/" {
+        whole.push(b'/');
+    }
+    whole.extend_from_slice(path.strip_prefix(b"./").unwrap_or(path));
+    whole
+}

@@ -1,0 +1,138 @@
+//! `fork`: a copy of the process (xok-exos-sosp97 §5.2: copy-on-write is the library's affair).
+//!
+//! Private pages that may be written become copy-on-write in the parent; the child then links the parent's uppermost
+//! page tables, so that not one page or table of the program is copied before somebody writes. ExOS's own data (its
+//! heap) is copied at once, and shared windows are mapped at the same places.
+
+use super::begin::{self, Inherited};
+use super::children::Child;
+use super::create::{Beginning, Made, Maker};
+use crate::budget;
+use crate::errno::{Errno, Result};
+use crate::user_memory::current::process;
+use crate::user_memory::image;
+use abi::budget::Resource;
+use alloc::boxed::Box;
+use alloc::vec;
+use linux_raw_sys::general as linux;
+use runtime::address_space::Access;
+use runtime::upcall::Context;
+use runtime::{PageNumber, heap};
+
+/// What a child may use at first; it draws more from the bank.
+const PAGES: u64 = 128;
+const BUDGETS: [(Resource, u64); 4] =
+    [(Resource::Page, PAGES), (Resource::Slice, 4), (Resource::Predicate, 32), (Resource::Environment, 64)];
+
+/// How a child differs from a plain copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Signal that tells the parent of its end.
+    pub exit_signal: u32,
+    /// Its stack pointer; 0: the parent's.
+    pub stack: u64,
+    /// Base of FS, if it gets another one.
+    pub segment_base: Option<u64>,
+    /// Where its number is stored in its memory; 0: nowhere.
+    pub set_number: u64,
+}
+
+impl Options {
+    /// A plain copy.
+    pub const PLAIN: Self = Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0 };
+}
+
+/// Copies the running process, whose program was interrupted at `context`; the result is the child's number.
+pub fn fork(context: &Context, options: Options) -> Result<u64> {
+    let process = process();
+    process.vectors.lock().save();
+    let maker = Maker::begin(process.session_key, runtime::area::channel_key())?;
+    maker.link_image(process.image_table)?;
+    share_memory(&maker)?;
+    let mailbox = maker.pages.allocate()?;
+    let inherited = Box::new(Inherited::new(context, mailbox, options));
+    show_windows(&maker, mailbox)?;
+    copy_heap(&maker)?;
+    let beginning = Beginning {
+        function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
+        heap: heap::address(),
+        process: core::ptr::from_ref(process) as u64,
+        ..image::beginning()
+    };
+    let made = maker.create(&beginning)?;
+    let child = adopt(made, options.exit_signal)?;
+    Ok(child)
+}
+
+/// Makes the program's memory copy-on-write here, and links it there.
+fn share_memory(maker: &Maker) -> Result<()> {
+    process().with_memory(|space, pages| {
+        space.share_for_fork(pages)?;
+        pages.tables.link_into(&maker.editor())
+    })
+}
+
+/// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
+fn show_windows(maker: &Maker, mailbox: PageNumber) -> Result<()> {
+    let process = process();
+    let own_mailbox = process.mailbox();
+    let forgotten = begin::not_inherited(process);
+    let windows = process.windows.lock();
+    for window in windows.iter() {
+        if window == own_mailbox.window() {
+            maker.show(window.address(), &[mailbox], Access::WRITE)?;
+        } else if !forgotten.contains(&window.address()) {
+            window.map_into(&maker.space, process.session_key)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies ExOS's own data. Nothing that is copied changes from here on until the child was created.
+fn copy_heap(maker: &Maker) -> Result<()> {
+    const AT_ONCE: usize = runtime::window::WINDOW_PAGES;
+    const PAGE: u64 = crate::layout::PAGE_SIZE;
+    // The list of pages is itself on the heap, which may grow for it.
+    let mut pages = vec![PageNumber::NONE; AT_ONCE];
+    let (start, end) = loop {
+        let (start, end) = heap::range();
+        let count = ((end - start) / PAGE) as usize;
+        if pages.len() >= count {
+            pages.truncate(count);
+            break (start, end);
+        }
+        pages.resize(count + AT_ONCE, PageNumber::NONE);
+    };
+    maker.pages.allocate_many(&mut pages)?;
+    for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
+        image::copy_own(address, some, maker.session)?;
+    }
+    maker.show(start, &pages, Access::WRITE)
+}
+
+/// Everything after the creation: budgets, the guardian, the descriptors, and the first slice.
+fn adopt(made: Made, exit_signal: u32) -> Result<u64> {
+    let process = process();
+    let session = process.session_key;
+    let outcome = endow(&made);
+    if let Err(error) = outcome {
+        made.bury(session);
+        return Err(error);
+    }
+    for (_, description) in process.descriptors.lock().iter() {
+        description.refer();
+    }
+    let number = made.number.0;
+    let public = process.windows.lock().open(vec![made.public], session, false)?;
+    process.children.lock().all.push(Child { made: made.clone(), public, exit_signal });
+    made.run(session)?;
+    Ok(number)
+}
+
+fn endow(made: &Made) -> Result<()> {
+    let process = process();
+    made.endow(process.session_key, process.bank, &BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    process.files.lock().adopt(made.number)?;
+    budget::give_back();
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! A Linux process: one environment, its memory, its descriptors, its relatives.
+//!
+//! `create` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end it and
+//! tell its parent. All state is here, found through a pointer in the environment area.
+
+#[cfg(target_os = "none")]
+pub mod begin;
+#[cfg(target_os = "none")]
+pub mod children;
+#[cfg(target_os = "none")]
+pub mod create;
+#[cfg(target_os = "none")]
+pub mod exec;
+#[cfg(target_os = "none")]
+pub mod exit;
+#[cfg(target_os = "none")]
+pub mod fork;
+#[cfg(target_os = "none")]
+mod record;
+pub mod status;
+#[cfg(target_os = "none")]
+pub mod wait;
+
+#[cfg(target_os = "none")]
+pub use record::*;

@@ -1,0 +1,165 @@
+//! The record of a process.
+
+use crate::call::Summary;
+use crate::descriptor::description::{Description, Records};
+use crate::descriptor::table::Table;
+use crate::errno::Result;
+use crate::guardian::client::Client;
+use crate::memory::space::Space;
+use crate::process::children::Children;
+use crate::signal::{Mailbox, Signals};
+use crate::user_memory::own_pages::OwnPages;
+use crate::user_memory::shared::Windows;
+use crate::user_memory::tables::Tables;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use runtime::lock::Lock;
+use runtime::vector::State;
+use runtime::{EnvironmentId, KeyIndex, PageNumber};
+
+/// The program's memory: what it means, and the tables that hold it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Areas and frames.
+    pub space: Space,
+    /// Page tables.
+    pub tables: Tables,
+}
+
+/// What runs.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Absolute path of the file, as `/proc/self/exe` tells it.
+    pub path: Vec<u8>,
+    /// Its short name.
+    pub name: Vec<u8>,
+    /// Its arguments, each with its NUL.
+    pub arguments: Vec<u8>,
+    /// Its environment, each string with its NUL.
+    pub environment: Vec<u8>,
+}
+
+/// Where the process is in the file system.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The working directory, which the process holds.
+    pub directory: u64,
+    /// Bits that new files lack.
+    pub mask: u32,
+}
+
+/// A process. Locks are taken in the order of the fields; none is held while the process waits.
+#[derive(Debug)]
+pub struct Process {
+    /// Its children.
+    pub children: Lock<Children>,
+    /// Signals: actions and masks.
+    pub signals: Lock<Signals>,
+    /// What runs.
+    pub program: Lock<Program>,
+    /// Its descriptors.
+    pub descriptors: Lock<Table<Description>>,
+    /// Its place in the file system.
+    pub place: Lock<Place>,
+    /// The program's memory.
+    pub memory: Lock<Memory>,
+    /// The connection to the guardian of the file system.
+    pub files: Lock<Client>,
+    /// Records of open descriptions.
+    pub records: Lock<Records>,
+    /// Open windows.
+    pub windows: Lock<Windows>,
+    /// Room for the vector registers while it waits.
+    pub vectors: Lock<State>,
+    /// Room for them at the end of a slice.
+    pub live_vectors: Lock<State>,
+    /// Pages that it closed while relatives still use them.
+    pub lent: Lock<Vec<PageNumber>>,
+    /// What others may tell it.
+    pub mailbox: Lock<Mailbox>,
+    /// Where its parent is told of its end; none where the session is its parent.
+    pub parent_mailbox: Lock<Option<Mailbox>>,
+    /// Number of its parent.
+    pub parent: AtomicU64,
+    /// Process group.
+    pub group: AtomicU64,
+    /// Session, in the sense of `setsid`.
+    pub session: AtomicU64,
+    /// Key of the session, in the machine's sense, in its own ring.
+    pub session_key: KeyIndex,
+    /// Environment that holds the budget that nobody uses.
+    pub bank: EnvironmentId,
+    /// Table that maps the ExOS image.
+    pub image_table: PageNumber,
+    /// Calls that it made and ExOS does not have, by number.
+    pub summary: Summary,
+    /// Whether the host wants to know of them.
+    pub options: AtomicU32,
+    /// Whether rewriting is off, because the program sets GS base itself.
+    pub gate_only: AtomicBool,
+    /// Base of FS as the program set it.
+    pub segment_base: AtomicU64,
+}
+
+impl Process {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        runtime::area::number().0
+    }
+
+    /// Does something to its memory.
+    pub fn with_memory<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
+        let mut memory = self.memory.lock();
+        let Memory { space, tables } = &mut *memory;
+        action(space, &mut OwnPages { tables, key: self.session_key, files: &self.files })
+    }
+
+    /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.
+    pub fn memory_is_mine(&self) -> bool {
+        self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
+    }
+
+    /// Its mailbox.
+    pub fn mailbox(&self) -> Mailbox {
+        self.mailbox.lock().clone()
+    }
+
+    /// The description behind a descriptor.
+    pub fn description(&self, number: u64) -> Result<Description> {
+        self.descriptors.lock().get(number).cloned()
+    }
+
+    /// Pages whose last user may have gone by now.
+    pub fn sweep_lent(&self) {
+        let mut lent = self.lent.lock();
+        let (free, still): (Vec<PageNumber>, Vec<PageNumber>) =
+            lent.iter().partition(|page| runtime::exposed::page(**page).is_none_or(|info| info.references() == 0));
+        runtime::page::Allocator::own().free_many(&free);
+        *lent = still;
+    }
+
+    /// Takes pages out of use: they are freed when no relative maps them any more.
+    pub fn lend(&self, pages: &[PageNumber]) {
+        let own = runtime::area::number();
+        let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.owner() == own);
+        self.lent.lock().extend(pages.iter().filter(is_own));
+        self.sweep_lent();
+    }
+
+    /// An option that the host gave.
+    pub fn has_option(&self, option: u32) -> bool {
+        self.options.load(Relaxed) & option != 0
+    }
+}
+
+/// Options of the host, as bits.
+pub mod option {
+    /// Count unknown calls and tell at the end.
+    pub const SYSCALL_SUMMARY: u32 = 1;
+    /// Tell of files that were not there.
+    pub const MISSING_FILES: u32 = 2;
+    /// The standard descriptors are a terminal.
+    pub const TERMINAL: u32 = 4;
+    /// Tell of each call.
+    pub const TRACE_CALLS: u32 = 8;
+}

@@ -1,0 +1,194 @@
+//! The two ways into ExOS, and the handlers of exceptions and events.
+//!
+//! By the gate: the kernel reflects a `syscall` that comes from outside ExOS's image. By a stub: a rewritten site jumps
+//! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack and end in `iretq`; the second word of
+//! the frame tells them apart. `getpid` is answered at the door.
+
+use crate::call;
+use crate::memory::space::{Access, Violation};
+use crate::signal;
+use crate::user_memory::copy;
+use crate::user_memory::current::{process, word};
+use abi::area::PrivateWords;
+use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
+use core::arch::naked_asm;
+use core::mem::offset_of;
+use linux_raw_sys::general as linux;
+use runtime::area::{Area, LIBRARY, LibraryWords};
+use runtime::upcall::{self, Context, upcall_entry};
+
+/// In the `error` word of the frame: came by a stub.
+pub const BY_STUB: u64 = 1;
+
+const GETPID: u32 = linux::__NR_getpid;
+const NUMBER: u64 = free(word::NUMBER);
+const STACK_END: u64 = LIBRARY + offset_of!(LibraryWords, upcall_stack_end) as u64;
+const PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
+const RIP: usize = offset_of!(UpcallFrame, rip);
+const RFLAGS: usize = offset_of!(UpcallFrame, rflags);
+
+/// Offset from GS base of the word where a stub finds its way into ExOS.
+pub const STUB_ENTRY: u64 = free(word::STUB_ENTRY);
+
+const fn free(index: usize) -> u64 {
+    LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
+}
+
+/// Entered by the kernel with a reflected call: RSP is at the frame.
+#[unsafe(naked)]
+pub extern "C" fn reflection_entry() {
+    naked_asm!(
+        "cmp eax, {getpid}",
+        "jne {general}",
+        "mov rax, gs:[{number}]",
+        "mov rcx, [rsp + {rip}]",
+        "mov r11, [rsp + {rflags}]",
+        "add rsp, 32",
+        "iretq",
+        getpid = const GETPID, general = sym upcall_entry, number = const NUMBER,
+        rip = const RIP, rflags = const RFLAGS,
+    )
+}
+
+/// Entered by a stub: rax holds the number, rcx the way back, RSP is the program's.
+#[unsafe(naked)]
+pub extern "C" fn stub_entry() {
+    naked_asm!(
+        "mov r11, rsp",
+        "mov rsp, gs:[{stack_end}]",
+        "push 0",
+        "push {user_data}",
+        "push r11",
+        "pushfq",
+        "cmp eax, {getpid}",
+        "je 2f",
+        "mov r11, [rsp]",
+        "push {user_code}",
+        "push rcx",
+        "push gs:[{pkru}]",
+        "push 0",
+        "push {by_stub}",
+        "push {reflection}",
+        "jmp {general}",
+        "2:",
+        "mov rax, gs:[{number}]",
+        "popfq",
+        "pop rsp",
+        "jmp rcx",
+        stack_end = const STACK_END, getpid = const GETPID, number = const NUMBER, pkru = const PKRU,
+        user_data = const USER_DATA, user_code = const USER_CODE, by_stub = const BY_STUB,
+        reflection = const kind::REFLECTION, general = sym upcall_entry,
+    )
+}
+
+/// Declares the entries and handlers of a process.
+pub fn install() {
+    for vector in 0..32 {
+        upcall::set_handler(vector, exception);
+    }
+    upcall::set_handler(kind::EVENT, event);
+    upcall::set_handler(kind::REFLECTION, linux_call);
+    upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
+}
+
+extern "C" fn linux_call(context: &mut Context) {
+    let by_gate = context.frame.error != BY_STUB;
+    context.registers.rcx = context.frame.rip;
+    context.registers.r11 = context.frame.rflags;
+    let number = context.registers.rax;
+    let site = context.frame.rip;
+    call::perform(context);
+    if by_gate {
+        super::rewrite::rewrite(site, number);
+    }
+    signal::deliver_pending(context);
+}
+
+/// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
+/// before it goes back.
+extern "C" fn event(context: &mut Context) {
+    if is_program(context.frame.rip) && !is_on_own_stack(context.frame.rsp) {
+        signal::deliver_pending(context);
+    }
+}
+
+extern "C" fn exception(context: &mut Context) {
+    let frame = context.frame;
+    let in_program = is_program(frame.rip);
+    if !in_program && copy::fix_up(frame.rip).is_none() {
+        give_up(&frame);
+    }
+    let Some((signal, code, address)) = mend(&frame) else { return };
+    if let Some(way_out) = copy::fix_up(frame.rip) {
+        context.frame.rip = way_out;
+        return;
+    }
+    signal::raise_fault(signal, code, address, [frame.error, frame.kind, frame.detail]);
+    signal::deliver_pending(context);
+}
+
+/// Mends a page fault; for everything that cannot be mended the signal, its code and its address.
+fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
+    const WRITE: u64 = 2;
+    const FETCH: u64 = 16;
+    const SI_KERNEL: i32 = 0x80;
+    let at = frame.rip;
+    match frame.kind {
+        kind::PAGE_FAULT => {
+            let access = match frame.error {
+                error if error & FETCH != 0 => Access::Execute,
+                error if error & WRITE != 0 => Access::Write,
+                _ => Access::Read,
+            };
+            let address = frame.detail;
+            let inside = copy::check(address, 1).is_ok();
+            let outcome = if !inside || process().memory_is_mine() {
+                Err(Violation::NotMapped)
+            } else {
+                process().with_memory(|space, pages| space.fault(pages, address, access))
+            };
+            outcome.err().map(|violation| signal_of(violation, address))
+        }
+        kind::DIVIDE_ERROR => Some((linux::SIGFPE, 1, at)),
+        kind::DEBUG => Some((linux::SIGTRAP, 2, at)),
+        kind::BREAKPOINT => Some((linux::SIGTRAP, SI_KERNEL, 0)),
+        kind::INVALID_OPCODE => Some((linux::SIGILL, 2, at)),
+        kind::FLOATING_POINT | kind::SIMD_FLOATING_POINT => Some((linux::SIGFPE, 8, at)),
+        kind::ALIGNMENT_CHECK => Some((linux::SIGBUS, 1, 0)),
+        _ => Some((linux::SIGSEGV, SI_KERNEL, 0)),
+    }
+}
+
+fn signal_of(violation: Violation, address: u64) -> (u32, i32, u64) {
+    match violation {
+        Violation::NotMapped => (linux::SIGSEGV, 1, address),
+        Violation::NotAllowed => (linux::SIGSEGV, 2, address),
+        Violation::PastEnd => (linux::SIGBUS, 2, address),
+        Violation::OutOfMemory => (linux::SIGKILL, 0, address),
+    }
+}
+
+/// A fault in ExOS itself: its bug, or the program's scribbling over it. Only this process ends.
+fn give_up(frame: &UpcallFrame) -> ! {
+    runtime::error_line!(
+        "process {}: {} in ExOS at {:#x}, error {:#x}, address {:#x}",
+        runtime::area::number().0,
+        upcall::name(frame.kind),
+        frame.rip,
+        frame.error,
+        frame.detail
+    );
+    crate::process::exit::abandon(crate::process::status::Status::Killed(linux::SIGSEGV))
+}
+
+/// Whether an address is the program's, not ExOS's.
+fn is_program(rip: u64) -> bool {
+    let (start, end) = runtime::image::own_range();
+    !(start..end).contains(&rip)
+}
+
+fn is_on_own_stack(rsp: u64) -> bool {
+    let area = Area::current().address();
+    let end = Area::current().library().upcall_stack_end.load(core::sync::atomic::Ordering::Relaxed);
+    rsp > area && rsp <= end
+}

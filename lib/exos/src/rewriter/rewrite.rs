@@ -1,0 +1,53 @@
+//! Carries a rewriting out: a stub near the site, a private copy of the page of text with the jump in it.
+
+use super::gate::STUB_ENTRY;
+use super::site::{self, MOVE_BYTES, REACH, STUB_STRIDE, SYSCALL_BYTES, Site};
+use crate::errno::{Errno, Result};
+use crate::layout::{PAGE_MASK, PAGE_SIZE};
+use crate::memory::area::Protection;
+use crate::user_memory::copy;
+use crate::user_memory::current::process;
+use alloc::vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Looks at the `syscall` that ends at `end` and was made with `number`; makes a call of it where that is allowed. A
+/// refusal or a failure leaves the gate, which always works.
+pub fn rewrite(end: u64, number: u64) {
+    if process().gate_only.load(Relaxed) {
+        return;
+    }
+    let Some(start) = end.checked_sub(SYSCALL_BYTES as u64) else { return };
+    let page = start & PAGE_MASK;
+    if !may_rewrite(page) {
+        return;
+    }
+    let mut text = vec![0; PAGE_SIZE as usize];
+    if copy::read(page, &mut text).is_err() {
+        return;
+    }
+    if let Some(site) = site::decide(&text, (start - page) as usize, number) {
+        // Where there is no room or no memory for a stub the site keeps the gate.
+        let _ = apply(page, site, &mut text);
+    }
+}
+
+/// Text that is private and cannot be written.
+fn may_rewrite(page: u64) -> bool {
+    let memory = process().memory.lock();
+    memory.space.areas.find(page).is_some_and(|area| {
+        !area.shared && area.protection.allows(Protection::EXECUTE) && !area.protection.allows(Protection::WRITE)
+    })
+}
+
+fn apply(page: u64, site: Site, text: &mut [u8]) -> Result<()> {
+    let at = page + site.offset as u64;
+    let back = at + (MOVE_BYTES + SYSCALL_BYTES) as u64;
+    process().with_memory(|space, pages| {
+        let stub = space.take_stub(pages, at, REACH, STUB_STRIDE as u64)?;
+        let bytes = site::stub(stub, site.number, back, STUB_ENTRY as u32).ok_or(Errno::ENOMEM)?;
+        let jump = site::jump(at, stub).ok_or(Errno::ENOMEM)?;
+        space.replace_bytes(pages, stub, &bytes)?;
+        text[site.offset..site.offset + MOVE_BYTES].copy_from_slice(&jump);
+        space.replace_page(pages, page, text)
+    })
+}

@@ -1,0 +1,35 @@
+//! What the session tells the first process: a few words and the command, in pages that it can only read.
+
+use crate::pipe::ring::CAPACITY;
+use alloc::vec::Vec;
+
+/// Pages of the pipe that carries standard input.
+pub const PIPE_PAGES: usize = 1 + (CAPACITY / 4096) as usize;
+/// Word: environment of the guardian of the file system.
+pub const GUARDIAN_WORD: usize = 0;
+/// Word: environment that holds the budget nobody uses.
+pub const BANK_WORD: usize = 1;
+/// Word: page of the table that maps the ExOS image.
+pub const IMAGE_TABLE_WORD: usize = 2;
+/// Word: options, as bits of `process::option`.
+pub const OPTIONS_WORD: usize = 3;
+/// Word: bytes of the command.
+pub const COMMAND_WORD: usize = 4;
+/// Words: pages of the pipe.
+pub const PIPE_WORD: usize = 5;
+/// How many words there are.
+pub const WORDS: usize = PIPE_WORD + PIPE_PAGES;
+/// Offset of the command.
+pub const COMMAND_OFFSET: usize = 256;
+
+const _: () = assert!(WORDS * 8 <= COMMAND_OFFSET);
+
+/// The bytes of the record.
+pub fn build(guardian: u64, bank: u64, image_table: u64, options: u64, pipe: &[u64], command: &[u8]) -> Vec<u8> {
+    let mut words = Vec::from([guardian, bank, image_table, options, command.len() as u64]);
+    words.extend_from_slice(pipe);
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.resize(COMMAND_OFFSET, 0);
+    bytes.extend_from_slice(command);
+    bytes
+}

@@ -1,0 +1,15 @@
+//! The session: what the machine was started for, from the boot archive to the final record.
+//!
+//! `archive` and `command` read what the host sent, `start` makes the guardian and the first process, `pump` feeds its
+//! standard input and waits for its end.
+
+pub mod archive;
+pub mod birth;
+pub mod command;
+#[cfg(target_os = "none")]
+pub mod pump;
+#[cfg(target_os = "none")]
+pub mod start;
+
+/// The first word of the ExOS image.
+pub const IMAGE_MAGIC: u64 = 0x0053_4f78_4e69_7443;

@@ -1,0 +1,210 @@
+//! From the boot archive to the first process.
+//!
+//! The session's environment holds the root key and gives away only names below it: the session's key to processes, one
+//! of its own to the guardian. It makes, in this order: the table that maps the ExOS image, the guardian, the bank, the
+//! pipe that standard input comes through, and the first process.
+
+use super::{archive, birth, command};
+use crate::guardian::client::Client;
+use crate::guardian::service::{self, Guardian};
+use crate::pipe::Pipe;
+use crate::process::create::{Beginning, Made, Maker};
+use crate::process::option;
+use crate::user_memory::shared::Windows;
+use crate::user_memory::tables::{Editor, link_fresh};
+use abi::boot::{COMMAND, EXOS};
+use abi::budget::Resource;
+use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
+use abi::memory_map::LIBRARY_BASE;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use runtime::address_space::{Access, AddressSpace};
+use runtime::environment::Builder;
+use runtime::image::Image;
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
+
+/// A line for people: what went wrong.
+pub type Failure = String;
+type Outcome<T> = Result<T, Failure>;
+
+/// What the session made, and goes on with.
+#[derive(Debug)]
+pub struct Session {
+    /// The first process.
+    pub first: Made,
+    /// Where its standard input comes through.
+    pub input: Pipe,
+    /// Open windows.
+    pub windows: Windows,
+    /// The session's key.
+    pub key: KeyIndex,
+}
+
+/// Parts that all processes share.
+struct Common {
+    session: KeyIndex,
+    channel: KeyIndex,
+    image: Beginning,
+    image_table: PageNumber,
+}
+
+/// Offsets of the words in the header that the ExOS image begins with; see `user_memory::header`.
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 1;
+    pub(super) const ENTRY: usize = 2;
+    pub(super) const FIRST: usize = 3;
+    pub(super) const STUB_ENTRY: usize = 4;
+    pub(super) const END: usize = 5;
+    pub(super) const WORDS: usize = 6;
+}
+
+/// Makes everything, up to the first process, which does not run yet.
+pub fn start(archive: &'static [u8]) -> Outcome<Session> {
+    let file =
+        |name: &str| archive::find(archive, name.as_bytes()).ok_or_else(|| format!("the boot archive has no {name}"));
+    let text = file(COMMAND)?;
+    let parsed = command::parse(text)?;
+    let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
+    let common = load_image(session, file(EXOS)?)?;
+    let (guardian, shared) = make_guardian(archive, session)?;
+    let bank = make_bank(session)?;
+    let mut windows = Windows::default();
+    let input = refused("a pipe", Pipe::create(&mut windows, shared))?;
+    let pages: Vec<u64> = input.pages().iter().map(|page| page.0).collect();
+    let options = options(&parsed);
+    let record = birth::build(guardian.0, bank.number.0, common.image_table.0, options, &pages, text);
+    let first = refused("the first process", make_first(&common, &record))?;
+    refused("the first process's budget", first.endow(session, bank.number, &FIRST_BUDGETS))?;
+    refused("the guardian", Client::new(guardian).adopt(first.number))?;
+    Ok(Session { first, input, windows, key: session })
+}
+
+const FIRST_BUDGETS: [(Resource, u64); 4] =
+    [(Resource::Page, 512), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 64)];
+
+fn refused<T, E: core::fmt::Debug>(what: &str, outcome: Result<T, E>) -> Outcome<T> {
+    outcome.map_err(|error| format!("the session cannot make {what}: {error:?}"))
+}
+
+fn options(command: &command::Command<'_>) -> u64 {
+    let known = |name: &[u8]| match name {
+        b"syscall-summary" => option::SYSCALL_SUMMARY,
+        b"missing-files" => option::MISSING_FILES,
+        b"trace=syscalls" => option::TRACE_CALLS,
+        _ => 0,
+    };
+    let terminal = if command.terminal { option::TERMINAL } else { 0 };
+    u64::from(command.options.iter().map(|name| known(name)).fold(terminal, |all, one| all | one))
+}
+
+/// A list that the own first key owns, and that gives the session these rights.
+fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Failure> {
+    let list = Allocator::own().allocate()?;
+    syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST)?;
+    syscall::access_list_set(KeyIndex::FIRST, list, 1, session, u64::from(rights.0))?;
+    Ok(list)
+}
+
+/// Loads the ExOS image into pages that processes can read, and makes the table that maps it.
+fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
+    let list = refused("an access list", list_for(session, Rights::READ))?;
+    let pages = Allocator { key: KeyIndex::FIRST, list };
+    let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
+    if image.plan.segments.iter().any(|segment| segment.flags & elf::abi::PF_W != 0) {
+        return Err("the ExOS image has data that changes: every process would need its own".to_string());
+    }
+    let words = read_header(&image)?;
+    let image_table = refused("the table of the ExOS image", map_image(&image, pages))?;
+    core::mem::forget(image);
+    let device = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE))?;
+    let channel = refused("a key", key::derive(device, Rights::ALL, HOST_CHANNEL))?;
+    let beginning = Beginning {
+        entry: words[header::ENTRY],
+        gate: (LIBRARY_BASE, words[header::END]),
+        function: (words[header::FIRST], 0),
+        heap: 0,
+        process: 0,
+        stub_entry: words[header::STUB_ENTRY],
+    };
+    Ok(Common { session, channel, image: beginning, image_table })
+}
+
+/// The words that the image begins with, if it is ExOS for this interface.
+fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
+    let first = image.plan.segments.iter().find(|segment| segment.start == LIBRARY_BASE);
+    let bytes = first.and_then(|segment| segment.data.get(..header::WORDS * 8));
+    let bytes = bytes.ok_or("the ExOS image does not begin where it should")?;
+    let mut words = [0; header::WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
+    }
+    if words[header::MAGIC] != super::IMAGE_MAGIC || words[header::VERSION] != abi::VERSION {
+        return Err("the ExOS image was built for another interface".to_string());
+    }
+    Ok(words)
+}
+
+/// Maps the image in an address space in which nobody runs: its level-2 table is what all processes link.
+fn map_image(image: &Image<'_>, pages: Allocator) -> Result<PageNumber, crate::errno::Errno> {
+    let space = AddressSpace::create(pages)?;
+    let editor = Editor { root: space.root, key: pages.key, tables: pages };
+    link_fresh(&editor, LIBRARY_BASE, 3)?;
+    let table = link_fresh(&editor, LIBRARY_BASE, 2)?;
+    image.map_into(&space, pages)?;
+    Ok(table)
+}
+
+/// The guardian of the file system, and where pages come from that the session may write.
+fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(EnvironmentId, Allocator)> {
+    let mut builder = refused("the guardian", Builder::sharing())?;
+    let name = builder.key;
+    let lists = (|| {
+        let own = area::access_list();
+        syscall::access_list_set(KeyIndex::FIRST, own, 2, name, u64::from(Rights::ALL.0))?;
+        let readable = list_for(session, Rights::READ)?;
+        let writable = list_for(session, Rights::READ.either(Rights::WRITE))?;
+        for list in [readable, writable] {
+            syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0))?;
+        }
+        Ok::<_, runtime::Failure>((readable, writable))
+    })();
+    let (readable, writable) = refused("the guardian's access lists", lists)?;
+    let from = |list| Allocator { key: service::OWN_KEY, list };
+    let guardian = Guardian::new(archive, from(readable), from(writable))
+        .map_err(|error| format!("the root file system is damaged: {error}"))?;
+    let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
+    let spare = crate::budget::spare(Resource::Page);
+    builder.function(service::run, core::ptr::from_ref(state) as u64);
+    builder.budget(Resource::Page, spare / 8 * 3);
+    let child = refused("the guardian", builder.create())?;
+    refused("the guardian's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
+    Ok((child.number, from(writable)))
+}
+
+/// The environment that holds the budget nobody uses: it never runs.
+fn make_bank(session: KeyIndex) -> Outcome<Made> {
+    let nothing = Beginning { entry: 0, gate: (0, 0), function: (0, 0), heap: 0, process: 0, stub_entry: 0 };
+    let maker = refused("the bank", Maker::begin(session, None))?;
+    let bank = refused("the bank", maker.create(&nothing))?;
+    let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
+    let budgets = [
+        (Resource::Page, crate::budget::spare(Resource::Page) / 8 * 7),
+        share(Resource::Slice, 8),
+        share(Resource::Predicate, 64),
+        share(Resource::Environment, 8),
+    ];
+    refused("the bank's budget", bank.endow(KeyIndex::FIRST, area::number(), &budgets))?;
+    Ok(bank)
+}
+
+fn make_first(common: &Common, record: &[u8]) -> Result<Made, crate::errno::Errno> {
+    let maker = Maker::begin(common.session, Some(common.channel))?;
+    maker.link_image(common.image_table)?;
+    maker.place(crate::layout::BIRTH, record, Access::READ)?;
+    maker.create(&common.image)
+}

@@ -1,0 +1,127 @@
+//! What a handler finds on the stack, and what `rt_sigreturn` reads back (x86-64 Linux: `struct rt_sigframe`).
+//!
+//! Pure: bytes in, bytes out. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a
+//! multiple of 64. Nothing of a frame that comes back is trusted: segments are those of user code, flags are masked.
+
+use alloc::vec::Vec;
+
+/// Bytes below the stack pointer that the program may use without saying so.
+const RED_ZONE: u64 = 128;
+/// Bytes of the fixed part: return address, `ucontext` (304), `siginfo` (128).
+pub const FIXED: u64 = 8 + UCONTEXT + 128;
+const UCONTEXT: u64 = 304;
+/// Flags of the CPU that a frame may set.
+const FLAGS: u64 = 0x0005_4dd5;
+/// Flags that are always set: interrupts on, and bit 1.
+const FLAGS_SET: u64 = 0x202;
+/// Bit of `uc_flags`: the vector state is an XSAVE area.
+const EXTENDED: u64 = 1;
+/// Bits of `uc_flags`: the saved SS is meant, strictly.
+const STACK_SEGMENT: u64 = 2 | 4;
+
+/// General registers in the order of Linux's `sigcontext`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+pub type Registers = [u64; 18];
+
+/// Places in [`Registers`].
+pub mod place {
+    /// Stack pointer.
+    pub const RSP: usize = 15;
+    /// Instruction pointer.
+    pub const RIP: usize = 16;
+    /// Flags.
+    pub const RFLAGS: usize = 17;
+}
+
+/// Why a signal came: `siginfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Information {
+    /// The signal.
+    pub signal: u32,
+    /// `si_code`.
+    pub code: i32,
+    /// Address of a fault; else sender's number (0..32) and user (32..64).
+    pub detail: u64,
+    /// Status of a child.
+    pub value: u64,
+}
+
+/// What was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Registers.
+    pub registers: Registers,
+    /// Signals that were blocked.
+    pub blocked: u64,
+    /// Alternate stack: address, flags, size.
+    pub alternate: [u64; 3],
+    /// Error code, trap number and address of a fault.
+    pub fault: [u64; 3],
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Address of the frame: what RSP is to be.
+    pub frame: u64,
+    /// Address of the vector state.
+    pub vectors: u64,
+}
+
+/// Finds the place for a frame with `vector_bytes` of vector state below `stack`; `alternate`: at the top of an
+/// alternate stack, where there is no red zone. `None` where it does not fit below the address.
+pub fn lay_out(stack: u64, alternate: bool, vector_bytes: u64) -> Option<Layout> {
+    let below = if alternate { stack } else { stack.checked_sub(RED_ZONE)? };
+    let vectors = below.checked_sub(vector_bytes)? & !63;
+    let frame = (vectors.checked_sub(FIXED)? & !15).checked_sub(8)?;
+    Some(Layout { frame, vectors })
+}
+
+/// The fixed part of a frame.
+pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, information: &Information) -> Vec<u8> {
+    const SEGMENTS: u64 = 0x33 | 0x2b << 48;
+    let mut words = Vec::with_capacity(FIXED as usize / 8);
+    words.push(restorer);
+    words.extend_from_slice(&[EXTENDED | STACK_SEGMENT, 0]);
+    words.extend_from_slice(&interrupted.alternate);
+    words.extend_from_slice(&interrupted.registers);
+    let [error, trap, address] = interrupted.fault;
+    words.extend_from_slice(&[SEGMENTS, error, trap, interrupted.blocked, address, layout.vectors]);
+    words.resize(words.len() + 8, 0);
+    words.push(interrupted.blocked);
+    let code = u64::from(information.code as u32);
+    words.extend_from_slice(&[u64::from(information.signal), code, information.detail, information.value]);
+    words.resize(FIXED as usize / 8, 0);
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// What a frame says to go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Registers; the flags are fit for user mode.
+    pub registers: Registers,
+    /// Signals to block.
+    pub blocked: u64,
+    /// Address of the vector state; 0: the initial one.
+    pub vectors: u64,
+}
+
+/// Address of the information in a frame.
+pub const fn information_at(frame: u64) -> u64 {
+    frame + 8 + UCONTEXT
+}
+
+/// Address of the context in a frame.
+pub const fn context_at(frame: u64) -> u64 {
+    frame + 8
+}
+
+/// Reads the words of a frame, from the `ucontext` on.
+pub fn read(words: &[u64; UCONTEXT as usize / 8]) -> Returned {
+    let mut registers = [0; 18];
+    registers.copy_from_slice(&words[5..23]);
+    registers[place::RFLAGS] = registers[place::RFLAGS] & FLAGS | FLAGS_SET;
+    Returned { registers, blocked: words[37], vectors: words[28] }
+}
+
+/// Words that [`read`] needs.
+pub const CONTEXT_WORDS: usize = UCONTEXT as usize / 8;

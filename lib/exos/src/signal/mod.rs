@@ -1,0 +1,17 @@
+//! Signals: what is pending, what is blocked, and what comes of each.
+//!
+//! A process's mailbox is a page that relatives may write: who can map it may signal (DESIGN.md §5: the kernel's check
+//! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
+//! of whoever says to have sent it.
+
+pub mod frame;
+pub mod set;
+
+#[cfg(target_os = "none")]
+mod deliver;
+#[cfg(target_os = "none")]
+mod mailbox;
+#[cfg(target_os = "none")]
+pub use deliver::*;
+#[cfg(target_os = "none")]
+pub use mailbox::*;

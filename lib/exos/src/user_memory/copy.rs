@@ -1,0 +1,181 @@
+//! Copies between ExOS and the memory of its program.
+//!
+//! A program's address is checked against the range that programs have, and then used as it is. Where the copy faults
+//! and the fault cannot be mended, the exception handler goes on at [`fix_up`], and the copy gives `EFAULT`.
+
+use crate::errno::{Errno, Result};
+use crate::layout::{PAGE_SIZE, PROGRAM_END};
+use alloc::vec;
+use alloc::vec::Vec;
+
+core::arch::global_asm!(
+    ".pushsection .text.exos_user_copy, \"ax\", @progbits",
+    ".global exos_user_copy",
+    "exos_user_copy:",
+    "mov rcx, rdx",
+    "shr rcx, 3",
+    "rep movsq",
+    "mov ecx, edx",
+    "and ecx, 7",
+    "rep movsb",
+    "xor eax, eax",
+    "ret",
+    ".global exos_user_copy_end",
+    "exos_user_copy_end:",
+    "mov eax, 1",
+    "ret",
+    // Writes nothing new to one byte, so that its page is there and may be written.
+    ".global exos_user_touch",
+    "exos_user_touch:",
+    "lock or byte ptr [rdi], 0",
+    "xor eax, eax",
+    "ret",
+    ".global exos_user_touch_end",
+    "exos_user_touch_end:",
+    "mov eax, 1",
+    "ret",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    /// Copies `bytes` bytes from `from` to `to`; not zero where that faulted.
+    fn exos_user_copy(to: u64, from: u64, bytes: u64) -> u32;
+    static exos_user_copy_end: u8;
+    /// Makes sure that the byte at `address` can be written; not zero where it cannot.
+    fn exos_user_touch(address: u64) -> u32;
+    static exos_user_touch_end: u8;
+}
+
+/// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
+pub fn fix_up(rip: u64) -> Option<u64> {
+    let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
+    let touch = (exos_user_touch as *const () as u64, &raw const exos_user_touch_end as u64);
+    [copy, touch].into_iter().find(|(start, end)| (*start..*end).contains(&rip)).map(|(_, end)| end)
+}
+
+/// Makes sure that a range of the program's memory is in place, so that a copy under a lock does not fault: the fault
+/// could need the lock. The range is cut to what can be reached; nothing at all is `EFAULT`.
+pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
+    check(address, bytes)?;
+    let mut at = address;
+    while at < address + bytes {
+        // SAFETY: the address lies in the program's range, where a fault is fixed up; a touch changes nothing.
+        let there = if write { outcome(unsafe { exos_user_touch(at) }) } else { read(at, &mut [0]) };
+        match there {
+            Err(error) if at == address => return Err(error),
+            Err(_) => return Ok(at - address),
+            Ok(()) => at = (at | (PAGE_SIZE - 1)) + 1,
+        }
+    }
+    Ok(bytes)
+}
+
+/// Copies out of the program's memory.
+pub fn read(from: u64, to: &mut [u8]) -> Result<()> {
+    check(from, to.len() as u64)?;
+    // SAFETY: the target is a slice of ours; the source lies in the program's range, where a fault is fixed up.
+    outcome(unsafe { exos_user_copy(to.as_mut_ptr() as u64, from, to.len() as u64) })
+}
+
+/// Copies into the program's memory.
+pub fn write(to: u64, from: &[u8]) -> Result<()> {
+    check(to, from.len() as u64)?;
+    // SAFETY: the source is a slice of ours; the target lies in the program's range, which holds no object of ExOS.
+    outcome(unsafe { exos_user_copy(to, from.as_ptr() as u64, from.len() as u64) })
+}
+
+/// Copies from the program to a window that others write too. The window's range is the caller's to vouch for.
+pub(super) fn read_to_address(from: u64, to: u64, bytes: u64) -> Result<()> {
+    check(from, bytes)?;
+    // SAFETY: as for `read`; `to` lies in a mapped window, by the caller's check.
+    outcome(unsafe { exos_user_copy(to, from, bytes) })
+}
+
+/// Copies from a window to the program.
+pub(super) fn write_from_address(to: u64, from: u64, bytes: u64) -> Result<()> {
+    check(to, bytes)?;
+    // SAFETY: as for `write`; `from` lies in a mapped window, by the caller's check.
+    outcome(unsafe { exos_user_copy(to, from, bytes) })
+}
+
+/// Copies between ranges of ExOS's own, both mapped, by the caller's check: windows and pages of the program that are
+/// known to be there.
+pub(super) fn copy_addresses(to: u64, from: u64, bytes: u64) {
+    // SAFETY: as the callers in this module's siblings check: the target is a window.
+    let faulted = unsafe { exos_user_copy(to, from, bytes) };
+    assert!(faulted == 0, "a copy between mapped windows faulted");
+}
+
+/// One 64-bit word.
+pub fn read_word(from: u64) -> Result<u64> {
+    let mut bytes = [0; 8];
+    read(from, &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Writes one 64-bit word.
+pub fn write_word(to: u64, word: u64) -> Result<()> {
+    write(to, &word.to_le_bytes())
+}
+
+/// One 32-bit number.
+pub fn read_half(from: u64) -> Result<u32> {
+    let mut bytes = [0; 4];
+    read(from, &mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// Writes one 32-bit number.
+pub fn write_half(to: u64, half: u32) -> Result<()> {
+    write(to, &half.to_le_bytes())
+}
+
+/// Consecutive 64-bit words.
+pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
+    let mut words = [0; N];
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = read_word(from.checked_add(index as u64 * 8).ok_or(Errno::EFAULT)?)?;
+    }
+    Ok(words)
+}
+
+/// Bytes into a buffer of their own.
+pub fn read_vec(from: u64, bytes: usize) -> Result<Vec<u8>> {
+    check(from, bytes as u64)?;
+    let mut buffer = vec![0; bytes];
+    read(from, &mut buffer)?;
+    Ok(buffer)
+}
+
+/// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
+pub fn read_string(from: u64, most: usize, too_long: Errno) -> Result<Vec<u8>> {
+    let mut string = Vec::new();
+    let mut chunk = [0; 256];
+    while string.len() < most {
+        let at = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
+        let to_page_end = (PAGE_SIZE - at % PAGE_SIZE) as usize;
+        let length = chunk.len().min(to_page_end).min(most - string.len());
+        read(at, &mut chunk[..length])?;
+        if let Some(end) = chunk[..length].iter().position(|byte| *byte == 0) {
+            string.extend_from_slice(&chunk[..end]);
+            return Ok(string);
+        }
+        string.extend_from_slice(&chunk[..length]);
+    }
+    Err(too_long)
+}
+
+/// A path.
+pub fn read_path(from: u64) -> Result<Vec<u8>> {
+    read_string(from, crate::file_system::path::PATH_BYTES, Errno::ENAMETOOLONG)
+}
+
+/// Whether a range is one that a program may name.
+pub fn check(address: u64, bytes: u64) -> Result<()> {
+    let end = address.checked_add(bytes);
+    if end.is_some_and(|end| end <= PROGRAM_END) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+fn outcome(faulted: u32) -> Result<()> {
+    if faulted == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}

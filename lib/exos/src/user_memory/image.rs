@@ -1,0 +1,57 @@
+//! What the ExOS image knows of itself, and what it gives to the processes that it makes.
+
+use super::copy;
+use crate::errno::Result;
+use crate::layout::PAGE_SIZE;
+use crate::process::create::Beginning;
+use runtime::address_space::Access;
+use runtime::window::Window;
+use runtime::{KeyIndex, PageNumber, image};
+
+/// What an environment begins with that runs this image; function, heap and process are the caller's to fill in.
+pub fn beginning() -> Beginning {
+    Beginning {
+        entry: runtime::entry::_start as *const () as u64,
+        gate: image::own_range(),
+        function: (0, 0),
+        heap: 0,
+        process: 0,
+        stub_entry: crate::rewriter::gate::stub_entry as *const () as u64,
+    }
+}
+
+/// Copies memory of ExOS itself, from `address` on, into pages.
+pub fn copy_own(address: u64, pages: &[PageNumber], key: KeyIndex) -> Result<()> {
+    let window = Window::open(pages, key, Access::WRITE)?;
+    copy::copy_addresses(window.address(), address, pages.len() as u64 * PAGE_SIZE);
+    Ok(())
+}
+
+/// What the session wrote for the first process: words, then the command.
+pub fn birth_record() -> (&'static [u64], &'static [u8]) {
+    use crate::session::birth::{COMMAND_OFFSET, COMMAND_WORD, WORDS};
+    let at = crate::layout::BIRTH;
+    // SAFETY: the session mapped the record here, read-only, before the process began; it never changes.
+    let words = unsafe { core::slice::from_raw_parts(at as *const u64, WORDS) };
+    let length = words[COMMAND_WORD] as usize;
+    // SAFETY: as above; the session wrote the length of what it placed behind the words.
+    (words, unsafe { core::slice::from_raw_parts((at + COMMAND_OFFSET as u64) as *const u8, length) })
+}
+
+/// The record that a parent left in the heap for the child that it made; `argument` is what the child's environment
+/// began with.
+pub fn inherited(argument: u64) -> &'static crate::process::begin::Inherited {
+    // SAFETY: only `fork` makes environments that begin with a record, whose address in the heap it gives as argument;
+    // the heap was copied, and the record is not freed in the child.
+    unsafe { &*(argument as *const crate::process::begin::Inherited) }
+}
+
+/// The boot archive, which only the session has.
+pub fn archive() -> &'static [u8] {
+    let bytes = runtime::exposed::kernel().archive_bytes.load(core::sync::atomic::Ordering::Relaxed);
+    if runtime::area::number() != runtime::entry::FIRST {
+        return &[];
+    }
+    // SAFETY: the kernel maps that many bytes read-only at this address for the first environment.
+    unsafe { core::slice::from_raw_parts(abi::boot::ARCHIVE as *const u8, bytes as usize) }
+}

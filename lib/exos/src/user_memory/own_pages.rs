@@ -1,0 +1,99 @@
+//! What the kernel does for the memory of the running process: [`Pages`] for real.
+
+use super::copy;
+use super::tables::{Editor, Tables};
+use crate::budget;
+use crate::errno::Result;
+use crate::guardian::client::Client;
+use crate::layout::PAGE_SIZE;
+use crate::memory::space::Pages;
+use abi::page_table::MapRow;
+use alloc::vec;
+use alloc::vec::Vec;
+use runtime::address_space::Access;
+use runtime::lock::Lock;
+use runtime::page::{Allocator, PageKind};
+use runtime::window::Window;
+use runtime::{KeyIndex, PageNumber, area, exposed};
+
+/// Pages of the running process.
+#[derive(Debug)]
+pub struct OwnPages<'a> {
+    /// Its tables.
+    pub tables: &'a mut Tables,
+    /// Key to whatever it may map.
+    pub key: KeyIndex,
+    /// Where the pages of files come from.
+    pub files: &'a Lock<Client>,
+}
+
+impl OwnPages<'_> {
+    /// How this process's tables are edited.
+    pub fn editor(&self) -> Editor {
+        Editor { root: area::root(), key: self.key, tables: Allocator::own() }
+    }
+
+    /// Unlinks every table of the program.
+    pub fn unlink_all(&mut self) -> Result<()> {
+        let editor = self.editor();
+        let free = self.tables.unlink_all(&editor)?;
+        self.release(&free);
+        Ok(())
+    }
+}
+
+impl Pages for OwnPages<'_> {
+    fn allocate(&mut self) -> Result<u64> {
+        Ok(budget::allocate()?.0)
+    }
+
+    fn release(&mut self, pages: &[u64]) {
+        let own = area::number();
+        let is_own = |page: &PageNumber| {
+            exposed::page(*page).is_some_and(|info| info.owner() == own && info.kind() == PageKind::Ordinary)
+        };
+        let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();
+        Allocator::own().free_many(&mine);
+    }
+
+    fn map(&mut self, rows: &[MapRow]) -> Result<()> {
+        let editor = self.editor();
+        budget::with_reserve(|| self.tables.edit(&editor, rows))
+    }
+
+    fn copy(&mut self, address: u64, page: u64) -> Result<()> {
+        let window = Window::open(&[PageNumber(page)], self.key, Access::WRITE)?;
+        copy::copy_addresses(window.address(), address, PAGE_SIZE);
+        Ok(())
+    }
+
+    fn copy_page(&mut self, from: u64, to: u64) -> Result<()> {
+        let source = Window::open(&[PageNumber(from)], self.key, Access::READ)?;
+        let target = Window::open(&[PageNumber(to)], self.key, Access::WRITE)?;
+        copy::copy_addresses(target.address(), source.address(), PAGE_SIZE);
+        Ok(())
+    }
+
+    fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()> {
+        Window::open(&[PageNumber(page)], self.key, Access::WRITE)?.write(0, contents);
+        Ok(())
+    }
+
+    fn read(&mut self, page: u64) -> Result<Vec<u8>> {
+        let mut contents = vec![0; PAGE_SIZE as usize];
+        Window::open(&[PageNumber(page)], self.key, Access::READ)?.read(0, &mut contents);
+        Ok(contents)
+    }
+
+    fn is_sole(&self, page: u64) -> bool {
+        exposed::page(PageNumber(page)).is_some_and(|info| info.owner() == area::number() && info.references() == 1)
+    }
+
+    fn file_page(&mut self, node: u64, index: u64) -> Result<Option<u64>> {
+        self.files.lock().page(node, index)
+    }
+
+    fn hold_file(&mut self, node: u64, hold: bool) {
+        self.files.lock().hold(node, hold);
+    }
+}

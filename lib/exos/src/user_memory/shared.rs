@@ -1,0 +1,135 @@
+//! Windows onto pages that several processes write: words are atomics, bytes are copied, nothing is borrowed.
+
+use super::copy;
+use crate::errno::{Errno, Result};
+use crate::layout::{PAGE_SIZE, WINDOWS, WINDOWS_END};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use runtime::address_space::{self, Access, AddressSpace};
+use runtime::lock::OwnerLock;
+use runtime::{KeyIndex, PageNumber};
+
+/// Pages at a fixed place in the library's slot; the same place in every process that inherits them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    address: u64,
+    pages: Arc<[PageNumber]>,
+    writable: bool,
+}
+
+impl Shared {
+    /// Its words.
+    pub fn words(&self) -> &'static [AtomicU64] {
+        // SAFETY: the pages are mapped here until `Windows::close`, whose callers have dropped what points here;
+        // atomics may change under us. Words of a read-only window are only read.
+        unsafe {
+            core::slice::from_raw_parts(self.address as *const AtomicU64, self.pages.len() * PAGE_SIZE as usize / 8)
+        }
+    }
+
+    /// Where it lies.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> &[PageNumber] {
+        &self.pages
+    }
+
+    /// Copies from the program's memory into the window.
+    pub fn take_from_program(&self, offset: u64, from: u64, bytes: u64) -> Result<()> {
+        copy::read_to_address(from, self.at(offset, bytes)?, bytes)
+    }
+
+    /// Copies from the window into the program's memory.
+    pub fn give_to_program(&self, offset: u64, to: u64, bytes: u64) -> Result<()> {
+        copy::write_from_address(to, self.at(offset, bytes)?, bytes)
+    }
+
+    /// Copies bytes of ExOS into the window.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        copy::copy_addresses(self.at(offset, bytes.len() as u64)?, bytes.as_ptr() as u64, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Copies bytes of the window to ExOS.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        copy::copy_addresses(bytes.as_mut_ptr() as u64, self.at(offset, bytes.len() as u64)?, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Maps the same pages at the same place of another address space.
+    pub fn map_into(&self, space: &AddressSpace, key: KeyIndex) -> Result<()> {
+        let access = if self.writable { Access::WRITE } else { Access::READ };
+        // SAFETY: the place is kept for this window in every address space of ExOS.
+        unsafe { AddressSpace { key, ..*space }.map(self.address, &self.pages, access) }?;
+        Ok(())
+    }
+
+    fn at(&self, offset: u64, bytes: u64) -> Result<u64> {
+        let size = self.pages.len() as u64 * PAGE_SIZE;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= size);
+        if fits { Ok(self.address + offset) } else { Err(Errno::EIO) }
+    }
+}
+
+/// The lock in the first word of a window.
+pub fn lock_in(shared: &Shared) -> &'static OwnerLock {
+    // SAFETY: the window is mapped as for `words`; the lock is one aligned atomic word, whatever its contents.
+    unsafe { &*(shared.address as *const OwnerLock) }
+}
+
+/// Which windows are open, by address.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    open: BTreeMap<u64, Shared>,
+}
+
+impl Windows {
+    /// Opens a window onto pages, with what `key` allows.
+    pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
+        shared.map_into(&address_space::own(), key)?;
+        self.open.insert(shared.address, shared.clone());
+        Ok(shared)
+    }
+
+    /// Closes a window. Nothing may look through it any more.
+    pub fn close(&mut self, shared: &Shared) {
+        if self.open.remove(&shared.address).is_some() {
+            // SAFETY: the window was open, and its users have gone.
+            let _ = unsafe { address_space::own().unmap(shared.address, shared.pages.len() as u64) };
+        }
+    }
+
+    /// Forgets a window that is not mapped here, in a process that just began.
+    pub fn forget(&mut self, shared: &Shared) {
+        self.open.remove(&shared.address);
+    }
+
+    /// Notes that other pages lie in a window's place: those of a process that just began.
+    pub fn replace(&mut self, shared: &Shared, pages: Vec<PageNumber>) -> Shared {
+        let replaced = Shared { pages: pages.into(), ..shared.clone() };
+        self.open.insert(shared.address, replaced.clone());
+        replaced
+    }
+
+    /// Every open window.
+    pub fn iter(&self) -> impl Iterator<Item = &Shared> {
+        self.open.values()
+    }
+
+    fn find_place(&self, pages: u64) -> Result<u64> {
+        let mut place = WINDOWS;
+        for (address, shared) in &self.open {
+            if place + pages * PAGE_SIZE <= *address {
+                break;
+            }
+            place = address + shared.pages.len() as u64 * PAGE_SIZE;
+        }
+        if place + pages * PAGE_SIZE <= WINDOWS_END { Ok(place) } else { Err(Errno::ENOMEM) }
+    }
+}

@@ -1,0 +1,224 @@
+//! The page tables of a program: which are linked, which are shared with relatives since a fork.
+//!
+//! The kernel's rule: a table with more than one link is immutable, and read-only through each. Who needs to change an
+//! entry copies the tables on the way first. This record knows every table below the root, so that fork can link
+//! the uppermost and exec can unlink them all.
+
+use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
+use abi::limits::MAP_ROWS;
+use abi::page_table::{MapRow, PRESENT};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use runtime::page::Allocator;
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, syscall};
+
+/// Keys and places that tables are edited with.
+#[derive(Clone, Copy, Debug)]
+pub struct Editor {
+    /// Root of the address space.
+    pub root: PageNumber,
+    /// Key to the root, to the tables, and to every page that is mapped.
+    pub key: KeyIndex,
+    /// Where new tables come from.
+    pub tables: Allocator,
+}
+
+/// The tables below a root, by level and first address.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    linked: BTreeMap<(u64, u64), PageNumber>,
+}
+
+/// Bytes that one entry of a table at `level` covers, and so its whole table of the level below.
+const fn span(level: u64) -> u64 {
+    PAGE_SIZE << (9 * level)
+}
+
+impl Tables {
+    /// The uppermost tables, with the addresses where they begin: what a child links.
+    pub fn uppermost(&self) -> impl Iterator<Item = (u64, PageNumber)> {
+        self.linked.range((3, 0)..).map(|((_, base), page)| (*base, *page))
+    }
+
+    /// Sets entries of the own address space: links tables that are missing, copies tables that are shared.
+    pub fn edit(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<()> {
+        let mut done = 0;
+        while done < rows.len() {
+            let some = &rows[done..rows.len().min(done + MAP_ROWS)];
+            let mut keyed = [MapRow::default(); MAP_ROWS];
+            for (keyed, row) in keyed.iter_mut().zip(some) {
+                let entry = if row.entry & PRESENT == 0 { 0 } else { row.entry };
+                *keyed = MapRow { address: row.address | editor.key.0, entry };
+                if entry != 0 {
+                    self.link_missing(editor, row.address)?;
+                }
+            }
+            done += self.edit_some(editor, &keyed[..some.len()])?;
+        }
+        Ok(())
+    }
+
+    /// How many rows are done: at least one, or the error.
+    fn edit_some(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
+        let at = UserAddress(rows.as_ptr() as u64);
+        // SAFETY: the rows are as many as we say. Their addresses are the program's, by the checks of `memory`, so that
+        // no object of ExOS changes its place.
+        match unsafe { syscall::page_map(editor.key, editor.root, at, rows.len() as u64) } {
+            Ok(_) => Ok(rows.len()),
+            Err(Failure { error: Error::Shared, detail }) => {
+                let row = detail as usize;
+                self.unshare(editor, rows.get(row).ok_or(Errno::EINVAL)?.address & !(PAGE_SIZE - 1))?;
+                Ok(row)
+            }
+            Err(Failure { error: Error::NotMapped, detail })
+                if rows.get(detail as usize).is_some_and(|row| row.entry == 0) =>
+            {
+                Ok(detail as usize + 1)
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Links another process's uppermost tables into a root that has none there.
+    pub fn link_into(&self, editor: &Editor) -> Result<()> {
+        for (address, table) in self.uppermost() {
+            // SAFETY: the address space is another one, in which nobody runs yet.
+            unsafe { link(editor, address, 3, table, editor.key) }?;
+        }
+        Ok(())
+    }
+
+    /// Unlinks everything: the program's memory is gone. The result is the tables that nobody uses any more.
+    pub fn unlink_all(&mut self, editor: &Editor) -> Result<Vec<u64>> {
+        let mut free = Vec::new();
+        let uppermost: Vec<u64> = self.uppermost().map(|(base, _)| base).collect();
+        for base in uppermost {
+            self.unlink_tree(editor, 3, base, &mut free)?;
+        }
+        Ok(free)
+    }
+
+    fn unlink_tree(&mut self, editor: &Editor, level: u64, base: u64, free: &mut Vec<u64>) -> Result<()> {
+        match unlink(editor, base, level) {
+            Ok(page) => {
+                free.push(page.0);
+                self.forget_below(level, base);
+                Ok(())
+            }
+            Err(Failure { error: Error::InUse, .. }) if level > 1 => {
+                for below in self.children(level, base) {
+                    self.unlink_tree(editor, level - 1, below, free)?;
+                }
+                let page = unlink(editor, base, level)?;
+                free.push(page.0);
+                self.linked.remove(&(level, base));
+                Ok(())
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    fn children(&self, level: u64, base: u64) -> Vec<u64> {
+        let end = base + span(level);
+        self.linked.range((level - 1, base)..(level - 1, end)).map(|((_, base), _)| *base).collect()
+    }
+
+    fn forget_below(&mut self, level: u64, base: u64) {
+        let end = base + span(level);
+        for lower in 1..=level {
+            let gone: Vec<u64> = self.linked.range((lower, base)..(lower, end)).map(|((_, base), _)| *base).collect();
+            for base in gone {
+                self.linked.remove(&(lower, base));
+            }
+        }
+    }
+
+    fn link_missing(&mut self, editor: &Editor, address: u64) -> Result<()> {
+        for level in [3, 2, 1] {
+            let base = address & !(span(level) - 1);
+            if self.linked.contains_key(&(level, base)) {
+                continue;
+            }
+            let page = editor.tables.allocate()?;
+            // SAFETY: a new table is empty: nothing appears at any address.
+            match unsafe { link(editor, base, level, page, editor.tables.key) } {
+                Err(Failure { error: Error::Shared, .. }) => {
+                    self.unshare(editor, address)?;
+                    // SAFETY: as above.
+                    unsafe { link(editor, base, level, page, editor.tables.key) }?;
+                }
+                outcome => outcome?,
+            }
+            self.linked.insert((level, base), page);
+        }
+        Ok(())
+    }
+
+    /// Makes every table on the way to an address this process's own.
+    fn unshare(&mut self, editor: &Editor, address: u64) -> Result<()> {
+        let mut fresh = editor.tables.allocate()?;
+        for level in [3, 2, 1] {
+            let base = address & !(span(level) - 1);
+            if !self.linked.contains_key(&(level, base)) {
+                break;
+            }
+            if copy(editor, base, level, fresh)? {
+                self.linked.insert((level, base), fresh);
+                fresh = editor.tables.allocate()?;
+            }
+        }
+        editor.tables.free(fresh)?;
+        Ok(())
+    }
+}
+
+/// # Safety
+/// No live object of the running program changes by what appears at `address`.
+unsafe fn link(
+    editor: &Editor,
+    address: u64,
+    level: u64,
+    table: PageNumber,
+    key: KeyIndex,
+) -> core::result::Result<(), Failure> {
+    // SAFETY: as the caller says.
+    unsafe { syscall::page_table_link(editor.key, editor.root, UserAddress(address), level, table, key) }
+}
+
+/// Links an existing table of another address space, such as the one that maps the ExOS image.
+pub fn link_common(editor: &Editor, address: u64, level: u64, table: PageNumber) -> Result<()> {
+    if editor.root == area::root() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the address space is another one, in which nobody runs yet.
+    unsafe { link(editor, address, level, table, editor.key) }?;
+    Ok(())
+}
+
+/// Links an empty table in an address space that is not the own one.
+pub fn link_fresh(editor: &Editor, address: u64, level: u64) -> Result<PageNumber> {
+    let table = editor.tables.allocate()?;
+    if editor.root == area::root() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: a new table is empty, and the address space another one.
+    unsafe { link(editor, address, level, table, editor.tables.key) }?;
+    Ok(table)
+}
+
+fn unlink(editor: &Editor, address: u64, level: u64) -> core::result::Result<PageNumber, Failure> {
+    // SAFETY: the tables are the program's, in which no object of ExOS lies.
+    unsafe { syscall::page_table_unlink(editor.key, editor.root, UserAddress(address), level) }
+}
+
+/// Ends the sharing of one table; whether `fresh` is in use now.
+fn copy(editor: &Editor, address: u64, level: u64, fresh: PageNumber) -> Result<bool> {
+    loop {
+        match syscall::page_table_copy(editor.key, editor.root, UserAddress(address), level, fresh, editor.key) {
+            Ok(used) => return Ok(used == 1),
+            Err(Failure { error: Error::Again, .. }) => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+}
