@@ -117,7 +117,7 @@ impl Transfer<'_> {
             1.. => scalar.maximum.checked_add(step as u64).is_some_and(|last| last <= most),
             _ => scalar.minimum >= step.unsigned_abs(),
         };
-        let steps = (scalar.maximum - scalar.minimum) / step.unsigned_abs().max(1) + 1;
+        let steps = ((scalar.maximum - scalar.minimum) / step.unsigned_abs().max(1)).saturating_add(1);
         if let (true, Ok(steps)) = (fits, u32::try_from(steps)) {
             self.note.set_upper(Annotation::STEPS, steps);
         }

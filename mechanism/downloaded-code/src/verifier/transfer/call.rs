@@ -71,8 +71,8 @@ impl Transfer<'_> {
         write: bool,
     ) -> Result<(), Refusal> {
         let value = self.read(register)?;
-        let size = self.largest_extent(helper, extent)?;
-        let (space, protection, place) = self.locate(register, &value, 0, size, write)?;
+        let (least, size) = self.extents(helper, extent)?;
+        let (space, protection, place) = self.locate(register, &value, 0, (least, size), write)?;
         if matches!(space, Space::Stack) && protection == Protection::Checked {
             return Err(self.refuse(register, Reason::OutsideStack { size }));
         }
@@ -91,18 +91,19 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// The most bytes that a pointer parameter can mean: a size that is checked at run time is at most what the
-    /// parameter allows.
-    fn largest_extent(&self, helper: &Helper<'_>, extent: Extent) -> Result<u32, Refusal> {
+    /// The fewest and most bytes that a pointer parameter can mean: a size that is checked at run time is at most what
+    /// the parameter allows.
+    fn extents(&self, helper: &Helper<'_>, extent: Extent) -> Result<(u32, u32), Refusal> {
         match extent {
-            Extent::Fixed(size) => Ok(size),
+            Extent::Fixed(size) => Ok((size, size)),
             Extent::Parameter(index) => {
                 let value = self.read_number(index + 1)?;
                 let most = match helper.parameters.get(usize::from(index)) {
                     Some(Parameter::Scalar { maximum, .. }) => *maximum,
                     _ => 0,
                 };
-                Ok(value.scalar.maximum.min(most) as u32)
+                let least = value.scalar.minimum.min(most);
+                Ok((least as u32, value.scalar.maximum.min(most) as u32))
             }
         }
     }

@@ -169,23 +169,25 @@ impl Transfer<'_> {
     /// Decides whether an access stays inside its memory, and notes for the compiler how it is to be kept there.
     fn access(&mut self, base: u8, offset: i64, size: u32, write: bool) -> Result<Place, Refusal> {
         let value = self.read(base)?;
-        let (space, protection, place) = self.locate(base, &value, offset, size, write)?;
+        let (space, protection, place) = self.locate(base, &value, offset, (size, size), write)?;
         self.note.set_access(space, protection);
         Ok(place)
     }
 
-    /// Memory of `size` bytes at `value + offset`: which it is, what protects it, and where in the frame it lies.
+    /// Memory at `value + offset`, of at least and at most so many bytes: which it is, what protects it, and where in
+    /// the frame it lies.
     pub(super) fn locate(
         &mut self,
         register: u8,
         value: &Value,
         offset: i64,
-        size: u32,
+        (least_size, size): (u32, u32),
         write: bool,
     ) -> Result<(Space, Protection, Place), Refusal> {
         match value.kind {
             Kind::Region(region) => {
                 let protection = self.in_region(register, value, region, offset, size, write)?;
+                self.learn_length(region, value, offset, least_size);
                 Ok((Space::Region(region), protection, Place::Memory))
             }
             Kind::Stack => {
@@ -242,17 +244,17 @@ impl Transfer<'_> {
                 return Err(self.refuse(register, Reason::OutsideRegion { size }));
             }
         }
-        self.learn_length(index, described.maximum(), bounds, size);
         Ok(protection)
     }
 
     /// After the access it is known that the region reaches at least as far as the lowest address it can have had.
-    fn learn_length(&mut self, index: usize, maximum: u32, bounds: Option<(i64, i64)>, size: u32) {
-        if let Some((start, _)) = bounds
-            && start >= 0
-        {
-            let reached = (start + i64::from(size)).min(i64::from(maximum));
-            self.state.proven[index] = self.state.proven[index].max(reached as u32);
+    fn learn_length(&mut self, region: u8, value: &Value, offset: i64, size: u32) {
+        let Some(described) = self.context.regions.get(usize::from(region)) else { return };
+        let start = self.bounds(value).map(|(least, _)| least + offset);
+        if let Some(start) = start.filter(|start| *start >= 0) {
+            let reached = (start + i64::from(size)).min(i64::from(described.maximum()));
+            let proven = &mut self.state.proven[usize::from(region)];
+            *proven = (*proven).max(reached as u32);
         }
     }
 

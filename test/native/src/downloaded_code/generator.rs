@@ -1,0 +1,579 @@
+//! Random programs that are mostly acceptable and do interesting things.
+//!
+//! The generator follows what each register holds, so that it seldom uses one wrongly, and builds from patterns that
+//! real programs have: bounds checks before accesses, masked and compared indices, counting loops, loops to a region's
+//! end, saved registers on the stack, helper calls with buffers on the stack, atomic operations, functions that
+//! get pointers into their caller's frame. Half of the programs are then changed in a few bits.
+
+use downloaded_code::instruction::Slot;
+
+use super::random::Random;
+
+/// What the generator believes a register to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    Number,
+    /// A pointer into a region (its index), at a small constant offset.
+    Region(u8),
+    /// A pointer into the frame at this offset from r10.
+    Stack(i16),
+    /// A pointer to at least 16 bytes in the caller's frame.
+    Passed,
+}
+
+struct Builder<'r> {
+    random: &'r mut Random,
+    slots: Vec<Slot>,
+    holds: [Holds; 10],
+    /// Slots of the frame that hold numbers.
+    written: Vec<i16>,
+    calls: Vec<usize>,
+    depth: u32,
+}
+
+/// A program of roughly up to `size` slots.
+pub fn program(random: &mut Random, size: usize) -> Vec<u8> {
+    let mut slots = whole(random, size);
+    if random.once_in(2) {
+        for _ in 0..=random.below(2) {
+            disturb(random, &mut slots);
+        }
+    }
+    slots.into_iter().flat_map(Slot::to_bytes).collect()
+}
+
+fn whole(random: &mut Random, size: usize) -> Vec<Slot> {
+    let mut builder = Builder::new(random);
+    builder.holds[1] = Holds::Region(0);
+    builder.holds[2] = Holds::Number;
+    builder.holds[3] = Holds::Region(1);
+    builder.holds[4] = Holds::Nothing;
+    builder.holds[5] = Holds::Number;
+    builder.prologue();
+    builder.body(size);
+    builder.end();
+    let calls = std::mem::take(&mut builder.calls);
+    let mut slots = builder.slots;
+    if !calls.is_empty() {
+        let start = slots.len();
+        let mut callee = Builder::new(random);
+        callee.depth = 1;
+        callee.holds[1] = Holds::Number;
+        callee.holds[2] = Holds::Passed;
+        callee.holds[3] = Holds::Region(1);
+        callee.body(size / 4 + 4);
+        callee.end();
+        slots.append(&mut callee.slots);
+        for call in calls {
+            slots[call].immediate = start as i32 - call as i32 - 1;
+        }
+    }
+    slots
+}
+
+/// Changes one field of one slot.
+fn disturb(random: &mut Random, slots: &mut [Slot]) {
+    let index = random.below(slots.len() as u64) as usize;
+    let slot = &mut slots[index];
+    match random.below(7) {
+        0 => slot.offset = slot.offset.wrapping_add(random.below(17) as i16 - 8),
+        1 => slot.immediate = random.edge() as i32,
+        2 => slot.immediate = slot.immediate.wrapping_add(random.below(5) as i32 - 2),
+        3 => slot.destination = random.below(11) as u8,
+        4 => slot.source = random.below(11) as u8,
+        5 => slot.opcode ^= 1 << random.below(8),
+        _ => slot.opcode ^= 0x10 << random.below(4),
+    }
+}
+
+const SIZES: [(u8, i16); 4] = [(0x10, 1), (0x08, 2), (0x00, 4), (0x18, 8)];
+
+impl<'r> Builder<'r> {
+    fn new(random: &'r mut Random) -> Self {
+        Self { random, slots: Vec::new(), holds: [Holds::Nothing; 10], written: Vec::new(), calls: Vec::new(), depth: 0 }
+    }
+
+    fn emit(&mut self, opcode: u8, destination: u8, source: u8, offset: i16, immediate: i32) {
+        self.slots.push(Slot { opcode, destination, source, offset, immediate });
+    }
+
+    /// Keeps the arguments where calls do not destroy them.
+    fn prologue(&mut self) {
+        for (to, from) in [(6, 1), (7, 2), (8, 3)] {
+            self.move_(to, from);
+        }
+        if self.random.once_in(2) {
+            // r9 := buffer
+            self.emit(0x18, 9, 6, 0, 2);
+            self.emit(0, 0, 0, 0, 0);
+            self.holds[9] = Holds::Region(2);
+        }
+        self.number(0);
+    }
+
+    fn move_(&mut self, to: u8, from: u8) {
+        self.emit(0xbf, to, from, 0, 0);
+        self.holds[usize::from(to)] = if from == 10 { Holds::Stack(0) } else { self.holds[usize::from(from)] };
+    }
+
+    /// Puts a constant into a register.
+    fn number(&mut self, register: u8) {
+        if self.random.once_in(6) {
+            let value = self.random.edge();
+            self.emit(0x18, register, 0, 0, value as i32);
+            self.emit(0, 0, 0, 0, (value >> 32) as i32);
+        } else {
+            let value = if self.random.once_in(2) { self.random.below(200) as i32 } else { self.random.edge() as i32 };
+            let opcode = self.random.choose(&[0xb7, 0xb4]);
+            self.emit(opcode, register, 0, 0, value);
+        }
+        self.holds[usize::from(register)] = Holds::Number;
+    }
+
+    fn having(&mut self, wanted: impl Fn(Holds) -> bool) -> Option<u8> {
+        let found: Vec<u8> = (0..10).filter(|register| wanted(self.holds[usize::from(*register)])).collect();
+        if found.is_empty() { None } else { Some(self.random.choose(&found)) }
+    }
+
+    /// A register with a number.
+    fn some_number(&mut self) -> u8 {
+        match self.having(|holds| holds == Holds::Number) {
+            Some(register) => register,
+            None => {
+                self.number(0);
+                0
+            }
+        }
+    }
+
+    /// A register that may be overwritten.
+    fn free(&mut self) -> u8 {
+        let low = self.random.below(6) as u8;
+        if self.random.once_in(5) { self.random.below(10) as u8 } else { low }
+    }
+
+    fn body(&mut self, size: usize) {
+        let end = self.slots.len() + size;
+        while self.slots.len() < end {
+            self.piece();
+        }
+    }
+
+    fn piece(&mut self) {
+        match self.random.below(22) {
+            0..=5 => self.arithmetic(),
+            6 => {
+                let register = self.free();
+                self.number(register);
+            }
+            7 => self.loose_access(),
+            8 | 9 => self.guarded_access(),
+            10 | 11 => self.indexed_access(),
+            12 | 13 => self.stack(),
+            14 => self.atomic(),
+            15 | 16 => self.branch(),
+            17 => self.counting_loop(),
+            18 => self.loop_to_the_end(),
+            19 => self.helper(),
+            20 if self.depth == 0 => self.function(),
+            20 | 21 => self.spill(),
+            _ => self.odd_loop(),
+        }
+    }
+
+    fn arithmetic(&mut self) {
+        let (destination, source) = (self.some_number(), self.some_number());
+        let class = self.random.choose(&[0x07, 0x04]);
+        match self.random.below(12) {
+            0 => self.emit(0x80 | class, destination, 0, 0, 0),
+            1 => {
+                let width = self.random.choose(&[16, 32, 64]);
+                let opcode = self.random.choose(&[0xd4, 0xdc, 0xd7]);
+                self.emit(opcode, destination, 0, 0, width);
+            }
+            2 => {
+                let widths: &[i16] = if class == 7 { &[8, 16, 32] } else { &[8, 16] };
+                let width = self.random.choose(widths);
+                self.emit(0xb8 | class, destination, source, width, 0);
+            }
+            operation => {
+                let codes = [0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x90, 0xa0, 0xb0, 0xc0];
+                let code = self.random.choose(&codes);
+                let signed = i16::from(matches!(code, 0x30 | 0x90) && self.random.once_in(2));
+                if operation % 2 == 0 {
+                    self.emit(code | 8 | class, destination, source, signed, 0);
+                } else {
+                    let value = self.random.edge() as i32;
+                    self.emit(code | class, destination, 0, signed, value);
+                }
+            }
+        }
+    }
+
+    /// Loads or stores at a pointer, or neither if there is none.
+    fn touch(&mut self, base: u8, offset: i16, may_store: bool) {
+        let (bits, _) = self.random.choose(&SIZES);
+        let number = self.some_number();
+        if may_store && self.random.once_in(3) {
+            if self.random.once_in(2) {
+                self.emit(0x63 | bits, base, number, offset, 0);
+            } else {
+                let value = self.random.edge() as i32;
+                self.emit(0x62 | bits, base, 0, offset, value);
+            }
+            return;
+        }
+        let destination = self.free();
+        let signed = bits != 0x18 && self.random.once_in(4);
+        self.emit(if signed { 0x81 } else { 0x61 } | bits, destination, base, offset, 0);
+        self.holds[usize::from(destination)] = Holds::Number;
+    }
+
+    fn loose_access(&mut self) {
+        let Some(base) = self.having(|holds| matches!(holds, Holds::Region(_) | Holds::Passed)) else { return };
+        let holds = self.holds[usize::from(base)];
+        let limit = if holds == Holds::Passed { 9 } else { 60 };
+        let offset = self.random.below(limit) as i16;
+        self.touch(base, offset, holds != Holds::Region(0));
+    }
+
+    /// `if (length < n) skip; … packet[n - 8] …`
+    fn guarded_access(&mut self) {
+        if self.holds[7] != Holds::Number || self.holds[6] != Holds::Region(0) || self.depth > 0 {
+            return self.loose_access();
+        }
+        let needed = 8 + self.random.below(80) as i32;
+        let patch = self.slots.len();
+        let opcode = self.random.choose(&[0xa5, 0xa6, 0xb5]);
+        self.emit(opcode, 7, 0, 0, needed);
+        let before = self.holds;
+        for _ in 0..=self.random.below(3) {
+            let offset = self.random.below(needed as u64 - 7) as i16;
+            self.touch(6, offset, false);
+        }
+        self.land(patch, before);
+    }
+
+    /// `index &= mask` or `if (index < limit)`, then `pointer[index]`.
+    fn indexed_access(&mut self) {
+        let Some(base) = self.having(|holds| matches!(holds, Holds::Region(_))) else { return };
+        let index = self.some_number();
+        let scratch = self.free();
+        if scratch == index || scratch == base {
+            return;
+        }
+        let writable = self.holds[usize::from(base)] != Holds::Region(0);
+        let before = self.holds;
+        let mut patch = None;
+        match self.random.below(4) {
+            0 => {
+                let mask = self.random.choose(&[7, 15, 31, 63, 56, 3]);
+                self.emit(0x57, index, 0, 0, mask);
+            }
+            1 | 2 => {
+                let limit = self.random.choose(&[8, 30, 56, 57, 64]);
+                patch = Some(self.slots.len());
+                let opcode = self.random.choose(&[0x25, 0x35, 0x26, 0x65, 0x75]);
+                self.emit(opcode, index, 0, 0, limit);
+            }
+            _ => {}
+        }
+        self.move_(scratch, base);
+        self.emit(0x0f, scratch, index, 0, 0);
+        let offset = self.random.below(8) as i16;
+        self.touch(scratch, offset, writable);
+        if self.holds[usize::from(scratch)] != Holds::Number {
+            self.holds[usize::from(scratch)] = Holds::Nothing;
+        }
+        if let Some(patch) = patch {
+            self.land(patch, before);
+        }
+    }
+
+    /// The jump at `patch` leads here; only what holds on both ways is still held.
+    fn land(&mut self, patch: usize, before: [Holds; 10]) {
+        self.slots[patch].offset = (self.slots.len() - patch - 1) as i16;
+        for (now, then) in self.holds.iter_mut().zip(before) {
+            if *now != then {
+                *now = Holds::Nothing;
+            }
+        }
+    }
+
+    fn stack(&mut self) {
+        if self.written.is_empty() || self.random.once_in(2) {
+            let place = -8 * (1 + self.random.below(12) as i16);
+            let number = self.some_number();
+            self.emit(0x7b, 10, number, place, 0);
+            self.written.push(place);
+            return;
+        }
+        let place = self.random.choose(&self.written.clone());
+        if self.random.once_in(3) {
+            // A variable place in the frame.
+            let (index, scratch) = (self.some_number(), self.free());
+            if index != scratch {
+                self.emit(0x57, index, 0, 0, 24);
+                self.move_(scratch, 10);
+                self.emit(0x0f, scratch, index, 0, 0);
+                self.touch(scratch, place.min(-32), true);
+                if self.holds[usize::from(scratch)] != Holds::Number {
+                    self.holds[usize::from(scratch)] = Holds::Nothing;
+                }
+            }
+            return;
+        }
+        let (bits, size) = self.random.choose(&SIZES);
+        let destination = self.free();
+        let within = self.random.below((8 / size) as u64) as i16 * size;
+        self.emit(0x61 | bits, destination, 10, place + within, 0);
+        self.holds[usize::from(destination)] = Holds::Number;
+    }
+
+    fn atomic(&mut self) {
+        let wide = self.random.once_in(2);
+        let base = if self.random.once_in(3) && !self.written.is_empty() {
+            10
+        } else {
+            match self.having(|holds| matches!(holds, Holds::Region(1 | 2) | Holds::Passed)) {
+                Some(base) => base,
+                None => return,
+            }
+        };
+        let offset = if base == 10 {
+            self.random.choose(&self.written.clone())
+        } else {
+            self.random.choose(&[0, 4, 8, 16, 2])
+        };
+        let operation = self.random.choose(&[0x00, 0x01, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1]);
+        let source = self.some_number();
+        if operation == 0xf1 && self.holds[0] != Holds::Number {
+            self.number(0);
+        }
+        self.emit(if wide { 0xdb } else { 0xc3 }, base, source, offset, operation);
+    }
+
+    fn condition(&mut self) -> usize {
+        let (left, right) = (self.some_number(), self.some_number());
+        let codes = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0xa0, 0xb0, 0xc0, 0xd0];
+        let opcode = self.random.choose(&codes) | self.random.choose(&[5, 6]);
+        let patch = self.slots.len();
+        if self.random.once_in(2) {
+            self.emit(opcode | 8, left, right, 0, 0);
+        } else {
+            let value = self.random.edge() as i32;
+            self.emit(opcode, left, 0, 0, value);
+        }
+        patch
+    }
+
+    fn branch(&mut self) {
+        let patch = self.condition();
+        let (before, written) = (self.holds, self.written.clone());
+        for _ in 0..=self.random.below(3) {
+            self.arithmetic();
+            self.loose_access();
+        }
+        if self.random.once_in(2) {
+            // With an else part.
+            let over = self.slots.len();
+            self.emit(0x05, 0, 0, 0, 0);
+            let then = self.holds;
+            self.slots[patch].offset = (self.slots.len() - patch - 1) as i16;
+            self.holds = before;
+            self.arithmetic();
+            self.stack();
+            self.land(over, then);
+        } else {
+            self.land(patch, before);
+        }
+        self.written = written;
+    }
+
+    /// `for (i = a; i < b; i += c) …`, tested at the end or the start, by `<` or `!=`.
+    fn counting_loop(&mut self) {
+        let counter = self.random.choose(&[0, 5, 9, 4]);
+        let (start, step) = (self.random.below(5) as i32, 1 + self.random.below(4) as i32);
+        let rounds = 1 + self.random.below(20) as i32;
+        self.emit(0xb7, counter, 0, 0, start);
+        self.holds[usize::from(counter)] = Holds::Nothing;
+        let before = self.holds;
+        let head = self.slots.len();
+        for _ in 0..=self.random.below(2) {
+            self.loop_body(counter);
+        }
+        let opcode = self.random.choose(&[0x07, 0x04]);
+        self.emit(opcode, counter, 0, 0, step);
+        let opcode = self.random.choose(&[0xa5, 0x55, 0xc5, 0xa6, 0x56, 0xc6]);
+        let back = head as i16 - self.slots.len() as i16 - 1;
+        self.emit(opcode, counter, 0, back, start + rounds * step);
+        self.settle(before);
+        self.holds[usize::from(counter)] = Holds::Number;
+    }
+
+    /// After a loop only what held before it and in it still holds.
+    fn settle(&mut self, before: [Holds; 10]) {
+        for (now, then) in self.holds.iter_mut().zip(before) {
+            if *now != then {
+                *now = Holds::Nothing;
+            }
+        }
+    }
+
+    fn loop_body(&mut self, counter: u8) {
+        let Some(base) = self.having(|holds| matches!(holds, Holds::Region(_))) else { return };
+        let scratch = self.random.choose(&[1, 2, 3]);
+        if base == scratch || base == counter {
+            return;
+        }
+        let writable = self.holds[usize::from(base)] != Holds::Region(0);
+        self.move_(scratch, base);
+        self.emit(0x0f, scratch, counter, 0, 0);
+        self.holds[usize::from(scratch)] = Holds::Nothing;
+        let number = self.having(|holds| holds == Holds::Number);
+        match number {
+            Some(number) if number >= 6 && writable && self.random.once_in(2) => self.emit(0x73, scratch, number, 0, 0),
+            _ => self.emit(0x71, scratch, scratch, 0, 0),
+        }
+    }
+
+    /// `for (p = packet; p != end; p++) sum += *p`, or with an index up to the length.
+    fn loop_to_the_end(&mut self) {
+        if self.depth > 0 || self.holds[6] != Holds::Region(0) || self.holds[7] != Holds::Number {
+            return;
+        }
+        let bound = self.random.choose(&[0, 1, 3]);
+        self.emit(0xb7, 1, 0, 0, 0);
+        self.emit(0xb7, 0, 0, 0, 0);
+        let patch = self.slots.len();
+        self.emit(0x15, 7, 0, 0, 0);
+        if bound == 3 {
+            self.emit(0xbf, 3, 6, 0, 0);
+            self.emit(0x0f, 3, 7, 0, 0);
+            self.emit(0xbf, 1, 6, 0, 0);
+        }
+        let head = self.slots.len();
+        if bound == 3 {
+            self.emit(0x71, 2, 1, 0, 0);
+        } else {
+            self.emit(0xbf, 2, 6, 0, 0);
+            self.emit(0x0f, 2, 1, 0, 0);
+            self.emit(0x71, 2, 2, 0, 0);
+        }
+        self.emit(0x0f, 0, 2, 0, 0);
+        self.emit(0x07, 1, 0, 0, 1);
+        let back = head as i16 - self.slots.len() as i16 - 1;
+        let against = if bound == 3 { 3 } else { 7 };
+        let opcode = self.random.choose(&[0x5d, 0xad, 0x5d]);
+        self.emit(opcode, 1, against, back, 0);
+        let after = self.slots.len();
+        self.slots[patch].offset = (after - patch - 1) as i16;
+        for register in 1..4 {
+            self.holds[register] = Holds::Nothing;
+        }
+        self.holds[0] = Holds::Number;
+    }
+
+    /// A loop of which nothing is known.
+    fn odd_loop(&mut self) {
+        let before = self.holds;
+        let head = self.slots.len();
+        self.arithmetic();
+        let patch = self.condition();
+        self.slots[patch].offset = head as i16 - patch as i16 - 1;
+        self.settle(before);
+    }
+
+    fn helper(&mut self) {
+        let number = self.some_number();
+        let which = 1 + self.random.below(5) as i32;
+        match which {
+            2 => {
+                let size = self.some_number();
+                self.emit(0xbf, 2, size, 0, 0);
+                if self.random.once_in(2) {
+                    self.emit(0x57, 2, 0, 0, 31);
+                }
+                if self.random.once_in(3) {
+                    self.emit(0x7b, 10, 2, -8, 0);
+                    self.written.push(-8);
+                    self.move_(1, 10);
+                    self.emit(0x07, 1, 0, 0, -48);
+                } else {
+                    let from = if self.holds[9] == Holds::Region(2) && self.random.once_in(2) { 9 } else { 8 };
+                    self.emit(0xbf, 1, from, 0, 0);
+                    let offset = self.random.below(20) as i32;
+                    self.emit(0x07, 1, 0, 0, offset);
+                }
+            }
+            3 => {
+                self.emit(0xbf, 2, number, 0, 0);
+                if self.random.once_in(2) {
+                    self.move_(1, 10);
+                    self.emit(0x07, 1, 0, 0, -64);
+                } else {
+                    self.emit(0xbf, 1, 8, 0, 0);
+                }
+            }
+            5 => {
+                for register in 1..6 {
+                    let from = self.random.choose(&[number, number, 0]);
+                    let from = if self.holds[usize::from(from)] == Holds::Number { from } else { number };
+                    if from >= 6 || from == 0 {
+                        self.emit(0xbf, register, from, 0, 0);
+                    } else {
+                        self.emit(0xb7, register, 0, 0, 77);
+                    }
+                }
+            }
+            _ => {
+                self.emit(0xbf, 1, number, 0, 0);
+                if self.random.once_in(2) {
+                    self.emit(0x57, 1, 0, 0, 255);
+                    self.emit(0x07, 1, 0, 0, 3);
+                }
+            }
+        }
+        self.emit(0x85, 0, 0, 0, which);
+        self.after_call();
+    }
+
+    fn after_call(&mut self) {
+        for register in 1..6 {
+            self.holds[register] = Holds::Nothing;
+        }
+        self.holds[0] = Holds::Number;
+    }
+
+    fn function(&mut self) {
+        let number = self.some_number();
+        self.emit(0xbf, 1, number, 0, 0);
+        self.move_(2, 10);
+        self.emit(0x07, 2, 0, 0, -160);
+        self.emit(0xbf, 3, 8, 0, 0);
+        self.calls.push(self.slots.len());
+        self.emit(0x85, 0, 1, 0, 0);
+        self.after_call();
+    }
+
+    /// Saves a pointer and reads it back.
+    fn spill(&mut self) {
+        let Some(pointer) = self.having(|holds| matches!(holds, Holds::Region(_))) else { return };
+        let place = -8 * (30 + self.random.below(3) as i16);
+        self.emit(0x7b, 10, pointer, place, 0);
+        self.arithmetic();
+        let back = self.free();
+        let holds = self.holds[usize::from(pointer)];
+        self.emit(0x79, back, 10, place, 0);
+        self.holds[usize::from(back)] = holds;
+    }
+
+    fn end(&mut self) {
+        if self.holds[0] != Holds::Number {
+            let number = self.some_number();
+            self.emit(0xbf, 0, number, 0, 0);
+        }
+        self.emit(0x95, 0, 0, 0, 0);
+    }
+}
