@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Result};
-use crate::{run, test, tidy};
+use crate::{code, run, test, tidy};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -22,6 +22,9 @@ pub enum Command {
     Test(test::Options),
     /// Check style and structure
     Tidy(tidy::Options),
+    /// Say what the kernel makes of a program of downloaded code
+    #[command(subcommand)]
+    Code(code::Code),
     /// Say what is wrong with this machine
     Doctor,
 }

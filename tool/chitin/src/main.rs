@@ -11,6 +11,7 @@ mod build;
 mod cargo;
 mod channel;
 mod children;
+mod code;
 mod command_line;
 mod command_record;
 mod doctor;
@@ -23,6 +24,7 @@ mod progress;
 mod qemu;
 mod root;
 mod run;
+mod scratch;
 mod size;
 mod terminal;
 mod test;
@@ -38,6 +40,7 @@ use workspace::Workspace;
 
 fn main() -> ExitCode {
     let result = command_line::parse().and_then(|arguments| execute(&arguments.command));
+    scratch::remove_all();
     result.unwrap_or_else(|failure| {
         eprintln!("chitin: {failure}");
         ExitCode::from(failure.status)
@@ -50,6 +53,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Doctor => Ok(doctor::run(&workspace)),
         Command::Run(options) => run::run(&workspace, options),
+        Command::Code(code) => code::run(code),
         Command::Tidy(options) => tidy::run(&workspace, options),
         Command::Test(options) => test::run(&workspace, options),
     }

@@ -39,7 +39,7 @@ const TABLE: [(&str, &[&str]); 20] = [
     ("test/*", &["abi", "mechanism/*", "lib/cffs", "lib/bpf-loader", "lib/pcap-language"]),
     ("bench/guest", &["abi", "mechanism/*", "lib/*"]),
     ("bench/peer", &["abi"]),
-    ("tool/chitin", &["abi", "mechanism/*", "lib/cffs"]),
+    ("tool/chitin", &["abi", "mechanism/*", "lib/bpf-loader", "lib/cffs"]),
 ];
 
 pub fn check(subject: &Subject) -> Vec<Finding> {

@@ -1,0 +1,126 @@
+//! `./chitin code`: what the kernel would make of a program of downloaded code
+//! (a BPF object of clang or rustc): whether it is accepted, which checks
+//! remain, and the machine code.
+
+mod check;
+mod disassembly;
+mod notation;
+mod subject;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Result;
+
+use subject::Subject;
+
+/// The exit status for a program that the kernel would refuse.
+const REFUSED: u8 = 1;
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Code {
+    /// Verify a program; say why it is refused, or which run-time checks remain
+    Check(Options),
+    /// Show a program and the machine code it becomes, side by side
+    Disasm(Options),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// An object made by `clang -target bpf -O2 -g -c`
+    file: PathBuf,
+    /// What the program may see and do: packet, owns or memory
+    #[arg(long, default_value = "packet")]
+    context: String,
+    /// The function to begin with; not needed when only one is global
+    #[arg(long)]
+    entry: Option<String>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// The file cannot be read, or holds no program that could be linked.
+pub fn run(code: &Code) -> Result<ExitCode> {
+    match code {
+        Code::Check(options) => check::run(&Subject::load(options)?),
+        Code::Disasm(options) => disassembly::run(&Subject::load(options)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const PROGRAM: &str = "typedef unsigned char u8; typedef unsigned long long u64;
+u64 good(const u8 *packet, const u8 *end, u64 length) { return length < 14 ? 0 : packet[12]; }
+u64 loop(const u8 *packet, const u8 *end, u64 length) {
+    u64 sum = 0;
+    for (u64 at = 0; at < 100; at += packet[at]) sum++;
+    return sum;
+}
+u64 bad(const u8 *packet, const u8 *end, u64 length) {
+    *(u8 *)packet = 1;
+    return 0;
+}";
+
+    /// Compiles PROGRAM; `None` (said visibly) where there is no clang.
+    fn object(folder: &std::path::Path) -> Option<PathBuf> {
+        let (source, object) = (folder.join("program.c"), folder.join("program.o"));
+        std::fs::write(&source, PROGRAM).expect("written");
+        let status =
+            Command::new("clang").args(["-target", "bpf", "-O2", "-g", "-c", "-o"]).args([&object, &source]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: clang is not installed, so that no object was made");
+            return None;
+        }
+        Some(object)
+    }
+
+    fn subject(file: &std::path::Path, entry: Option<&str>, context: &str) -> Result<Subject> {
+        Subject::load(&Options { file: file.into(), context: context.into(), entry: entry.map(String::from) })
+    }
+
+    #[test]
+    fn reports_say_what_the_kernel_would_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Some(object) = object(folder.path()) else { return };
+        let report = |entry, disassemble: bool| {
+            let subject = subject(&object, Some(entry), "packet").expect("linked");
+            let code = subject.code().expect("a legal length");
+            match subject.verify(code) {
+                Ok(verification) if disassemble => {
+                    disassembly::listing(&subject, code, &verification).expect("compiled")
+                }
+                Ok(verification) => check::accepted(&subject, code, &verification).expect("a report"),
+                Err(refusal) => check::refused(&subject, &refusal),
+            }
+        };
+        let good = report("good", false);
+        assert!(good.contains("`good` is accepted") && good.contains("no run-time check remains"), "{good}");
+        let looping = report("loop", false);
+        assert!(looping.contains("checked at run time") && looping.contains("program.c:5"), "{looping}");
+        let bad = report("bad", false);
+        assert!(bad.contains("`bad` is refused") && bad.contains("program.c:9") && bad.contains("read-only"), "{bad}");
+        let listing = report("good", true);
+        assert!(listing.contains("r0 = *(u8 *)(r1 + 12)") && listing.contains("; program.c:2"), "{listing}");
+        assert!(listing.contains("movzx eax, byte ptr"), "{listing}");
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_is_said_in_one_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = folder.path().join("text");
+        std::fs::write(&text, "no object").expect("written");
+        let said = |file: &std::path::Path, context| subject(file, None, context).expect_err("refused").to_string();
+        assert!(said(&text, "packet").contains("compile with `clang -target bpf -c`"));
+        assert!(said(&folder.path().join("missing"), "packet").contains("No such file"));
+        assert!(said(&text, "kitchen").contains("choose one of packet, owns, memory"));
+        if let Some(object) = object(folder.path()) {
+            assert!(said(&object, "packet").contains("choose one of `good`, `loop`, `bad`"));
+        }
+    }
+}
