@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Context, Result};
-use crate::{children, terminal};
+use crate::{children, scratch, terminal};
 
 /// Takes a signal's number; says whether it was passed on.
 type Receiver = Box<dyn Fn(i32) -> bool + Send>;
@@ -46,5 +46,6 @@ fn pass_on(signal: i32) -> bool {
 fn end(signal: i32) -> ! {
     children::kill_all();
     terminal::restore();
+    scratch::remove_all();
     std::process::exit(128 + signal)
 }

@@ -25,7 +25,7 @@ use crate::root::{self, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{boot_archive, interrupt, size};
+use crate::{boot_archive, interrupt, scratch, size};
 
 /// Where programs are looked for, inside the machine.
 pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -75,7 +75,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let command = command(options, &root)?;
     let machine = machine(workspace, options, &root)?;
     let images = Images::build(Toolchain::detect(), workspace)?;
-    let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
     boot_archive::with_exos(file, &images, &root, &command)?;

@@ -10,6 +10,7 @@ use abi::host_channel::stop;
 
 use crate::children::GuardedChild;
 use crate::failure::{Context, Result};
+use crate::scratch;
 
 use super::Accelerator;
 use super::arguments::PROGRAM;
@@ -27,7 +28,7 @@ const TABLES: u32 = 0x20_0000;
 /// # Errors
 /// When QEMU cannot be started at all.
 pub fn runs(accelerator: Accelerator) -> Result<bool> {
-    let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let place = scratch::folder()?;
     let image = place.path().join("probe");
     fs::write(&image, probe_image()).context("cannot write the probe guest")?;
     let accelerator = match accelerator {

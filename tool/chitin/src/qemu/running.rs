@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::children::GuardedChild;
 use crate::failure::{Context, Failure, Result};
+use crate::scratch;
 use crate::toolchain::find_program;
 
 use super::arguments::{self, PROGRAM, Places};
@@ -56,7 +57,7 @@ impl Running {
     /// # Errors
     /// When QEMU is missing, refuses the machine, or does not connect.
     pub fn start(machine: &Machine, files: &Files) -> Result<(Self, UnixStream)> {
-        let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+        let place = scratch::folder()?;
         let channel = place.path().join("channel");
         let listener = UnixListener::bind(&channel).context("cannot listen for the machine")?;
         let places = Places {

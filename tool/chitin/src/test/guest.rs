@@ -16,6 +16,7 @@ use crate::failure::{Context, Result};
 use crate::qemu::{Files, Running, Stop};
 use crate::root::{self, Tree};
 use crate::run;
+use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -87,7 +88,7 @@ fn listen(
     configuration: &Configuration,
     recorder: &mut Recorder,
 ) -> Result<(SessionEnd, Stop, String)> {
-    let place = tempfile::tempdir().context("cannot create a temporary folder")?;
+    let place = scratch::folder()?;
     let archive = place.path().join("archive");
     write_archive(&archive, ground, guest)?;
     let files = Files { kernel: ground.images.kernel.clone(), archive };
