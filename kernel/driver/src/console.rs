@@ -1,26 +1,26 @@
-//! The virtio console (virtio 1.2, section 5.3): the byte stream under the host channel. One port, no control queues.
+//! The virtio console (virtio 1.2, section 5.3): the byte stream under the host channel.
 //!
-//! Bounded and non-blocking: input waits in eight pages, output in a ring of eight. Nothing is sent that does not fit.
-//! A device that breaks the rules of its queues is reset and started anew, which loses what was on its way; after
+//! It uses port 1 where the machine has one (QEMU's `virtserialport,nr=1`, which loses nothing), else port 0 (QEMU's
+//! `virtconsole`, which drops output while its reader is slow). Bounded and non-blocking: nothing is sent that does not
+//! fit. A device that breaks the rules of its queues is reset and started anew, which loses what was on its way; after
 //! [`RESETS`] such events it is left alone (FAULTS row 75).
 
+use crate::byte_stream::ByteStream;
+use crate::port_control::{PortControl, queue_of};
 use machine::boot::Boot;
 use machine::clock;
-use machine::dma::{DeviceBuffer, Direction};
 use machine::lock::TicketLock;
 use machine::virtio::{Device, DeviceError, Kind};
-use machine::virtqueue::{Broken, Virtqueue};
+use machine::virtqueue::Broken;
 
-const RECEIVE: u16 = 0;
-const TRANSMIT: u16 = 1;
-const PAGE: usize = 4096;
-/// Pages for each direction.
-const PAGES: usize = 8;
-const OUTPUT: u64 = (PAGES * PAGE) as u64;
+/// Feature: several ports, and queues to control them.
+const SEVERAL_PORTS: u64 = 1 << 1;
 /// How often a device may break the rules.
 pub const RESETS: u64 = 8;
-/// Nanoseconds that [`drain`] waits at most.
+/// Nanoseconds that [`drain`] waits at most, that the device has for telling its ports at boot, and after a reset.
 const DRAIN: u64 = 2_000_000_000;
+const PATIENCE_AT_BOOT: u64 = 100_000_000;
+const PATIENCE_AFTER_RESET: u64 = 10_000;
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,28 +33,13 @@ pub struct Counters {
     pub resets: u64,
 }
 
-/// A page of input that is not all read yet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Filled {
-    page: usize,
-    start: usize,
-    end: usize,
-}
-
-/// The device and its buffers.
+/// The device, its control queues if it has several ports, and the port in use: its number is that of `streams`.
 #[derive(Debug)]
 struct Console {
     device: Device,
-    receive: Virtqueue,
-    transmit: Virtqueue,
-    input: DeviceBuffer,
-    output: DeviceBuffer,
-    /// Pages of input in the order of arrival.
-    filled: [Filled; PAGES],
-    filled_count: usize,
-    /// Bytes ever put into the output ring, and ever taken by the device.
-    put: u64,
-    taken: u64,
+    control: Option<PortControl>,
+    streams: [Option<ByteStream>; 2],
+    port: usize,
     counters: Counters,
 }
 
@@ -82,7 +67,7 @@ pub fn poll() {
 
 /// Bytes that [`send`] would take now.
 pub fn room() -> usize {
-    with(|console| console.room()).unwrap_or(0)
+    with(|console| if console.is_broken() { 0 } else { console.parts().1.room() }).unwrap_or(0)
 }
 
 /// Sends as many of the bytes as there is room for; returns how many.
@@ -92,7 +77,11 @@ pub fn send(bytes: &[u8]) -> usize {
 
 /// Takes bytes that have arrived; returns how many.
 pub fn receive(bytes: &mut [u8]) -> usize {
-    with(|console| console.take(bytes)).unwrap_or(0)
+    let take = |console: &mut Console| {
+        let (device, stream) = console.parts();
+        stream.take(device, bytes)
+    };
+    with(take).unwrap_or(0)
 }
 
 /// What has happened so far.
@@ -106,7 +95,7 @@ pub fn drain() {
     let pending = || {
         with(|console| {
             console.poll();
-            console.put != console.taken
+            !console.is_broken() && !console.parts().1.is_drained()
         })
     };
     while pending() == Some(true) && clock::now() < deadline {
@@ -120,38 +109,38 @@ fn with<T>(action: impl FnOnce(&mut Console) -> T) -> Option<T> {
 
 impl Console {
     fn new(mut device: Device, boot: &mut Boot) -> Result<Self, DeviceError> {
-        device.start(0)?;
+        let features = device.start(SEVERAL_PORTS)?;
         let mut memory = boot.memory();
-        let receive = device.make_queue(RECEIVE, &mut memory)?;
-        let transmit = device.make_queue(TRANSMIT, &mut memory)?;
-        let mut buffer = || DeviceBuffer::allocate(&mut memory, PAGES as u64).ok_or(DeviceError::NoMemory);
-        let (input, output) = (buffer()?, buffer()?);
-        let mut console = Self {
-            device,
-            receive,
-            transmit,
-            input,
-            output,
-            filled: [Filled::default(); PAGES],
-            filled_count: 0,
-            put: 0,
-            taken: 0,
-            counters: Counters::default(),
-        };
-        console.go();
+        let first = ByteStream::new(&mut device, queue_of(0), &mut memory)?;
+        let mut console =
+            Self { device, control: None, streams: [Some(first), None], port: 0, counters: Counters::default() };
+        if features & SEVERAL_PORTS != 0 {
+            console.control = Some(PortControl::new(&mut console.device, &mut memory)?);
+            // A device with a single port has no queues for a second.
+            console.streams[1] = ByteStream::new(&mut console.device, queue_of(1), &mut memory).ok();
+        }
+        console.go(PATIENCE_AT_BOOT)?;
         Ok(console)
     }
 
-    fn go(&mut self) {
+    /// Lets the device go, and opens the port.
+    fn go(&mut self, patience: u64) -> Result<(), DeviceError> {
         self.device.go();
-        (0..PAGES).for_each(|page| self.offer_page(page));
-        self.device.notify(RECEIVE);
+        if let Some(control) = &mut self.control {
+            self.port = control.find_port(&self.device, patience)? as usize;
+        }
+        let stream = self.streams[self.port].as_mut().ok_or(DeviceError::Queue)?;
+        stream.open(&self.device);
+        match &mut self.control {
+            Some(control) => control.open(&self.device, self.port as u32),
+            None => Ok(()),
+        }
     }
 
-    fn offer_page(&mut self, page: usize) {
-        let segment = self.input.segment(page * PAGE, PAGE, Direction::FromDevice);
-        let offered = self.receive.offer(page as u64, &[segment]);
-        assert!(offered, "the receive queue has an entry for each page");
+    /// The device and the stream in use.
+    fn parts(&mut self) -> (&Device, &mut ByteStream) {
+        let stream = self.streams[self.port].as_mut().expect("the port in use has a stream");
+        (&self.device, stream)
     }
 
     fn is_broken(&self) -> bool {
@@ -163,81 +152,48 @@ impl Console {
             return;
         }
         self.device.acknowledge_interrupt();
-        if self.collect().is_err() {
-            self.counters.resets += 1;
-            if self.is_broken() || self.restart().is_err() {
-                self.counters.resets = RESETS + 1;
-                // Whatever it answers: nothing more can be done.
-                let _ = self.device.reset();
-            }
+        match self.collect() {
+            Ok(arrived) => self.counters.received += arrived,
+            Err(Broken) => self.start_anew(),
         }
     }
 
-    fn collect(&mut self) -> Result<(), Broken> {
-        while let Some(done) = self.receive.take()? {
-            let filled = Filled { page: done.token as usize, start: 0, end: done.length as usize };
-            self.counters.received += u64::from(done.length);
-            self.filled[self.filled_count] = filled;
-            self.filled_count += 1;
+    fn collect(&mut self) -> Result<u64, Broken> {
+        if let Some(control) = &mut self.control {
+            control.collect(&self.device)?;
         }
-        while let Some(done) = self.transmit.take()? {
-            self.taken = self.taken.max(done.token);
+        self.parts().1.collect()
+    }
+
+    fn start_anew(&mut self) {
+        self.counters.resets += 1;
+        if self.is_broken() || self.restart().is_err() {
+            self.counters.resets = RESETS + 1;
+            // Whatever it answers: nothing more can be done.
+            let _ = self.device.reset();
         }
-        Ok(())
     }
 
     fn restart(&mut self) -> Result<(), DeviceError> {
-        self.device.start(0)?;
-        self.device.remake_queue(RECEIVE, &mut self.receive)?;
-        self.device.remake_queue(TRANSMIT, &mut self.transmit)?;
-        (self.filled_count, self.put, self.taken) = (0, 0, 0);
-        self.go();
-        Ok(())
-    }
-
-    fn room(&self) -> usize {
-        // A run of bytes that wraps around the ring takes two descriptors.
-        let full = self.is_broken() || self.transmit.room() < 2;
-        if full { 0 } else { (OUTPUT - (self.put - self.taken)) as usize }
+        self.device.start(SEVERAL_PORTS)?;
+        if let Some(control) = &mut self.control {
+            control.remake(&mut self.device)?;
+        }
+        for stream in self.streams.iter_mut().flatten() {
+            stream.remake(&mut self.device)?;
+        }
+        let port = self.port;
+        self.go(PATIENCE_AFTER_RESET)?;
+        if self.port == port { Ok(()) } else { Err(DeviceError::Silent) }
     }
 
     fn send(&mut self, bytes: &[u8]) -> usize {
-        let length = bytes.len().min(self.room());
-        if length == 0 {
+        if self.is_broken() {
             return 0;
         }
-        let start = (self.put % OUTPUT) as usize;
-        let (first, second) = bytes[..length].split_at(length.min(OUTPUT as usize - start));
-        self.output.write(start, first);
-        self.output.write(0, second);
-        let segments = [
-            self.output.segment(start, first.len(), Direction::ToDevice),
-            self.output.segment(0, second.len(), Direction::ToDevice),
-        ];
-        let used = if second.is_empty() { &segments[..1] } else { &segments[..] };
-        self.put += length as u64;
-        let offered = self.transmit.offer(self.put, used);
-        assert!(offered, "there was room for two descriptors");
-        self.counters.sent += length as u64;
-        self.device.notify(TRANSMIT);
-        length
-    }
-
-    fn take(&mut self, bytes: &mut [u8]) -> usize {
-        let mut done = 0;
-        while self.filled_count > 0 && done < bytes.len() {
-            let Filled { page, start, end } = self.filled[0];
-            let length = (end - start).min(bytes.len() - done);
-            self.input.read(page * PAGE + start, &mut bytes[done..done + length]);
-            done += length;
-            self.filled[0].start += length;
-            if self.filled[0].start == end {
-                self.filled.copy_within(1..self.filled_count, 0);
-                self.filled_count -= 1;
-                self.offer_page(page);
-                self.device.notify(RECEIVE);
-            }
-        }
-        done
+        let (device, stream) = self.parts();
+        let sent = stream.send(device, bytes);
+        self.counters.sent += sent as u64;
+        sent
     }
 }

@@ -6,9 +6,11 @@
 #[cfg(test)]
 extern crate std;
 
+mod byte_stream;
 mod chacha20;
 pub mod console;
 pub mod entropy;
+mod port_control;
 pub mod wall_clock;
 
 use abi::feature;

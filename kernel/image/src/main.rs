@@ -6,10 +6,13 @@
 //! RUSTFLAGS="-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes" \
 //!     cargo build --release --target x86_64-unknown-none -p image
 //! qemu-system-x86_64 -M q35 -cpu max -m 256M -accel tcg -nodefaults -display none -no-reboot \
-//!     -serial stdio -device isa-debug-exit,iobase=0xf4,iosize=4 \
-//!     -kernel target/x86_64-unknown-none/release/image
+//!     -serial file:/dev/stderr -device isa-debug-exit,iobase=0xf4,iosize=4 \
+//!     -device virtio-serial-pci,disable-legacy=on -chardev stdio,id=channel,signal=off \
+//!     -device virtserialport,chardev=channel,nr=1 \
+//!     -kernel target/x86_64-unknown-none/release/image -initrd ARCHIVE
 //! ```
-//! QEMU's exit status is 33 when stopped in order, 35 after a kernel panic, 37 after a boot failure.
+//! On `-M microvm` the console is `-global virtio-mmio.force-legacy=false -device virtio-serial-device`. A `virtconsole`
+//! port serves too, but QEMU drops its output while the reader is slow. QEMU's exit status is 33 when stopped in order, 35 after a kernel panic, 37 after a boot failure.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -48,6 +48,11 @@ impl Machine<'_> {
     }
 
     fn start(&self) -> Child {
+        self.start_with(&["-device", "virtserialport,chardev=channel,nr=1"])
+    }
+
+    /// Starts it with this port on its console.
+    fn start_with(&self, port: &[&str]) -> Child {
         let console: &[&str] = if self.board.starts_with("microvm") {
             &["-global", "virtio-mmio.force-legacy=false", "-device", "virtio-serial-device"]
         } else {
@@ -58,7 +63,8 @@ impl Machine<'_> {
             .args(["-M", self.board, "-cpu", self.model, "-smp", &self.cpus.to_string(), "-m", self.memory])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-serial", "file:/dev/stderr"])
             .args(console)
-            .args(["-chardev", "stdio,id=channel,signal=off", "-device", "virtconsole,chardev=channel"])
+            .args(["-chardev", "stdio,id=channel,signal=off"])
+            .args(port)
             .args(["-append", self.command_line])
             .args(self.extra)
             .arg("-kernel")
@@ -211,6 +217,8 @@ fn the_console_passes_every_byte() {
             input
         });
         let reader = std::thread::spawn(move || {
+            // A reader that is slow at first fills every buffer on the way.
+            std::thread::sleep(Duration::from_secs(2));
             let mut bytes = Vec::new();
             output.read_to_end(&mut bytes).expect("the machine's output can be read");
             bytes
@@ -230,7 +238,10 @@ fn fault_26_non_maskable_interrupts_at_any_time_are_survived() {
         let socket = std::env::temp_dir().join(format!("chitin-nmi-{}-{board}", std::process::id()));
         let monitor = format!("unix:{},server=on,wait=off", socket.display());
         let extra = ["-qmp", monitor.as_str()];
-        let machine = Machine { board, cpus, extra: &extra, ..Machine::new("test=wait") }.start();
+        let mut machine = Machine { board, cpus, extra: &extra, ..Machine::new("test=wait") }.start();
+        let mut ready = [0];
+        // Before it is ready it has no handlers, as every machine.
+        machine.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("the machine says that it is ready");
         let injected = inject(&socket);
         let (status, serial) = finish(machine);
         // The machine is gone; its socket may be too.
@@ -251,7 +262,7 @@ fn inject(socket: &Path) -> usize {
         }
     };
     let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines().map_while(Result::ok);
-    let mut ask = |command: &str| (&stream).write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes()).is_ok();
+    let ask = |command: &str| (&stream).write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes()).is_ok();
     if lines.next().is_none() || !ask("qmp_capabilities") {
         return 0;
     }
@@ -266,4 +277,18 @@ fn inject(socket: &Path) -> usize {
         }
     }
     accepted
+}
+
+#[test]
+fn a_plain_console_port_serves_too() {
+    let extra = ["-device", "virtconsole,chardev=channel"];
+    let machine = Machine { extra: &extra, ..Machine::new("test=echo") };
+    let mut machine = machine.start_with(&[]);
+    machine.stdin.as_mut().expect("piped").write_all(b"hello\xff").expect("the machine takes its input");
+    let mut output = machine.stdout.take().expect("piped");
+    let (status, serial) = finish(machine);
+    assert_eq!(status, Some(IN_ORDER), "{serial}");
+    let mut bytes = Vec::new();
+    output.read_to_end(&mut bytes).expect("the machine's output can be read");
+    assert_eq!(bytes, b"hello\xff");
 }

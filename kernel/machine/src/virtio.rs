@@ -11,7 +11,7 @@ use crate::registers::Registers;
 use crate::virtqueue::{ENTRIES, Virtqueue};
 
 /// Queues that a driver can use.
-pub const QUEUES: usize = 4;
+pub const QUEUES: usize = 8;
 const FEATURE_VERSION_1: u64 = 1 << 32;
 const STATUS_ACKNOWLEDGE: u8 = 1;
 const STATUS_DRIVER: u8 = 2;
@@ -51,6 +51,8 @@ pub enum DeviceError {
     Queue,
     /// No memory for its queues.
     NoMemory,
+    /// It does not answer.
+    Silent,
 }
 
 /// Where the registers are.
