@@ -254,7 +254,9 @@ impl<'a> Classifier<'a> {
     #[must_use]
     pub fn is_installed(&self, filter: FilterId) -> bool {
         let in_range = filter.slot != 0 && filter.slot < self.filters.end();
-        in_range && self.filters[filter.slot].serial == filter.serial && self.filters[filter.slot].stage == Stage::Installed
+        in_range
+            && self.filters[filter.slot].serial == filter.serial
+            && self.filters[filter.slot].stage == Stage::Installed
     }
 
     /// The owner of an installed filter.
@@ -322,7 +324,8 @@ impl<'a> Classifier<'a> {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let structure = &self.structure;
-        let pools = [structure.conjunctions.used(), structure.cells.used(), structure.branches.used(), structure.tails.used()];
+        let pools =
+            [structure.conjunctions.used(), structure.cells.used(), structure.branches.used(), structure.tails.used()];
         pools == [0; 4]
             && structure.states.used() == 1
             && self.shape_count() == 0
@@ -349,7 +352,8 @@ fn check_sizes(storage: &Storage<'_>) -> Result<(), Refusal> {
     if storage.conjunctions.len() > limit::ALL_CONJUNCTIONS || storage.states.len() > limit::ALL_CONJUNCTIONS {
         return wrong(Resource::Conjunctions);
     }
-    let accounts_in_use = storage.accounts.iter().any(|account| account.used != Quota::default() || account.first_filter != 0);
+    let accounts_in_use =
+        storage.accounts.iter().any(|account| account.used != Quota::default() || account.first_filter != 0);
     if accounts_in_use { wrong(Resource::Owners) } else { Ok(()) }
 }
 

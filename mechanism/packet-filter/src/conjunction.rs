@@ -110,7 +110,8 @@ fn check_shift(test: Test, atom: &Atom) -> Result<Condition, Reason> {
     if atom.shift.unsigned_abs() > 31 {
         return Err(Reason::ShiftBits(atom.shift));
     }
-    let furthest = if atom.shift >= 0 { u64::from(atom.mask) << atom.shift } else { u64::from(atom.mask >> -atom.shift) };
+    let furthest =
+        if atom.shift >= 0 { u64::from(atom.mask) << atom.shift } else { u64::from(atom.mask >> -atom.shift) };
     if furthest > u64::from(limit::SHIFT_DISTANCE) {
         return Err(Reason::ShiftDistance);
     }

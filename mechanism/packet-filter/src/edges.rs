@@ -94,7 +94,10 @@ impl Edges {
 
     /// The only edge's target; for branches that have one edge.
     pub(crate) fn only(&self, words: &Words<'_>) -> Target {
-        (0..self.slots()).map(|slot| self.slot(words, slot).1).find(|target| *target != Target::None).unwrap_or(Target::None)
+        (0..self.slots())
+            .map(|slot| self.slot(words, slot).1)
+            .find(|target| *target != Target::None)
+            .unwrap_or(Target::None)
     }
 
     /// Changes where a key leads. The key is there.

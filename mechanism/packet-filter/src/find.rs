@@ -43,7 +43,12 @@ pub(crate) enum Place {
 impl Cursor {
     /// At the root, with all conditions of a conjunction ahead.
     pub(crate) fn new(structure: &Structure<'_>, conjunction: u32) -> Self {
-        Self { state: ROOT, branch: structure.states[ROOT].first_branch, cell: structure.conjunctions[conjunction].first, depth: 0 }
+        Self {
+            state: ROOT,
+            branch: structure.states[ROOT].first_branch,
+            cell: structure.conjunctions[conjunction].first,
+            depth: 0,
+        }
     }
 
     /// Goes on until the place is found or the fuel is spent.

@@ -19,7 +19,9 @@ use crate::random::Random;
 use crate::structure::{RECORD_HEAD, ROOT, Structure};
 use crate::target::{ACCEPT, TAIL, Target};
 use crate::words::Words;
-use downloaded_code::x86_64::{Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Scale, Shift, Width};
+use downloaded_code::x86_64::{
+    Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Scale, Shift, Width,
+};
 
 const PACKET: Register = Register::Rdi;
 const LEFT: Register = Register::Rsi;

@@ -5,11 +5,11 @@ use crate::conjunction::Conjunction;
 use crate::edges::Growth;
 use crate::find::{Cursor, Fuel, Place};
 use crate::job::{Phase, Regrowth};
+use crate::limit;
 use crate::link::Attachment;
 use crate::overlap::Verdict;
 use crate::refusal::{Reason, Refusal, Resource};
 use crate::shape;
-use crate::limit;
 use crate::specificity::{Rank, age, range_bits};
 use crate::structure::{Cell, Installed};
 
@@ -64,7 +64,14 @@ impl Classifier<'_> {
             let cell = &mut structure.cells[self.job.cell];
             let conjunction = &mut structure.conjunctions[self.job.conjunction];
             let limit = account.quota.shapes;
-            let shape = structure.shapes.intern(conjunction.shape, &cell.condition.test, owner, limit, &mut account.used.shapes, fuel);
+            let shape = structure.shapes.intern(
+                conjunction.shape,
+                &cell.condition.test,
+                owner,
+                limit,
+                &mut account.used.shapes,
+                fuel,
+            );
             let shape = shape.map_err(|refusal| Refusal { conjunction: Some(conjunction.number), ..refusal })?;
             (cell.shape, conjunction.shape) = (shape, shape);
             if cell.condition.is_range() {
@@ -198,7 +205,9 @@ impl Classifier<'_> {
         let attachment = self.structure.build(place, self.job.conjunction)?;
         self.job.attachment = Some(attachment);
         match attachment {
-            Attachment::Edge { branch, key, .. } if !self.structure.branches[branch].edges.has_room(&self.structure.words, key) => {
+            Attachment::Edge { branch, key, .. }
+                if !self.structure.branches[branch].edges.has_room(&self.structure.words, key) =>
+            {
                 self.begin_growth(branch)
             }
             _ => Ok(self.attach()),
@@ -223,7 +232,8 @@ impl Classifier<'_> {
 
     /// Fills the larger table; when it is full of all, attaches.
     pub(crate) fn grow(&mut self, fuel: &mut Fuel) -> Outcome {
-        let (Some(mut regrowth), Some(Attachment::Edge { branch, key, .. })) = (self.job.regrowth, self.job.attachment) else {
+        let (Some(mut regrowth), Some(Attachment::Edge { branch, key, .. })) = (self.job.regrowth, self.job.attachment)
+        else {
             return Ok(Progress::Again);
         };
         let edges = self.structure.branches[branch].edges;
@@ -282,7 +292,10 @@ impl Classifier<'_> {
 }
 
 /// The conditions of an installed conjunction.
-fn conditions<'s>(structure: &'s crate::structure::Structure<'_>, conjunction: u32) -> impl Iterator<Item = crate::condition::Condition> + 's {
+fn conditions<'s>(
+    structure: &'s crate::structure::Structure<'_>,
+    conjunction: u32,
+) -> impl Iterator<Item = crate::condition::Condition> + 's {
     let mut cell = structure.conjunctions[conjunction].first;
     core::iter::from_fn(move || {
         let here = (cell != 0).then(|| structure.cells[cell])?;

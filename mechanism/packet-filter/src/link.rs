@@ -71,7 +71,9 @@ impl Structure<'_> {
     pub(crate) fn build(&mut self, place: Place, conjunction: u32) -> Result<Attachment, Refusal> {
         self.check_room()?;
         match place {
-            Place::End { state } if self.states[state].first_accepted != 0 => Ok(Attachment::Accept { state, conjunction }),
+            Place::End { state } if self.states[state].first_accepted != 0 => {
+                Ok(Attachment::Accept { state, conjunction })
+            }
             Place::End { state } => {
                 let mut supply = Supply::take(self, 1)?;
                 Ok(Attachment::Branch { branch: self.accepting_branch(state, conjunction, &mut supply) })

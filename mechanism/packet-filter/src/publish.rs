@@ -284,7 +284,11 @@ impl Structure<'_> {
 }
 
 /// Visits the leaves of what was built: a chain that may fork at its end.
-fn for_new_leaves(structure: &mut Structure<'_>, attachment: Attachment, mut visit: impl FnMut(&mut Structure<'_>, Target)) {
+fn for_new_leaves(
+    structure: &mut Structure<'_>,
+    attachment: Attachment,
+    mut visit: impl FnMut(&mut Structure<'_>, Target),
+) {
     let mut waiting = [Target::None; 6];
     let mut count = 0;
     let list = |structure: &Structure<'_>, branch: u32, waiting: &mut [Target; 6], count: &mut usize| {

@@ -1,7 +1,7 @@
 //! Why a filter was refused: where, what was wrong, and what to do.
 
-use crate::limit;
 use crate::classifier::FilterId;
+use crate::limit;
 use core::fmt;
 
 /// A refusal. A refused call has changed nothing.
@@ -134,14 +134,33 @@ impl fmt::Display for Reason {
             Self::UnknownCompare(code) => write!(out, "no comparison has code {code}; the codes are 0 to 4"),
             Self::Size(size) => write!(out, "{size} bytes cannot be loaded at once; load 1, 2 or 4"),
             Self::Offset(offset) => write!(out, "offset {offset} is above {}; use a smaller one", limit::OFFSET),
-            Self::MaskTooWide(mask) => write!(out, "mask {mask:#x} has bits outside the bytes loaded; clear them or load more"),
-            Self::ValueOutsideMask(value) => write!(out, "value {value:#x} has bits that the mask clears, so it never matches; clear them or widen the mask"),
+            Self::MaskTooWide(mask) => {
+                write!(out, "mask {mask:#x} has bits outside the bytes loaded; clear them or load more")
+            }
+            Self::ValueOutsideMask(value) => write!(
+                out,
+                "value {value:#x} has bits that the mask clears, so it never matches; clear them or widen the mask"
+            ),
             Self::ShiftBits(bits) => write!(out, "a shift by {bits} bits; shift by at most 31 either way"),
-            Self::Quota(what) => write!(out, "the owner's quota of {} is used up; remove a filter or ask for a larger budget", what.name()),
+            Self::Quota(what) => write!(
+                out,
+                "the owner's quota of {} is used up; remove a filter or ask for a larger budget",
+                what.name()
+            ),
             Self::Full(what) => write!(out, "the classifier has no room for more {}; remove a filter", what.name()),
-            Self::Storage(what) => write!(out, "the storage for {} is too small, too large or of the wrong size; see Storage", what.name()),
-            Self::Overlap { filter, exact: true } => write!(out, "it would accept packets of filter {} (the witness is one); narrow it, or hold a key for that filter", filter.slot()),
-            Self::Overlap { filter, exact: false } => write!(out, "it may accept packets of filter {}, through a variable header length or more cases than are tried; narrow it, or hold a key for that filter", filter.slot()),
+            Self::Storage(what) => {
+                write!(out, "the storage for {} is too small, too large or of the wrong size; see Storage", what.name())
+            }
+            Self::Overlap { filter, exact: true } => write!(
+                out,
+                "it would accept packets of filter {} (the witness is one); narrow it, or hold a key for that filter",
+                filter.slot()
+            ),
+            Self::Overlap { filter, exact: false } => write!(
+                out,
+                "it may accept packets of filter {}, through a variable header length or more cases than are tried; narrow it, or hold a key for that filter",
+                filter.slot()
+            ),
             _ => out.write_str(self.fixed_text()),
         }
     }
@@ -157,9 +176,15 @@ impl Reason {
             Self::EmptyRange => "no masked value lies in this range; put the smaller bound first and below the mask",
             Self::UnusedField => "a field that this comparison does not use is not zero; set it to zero",
             Self::TooManyShifts => "more than 4 shifts in one conjunction; use fixed offsets for some",
-            Self::ShiftDistance => "this shift can move the base by more than 65535 bytes; narrow its mask or shift less",
-            Self::NeverHolds => "contradicts an earlier atom at the same place, so it never holds; remove the conjunction",
-            Self::TooCostly => "looking for overlaps takes too long; name more constants, use fewer ranges or fewer conjunctions",
+            Self::ShiftDistance => {
+                "this shift can move the base by more than 65535 bytes; narrow its mask or shift less"
+            }
+            Self::NeverHolds => {
+                "contradicts an earlier atom at the same place, so it never holds; remove the conjunction"
+            }
+            Self::TooCostly => {
+                "looking for overlaps takes too long; name more constants, use fewer ranges or fewer conjunctions"
+            }
             Self::Busy => "another insertion or removal is under way; call step until it is done, then try again",
             Self::NoSuchFilter => "no filter has this identifier; it may have been removed",
             Self::NoSuchOwner => "no account has this number",

@@ -50,7 +50,15 @@ impl<'a> Shapes<'a> {
 
     /// The child of `parent` with this test, made if need be, with one reference more.
     /// `charge` is asked before one is made.
-    pub(crate) fn intern(&mut self, parent: u32, test: &Test, owner: u32, limit: u32, charge: &mut u32, fuel: &mut Fuel) -> Result<u32, Refusal> {
+    pub(crate) fn intern(
+        &mut self,
+        parent: u32,
+        test: &Test,
+        owner: u32,
+        limit: u32,
+        charge: &mut u32,
+        fuel: &mut Fuel,
+    ) -> Result<u32, Refusal> {
         let mut child = self.pool[parent].first_child;
         while child != 0 && self.pool[child].test != *test {
             child = self.pool[child].sibling;

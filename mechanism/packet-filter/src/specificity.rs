@@ -79,7 +79,8 @@ fn constrained_bits(conditions: &[Condition], narrowness: impl Fn(usize) -> u64)
     let count = narrowest_first(conditions, narrowness, &mut ranges);
     for place in 0..count {
         let (bits, index) = ranges[place];
-        if ranges[..place].iter().any(|(_, other)| *other != UNCOUNTED && touch(conditions, &stretches, *other, index)) {
+        if ranges[..place].iter().any(|(_, other)| *other != UNCOUNTED && touch(conditions, &stretches, *other, index))
+        {
             ranges[place].1 = UNCOUNTED;
         } else {
             let fixed = fixed_bits(conditions, &stretches, conditions.len(), index);
@@ -106,12 +107,18 @@ fn stretches(conditions: &[Condition]) -> [u8; limit::ATOMS] {
 /// The bits of the field at `index` that the first `among` conditions fix, itself left out.
 fn fixed_bits(conditions: &[Condition], stretches: &[u8; limit::ATOMS], among: usize, index: usize) -> u32 {
     let field = &conditions[index].test;
-    let fixes = |other: &usize| *other != index && stretches[*other] == stretches[index] && conditions[*other].test.kind == Kind::Equal;
+    let fixes = |other: &usize| {
+        *other != index && stretches[*other] == stretches[index] && conditions[*other].test.kind == Kind::Equal
+    };
     (0..among).filter(fixes).fold(0, |bits, other| bits | mask_at(&conditions[other], field.offset, field.size))
 }
 
 /// The ranges as (bits, place), narrowest first, then the earlier. Returns how many there are.
-fn narrowest_first(conditions: &[Condition], narrowness: impl Fn(usize) -> u64, ranges: &mut [(u64, usize); limit::ATOMS]) -> usize {
+fn narrowest_first(
+    conditions: &[Condition],
+    narrowness: impl Fn(usize) -> u64,
+    ranges: &mut [(u64, usize); limit::ATOMS],
+) -> usize {
     let mut count = 0;
     for (index, condition) in conditions.iter().enumerate() {
         if condition.is_range() {
@@ -149,7 +156,8 @@ pub(crate) fn range_bits(condition: &Condition) -> u64 {
     }
     let test = &condition.test;
     let width = test.mask.count_ones();
-    let inside = masked_up_to(test.mask, test.high) - test.low.checked_sub(1).map_or(0, |below| masked_up_to(test.mask, below));
+    let inside =
+        masked_up_to(test.mask, test.high) - test.low.checked_sub(1).map_or(0, |below| masked_up_to(test.mask, below));
     let admitted = if test.kind == Kind::Within { inside } else { (1 << width) - inside };
     (u64::from(width) << FRACTION).saturating_sub(binary_logarithm(admitted))
 }

@@ -9,10 +9,10 @@
 //! different shapes. A branch has code of its own, or is part of its parent's piece: then it is the
 //! only branch of its state, which is the only target of its parent. Newer branches stand first.
 
+use crate::condition::Condition;
 use crate::condition::Kind;
 use crate::edges::Edges;
 use crate::pool::{Linked, Pool};
-use crate::condition::Condition;
 use crate::shape::Shapes;
 use crate::specificity::Rank;
 use crate::target::Target;

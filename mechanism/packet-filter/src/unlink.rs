@@ -186,7 +186,8 @@ impl Structure<'_> {
                     let edges = self.branches[branch].edges;
                     let ends = if edges.is_table() { 1 } else { edges.count.min(2) };
                     for slot in 0..ends {
-                        let target = if edges.is_table() { edges.only(&self.words) } else { edges.slot(&self.words, slot).1 };
+                        let target =
+                            if edges.is_table() { edges.only(&self.words) } else { edges.slot(&self.words, slot).1 };
                         waiting[count] = Severed::Target(target);
                         count += 1;
                     }

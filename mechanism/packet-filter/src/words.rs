@@ -6,9 +6,9 @@
 //! records) in units of four words.
 
 use crate::buddy::Buddy;
+use crate::limit;
 use crate::refusal::{Reason, Refusal, Resource};
 use crate::specificity::Rank;
-use crate::limit;
 
 /// Words in a unit of the heap, as a power of two.
 const UNIT: u32 = 2;

@@ -3,7 +3,7 @@
 mod support;
 
 use packet_filter::Sizes;
-use support::{Driver, Memory, Random, cases, seed, small_filter, small_packet};
+use support::{Driver, Memory, Random, cases, seed, small_filter, small_packet, tcp_filter, tcp_packet};
 
 fn sizes() -> Sizes {
     Sizes::for_filters(4, 64)
@@ -47,4 +47,44 @@ fn insertion_and_removal_in_any_order() {
         }
         assert!(driver.classifier.is_clean(), "something was left behind");
     }
+}
+
+/// Many constants at one place: tables grow, lose keys, shrink; addresses and ports are drawn from few, so
+/// that prefixes are shared in every way.
+#[test]
+fn tables_that_grow_and_shrink() {
+    let mut random = Random(seed(3));
+    for round in 0..cases(6, 600) {
+        let mut memory = Memory::new(Sizes::for_filters(1, 400));
+        let mut driver = Driver::new(&mut memory, random.next());
+        let (addresses, ports) = [(1, 300), (200, 2), (20, 20)][(round % 3) as usize];
+        let draw = |random: &mut Random| (0x0a00_0000 + random.below(addresses) as u32, random.below(ports) as u16);
+        for phase in 0..4 {
+            for _ in 0..120 {
+                let (address, port) = draw(&mut random);
+                if phase % 2 == 0 {
+                    let _ = driver.insert(0, &tcp_filter(address, port), false);
+                } else if !driver.installed.is_empty() {
+                    let index = random.below(driver.installed.len() as u64) as usize;
+                    driver.remove(driver.installed[index].0);
+                }
+                let (address, port) = draw(&mut random);
+                driver.check(&tcp_packet(address, port, 5 + random.below(3) as u8));
+            }
+        }
+        while let Some((id, _, _)) = driver.installed.first() {
+            driver.remove(*id);
+        }
+        assert!(driver.classifier.is_clean(), "something was left behind");
+    }
+}
+
+#[test]
+fn of_equals_the_older_wins() {
+    let mut memory = Memory::new(sizes());
+    let mut driver = Driver::new(&mut memory, 1);
+    let first = driver.insert(0, &tcp_filter(1, 80), false).expect("there is room");
+    driver.insert(1, &tcp_filter(1, 80), true).expect("with a key");
+    let found = driver.check(&tcp_packet(1, 80, 5));
+    assert_eq!(found.map(|found| found.filter), Some(first));
 }

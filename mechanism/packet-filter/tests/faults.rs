@@ -2,7 +2,9 @@
 
 mod support;
 
-use packet_filter::{Atom, Builder, Classifier, Compare, Progress, Quota, Reason, Refusal, Resource, Size, Sizes, limit};
+use packet_filter::{
+    Atom, Builder, Classifier, Compare, Progress, Quota, Reason, Refusal, Resource, Size, Sizes, limit,
+};
 use support::{Differ, Driver, Memory, PLENTY, Random, cases, endpoint, seed, small_filter, tcp_filter, tcp_packet};
 
 fn reason<T>(outcome: Result<T, Refusal>) -> Option<Reason> {
@@ -77,7 +79,9 @@ fn fault_51_constants_that_agree_in_many_bits_hash_well() {
     for stride in [1u32, 1 << 8, 1 << 16, 1 << 22, 0x0101_0101] {
         let mut memory = Memory::new(Sizes::for_filters(1, 600));
         let mut driver = Driver::new(&mut memory, 77);
-        let filter = |index: u32| vec![Atom { size: 4, offset: 0, mask: u32::MAX, low: index.wrapping_mul(stride), ..Atom::default() }];
+        let filter = |index: u32| {
+            vec![Atom { size: 4, offset: 0, mask: u32::MAX, low: index.wrapping_mul(stride), ..Atom::default() }]
+        };
         for index in 0..600 {
             driver.insert(0, &filter(index), false).expect("there is room");
         }
@@ -297,7 +301,14 @@ fn fault_55_no_chosen_constant_of_four_bytes_stands_in_the_code() {
             driver.insert(0, two_ways, false).expect("there is room");
         }
         for chunk in constants.chunks(4) {
-            for constant in [chunk[0], chunk[1], chunk[2].min(chunk[3]), chunk[2].max(chunk[3]), chunk[3], chunk[2].abs_diff(chunk[3])] {
+            for constant in [
+                chunk[0],
+                chunk[1],
+                chunk[2].min(chunk[3]),
+                chunk[2].max(chunk[3]),
+                chunk[3],
+                chunk[2].abs_diff(chunk[3]),
+            ] {
                 for bytes in [constant.to_le_bytes(), constant.to_be_bytes()] {
                     assert!(!driver.code.windows(4).any(|window| window == bytes), "{constant:#x} is in the code");
                 }

@@ -25,9 +25,11 @@ fn tiny_atom(random: &mut Random, conjunction: u8, shifts: bool) -> Atom {
     let offset = random.below(3 - u64::from(size)) as u32;
     let all = u32::MAX >> (32 - 8 * u32::from(size));
     let mask = [all, all, all, random.next() as u32 & all][random.below(4) as usize];
-    let value = |random: &mut Random| random.next() as u32 & [0x0303, 0xffff, 0x0300, 0x0003][random.below(4) as usize] & all;
+    let value =
+        |random: &mut Random| random.next() as u32 & [0x0303, 0xffff, 0x0300, 0x0003][random.below(4) as usize] & all;
     let (first, second) = (value(random), value(random));
-    let base = Atom { conjunction, size, offset, mask, low: first.min(second), high: first.max(second), ..Atom::default() };
+    let base =
+        Atom { conjunction, size, offset, mask, low: first.min(second), high: first.max(second), ..Atom::default() };
     match random.below(if shifts { 6 } else { 5 }) {
         0 | 1 => Atom { compare: Compare::Equal as u8, low: first & mask, high: 0, ..base },
         2 => Atom { compare: Compare::NotEqual as u8, low: first & mask, high: 0, ..base },
@@ -60,7 +62,9 @@ fn fixed_places_are_decided_exactly() {
         let mut memory = Memory::new(sizes());
         let mut driver = Driver::new(&mut memory, random.next());
         let Some(outcome) = offer(&mut driver, &first, &second) else { continue };
-        let both = tiny_packets().find(|packet| reference::accepts(&first, packet).is_some() && reference::accepts(&second, packet).is_some());
+        let both = tiny_packets().find(|packet| {
+            reference::accepts(&first, packet).is_some() && reference::accepts(&second, packet).is_some()
+        });
         match outcome.map_err(|refusal| refusal.reason) {
             Ok(()) => {
                 apart += 1;
@@ -81,7 +85,10 @@ fn fixed_places_are_decided_exactly() {
 fn check_witness(driver: &Driver<'_, Vec<u8>>, first: &[Atom], second: &[Atom]) {
     let mut buffer = [0xa5; 4096];
     let packet = driver.classifier.witness().write(&mut buffer).expect("small packets");
-    assert!(reference::accepts(first, packet).is_some(), "the installed filter rejects {packet:?}: {first:?} {second:?}");
+    assert!(
+        reference::accepts(first, packet).is_some(),
+        "the installed filter rejects {packet:?}: {first:?} {second:?}"
+    );
     assert!(reference::accepts(second, packet).is_some(), "the new filter rejects {packet:?}: {first:?} {second:?}");
 }
 
@@ -96,14 +103,18 @@ fn through_header_lengths_no_overlap_is_missed_and_every_witness_is_true() {
         match offer(&mut driver, &first, &second) {
             Some(Ok(())) => {
                 apart += 1;
-                let both = |packet: &Vec<u8>| reference::accepts(&first, packet).is_some() && reference::accepts(&second, packet).is_some();
+                let both = |packet: &Vec<u8>| {
+                    reference::accepts(&first, packet).is_some() && reference::accepts(&second, packet).is_some()
+                };
                 assert_eq!(tiny_packets().find(both), None, "an overlap was missed: {first:?} {second:?}");
             }
             Some(Err(Refusal { reason: Reason::Overlap { exact: true, .. }, .. })) => {
                 met += 1;
                 check_witness(&driver, &first, &second);
             }
-            Some(Err(Refusal { reason: Reason::Overlap { exact: false, .. }, .. })) => panic!("one-bit shifts are decided"),
+            Some(Err(Refusal { reason: Reason::Overlap { exact: false, .. }, .. })) => {
+                panic!("one-bit shifts are decided")
+            }
             _ => {}
         }
     }
@@ -119,7 +130,10 @@ fn many_filters_meet_as_pairs_do() {
         let mut driver = Driver::new(&mut memory, random.next());
         for filter in &filters {
             let owner = 1 + driver.installed.len() as u32 % 3;
-            let foreign = driver.installed.iter().any(|(_, other_owner, other)| *other_owner != owner && pair_meets(other, filter));
+            let foreign = driver
+                .installed
+                .iter()
+                .any(|(_, other_owner, other)| *other_owner != owner && pair_meets(other, filter));
             let before = driver.installed.len();
             let outcome = driver.insert(owner, filter, false);
             match outcome.map_err(|refusal| refusal.reason) {
@@ -228,14 +242,27 @@ fn what_asks_for_more_wins_whatever_its_age() {
         let filter = small_filter(&mut random);
         let Some(conjunction) = conjunctions(&filter).next() else { continue };
         let Ok(rank) = Rank::of(conjunction, 1, 0) else { continue };
-        let mut more = vec![Atom { size: 2, offset: 60, mask: 0xffff, low: random.below(65_535) as u32, ..Atom::default() }];
+        let mut more =
+            vec![Atom { size: 2, offset: 60, mask: 0xffff, low: random.below(65_535) as u32, ..Atom::default() }];
         more.extend_from_slice(conjunction);
         let refined = Rank::of(&more, 2, 0).expect("one more atom elsewhere");
         assert!(refined > rank, "{more:?} asks for more than {conjunction:?}");
         compared += 1;
         let low = random.next() as u32 >> random.below(24);
-        let Some(high) = low.checked_add(1 + (random.next() as u32 >> random.below(31))).filter(|high| *high < u32::MAX) else { continue };
-        let range = |low, high| Atom { compare: Compare::Within as u8, size: 4, offset: 2, mask: u32::MAX, low, high, ..Atom::default() };
+        let Some(high) =
+            low.checked_add(1 + (random.next() as u32 >> random.below(31))).filter(|high| *high < u32::MAX)
+        else {
+            continue;
+        };
+        let range = |low, high| Atom {
+            compare: Compare::Within as u8,
+            size: 4,
+            offset: 2,
+            mask: u32::MAX,
+            low,
+            high,
+            ..Atom::default()
+        };
         let (wide, narrow) = (Rank::of(&[range(low, high + 1)], 1, 0), Rank::of(&[range(low, high)], 2, 0));
         assert!(narrow.expect("sound") > wide.expect("sound"), "{low}..={high} is narrower");
         narrower += 1;
@@ -245,8 +272,10 @@ fn what_asks_for_more_wins_whatever_its_age() {
 
 #[test]
 fn saying_a_thing_twice_gains_nothing() {
-    let equal = |size, offset, low| Atom { size, offset, mask: u32::MAX >> (32 - 8 * u32::from(size)), low, ..Atom::default() };
+    let equal =
+        |size, offset, low| Atom { size, offset, mask: u32::MAX >> (32 - 8 * u32::from(size)), low, ..Atom::default() };
     let plain = Rank::of(&[equal(2, 0, 0x1234), equal(1, 4, 0)], 1, 0).expect("sound");
-    let twice = Rank::of(&[equal(2, 0, 0x1234), equal(1, 0, 0x12), equal(1, 1, 0x34), equal(1, 4, 0)], 1, 0).expect("sound");
+    let twice =
+        Rank::of(&[equal(2, 0, 0x1234), equal(1, 0, 0x12), equal(1, 1, 0x34), equal(1, 4, 0)], 1, 0).expect("sound");
     assert_eq!(plain, twice);
 }

@@ -39,7 +39,13 @@ fn packets(differ: Differ, count: u32, hit: bool) -> Vec<Vec<u8>> {
 }
 
 /// Runs one contender over all packets; the time is for one packet.
-fn measure(criterion: &mut Criterion, group: &str, id: BenchmarkId, packets: &[Vec<u8>], mut classify: impl FnMut(&[u8]) -> u32) {
+fn measure(
+    criterion: &mut Criterion,
+    group: &str,
+    id: BenchmarkId,
+    packets: &[Vec<u8>],
+    mut classify: impl FnMut(&[u8]) -> u32,
+) {
     let mut group = criterion.benchmark_group(group);
     group.throughput(Throughput::Elements(1));
     group.bench_function(id, |bencher| {
@@ -219,13 +225,20 @@ fn rbpf_interpreter(criterion: &mut Criterion) {
 }
 
 /// Filters tried one at a time, as without merging.
-fn one_by_one<F: FnMut(&[u8]) -> bool>(criterion: &mut Criterion, name: &str, counts: &[u32], make: impl Fn(u32, u16) -> F) {
+fn one_by_one<F: FnMut(&[u8]) -> bool>(
+    criterion: &mut Criterion,
+    name: &str,
+    counts: &[u32],
+    make: impl Fn(u32, u16) -> F,
+) {
     for count in counts.iter().copied() {
         let endpoints = (0..count).map(|index| endpoint(Differ::Port, index));
         let mut filters: Vec<F> = endpoints.map(|(address, port)| make(address, port)).collect();
         for (hit, kind) in [(true, "hit"), (false, "miss")] {
             let packets = packets(Differ::Port, count, hit);
-            let mut classify = |packet: &[u8]| filters.iter_mut().position(|filter| filter(packet)).map_or(0, |index| index as u32 + 1);
+            let mut classify = |packet: &[u8]| {
+                filters.iter_mut().position(|filter| filter(packet)).map_or(0, |index| index as u32 + 1)
+            };
             assert!(packets.iter().all(|packet| (classify(packet) != 0) == hit));
             measure(criterion, &format!("port-{kind}"), BenchmarkId::new(name, count), &packets, classify);
         }
@@ -272,9 +285,14 @@ fn write_results(path: &str) {
     files.sort();
     for file in files {
         let Ok(text) = std::fs::read_to_string(file.join("new/estimates.json")) else { continue };
-        let Some(median) = text.split("\"median\":").nth(1).and_then(|rest| rest.split("\"point_estimate\":").nth(1)) else { continue };
-        let nanoseconds: f64 = median.split([',', '}']).next().and_then(|number| number.parse().ok()).unwrap_or(f64::NAN);
-        let parts: Vec<_> = file.strip_prefix(&root).expect("below the root").iter().map(|part| part.to_string_lossy()).collect();
+        let Some(median) = text.split("\"median\":").nth(1).and_then(|rest| rest.split("\"point_estimate\":").nth(1))
+        else {
+            continue;
+        };
+        let nanoseconds: f64 =
+            median.split([',', '}']).next().and_then(|number| number.parse().ok()).unwrap_or(f64::NAN);
+        let parts: Vec<_> =
+            file.strip_prefix(&root).expect("below the root").iter().map(|part| part.to_string_lossy()).collect();
         let _ = writeln!(
             lines,
             "{{\"bench\":\"packet_filter\",\"case\":\"{}\",\"contender\":\"{}\",\"filters\":{},\"nanoseconds\":{nanoseconds:.2}}}",

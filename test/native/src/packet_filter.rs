@@ -25,7 +25,8 @@ impl Guarded {
         let pages = bytes.div_ceil(PAGE).max(1);
         // SAFETY: an anonymous mapping at an address of the system's choosing touches no memory that Rust knows of.
         let mapping = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), (pages + 2) * PAGE, ProtFlags::empty(), MapFlags::PRIVATE).expect("address space")
+            mmap_anonymous(std::ptr::null_mut(), (pages + 2) * PAGE, ProtFlags::empty(), MapFlags::PRIVATE)
+                .expect("address space")
         };
         let guarded = Guarded { mapping: mapping.cast(), pages };
         guarded.protect(MprotectFlags::READ | MprotectFlags::WRITE);

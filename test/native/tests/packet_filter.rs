@@ -6,7 +6,8 @@ mod support;
 use native::packet_filter::{CodeArena, GuardedWords, PacketPages};
 use packet_filter::{FilterId, Patch, Progress, Sizes};
 use support::{
-    CodeMemory, Differ, Driver, Memory, Random, cases, endpoint, seed, small_filter, small_packet, tcp_filter, tcp_packet,
+    CodeMemory, Differ, Driver, Memory, Random, cases, endpoint, seed, small_filter, small_packet, tcp_filter,
+    tcp_packet,
 };
 
 struct Arena(CodeArena);
@@ -89,7 +90,12 @@ fn code_that_runs_never_changes_under_a_packet() {
 }
 
 /// Steps to the end of a change, classifying in between; the filter that it has installed.
-fn watch_steps(driver: &mut Driver<'_, Arena>, pages: &mut PacketPages, random: &mut Random, going: Option<FilterId>) -> Option<FilterId> {
+fn watch_steps(
+    driver: &mut Driver<'_, Arena>,
+    pages: &mut PacketPages,
+    random: &mut Random,
+    going: Option<FilterId>,
+) -> Option<FilterId> {
     loop {
         let packet = small_packet(random);
         let answer = driver.code.0.run(pages.put(&packet), driver.classifier.words());
@@ -98,7 +104,10 @@ fn watch_steps(driver: &mut Driver<'_, Arena>, pages: &mut PacketPages, random: 
         let is_new = |id: FilterId| driver.installed.iter().all(|(other, _, _)| *other != id);
         let remaining = driver.naive_without(&packet, going).map(|(id, _, _)| id);
         let dropped = found.is_none() && all == going && going.is_some();
-        assert!(found == all || found == remaining || dropped || found.is_some_and(is_new), "{found:?} {all:?} {remaining:?}");
+        assert!(
+            found == all || found == remaining || dropped || found.is_some_and(is_new),
+            "{found:?} {all:?} {remaining:?}"
+        );
         match driver.classifier.step(&mut |_, _| true) {
             Progress::Commit => driver.code.commit(driver.classifier.patch()),
             Progress::Installed(id) => return Some(id),

@@ -31,7 +31,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    pub(crate) const EMPTY: Self = Self { levels: [Level { branch: 0, slot: 0, stretch: 0 }; limit::ATOMS + 2], depth: 0, accepted: 0 };
+    pub(crate) const EMPTY: Self =
+        Self { levels: [Level { branch: 0, slot: 0, stretch: 0 }; limit::ATOMS + 2], depth: 0, accepted: 0 };
 
     /// Begins at the root.
     pub(crate) fn begin(&mut self, structure: &Structure<'_>) {
@@ -78,7 +79,9 @@ impl Search {
         }
         let slot = level.slot;
         level.slot += 1;
-        if slot == 0 && let Some(key) = named_constant(structure, branch.shape, new, level.stretch) {
+        if slot == 0
+            && let Some(key) = named_constant(structure, branch.shape, new, level.stretch)
+        {
             level.slot = branch.edges.slots();
             return branch.edges.find(&structure.words, key);
         }

@@ -86,7 +86,8 @@ impl Solver {
         let fixed = matches!(test.kind, Kind::Equal | Kind::Shift);
         for index in 0..u32::from(test.size) {
             let bits = 8 * (u32::from(test.size) - 1 - index);
-            let (mask, value) = if fixed { ((test.mask >> bits) as u8, (condition.value >> bits) as u8) } else { (0, 0) };
+            let (mask, value) =
+                if fixed { ((test.mask >> bits) as u8, (condition.value >> bits) as u8) } else { (0, 0) };
             self.raw[self.raw_count] = u64::from(at + index) << 16 | u64::from(mask) << 8 | u64::from(value);
             self.raw_count += 1;
         }

@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 use packet_filter::{
-    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Patch, Progress, Quota, Rank,
-    Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
+    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Patch, Progress,
+    Quota, Rank, Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
 };
 
 use std::ops::DerefMut;
