@@ -1,3 +1,0 @@
-//! The Chitin side of the benchmarks.
-
-#![no_std]
