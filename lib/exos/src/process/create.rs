@@ -51,6 +51,9 @@ pub struct Beginning {
 pub struct Maker {
     /// Key of the session, in the own ring.
     pub session: KeyIndex,
+    /// Key that opens the own address space and all that is made here: in a process the session's, in the session the
+    /// root's.
+    pub power: KeyIndex,
     /// Key of the new environment, in the own ring.
     pub key: KeyIndex,
     /// Its access list and the key to it.
@@ -76,31 +79,31 @@ pub struct Made {
 
 impl Maker {
     /// An empty address space and the pages of an environment, all charged to the running one.
-    pub fn begin(session: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
+    pub fn begin(session: KeyIndex, power: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
         crate::budget::reserve(FOR_A_PROCESS);
         let key = key::derive(session, Rights::ALL, 0)?;
-        Self::with_key(session, key, channel).inspect_err(|_| {
+        Self::with_key([session, power, key], channel).inspect_err(|_| {
             let _ = key::discard(key);
         })
     }
 
-    fn with_key(session: KeyIndex, key: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
+    fn with_key([session, power, key]: [KeyIndex; 3], channel: Option<KeyIndex>) -> Result<Self> {
         let own = Allocator::own();
         let list = own.allocate()?;
-        syscall::access_list_create(session, list, session)?;
-        syscall::access_list_set(session, list, 1, key, u64::from(Rights::ALL.0))?;
-        let pages = Allocator { key: session, list };
+        syscall::access_list_create(KeyIndex::FIRST, list, session)?;
+        syscall::access_list_set(power, list, 1, key, u64::from(Rights::ALL.0))?;
+        let pages = Allocator { key: power, list };
         let space = AddressSpace::create(pages)?;
         let mut fixed = [PageNumber::NONE; 3];
         let mut private = vec![PageNumber::NONE; AREA_PRIVATE_PAGES];
         pages.allocate_many(&mut fixed)?;
         pages.allocate_many(&mut private)?;
-        Ok(Self { session, key, pages, space, channel, fixed, private })
+        Ok(Self { session, power, key, pages, space, channel, fixed, private })
     }
 
     /// How its tables are edited.
     pub fn editor(&self) -> Editor {
-        Editor { root: self.space.root, key: self.session, tables: self.pages }
+        Editor { root: self.space.root, key: self.power, tables: self.pages }
     }
 
     /// Links the table that maps the ExOS image.
@@ -112,7 +115,7 @@ impl Maker {
 
     /// Maps pages into its address space.
     pub fn show(&self, address: u64, pages: &[PageNumber], access: Access) -> Result<()> {
-        birth::show(&AddressSpace { key: self.session, ..self.space }, address, pages, access)
+        birth::show(&AddressSpace { key: self.power, ..self.space }, address, pages, access)
     }
 
     /// Puts bytes at an address of its address space, in fresh pages.
@@ -120,7 +123,7 @@ impl Maker {
         let mut pages = vec![PageNumber::NONE; bytes.len().div_ceil(PAGE_SIZE as usize)];
         self.pages.allocate_many(&mut pages)?;
         for (pages, bytes) in pages.chunks(WINDOW).zip(bytes.chunks(WINDOW * PAGE_SIZE as usize)) {
-            Window::open(pages, self.session, Access::WRITE)?.write(0, bytes);
+            Window::open(pages, self.power, Access::WRITE)?.write(0, bytes);
         }
         self.show(address, &pages, access)
     }
@@ -138,7 +141,7 @@ impl Maker {
         let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
         let [control, key_ring, public] = self.fixed;
         let root = self.space.root;
-        let number = birth::create(self.session, self.key, [control, key_ring, public, root], layout::AREAS, &private)?;
+        let number = birth::create(self.power, self.key, [control, key_ring, public, root], layout::AREAS, &private)?;
         let made = Made { number, public, list: self.pages.list };
         self.give_keys(number)?;
         let _ = key::discard(self.key);
@@ -146,9 +149,9 @@ impl Maker {
     }
 
     fn give_keys(&self, number: EnvironmentId) -> Result<()> {
-        syscall::key_copy(self.session, u64::from(Rights::ALL.0), number, SESSION_SLOT, self.session)?;
+        syscall::key_copy(self.session, u64::from(Rights::ALL.0), number, SESSION_SLOT, self.power)?;
         if let Some(channel) = self.channel {
-            syscall::key_copy(channel, u64::from(Rights::WRITE.0), number, CHANNEL_SLOT, self.session)?;
+            syscall::key_copy(channel, u64::from(Rights::WRITE.0), number, CHANNEL_SLOT, self.power)?;
         }
         Ok(())
     }
@@ -174,7 +177,7 @@ impl Maker {
             (free(word::PROCESS), beginning.process),
             (free(word::STUB_ENTRY), beginning.stub_entry),
         ];
-        let window = Window::open(&self.private[..1], self.session, Access::WRITE)?;
+        let window = Window::open(&self.private[..1], self.power, Access::WRITE)?;
         for (offset, value) in words {
             window.words()[offset / 8].store(value, Relaxed);
         }

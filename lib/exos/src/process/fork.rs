@@ -46,7 +46,7 @@ impl Options {
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     process.vectors.lock().save();
-    let maker = Maker::begin(process.session_key, runtime::area::channel_key())?;
+    let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
     share_memory(&maker)?;
     let mailbox = maker.pages.allocate()?;
@@ -105,7 +105,7 @@ fn copy_heap(maker: &Maker) -> Result<()> {
     };
     maker.pages.allocate_many(&mut pages)?;
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
-        image::copy_own(address, some, maker.session)?;
+        image::copy_own(address, some, maker.power)?;
     }
     maker.show(start, &pages, Access::WRITE)
 }

@@ -121,7 +121,7 @@ fn bury_orphans(first: EnvironmentId) {
 
 /// How the first process ended, as its public page says.
 fn status(session: &Session) -> Status {
-    let Ok(window) = Window::open(&[session.first.public], session.key, Access::READ) else { return DESTROYED };
+    let Ok(window) = Window::open(&[session.first.public], KeyIndex::FIRST, Access::READ) else { return DESTROYED };
     let said = Status::from_word(window.words()[STATUS_WORD].load(Acquire));
     let by_runtime = window.words()[PUBLIC_STATUS as usize / 8].load(Acquire);
     match (said, by_runtime) {

@@ -189,7 +189,7 @@ fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(Environm
 /// The environment that holds the budget nobody uses: it never runs.
 fn make_bank(session: KeyIndex) -> Outcome<Made> {
     let nothing = Beginning { entry: 0, gate: (0, 0), function: (0, 0), heap: 0, process: 0, stub_entry: 0 };
-    let maker = refused("the bank", Maker::begin(session, None))?;
+    let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, None))?;
     let bank = refused("the bank", maker.create(&nothing))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
@@ -203,7 +203,7 @@ fn make_bank(session: KeyIndex) -> Outcome<Made> {
 }
 
 fn make_first(common: &Common, record: &[u8]) -> Result<Made, crate::errno::Errno> {
-    let maker = Maker::begin(common.session, Some(common.channel))?;
+    let maker = Maker::begin(common.session, KeyIndex::FIRST, Some(common.channel))?;
     maker.link_image(common.image_table)?;
     maker.place(crate::layout::BIRTH, record, Access::READ)?;
     maker.create(&common.image)
