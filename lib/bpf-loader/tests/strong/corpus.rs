@@ -35,8 +35,13 @@ fn stem(path: &Path) -> String {
     path.file_stem().expect("a file").to_string_lossy().into_owned()
 }
 
-/// The programs in C, compiled and linked.
-pub(crate) fn programs_in_c() -> Vec<Entry> {
+/// The programs in C, compiled and linked once for all tests.
+pub(crate) fn programs_in_c() -> &'static [Entry] {
+    static PROGRAMS: OnceLock<Vec<Entry>> = OnceLock::new();
+    PROGRAMS.get_or_init(link_c)
+}
+
+fn link_c() -> Vec<Entry> {
     let scratch = tempfile::tempdir().expect("a folder for objects");
     let mut entries = Vec::new();
     for context in contexts::ALL {
@@ -53,13 +58,17 @@ pub(crate) fn programs_in_c() -> Vec<Entry> {
 /// The programs in Rust. Stable rustc can make them only with the sources of `core` at
 /// hand (`rustup component add rust-src`) and the switch that its own bootstrap uses:
 /// without the sources this says so and gives none.
-pub(crate) fn programs_in_rust() -> Vec<Entry> {
-    static OBJECT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let Some(bytes) = OBJECT.get_or_init(compile_rust) else {
+pub(crate) fn programs_in_rust() -> &'static [Entry] {
+    static PROGRAMS: OnceLock<Vec<Entry>> = OnceLock::new();
+    PROGRAMS.get_or_init(link_rust)
+}
+
+fn link_rust() -> Vec<Entry> {
+    let Some(bytes) = compile_rust() else {
         eprintln!("SKIPPED: rust-src is not installed (rustup component add rust-src), so that no Rust was compiled");
         return Vec::new();
     };
-    let object = Object::parse(bytes).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let object = Object::parse(&bytes).unwrap_or_else(|refusal| panic!("{refusal}"));
     let mut entries = Vec::new();
     for file in files(&folder().join("rust"), "rs").into_iter().filter(|file| stem(file) != "lib") {
         let text = std::fs::read_to_string(&file).expect("readable");
@@ -112,7 +121,7 @@ fn the_corpus_has_at_least_40_programs_and_all_link() {
     if compiler::skipped() {
         return;
     }
-    let entries: Vec<Entry> = programs_in_c().into_iter().chain(programs_in_rust()).collect();
+    let entries: Vec<&Entry> = programs_in_c().iter().chain(programs_in_rust()).collect();
     assert!(entries.len() >= 40, "only {} programs", entries.len());
     for entry in &entries {
         assert!(entry.program.lines.known(), "{} has no lines", entry.name);
@@ -147,7 +156,7 @@ fn the_verifier_proves_at_least_90_of_100_accesses_and_all_of_straight_packet_co
     if compiler::skipped() {
         return;
     }
-    let entries: Vec<Entry> = programs_in_c().into_iter().chain(programs_in_rust()).collect();
+    let entries: Vec<&Entry> = programs_in_c().iter().chain(programs_in_rust()).collect();
     let (mut accepted, mut accesses, mut checked) = (0, 0, 0);
     let (mut refused, mut imperfect) = (Vec::new(), Vec::new());
     for entry in &entries {

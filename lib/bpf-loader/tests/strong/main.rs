@@ -5,6 +5,7 @@
 mod compiler;
 mod corpus;
 mod damage;
+mod execute;
 mod link;
 mod refusal;
 mod synthetic;
