@@ -57,10 +57,15 @@ extern "C" fn prepare(frame: u64) -> u64 {
     words.area.store(area.address(), Relaxed);
     words.upcall_stack_end.store((frame | (abi::limits::PAGE_SIZE - 1)) + 1, Relaxed);
     set_gs_base(area.address() + abi::area::PRIVATE);
-    if area.private().number.load(Relaxed) == FIRST.0 {
+    let is_first = area.private().number.load(Relaxed) == FIRST.0;
+    if is_first {
         claim_first_keys(words);
     }
     refuse_another_interface();
+    if is_first {
+        // SAFETY: nothing lies in the lowest page of the upcall stack. If it stays mapped, all works but the guard.
+        let _ = unsafe { crate::address_space::own().unmap(area.address() + layout::UPCALL_GUARD, 1) };
+    }
     crate::upcall::install(area);
     match words.start_stack.load(Relaxed) {
         0 => make_stack(area),

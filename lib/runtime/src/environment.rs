@@ -10,7 +10,7 @@ extern crate alloc;
 use crate::address_space::{Access, AddressSpace};
 use crate::area::{self, LIBRARY, LibraryWords};
 use crate::image::Image;
-use crate::layout::{AREA_ALIGNMENT, AREAS, stack_end};
+use crate::layout::{AREA_ALIGNMENT, AREAS, UPCALL_GUARD, stack_end};
 use crate::page::Allocator;
 use crate::window::Window;
 use crate::{exposed, heap, key, syscall, time_slice};
@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Slot of a child's ring in which the runtime puts its key for the host channel.
 pub const CHANNEL_SLOT: KeyIndex = KeyIndex(2);
 /// Pages of a child's private part, unless told otherwise.
-const PRIVATE_COUNT: usize = 6;
+const PRIVATE_COUNT: usize = 7;
 /// Pages of a child's stack, unless told otherwise.
 const STACK_COUNT: u64 = 8;
 
@@ -242,10 +242,14 @@ impl Builder {
         Ok(())
     }
 
+    /// All but the lowest page of the upcall stack: see [`crate::layout::UPCALL_GUARD`].
     fn map_area(&self) -> Result<(), Failure> {
-        let pages: Vec<_> = core::iter::once(self.fixed[2]).chain(self.private.iter().copied()).collect();
+        let (below, above) = ([self.fixed[2], self.private[0]], &self.private[2..]);
         // SAFETY: the area is new, and lies where the layout keeps room for it.
-        unsafe { self.space.map(self.area, &pages, Access::WRITE) }
+        unsafe {
+            self.space.map(self.area, &below, Access::WRITE)?;
+            self.space.map(self.area + UPCALL_GUARD + PAGE_SIZE, above, Access::WRITE)
+        }
     }
 
     fn endow(&self, child: &Child) -> Result<(), Failure> {

@@ -29,6 +29,10 @@ pub const STACK_BYTES: u64 = 16 << 20;
 pub const WINDOWS: u64 = LIBRARY_BASE + (384 << 30);
 /// Bytes of one environment's windows.
 pub const WINDOW_BYTES: u64 = 16 << 20;
+/// Offset in an area of the lowest page of the upcall stack, which is not mapped. The kernel, which has its own alias,
+/// can still push a frame there; an entry that touches the frame faults, again and again, until a frame does not fit: so
+/// that an overflow ends the environment, and never runs into the words below.
+pub const UPCALL_GUARD: u64 = abi::area::UPCALL_STACK;
 /// Areas that one address space can hold.
 pub const AREA_COUNT: u64 = 4096;
 

@@ -59,10 +59,12 @@ const VECTOR_STATE: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, vector_st
 const AREA_MASK: i64 = -(AREA_ALIGNMENT as i64);
 const YIELD: u64 = abi::syscall::number::time_slice_yield;
 
-/// Saves every general register below the frame: RSP is then a [`Context`].
+/// Saves every general register below the frame: RSP is then a [`Context`]. Touches the frame first: where it lies in the
+/// guard page ([`crate::layout::UPCALL_GUARD`]) that faults, down to the last frame that fits.
 macro_rules! save {
     () => {
-        "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11
+        "test [rsp], eax
+         push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11
          push rbx; push rbp; push r12; push r13; push r14; push r15"
     };
 }
@@ -124,6 +126,7 @@ pub extern "C" fn slice_end_entry() {
 #[unsafe(naked)]
 pub extern "C" fn slice_start_entry() {
     naked_asm!(
+        "test [rsp], eax",
         "push rax",
         "mov rax, rsp",
         "and rax, {mask}",

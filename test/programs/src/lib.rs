@@ -171,3 +171,14 @@ impl World {
         Ok(())
     }
 }
+
+/// Whether the machine's clock counts instructions: a loop of 20,000 takes as many ticks. Only then do times say
+/// something exact, however busy the host is.
+pub fn is_counting() -> bool {
+    (0..3).all(|_| {
+        let before = runtime::clock::ticks();
+        // SAFETY: the loop changes rcx only.
+        unsafe { core::arch::asm!("mov ecx, 10000", "2:", "dec ecx", "jnz 2b", out("ecx") _, options(nostack)) };
+        (20_000..20_020).contains(&(runtime::clock::ticks() - before))
+    })
+}

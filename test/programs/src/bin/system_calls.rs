@@ -16,6 +16,7 @@ use runtime::environment::Builder;
 use runtime::page::Allocator;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
+use test_programs::is_counting;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -380,14 +381,4 @@ fn no_entry_takes_too_long(_: &World) -> Outcome {
     check!(longest > 0, "the longest entry is not measured");
     check!(longest <= ENTRY_INSTRUCTIONS, "entry {call:#x} took {longest} instructions");
     Ok(())
-}
-
-/// Whether a loop of 20,000 instructions takes as many ticks.
-fn is_counting() -> bool {
-    (0..3).all(|_| {
-        let before = runtime::clock::ticks();
-        // SAFETY: the loop changes rcx only.
-        unsafe { core::arch::asm!("mov ecx, 10000", "2:", "dec ecx", "jnz 2b", out("ecx") _, options(nostack)) };
-        (20_000..20_020).contains(&(runtime::clock::ticks() - before))
-    })
 }

@@ -14,7 +14,7 @@ use runtime::upcall::{Context, set_handler};
 use runtime::{KeyIndex, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{eventually, expect_death, spawn, status};
-use test_programs::{Outcome, World, attempt, check, granted, guest};
+use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting};
 
 guest! {
     Child exceptions_come_with_their_details;
@@ -232,12 +232,16 @@ extern "C" fn storm(_: u64) {
 
 fn fault_22_fault_storm(world: &World) -> Outcome {
     let child = spawn(world, storm, 0)?;
-    let time = |number| exposed::environment(number).map_or(0, |info| info.time.load(Relaxed));
+    let used = |number| {
+        exposed::environment(number).map_or([0; 2], |info| [&info.time, &info.slices].map(|word| word.load(Relaxed)))
+    };
     check!(eventually(|| status(&child, 1) > 0), "the storm does not begin");
-    let (victim, stormy) = (time(world.victim.number()), time(child.number));
-    check!(eventually(|| time(child.number) - stormy > 200_000_000), "the storm got too little time");
-    let (victim, stormy) = (time(world.victim.number()) - victim, time(child.number) - stormy);
-    check!(victim * 10 > stormy * 8, "the victim had {victim} ns, the storm {stormy} ns");
+    let (victim, stormy) = (used(world.victim.number()), used(child.number));
+    check!(eventually(|| used(child.number)[1] - stormy[1] > 50), "the storm got too few slices");
+    let [victim_time, victim_slices] = core::array::from_fn(|index| used(world.victim.number())[index] - victim[index]);
+    let [time, slices] = core::array::from_fn(|index| used(child.number)[index] - stormy[index]);
+    check!(victim_slices + 2 >= slices, "the victim had {victim_slices} slices, the storm {slices}");
+    check!(!is_counting() || victim_time * 100 >= time * 95, "the victim had {victim_time} ns, the storm {time} ns");
     granted!(child.destroy());
     Ok(())
 }
@@ -311,7 +315,8 @@ fn fault_24_flags_at_a_kernel_call() -> Outcome {
 
 fn fault_25_debug_traps_and_software_interrupts() -> Outcome {
     watch();
-    raises!(".byte 0xf1", kind::DEBUG);
+    // INT1, which the emulator does not know.
+    raises!(".byte 0xf1", kind::DEBUG | kind::INVALID_OPCODE);
     raises!("int3", kind::BREAKPOINT);
     raises!(".byte 0xce", kind::INVALID_OPCODE);
     raises!("int 0x80", kind::GENERAL_PROTECTION);
@@ -338,7 +343,10 @@ fn fault_27_segment_bases() -> Outcome {
         raises!("xor eax, eax; wrfsbase rax", kind::INVALID_OPCODE);
         return Ok(());
     }
-    raises!("mov rax, 0x800000000000; wrfsbase rax", kind::GENERAL_PROTECTION);
+    // The emulator does not look at the base; then the kernel has to live with it.
+    let raised = attempt!(["mov rax, 0x800000000000; wrfsbase rax"]).map(|frame| frame.kind);
+    check!(matches!(raised, None | Some(kind::GENERAL_PROTECTION)), "a non-canonical FS base raised {raised:?}");
+    time_slice::yield_now();
     let (error, base): (u64, u64);
     // SAFETY: GS base is put back before any other code runs; RFLAGS and the stack stay as they are.
     unsafe {
