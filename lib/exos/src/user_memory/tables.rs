@@ -11,7 +11,7 @@ use abi::page_table::{MapRow, PRESENT};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use runtime::page::Allocator;
-use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, syscall};
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
 
 /// Keys and places that tables are edited with.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,15 @@ pub struct Editor {
 /// The tables below a root, by level and first address.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    linked: BTreeMap<(u64, u64), PageNumber>,
+    linked: BTreeMap<(u64, u64), Link>,
+}
+
+/// A link to a table.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    page: PageNumber,
+    /// Known to be writable: nobody else can have come to share it since.
+    own: bool,
 }
 
 /// Bytes that one entry of a table at `level` covers, and so its whole table of the level below.
@@ -38,7 +46,7 @@ const fn span(level: u64) -> u64 {
 impl Tables {
     /// The uppermost tables, with the addresses where they begin: what a child links.
     pub fn uppermost(&self) -> impl Iterator<Item = (u64, PageNumber)> {
-        self.linked.range((3, 0)..).map(|((_, base), page)| (*base, *page))
+        self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
     }
 
     /// Sets entries of the own address space: links tables that are missing, copies tables that are shared.
@@ -50,6 +58,7 @@ impl Tables {
             for (keyed, row) in keyed.iter_mut().zip(some) {
                 let entry = if row.entry & PRESENT == 0 { 0 } else { row.entry };
                 *keyed = MapRow { address: row.address | editor.key.0, entry };
+                self.make_own(editor, row.address)?;
                 if entry != 0 {
                     self.link_missing(editor, row.address)?;
                 }
@@ -66,11 +75,6 @@ impl Tables {
         // no object of ExOS changes its place.
         match unsafe { syscall::page_map(editor.key, editor.root, at, rows.len() as u64) } {
             Ok(_) => Ok(rows.len()),
-            Err(Failure { error: Error::Shared, detail }) => {
-                let row = detail as usize;
-                self.unshare(editor, rows.get(row).ok_or(Errno::EINVAL)?.address & !(PAGE_SIZE - 1))?;
-                Ok(row)
-            }
             Err(Failure { error: Error::NotMapped, detail })
                 if rows.get(detail as usize).is_some_and(|row| row.entry == 0) =>
             {
@@ -80,8 +84,9 @@ impl Tables {
         }
     }
 
-    /// Links another process's uppermost tables into a root that has none there.
-    pub fn link_into(&self, editor: &Editor) -> Result<()> {
+    /// Links the uppermost tables into the root of a child, which has none there. From then on all of them are shared.
+    pub fn link_into(&mut self, editor: &Editor) -> Result<()> {
+        self.linked.values_mut().for_each(|link| link.own = false);
         for (address, table) in self.uppermost() {
             // SAFETY: the address space is another one, in which nobody runs yet.
             unsafe { link(editor, address, 3, table, editor.key) }?;
@@ -142,33 +147,30 @@ impl Tables {
             }
             let page = editor.tables.allocate()?;
             // SAFETY: a new table is empty: nothing appears at any address.
-            match unsafe { link(editor, base, level, page, editor.tables.key) } {
-                Err(Failure { error: Error::Shared, .. }) => {
-                    self.unshare(editor, address)?;
-                    // SAFETY: as above.
-                    unsafe { link(editor, base, level, page, editor.tables.key) }?;
-                }
-                outcome => outcome?,
-            }
-            self.linked.insert((level, base), page);
+            unsafe { link(editor, base, level, page, editor.tables.key) }?;
+            self.linked.insert((level, base), Link { page, own: true });
         }
         Ok(())
     }
 
-    /// Makes every table on the way to an address this process's own.
-    fn unshare(&mut self, editor: &Editor, address: u64) -> Result<()> {
-        let mut fresh = editor.tables.allocate()?;
+    /// Makes every table on the way to an address this process's own: copies those that relatives have too, and makes
+    /// the link writable again to those that nobody else has any more.
+    fn make_own(&mut self, editor: &Editor, address: u64) -> Result<()> {
         for level in [3, 2, 1] {
             let base = address & !(span(level) - 1);
-            if !self.linked.contains_key(&(level, base)) {
-                break;
+            let Some(link) = self.linked.get(&(level, base)).copied() else { break };
+            if link.own {
+                continue;
             }
-            if copy(editor, base, level, fresh)? {
-                self.linked.insert((level, base), fresh);
-                fresh = editor.tables.allocate()?;
+            let shared = exposed::page(link.page).is_none_or(|info| info.links() > 1);
+            let fresh = if shared { editor.tables.allocate()? } else { PageNumber::NONE };
+            let used = copy(editor, base, level, fresh)?;
+            if shared && !used {
+                editor.tables.free(fresh)?;
             }
+            let page = if used { fresh } else { link.page };
+            self.linked.insert((level, base), Link { page, own: true });
         }
-        editor.tables.free(fresh)?;
         Ok(())
     }
 }
