@@ -47,7 +47,9 @@ impl Predicate {
     /// a product whose clock terms hold already waits for memory only and gives no
     /// time. A CPU that sleeps until the time returned, or until it is kicked, and
     /// then evaluates and asks again, misses no product that stays true from then
-    /// on. A product that holds for a bounded time (`<`, `<=`, `==`) is missed when
+    /// on. At most 304 comparisons are done (`n * n + 3 * n` for a product of `n` terms).
+    ///
+    /// A product that holds for a bounded time (`<`, `<=`, `==`) is missed when
     /// the timer, or the owner's next slice, comes later than that.
     pub fn earliest_clock(&self, now: u64) -> Option<u64> {
         self.products().filter_map(|product| product_begins(product, now)).min()
