@@ -215,6 +215,23 @@ fn header_lengths_with_too_many_values_may_overlap() {
 }
 
 #[test]
+fn fault_50_equal_tests_from_different_bases_are_not_taken_for_one() {
+    let from = |mask, value| {
+        let mut atoms = [Atom::default(); 2];
+        let builder = Builder::new(&mut atoms).shift(Size::One, 0, mask, 0);
+        builder.equal(Size::One, 1, value).finish().expect("two are enough").to_vec()
+    };
+    let mut memory = Memory::new(sizes());
+    let mut driver = Driver::new(&mut memory, 1);
+    for value in [7, 8] {
+        driver.insert(0, &from(1, value), false).expect("free");
+    }
+    assert!(driver.naive(&[1, 9, 7]).is_some() && reference::accepts(&from(2, 9), &[1, 9, 7]).is_some());
+    let refusal = driver.insert(1, &from(2, 9), false).expect_err("packets such as [1, 9, 7] match both");
+    assert!(matches!(refusal.reason, Reason::Overlap { exact: true, .. }), "{refusal}");
+}
+
+#[test]
 fn the_rule_is_a_strict_total_order() {
     let mut random = Random(seed(24));
     for _ in 0..cases(300, 30_000) {

@@ -204,7 +204,7 @@ fn libpcap(criterion: &mut Criterion) {
 fn extended(address: u32, port: u16) -> String {
     let (address, port) = (address.swap_bytes() as i32, port.swap_bytes());
     format!(
-        "ldxdw r2, [r1+0x50]\nldxdw r1, [r1+0x40]\nsub r2, r1\nmov r0, 0\njlt r2, 34, +19\nldxh r3, [r1+12]\njne r3, 8, +17\nldxb r3, [r1+23]\njne r3, 6, +15\n\
+        "ldxdw r2, [r1+8]\nldxdw r1, [r1+0]\nsub r2, r1\nmov r0, 0\njlt r2, 34, +19\nldxh r3, [r1+12]\njne r3, 8, +17\nldxb r3, [r1+23]\njne r3, 6, +15\n\
          ldxw r3, [r1+30]\nmov32 r4, {address}\njne r3, r4, +12\nldxb r3, [r1+14]\nand r3, 15\nlsh r3, 2\n\
          mov r4, r3\nadd r4, 18\njgt r4, r2, +6\nadd r1, r3\nldxh r3, [r1+16]\nmov r4, {port}\njne r3, r4, +2\n\
          mov r0, 1\nexit\nexit"
@@ -215,11 +215,13 @@ fn rbpf_interpreter(criterion: &mut Criterion) {
     one_by_one(criterion, "rbpf", &[1, 10, 100], |address, port| {
         let program = rbpf::assembler::assemble(&extended(address, port)).expect("it assembles");
         let program: &'static [u8] = program.leak();
-        let mut machine = rbpf::EbpfVmFixedMbuff::new(Some(program), 0x40, 0x50).expect("it is accepted");
-        let mut copy = vec![0; 256];
+        let machine = rbpf::EbpfVmMbuff::new(Some(program)).expect("it is accepted");
         move |packet: &[u8]| {
-            copy[..packet.len()].copy_from_slice(packet);
-            machine.execute_program(&mut copy[..packet.len()]).expect("it runs") != 0
+            let range = packet.as_ptr_range();
+            let mut context = [0; 16];
+            context[..8].copy_from_slice(&(range.start as u64).to_le_bytes());
+            context[8..].copy_from_slice(&(range.end as u64).to_le_bytes());
+            machine.execute_program(packet, &context).expect("it runs") != 0
         }
     });
 }
