@@ -1,5 +1,5 @@
 //! A kernel that only tests `machine` and `driver`: what `test=` on its command line names is tried, and the machine
-//! stops in order if it went well. Deliberate ends (a panic, a stack overflow) are cases too. `tests/machine.rs` runs it.
+//! stops in order if it went well. Deliberate ends (a panic, a stack overflow) are cases too. test/machine boots it.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
