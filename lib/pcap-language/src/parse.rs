@@ -3,7 +3,7 @@
 //! ```text
 //! expression := term { ("and" | "or") term }        equal precedence, from the left
 //! term       := "not" term | "(" expression ")" | primitive
-//! primitive  := qualifiers [value] | value | qualifiers "(" expression ")"
+//! primitive  := qualifiers [value] | value | qualifiers "(" values ")"
 //!             | protocol "[" offset [":" size] "]" ["&" mask] relation number
 //! qualifiers := [protocol] [direction] [kind]
 //! ```
@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 64;
 /// The first place at which the text is no expression of the language, or of the part
 /// of it that this crate translates.
 pub fn parse(text: &str) -> Result<Expression, Refusal> {
-    let mut parser = Parser { cursor: Cursor::new(tokens(text)?), qualifiers: None };
+    let mut parser = Parser { cursor: Cursor::new(tokens(text)?), qualifiers: None, only_values: false };
     if parser.cursor.peek() == Kind::End {
         return Err(Refusal::new(0, "the expression is empty: name what to match, as in `ip or arp`"));
     }
@@ -40,6 +40,8 @@ pub(crate) struct Parser<'a> {
     pub(crate) cursor: Cursor<'a>,
     /// What a value without qualifiers means here.
     pub(crate) qualifiers: Option<Qualifiers>,
+    /// Inside parentheses after qualifiers, where values stand alone.
+    pub(crate) only_values: bool,
 }
 
 impl Parser<'_> {
@@ -72,7 +74,7 @@ impl Parser<'_> {
         }
         match self.primitive()? {
             Some(primitive) => Ok((Expression::Primitive(primitive), 0)),
-            None => self.rest_of_parentheses(depth),
+            None => self.rest_of_values(depth),
         }
     }
 
@@ -81,6 +83,14 @@ impl Parser<'_> {
         let inner = self.expression(depth + 1)?;
         self.cursor.expect(")")?;
         Ok(inner)
+    }
+
+    /// The values in parentheses after qualifiers, which hold for all of them.
+    fn rest_of_values(&mut self, depth: usize) -> Result<(Expression, usize), Refusal> {
+        self.only_values = true;
+        let inner = self.rest_of_parentheses(depth);
+        self.only_values = false;
+        inner
     }
 
     fn take_any(&mut self, spellings: [&str; 2]) -> bool {

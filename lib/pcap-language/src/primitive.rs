@@ -12,6 +12,9 @@ impl Parser<'_> {
     /// Parses one primitive. `None`: qualifiers stood before an opening parenthesis,
     /// which was taken; they hold for the values inside.
     pub(crate) fn primitive(&mut self) -> Result<Option<Primitive>, Refusal> {
+        if self.only_values {
+            return self.bare_value().map(Some);
+        }
         let position = self.cursor.position();
         let protocol = take_protocol(&mut self.cursor);
         if let Some(protocol) = protocol

@@ -19,6 +19,8 @@ fn refusals_name_the_place_and_what_to_write_instead() {
         ("tcp udp", 4, "`and` or `or`"),
         ("(tcp or udp", 11, "write `)`"),
         ("tcp or udp)", 10, "`and` or `or`"),
+        ("src (udp)", 5, "whole address"),
+        ("port (80 or tcp)", 12, "from 0 to 65535"),
         ("80", 0, "`host`, `net` or `port`"),
         ("10.0.2.15", 0, "`host`, `net` or `port`"),
         ("host example.org", 5, "names are not looked up"),
