@@ -14,7 +14,7 @@ use super::structure::decode;
 use super::transfer::Transfer;
 use super::value::{Kind, Value};
 use crate::context::{Argument, Context, MAX_REGIONS};
-use crate::instruction::{FRAME_POINTER, Instruction, Operand};
+use crate::instruction::{Instruction, Operand};
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
 
@@ -197,12 +197,12 @@ impl Analysis {
             _ => {}
         }
         self.note(subject, index, note, false);
-        let before = (self.state.register(operands.0), register_of(&self.state, operands.1), self.state.proven);
         if let Some(learnt) = outcome.taken {
+            self.other.clone_from(&self.state);
             self.learn(subject, index, operands, &learnt);
             self.flow(subject, target);
+            core::mem::swap(&mut self.state, &mut self.other);
         }
-        restore(&mut self.state, operands, &before);
         match outcome.not_taken {
             Some(learnt) => {
                 self.learn(subject, index, operands, &learnt);
@@ -260,7 +260,8 @@ impl Analysis {
             (0, Kind::Uninitialised | Kind::DependsOnPath) => return refuse(Reason::NeedsInitialised),
             (0, Kind::Number) => {}
             (0, _) | (_, Kind::Stack | Kind::CallersStack { .. }) => return refuse(Reason::ReturnsPointer),
-            _ => self.merge_summary(subject, function, &result),
+            // Results of different calls are no copies of each other.
+            _ => self.merge_summary(subject, function, &Value { origin: None, ..result }),
         }
         self.note(subject, index, Annotation(Annotation::REACHED), false);
         self.current = None;
@@ -370,23 +371,4 @@ fn initial_value(context: &Context<'_>, argument: &Argument) -> Value {
         Argument::Length(region) => Value { relation: Some(relation(region)), ..Value::number(length(region)) },
         Argument::Scalar { minimum, maximum } => Value::number(Scalar::range(minimum, maximum)),
     }
-}
-
-fn register_of(state: &State, operand: Operand) -> Value {
-    match operand {
-        Operand::Register(register) => state.register(register),
-        Operand::Immediate(_) => Value::UNINITIALISED,
-    }
-}
-
-fn restore(state: &mut State, operands: (u8, Operand), before: &(Value, Value, [u32; MAX_REGIONS])) {
-    if operands.0 < FRAME_POINTER {
-        state.set_register(operands.0, before.0);
-    }
-    if let Operand::Register(register) = operands.1
-        && register < FRAME_POINTER
-    {
-        state.set_register(register, before.1);
-    }
-    state.proven = before.2;
 }

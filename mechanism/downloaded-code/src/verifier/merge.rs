@@ -72,7 +72,8 @@ pub(crate) fn merge_values(pair: &Merge<'_>, effort: Effort, thresholds: &Thresh
     let relation = merge_relations(pair);
     let relation = if effort == Effort::Exact || relation == old.relation { relation } else { None };
     let scalar = merge_scalars(&old.scalar, &new.scalar, effort, thresholds);
-    Value { kind, scalar, relation, guarded: old.guarded || new.guarded }
+    let origin = if old.origin == new.origin { old.origin } else { None };
+    Value { kind, scalar, relation, guarded: old.guarded || new.guarded, origin }
 }
 
 fn merge_kinds(old: Kind, new: Kind, effort: Effort) -> Kind {

@@ -59,6 +59,21 @@ impl State {
         }
     }
 
+    /// Changes every value, in registers and slots.
+    pub(crate) fn for_each(&mut self, mut change: impl FnMut(&mut Value)) {
+        self.registers.iter_mut().for_each(&mut change);
+        self.slots.iter_mut().filter(|(slot, _)| *slot != NO_SLOT).for_each(|(_, value)| change(value));
+    }
+
+    /// Values with this origin are copies of nothing any more.
+    pub(crate) fn forget_origin(&mut self, number: u16) {
+        self.for_each(|value| {
+            if value.origin.is_some_and(|origin| origin.number == number) {
+                value.origin = None;
+            }
+        });
+    }
+
     /// Calls leave nothing in r1 to r5.
     pub(crate) fn forget_arguments(&mut self) {
         self.registers[1..6].fill(Value::UNINITIALISED);

@@ -5,7 +5,7 @@ use super::tnum::Tnum;
 use crate::refusal::Known;
 
 /// Words that one packed value takes.
-pub(crate) const VALUE_WORDS: usize = 8;
+pub(crate) const VALUE_WORDS: usize = 9;
 
 /// Which kind of value it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,16 @@ pub(crate) struct Value {
     pub(crate) relation: Option<Relation>,
     /// A branch narrowed it: under speculation it may be anything.
     pub(crate) guarded: bool,
+    /// What it is a copy of, give or take a constant.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Values with the same origin differ by the difference of their distances, modulo 2^64: what is learnt about one is
+/// learnt about all. The number is that of the instruction that made the first copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) number: u16,
+    pub(crate) distance: i64,
 }
 
 impl Value {
@@ -53,11 +63,11 @@ impl Value {
     pub(crate) const DEPENDS_ON_PATH: Self = Self::of_kind(Kind::DependsOnPath);
 
     const fn of_kind(kind: Kind) -> Self {
-        Self { kind, scalar: Scalar::constant(0), relation: None, guarded: false }
+        Self { kind, scalar: Scalar::constant(0), relation: None, guarded: false, origin: None }
     }
 
     pub(crate) const fn number(scalar: Scalar) -> Self {
-        Self { kind: Kind::Number, scalar, relation: None, guarded: false }
+        Self { kind: Kind::Number, scalar, relation: None, guarded: false, origin: None }
     }
 
     pub(crate) const fn constant(value: u64) -> Self {
@@ -66,7 +76,7 @@ impl Value {
 
     /// A pointer at a constant offset.
     pub(crate) const fn pointer(kind: Kind, offset: i64) -> Self {
-        Self { kind, scalar: Scalar::constant(offset as u64), relation: None, guarded: false }
+        Self { kind, scalar: Scalar::constant(offset as u64), relation: None, guarded: false, origin: None }
     }
 
     pub(crate) fn is_number(&self) -> bool {
@@ -118,21 +128,23 @@ impl Value {
                 | u64::from(relation.slack as u32) << 32
         });
         let scalar = &self.scalar;
+        let (origin, distance) = self.origin.map_or((0, 0), |origin| (u64::from(origin.number) + 1, origin.distance));
         [
             kind | u64::from(self.guarded) << 4 | u64::from(tag) << 8 | u64::from(detail) << 32,
-            relation,
+            relation | origin << 12,
             scalar.bits.value,
             scalar.bits.mask,
             scalar.minimum,
             scalar.maximum,
             scalar.signed_minimum as u64,
             scalar.signed_maximum as u64,
+            distance as u64,
         ]
     }
 
     /// The value and the tag that [`Value::pack`] packed.
     pub(crate) fn unpack(words: &[u64; VALUE_WORDS]) -> (Self, u8) {
-        let [head, relation, value, mask, minimum, maximum, signed_minimum, signed_maximum] = *words;
+        let [head, relation, value, mask, minimum, maximum, signed_minimum, signed_maximum, distance] = *words;
         let detail = (head >> 32) as u32;
         let kind = match head & 15 {
             0 => Kind::Uninitialised,
@@ -149,11 +161,14 @@ impl Value {
             signed_minimum: signed_minimum as i64,
             signed_maximum: signed_maximum as i64,
         };
+        let origin = (relation >> 12 & 0xffff)
+            .checked_sub(1)
+            .map(|number| Origin { number: number as u16, distance: distance as i64 });
         let relation = (relation & 1 != 0).then_some(Relation {
-            region: (relation >> 8) as u8,
+            region: (relation >> 8) as u8 & 15,
             exact: relation & 2 != 0,
             slack: (relation >> 32) as i32,
         });
-        (Self { kind, scalar, relation, guarded: head & 16 != 0 }, (head >> 8) as u8)
+        (Self { kind, scalar, relation, guarded: head & 16 != 0, origin }, (head >> 8) as u8)
     }
 }

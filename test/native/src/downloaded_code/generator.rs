@@ -72,18 +72,23 @@ fn whole(random: &mut Random, size: usize) -> Vec<Slot> {
     slots
 }
 
-/// Changes one field of one slot.
+/// Changes one field of one slot; mostly one that the instruction uses.
 fn disturb(random: &mut Random, slots: &mut [Slot]) {
     let index = random.below(slots.len() as u64) as usize;
     let slot = &mut slots[index];
-    match random.below(7) {
-        0 => slot.offset = slot.offset.wrapping_add(random.below(17) as i16 - 8),
-        1 => slot.immediate = random.edge() as i32,
-        2 => slot.immediate = slot.immediate.wrapping_add(random.below(5) as i32 - 2),
-        3 => slot.destination = random.below(11) as u8,
-        4 => slot.source = random.below(11) as u8,
-        5 => slot.opcode ^= 1 << random.below(8),
-        _ => slot.opcode ^= 0x10 << random.below(4),
+    let class = slot.opcode & 7;
+    let has_offset = matches!(class, 1..=3 | 5 | 6) && slot.opcode != 0x85 && slot.opcode != 0x95;
+    let has_constant = matches!(class, 4..=7) && slot.opcode & 8 == 0 && slot.opcode != 0x95 && slot.opcode != 0x05;
+    match random.below(14) {
+        0..=3 if has_offset => slot.offset = slot.offset.wrapping_add(random.below(17) as i16 - 8),
+        0..=3 if has_constant => slot.immediate = random.edge() as i32,
+        4..=7 if has_constant => slot.immediate = slot.immediate.wrapping_add(random.below(5) as i32 - 2),
+        4..=8 if has_offset => slot.offset = slot.offset.wrapping_add(random.below(5) as i16 - 2),
+        9 => slot.destination = random.below(11) as u8,
+        10 if slot.opcode & 8 != 0 => slot.source = random.below(11) as u8,
+        11 => slot.opcode ^= 1 << random.below(8),
+        _ if matches!(class, 4..=7) => slot.opcode ^= 0x10 << random.below(4),
+        _ => {}
     }
 }
 
@@ -91,7 +96,14 @@ const SIZES: [(u8, i16); 4] = [(0x10, 1), (0x08, 2), (0x00, 4), (0x18, 8)];
 
 impl<'r> Builder<'r> {
     fn new(random: &'r mut Random) -> Self {
-        Self { random, slots: Vec::new(), holds: [Holds::Nothing; 10], written: Vec::new(), calls: Vec::new(), depth: 0 }
+        Self {
+            random,
+            slots: Vec::new(),
+            holds: [Holds::Nothing; 10],
+            written: Vec::new(),
+            calls: Vec::new(),
+            depth: 0,
+        }
     }
 
     fn emit(&mut self, opcode: u8, destination: u8, source: u8, offset: i16, immediate: i32) {
@@ -161,7 +173,7 @@ impl<'r> Builder<'r> {
     }
 
     fn piece(&mut self) {
-        match self.random.below(22) {
+        match self.random.below(25) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -178,6 +190,8 @@ impl<'r> Builder<'r> {
             19 => self.helper(),
             20 if self.depth == 0 => self.function(),
             20 | 21 => self.spill(),
+            22 => self.header(),
+            23 | 24 => self.copied_index(),
             _ => self.odd_loop(),
         }
     }
@@ -291,6 +305,57 @@ impl<'r> Builder<'r> {
         }
     }
 
+    /// A header of unknown length: `p = packet + n; if (p + k > end) skip; … p[k - 8] …`
+    fn header(&mut self) {
+        if self.depth > 0 || self.holds[6] != Holds::Region(0) || self.holds[7] != Holds::Number {
+            return;
+        }
+        let index = self.some_number();
+        let most = self.random.choose(&[60, 15, 255, -1]);
+        let needed = 8 + self.random.below(20) as i32;
+        self.emit(0xbf, 1, 6, 0, 0);
+        self.emit(0xbf, 2, index, 0, 0);
+        self.emit(0x57, 2, 0, 0, most);
+        self.emit(0x0f, 1, 2, 0, 0);
+        self.emit(0xbf, 3, 1, 0, 0);
+        self.emit(0x07, 3, 0, 0, needed);
+        self.emit(0xbf, 2, 6, 0, 0);
+        self.emit(0x0f, 2, 7, 0, 0);
+        for register in 1..4 {
+            self.holds[register] = Holds::Nothing;
+        }
+        let (patch, before) = (self.slots.len(), self.holds);
+        let opcode = self.random.choose(&[0x2d, 0x3d, 0x2d, 0xad]);
+        self.emit(opcode, 3, 2, 0, 0);
+        let offset = self.random.below(needed as u64 - 6) as i16;
+        self.touch(1, offset, false);
+        self.land(patch, before);
+    }
+
+    /// A number is copied, both copies are moved by constants, one is compared and the other used as an index.
+    fn copied_index(&mut self) {
+        let number = self.some_number();
+        let (moved, other) = (self.random.below(40) as i32 - 20, self.random.below(40) as i32 - 20);
+        self.emit(0xbf, 1, number, 0, 0);
+        self.emit(0xbf, 2, 1, 0, 0);
+        self.emit(0x07, 1, 0, 0, moved);
+        let opcode = self.random.choose(&[0x07, 0x17]);
+        self.emit(opcode, 2, 0, 0, other);
+        for register in 1..4 {
+            self.holds[register] = Holds::Nothing;
+        }
+        let (patch, before) = (self.slots.len(), self.holds);
+        let opcode = self.random.choose(&[0x25, 0x35, 0x65, 0x75, 0x26, 0x55]);
+        let limit = self.random.below(64) as i32;
+        self.emit(opcode, 1, 0, 0, limit);
+        let base = if self.holds[8] == Holds::Region(1) { 8 } else { 10 };
+        self.emit(0xbf, 3, base, 0, 0);
+        self.emit(0x0f, 3, 2, 0, 0);
+        let offset = self.random.below(4) as i16 - if base == 10 { 90 } else { 0 };
+        self.touch(3, offset, true);
+        self.land(patch, before);
+    }
+
     /// The jump at `patch` leads here; only what holds on both ways is still held.
     fn land(&mut self, patch: usize, before: [Holds; 10]) {
         self.slots[patch].offset = (self.slots.len() - patch - 1) as i16;
@@ -344,7 +409,7 @@ impl<'r> Builder<'r> {
         let offset = if base == 10 {
             self.random.choose(&self.written.clone())
         } else {
-            self.random.choose(&[0, 4, 8, 16, 2])
+            if self.random.once_in(12) { 2 } else { self.random.choose(&[0, 4, 8, 16]) & if wide { 24 } else { 28 } }
         };
         let operation = self.random.choose(&[0x00, 0x01, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1]);
         let source = self.some_number();

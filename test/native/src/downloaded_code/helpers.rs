@@ -1,8 +1,6 @@
 //! The context of the tests, with its helpers in two forms: for the interpreter and for compiled code.
 
-use downloaded_code::context::{
-    Access, Argument, Context, Extent, Helper, Parameter, Region, RegionSize, Speculation,
-};
+use downloaded_code::context::{Access, Argument, Context, Extent, Helper, Parameter, Region, RegionSize, Speculation};
 use downloaded_code::interpreter::{HelperCall, Helpers};
 use downloaded_code::invocation::{Invocation, Stop};
 
@@ -55,10 +53,7 @@ pub const HELPERS: [Helper<'static>; 5] = [
     Helper {
         number: 3,
         name: "fill",
-        parameters: &[
-            Parameter::Writable(Extent::Fixed(12)),
-            Parameter::Scalar { minimum: 0, maximum: u64::MAX },
-        ],
+        parameters: &[Parameter::Writable(Extent::Fixed(12)), Parameter::Scalar { minimum: 0, maximum: u64::MAX }],
         result: (0, u64::MAX),
         deterministic: true,
         may_stop: false,

@@ -43,7 +43,21 @@ impl Random {
 
     /// A word that is often near a place where something changes.
     pub fn edge(&mut self) -> u64 {
-        let bases = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, i64::MAX as u64, 1 << 63, u64::MAX];
+        let bases = [
+            0,
+            1,
+            0x7f,
+            0x80,
+            0xff,
+            0x7fff,
+            0xffff,
+            0x7fff_ffff,
+            0x8000_0000,
+            0xffff_ffff,
+            i64::MAX as u64,
+            1 << 63,
+            u64::MAX,
+        ];
         match self.below(4) {
             0 => self.word(),
             1 => self.below(300),

@@ -77,12 +77,12 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Room for any program.
+    /// Room for programs of a few hundred instructions.
     pub fn new() -> Self {
         Self {
             words: vec![0; 1 << 16],
             labels: vec![0; compiler::label_words(MAX_INSTRUCTIONS)],
-            code: Code::new(1 << 20),
+            code: Code::new(1 << 15),
             regions: (0..MAX_REGIONS).map(|_| Guarded::new(4096)).collect(),
             stack: Guarded::new(4096),
         }
@@ -180,7 +180,15 @@ impl Bench {
     ) -> Result<Option<Counts>, String> {
         CASE.store(seed, Ordering::Relaxed);
         let Ok(program) = Program::new(bytes) else { return Ok(None) };
-        let Ok(verdict) = self.verify(program, context) else { return Ok(None) };
+        let verdict = match self.verify(program, context) {
+            Ok(verdict) => verdict,
+            Err(refusal) => {
+                if std::env::var_os("CHITIN_SHOW").is_some() {
+                    eprintln!("refused: {}", refusal.describe(context));
+                }
+                return Ok(None);
+            }
+        };
         let mut random = Random::new(seed ^ 0x5eed);
         let blinding = random.once_in(2).then(|| random.word());
         self.compile(program, context, verdict, helpers, blinding);

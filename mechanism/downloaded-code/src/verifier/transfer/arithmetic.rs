@@ -2,9 +2,9 @@
 
 use super::super::arithmetic;
 use super::super::scalar::Scalar;
-use super::super::value::{Kind, Relation, Value};
+use super::super::value::{Kind, Origin, Relation, Value};
 use super::{Annotation, Transfer};
-use crate::instruction::{Arithmetic, ByteOrder, Operand, Size};
+use crate::instruction::{Arithmetic, ByteOrder, FRAME_POINTER, Operand, Size};
 use crate::refusal::{Reason, Refusal};
 
 impl Transfer<'_> {
@@ -18,7 +18,7 @@ impl Transfer<'_> {
         let right = self.operand(operand)?;
         if operation == Arithmetic::Move && wide {
             let copied = match operand {
-                Operand::Register(source) => self.state.register(source),
+                Operand::Register(source) => self.copy(source),
                 Operand::Immediate(_) => right,
             };
             self.note_constant(&right);
@@ -44,10 +44,22 @@ impl Transfer<'_> {
         Ok(())
     }
 
+    /// The value of a register for a second place: both are given an origin, so that they stay known to be equal.
+    fn copy(&mut self, source: u8) -> Value {
+        let mut value = self.state.register(source);
+        let fixed = value.scalar.as_constant().is_some() && value.relation.is_none();
+        if value.origin.is_none() && !fixed && source < FRAME_POINTER {
+            self.state.forget_origin(self.index as u16);
+            value.origin = Some(Origin { number: self.index as u16, distance: 0 });
+            self.state.set_register(source, value);
+        }
+        value
+    }
+
     pub(super) fn negate(&mut self, wide: bool, destination: u8) -> Result<(), Refusal> {
         let value = self.read_number(destination)?;
         let scalar = arithmetic::negate(wide, &value.scalar);
-        let result = Value { scalar, relation: None, ..value };
+        let result = Value { scalar, relation: None, origin: None, ..value };
         self.note_constant(&result);
         self.state.set_register(destination, result);
         Ok(())
@@ -61,7 +73,7 @@ impl Transfer<'_> {
             (_, Some(constant)) => Scalar::constant(constant.swap_bytes() >> (64 - size.bits())),
             _ => Scalar::of_bits(size.bits()),
         };
-        let result = Value { scalar, relation: None, guarded: value.guarded, kind: Kind::Number };
+        let result = Value { guarded: value.guarded, ..Value::number(scalar) };
         self.note_constant(&result);
         self.state.set_register(destination, result);
         Ok(())
@@ -134,7 +146,7 @@ fn numbers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Va
         guarded = arithmetic::evaluate(operation, wide, &speculative(left), &speculative(right)) != scalar;
     }
     let relation = relation_of_result(operation, wide, left, right, &scalar);
-    Value { kind: Kind::Number, scalar, relation, guarded }
+    Value { kind: Kind::Number, scalar, relation, guarded, origin: origin_of_result(operation, wide, left, right) }
 }
 
 /// Pointers allow only addition and subtraction of 64 bits.
@@ -193,12 +205,28 @@ fn relation_of_result(
     }
 }
 
+/// Adding a constant keeps the origin.
+fn origin_of_result(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Option<Origin> {
+    let constant = |value: &Value| value.as_constant().map(|constant| constant as i64);
+    let (from, added) = match operation {
+        _ if !wide => return None,
+        Arithmetic::Add => match (constant(left), constant(right)) {
+            (_, Some(added)) => (left, added),
+            (Some(added), None) => (right, added),
+            _ => return None,
+        },
+        Arithmetic::Subtract => (left, constant(right)?.wrapping_neg()),
+        _ => return None,
+    };
+    from.origin.map(|origin| Origin { distance: origin.distance.wrapping_add(added), ..origin })
+}
+
 fn signed_constant(constant: u64, wide: bool) -> i64 {
     if wide { constant as i64 } else { i64::from(constant as i32) }
 }
 
 /// The relation of `value + constant`, when that cannot wrap.
-fn moved(value: &Value, constant: i64, most: u64) -> Option<Relation> {
+pub(super) fn moved(value: &Value, constant: i64, most: u64) -> Option<Relation> {
     let relation = value.relation?;
     let fits = if constant >= 0 {
         value.scalar.maximum.checked_add(constant as u64).is_some_and(|sum| sum <= most)

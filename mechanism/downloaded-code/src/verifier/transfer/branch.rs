@@ -1,11 +1,13 @@
 //! Conditional jumps: which comparisons are allowed, and what each way teaches.
 
+use super::super::arithmetic::evaluate;
 use super::super::refine::refine;
 use super::super::scalar::Scalar;
-use super::super::value::{Kind, Value};
+use super::super::value::{Kind, Origin, Relation, Value};
 use super::Transfer;
+use super::arithmetic::moved;
 use crate::context::MAX_REGIONS;
-use crate::instruction::{Comparison, Operand};
+use crate::instruction::{Arithmetic, Comparison, Operand};
 use crate::refusal::{Reason, Refusal};
 
 /// Pointers this far from their region's start do not wrap around, so that comparing them tells nothing of where
@@ -54,14 +56,40 @@ impl Transfer<'_> {
         if register < crate::instruction::FRAME_POINTER {
             self.state.set_register(register, *value);
         }
+        self.learn_length_of(value);
+        if let Some(origin) = value.origin {
+            self.learn_of_copies(value, origin);
+        }
+    }
+
+    /// What is at least so much, and so far below a region's length, says how long the region is.
+    fn learn_length_of(&mut self, value: &Value) {
         let Some(relation) = value.relation else { return };
         let Some(region) = self.context.regions.get(usize::from(relation.region)) else { return };
-        let length =
-            i64::try_from(value.scalar.minimum).ok().and_then(|least| least.checked_add(relation.slack.into()));
+        let least = i64::try_from(value.scalar.minimum).ok();
+        let length = least.and_then(|least| least.checked_add(relation.slack.into()));
         if let Some(length) = length.filter(|length| *length > 0) {
             let place = &mut self.state.proven[usize::from(relation.region) % MAX_REGIONS];
             *place = (*place).max(length.min(i64::from(region.maximum())) as u32);
         }
+    }
+
+    /// Copies of a value, give or take constants, are as far from their limits as it is.
+    fn learn_of_copies(&mut self, learnt: &Value, origin: Origin) {
+        self.state.for_each(|copy| {
+            let Some(other) = copy.origin.filter(|other| other.number == origin.number) else { return };
+            let distance = other.distance.wrapping_sub(origin.distance);
+            let moved_scalar = evaluate(Arithmetic::Add, true, &learnt.scalar, &Scalar::constant(distance as u64));
+            if let Some(scalar) = copy.scalar.intersect(&moved_scalar).filter(|scalar| *scalar != copy.scalar) {
+                copy.scalar = scalar;
+                copy.guarded = true;
+            }
+            let closer = |new: &Relation| match copy.relation {
+                Some(old) => old.region == new.region && !old.exact && old.slack < new.slack,
+                None => true,
+            };
+            copy.relation = moved(learnt, distance, u64::MAX).filter(closer).or(copy.relation);
+        });
     }
 }
 

@@ -17,8 +17,13 @@ impl Transfer<'_> {
         if context.deterministic && !helper.deterministic {
             return Err(Refusal::at(self.index, Reason::HelperNotDeterministic { number }));
         }
-        for index in 0..helper.parameters.len() {
-            self.argument(helper, index)?;
+        // Numbers first, as at run time: they may be the sizes of memory.
+        for numbers in [true, false] {
+            for (index, parameter) in helper.parameters.iter().enumerate() {
+                if numbers == matches!(parameter, Parameter::Scalar { .. }) {
+                    self.argument(helper, index)?;
+                }
+            }
         }
         self.state.forget_arguments();
         let result = Value::number(Scalar::range(helper.result.0, helper.result.1));

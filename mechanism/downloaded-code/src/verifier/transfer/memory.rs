@@ -38,7 +38,7 @@ impl Transfer<'_> {
         };
         let value = match loaded.kind {
             Kind::Number if signed => {
-                Value { scalar: loaded.scalar.sign_extended(size.bits()), relation: None, ..loaded }
+                Value { scalar: loaded.scalar.sign_extended(size.bits()), relation: None, origin: None, ..loaded }
             }
             _ => loaded,
         };
