@@ -12,6 +12,9 @@ use crate::refusal::{Reason, Refusal};
 /// The largest object that is looked into, in bytes.
 pub const OBJECT_MAX: usize = 4 << 20;
 
+/// How a file of LLVM bitcode begins.
+const BITCODE: &[u8] = b"BC\xc0\xde";
+
 /// Section of that number or symbol's place in its table.
 pub(crate) type Index = usize;
 
@@ -119,6 +122,9 @@ impl<'a> Object<'a> {
 fn check_header(bytes: &[u8]) -> Result<&Header, Refusal> {
     if bytes.len() > OBJECT_MAX {
         return Err(Refusal::whole(Reason::TooLarge(bytes.len())));
+    }
+    if bytes.starts_with(BITCODE) {
+        return Err(Refusal::whole(Reason::Bitcode));
     }
     let header = Header::parse(bytes).map_err(|_| Refusal::whole(Reason::NotElf))?;
     if header.e_ident.data != elf::ELFDATA2LSB || header.e_ident.class != elf::ELFCLASS64 {

@@ -34,6 +34,8 @@ pub enum Reason {
     TooLarge(usize),
     /// It is no 64-bit little-endian ELF file.
     NotElf,
+    /// It is LLVM bitcode, which rustc writes in place of objects for BPF.
+    Bitcode,
     /// It is for another machine; the ELF number of that machine.
     NotBpf(u16),
     /// It is finished (an executable or a shared library), not an object.
@@ -172,6 +174,9 @@ impl Reason {
     fn fixed_text(&self) -> &'static str {
         match self {
             Reason::NotElf => "this is no 64-bit little-endian ELF object: compile with `clang -target bpf -c`",
+            Reason::Bitcode => {
+                "this is LLVM bitcode: have rustc write assembly (--emit asm) and assemble it with `clang -target bpf -c`"
+            }
             Reason::NotRelocatable => "this is a linked file, not an object: give what `clang -c` writes",
             Reason::NeedsKernelTypes => {
                 "the object asks for types of a Linux kernel (CO-RE): compile without preserve_access_index"
