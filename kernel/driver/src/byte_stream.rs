@@ -3,7 +3,7 @@
 use machine::boot_memory::BootMemory;
 use machine::dma::{DeviceBuffer, Direction};
 use machine::virtio::{Device, DeviceError};
-use machine::virtqueue::{Broken, Virtqueue};
+use machine::virtqueue::{Broken, ENTRIES, Virtqueue};
 
 const PAGE: usize = 4096;
 /// Pages for each direction.
@@ -80,10 +80,11 @@ impl ByteStream {
         assert!(offered, "the receive queue has an entry for each page");
     }
 
-    /// Takes back what the device is done with; how many bytes arrived.
+    /// Takes back what the device is done with, so much at once as it can hold; how many bytes arrived.
     pub(crate) fn collect(&mut self) -> Result<u64, Broken> {
         let mut arrived = 0;
-        while let Some(done) = self.receive.take()? {
+        for _ in 0..PAGES {
+            let Some(done) = self.receive.take()? else { break };
             let page = done.token as usize;
             if done.length == 0 {
                 self.offer_page(page);
@@ -93,7 +94,8 @@ impl ByteStream {
             self.filled_count += 1;
             arrived += u64::from(done.length);
         }
-        while let Some(done) = self.transmit.take()? {
+        for _ in 0..ENTRIES {
+            let Some(done) = self.transmit.take()? else { break };
             self.taken = self.taken.max(done.token);
         }
         Ok(arrived)

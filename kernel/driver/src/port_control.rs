@@ -67,7 +67,9 @@ impl PortControl {
         let mut found = None;
         // The device tells of all ports at once.
         while found.is_none() && clock::now() < deadline {
-            while let Some((port, event)) = self.receive(device).map_err(|Broken| DeviceError::Queue)? {
+            for _ in 0..SLOTS {
+                let next = self.receive(device).map_err(|Broken| DeviceError::Queue)?;
+                let Some((port, event)) = next else { break };
                 if event == PORT_ADD && port <= LAST_PORT {
                     found = found.max(Some(port));
                 }
@@ -83,10 +85,15 @@ impl PortControl {
         self.send(device, port, PORT_OPEN)
     }
 
-    /// Forgets what the device has said since.
+    /// Forgets what the device has said since, a few messages at a time.
     pub(crate) fn collect(&mut self, device: &Device) -> Result<(), Broken> {
-        while self.receive(device)?.is_some() {}
-        while self.transmit.take()?.is_some() {}
+        for _ in 0..SLOTS {
+            let received = self.receive(device)?;
+            let sent = self.transmit.take()?;
+            if received.is_none() && sent.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 

@@ -109,8 +109,16 @@ impl Devices {
         let Ok(base) = map.map_device(address, SLOT_BYTES) else { return };
         // SAFETY: just mapped as device memory; each slot is used for one device.
         let block = unsafe { Registers::new(base, SLOT_BYTES) };
-        let modern = block.read::<u32>(0) == MAGIC && block.read::<u32>(VERSION) == MODERN;
-        let Some(kind) = Kind::from_number(block.read(KIND)).filter(|_| modern) else { return };
+        if block.read::<u32>(0) != MAGIC {
+            return;
+        }
+        let Some(kind) = Kind::from_number(block.read(KIND)) else { return };
+        if block.read::<u32>(VERSION) != MODERN {
+            log!(
+                "the virtio device at {address:#x} is of the old kind: give QEMU -global virtio-mmio.force-legacy=false"
+            );
+            return;
+        }
         let vector = self.next_vector();
         let routed = io_apic::open(interrupt, vector, 0);
         self.add(kind, Transport::Memory(block), routed.then_some(vector));
