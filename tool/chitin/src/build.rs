@@ -13,8 +13,10 @@ use crate::workspace::Workspace;
 
 const KERNEL_FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes";
 const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small -Cforce-frame-pointers=yes";
-/// Folders of the crates whose programs run inside the machine.
-const GUEST_FOLDERS: [&str; 4] = ["lib", "app", "test/programs", "bench/guest"];
+/// Folders of the crates whose programs make up ExOS.
+pub const EXOS: &[&str] = &["lib"];
+/// Folders of the crates whose programs tests boot.
+pub const TESTED: &[&str] = &["lib", "app", "test/programs"];
 
 /// All that was built for the machine.
 #[derive(Clone, Debug)]
@@ -24,12 +26,12 @@ pub struct Images {
 }
 
 impl Images {
-    /// Builds the kernel and all guest programs.
+    /// Builds the kernel and the guest programs of the crates in `folders`.
     ///
     /// # Errors
     /// When something does not build or is damaged.
-    pub fn build(toolchain: Toolchain, workspace: &Workspace) -> Result<Self> {
-        Ok(Self { kernel: kernel(toolchain, workspace)?, programs: programs(toolchain, workspace)? })
+    pub fn build(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Self> {
+        Ok(Self { kernel: kernel(toolchain, workspace)?, programs: programs(toolchain, workspace, folders)? })
     }
 
     /// A guest program as it goes into the boot archive: checked, and without
@@ -56,14 +58,14 @@ fn kernel(toolchain: Toolchain, workspace: &Workspace) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn programs(toolchain: Toolchain, workspace: &Workspace) -> Result<Vec<Executable>> {
+fn programs(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Vec<Executable>> {
     let metadata = Metadata::load(toolchain, workspace, false)?;
     let mut command = toolchain.guest_build(workspace, &workspace.guest_target(), GUEST_FLAGS);
     command.arg("--bins");
     let mut any = false;
     for package in metadata.members().filter(|package| package.has_program()) {
         let folder = package.folder().strip_prefix(workspace.root()).unwrap_or(package.folder());
-        if GUEST_FOLDERS.iter().any(|guest| folder.starts_with(guest)) {
+        if folders.iter().any(|guest| folder.starts_with(guest)) {
             command.args(["--package", &package.name]);
             any = true;
         }

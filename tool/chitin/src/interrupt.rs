@@ -1,10 +1,13 @@
-//! What happens when this command itself gets a signal: the program that runs
-//! inside the machine gets it if there is one; otherwise everything that was
-//! started is killed, the terminal is put back, and the command ends as if
-//! killed by that signal.
+//! What happens when this command itself gets a signal. While a program runs
+//! inside the machine the first signal of a kind goes to it; who sends the same
+//! again means this command, and who asks it to terminate waits only so long.
+//! Then everything that was started is killed, the terminal is put back, and
+//! the command ends as if killed by that signal.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -12,8 +15,11 @@ use signal_hook::iterator::Signals;
 use crate::failure::{Context, Result};
 use crate::{children, scratch, terminal};
 
-/// Takes a signal's number; says whether it was passed on.
-type Receiver = Box<dyn Fn(i32) -> bool + Send>;
+/// How long a program may take to end after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Passes a signal's number on to the program.
+type Receiver = Arc<dyn Fn(i32) + Send + Sync>;
 
 static RECEIVER: Mutex<Option<Receiver>> = Mutex::new(None);
 
@@ -24,23 +30,32 @@ static RECEIVER: Mutex<Option<Receiver>> = Mutex::new(None);
 pub fn watch() -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]).context("cannot watch for signals")?;
     thread::spawn(move || {
+        let mut passed = BTreeSet::new();
         for signal in &mut signals {
-            if !pass_on(signal) {
-                end(signal);
+            let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match receiver {
+                Some(receiver) if passed.insert(signal) => pass_on(signal, receiver),
+                _ => end(signal),
             }
         }
     });
     Ok(())
 }
 
-/// From now on signals go to `receiver`, until it refuses one.
+/// From now on the first signal of a kind goes to `receiver`.
 pub fn redirect(receiver: Receiver) {
     *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
 }
 
-fn pass_on(signal: i32) -> bool {
-    let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
-    receiver.as_ref().is_some_and(|receiver| receiver(signal))
+/// On a thread of its own: a machine that does not listen holds nothing up.
+fn pass_on(signal: i32, receiver: Receiver) {
+    thread::spawn(move || receiver(signal));
+    if signal == SIGTERM || signal == SIGHUP {
+        thread::spawn(move || {
+            thread::sleep(PATIENCE);
+            end(signal)
+        });
+    }
 }
 
 fn end(signal: i32) -> ! {

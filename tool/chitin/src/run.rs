@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use clap::Args;
@@ -14,7 +13,7 @@ use rustix::process::Signal;
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
 
-use crate::build::Images;
+use crate::build::{self, Images};
 use crate::channel::FrameWriter;
 use crate::channel::input;
 use crate::channel::session::{Listener, Session, SessionEnd, StreamEnd};
@@ -74,7 +73,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let root = root::load(workspace, options.root.as_deref())?;
     let command = command(options, &root)?;
     let machine = machine(workspace, options, &root)?;
-    let images = Images::build(Toolchain::detect(), workspace)?;
+    let images = Images::build(Toolchain::detect(), workspace, build::EXOS)?;
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
@@ -140,23 +139,14 @@ fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Mach
 /// Joins input, signals and window size of this command to the machine.
 fn connect(session: &Session, terminal: bool) -> Result<()> {
     let writer = Arc::clone(&session.writer);
-    interrupt::redirect(signal_receiver(Arc::clone(&writer)));
+    let signals = Arc::clone(&writer);
+    // A machine that is gone has ended its program anyway.
+    interrupt::redirect(Arc::new(move |signal| drop(signals.send_signal(signal.unsigned_abs()))));
     if terminal {
         follow_window(Arc::clone(&writer))?;
     }
     input::pump(io::stdin(), writer, Arc::clone(&session.credit));
     Ok(())
-}
-
-/// Passes the first signal of a kind on to the program; who sends it again
-/// means this command.
-fn signal_receiver(writer: Arc<FrameWriter>) -> Box<dyn Fn(i32) -> bool + Send> {
-    let passed = AtomicU32::new(0);
-    Box::new(move |signal| {
-        let Ok(signal) = u32::try_from(signal) else { return false };
-        let before = passed.fetch_or(1 << signal, Ordering::Relaxed);
-        before & 1 << signal == 0 && writer.send_signal(signal).is_ok()
-    })
 }
 
 fn follow_window(writer: Arc<FrameWriter>) -> Result<()> {

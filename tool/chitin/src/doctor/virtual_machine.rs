@@ -11,7 +11,7 @@ use super::Line;
 /// The oldest QEMU that Chitin was tried with: major and minor number.
 const OLDEST: (u32, u32) = (7, 2);
 /// What a machine is put together from, as QEMU names it.
-const DEVICES: [&str; 4] = ["isa-debug-exit", "virtio-serial-pci", "virtio-serial-device", "virtconsole"];
+const DEVICES: [&str; 4] = ["isa-debug-exit", "virtio-serial-pci", "virtio-serial-device", "virtserialport"];
 const BOARDS: [&str; 2] = ["q35", "microvm"];
 
 fn ask(arguments: &[&str]) -> Option<String> {

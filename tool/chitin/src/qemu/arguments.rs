@@ -36,7 +36,8 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
     }
     add(console_bus(machine.board));
-    add(&["-device", "virtconsole,chardev=channel"]);
+    // A console port would drop output while this command is slow to read; a serial port waits.
+    add(&["-device", "virtserialport,nr=1,chardev=channel"]);
     for (option, prefix, path) in [
         ("-kernel", "", places.kernel),
         ("-initrd", "", places.archive),

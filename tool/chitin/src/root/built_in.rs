@@ -12,7 +12,11 @@ use crate::progress::Progress;
 use super::tree::{Contents, Kind, Node, Tree};
 
 const PACKAGE: &str = "busybox-static";
-const PROGRAM: &str = "bin/busybox";
+/// Where the package has its program.
+const PACKAGED: &str = "bin/busybox";
+/// Where the program stands here: /bin and /sbin are links into /usr, as in Debian.
+const PROGRAM: &str = "usr/bin/busybox";
+const MERGED: [(&str, &str); 2] = [("bin", "usr/bin"), ("sbin", "usr/sbin")];
 /// Folders beside those that the applets stand in.
 const FOLDERS: [(&str, u32); 11] = [
     ("dev", 0o755),
@@ -51,12 +55,21 @@ pub fn load(cache: &Path) -> Result<Tree> {
     }
     let size = busybox.metadata().context(busybox.display())?.len();
     let file = tree.add_contents(Contents::Part { file: busybox.clone(), offset: 0, size });
+    for (folder, place) in MERGED {
+        tree.insert(folder.as_bytes(), Node::of_root(Kind::SymbolicLink(place.into()), 0o777));
+    }
     for applet in applets(&busybox)? {
         let link = Kind::SymbolicLink(format!("/{PROGRAM}").into());
-        tree.insert(applet.as_bytes(), Node::of_root(link, 0o777));
+        tree.insert(merged(&applet).as_bytes(), Node::of_root(link, 0o777));
     }
     tree.insert(PROGRAM.as_bytes(), Node::of_root(Kind::File(file), 0o755));
     Ok(tree)
+}
+
+/// Where a file of /bin or /sbin really stands.
+fn merged(path: &str) -> String {
+    let folder = path.split('/').next().unwrap_or_default();
+    if MERGED.iter().any(|(merged, _)| *merged == folder) { format!("usr/{path}") } else { path.to_owned() }
 }
 
 /// Where busybox installs its applets, as it says itself.
@@ -73,7 +86,7 @@ fn applets(busybox: &Path) -> Result<Vec<String>> {
 /// The program of the package, fetched once.
 fn fetched(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(PACKAGE);
-    let busybox = folder.join(PROGRAM);
+    let busybox = folder.join(PACKAGED);
     if busybox.is_file() {
         return Ok(busybox);
     }
@@ -109,9 +122,22 @@ fn unpack(folder: &Path, into: &Path) -> Result<()> {
         .find(|entry| entry.path().extension().is_some_and(|ending| ending == "deb"))
         .ok_or_else(|| Failure::new(format!("apt-get brought no {PACKAGE}")))?;
     let output = Command::new("dpkg").arg("-x").arg(package.path()).arg(into).output().context("cannot start dpkg")?;
-    if output.status.success() && into.join(PROGRAM).is_file() {
+    if output.status.success() && into.join(PACKAGED).is_file() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
     Err(Failure::new(format!("cannot unpack {PACKAGE}: {said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applets_of_the_root_stand_in_usr() {
+        assert_eq!(merged("bin/sh"), "usr/bin/sh");
+        assert_eq!(merged("sbin/init"), "usr/sbin/init");
+        assert_eq!(merged("usr/bin/sort"), "usr/bin/sort");
+        assert_eq!(merged("linuxrc"), "linuxrc");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::boot_archive;
-use crate::build::Images;
+use crate::build::{self, Images};
 use crate::channel::input;
 use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
 use crate::command_record::ProgramCommand;
@@ -68,7 +68,7 @@ fn name(guest: &Guest, machine: &Configuration) -> String {
 }
 
 fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool) -> Result<Ground> {
-    let images = Images::build(toolchain, workspace)?;
+    let images = Images::build(toolchain, workspace, build::TESTED)?;
     let root = with_root.then(|| root::load(workspace, None)).transpose()?;
     Ok(Ground { images, root })
 }
