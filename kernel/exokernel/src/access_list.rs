@@ -43,7 +43,7 @@ const ENTRIES_PER_UNIT: u32 = 2;
 impl Kernel {
     /// What a key of the caller's may do with what a list names.
     pub(crate) fn rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
-        if let Some((_, _, rights)) = self.last_rights.get().filter(|last| (last.0, last.1) == (key, list)) {
+        if let Some(rights) = self.remembered(&self.last_rights, key, list) {
             return Ok(rights);
         }
         let capability = self.key(key)?;
@@ -54,7 +54,7 @@ impl Kernel {
         let entries = entries.used();
         self.spend(1 + entries.len() as u32 / ENTRIES_PER_UNIT);
         let rights = capability::rights_on(&capability, entries);
-        self.last_rights.set(Some((key, list, rights)));
+        self.remember(&self.last_rights, key, list, rights);
         Ok(rights)
     }
 
@@ -88,6 +88,7 @@ impl Kernel {
             Ok(index) if index < ACCESS_LIST_ENTRIES => list.set(index, entry),
             _ => return refuse(Error::BadArgument, 2),
         }
+        self.forget();
         Ok(())
     }
 }

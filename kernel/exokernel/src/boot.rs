@@ -44,7 +44,10 @@ pub fn start(mut boot: Boot) -> ! {
         free_slots: (0, 0),
         search: Default::default(),
         work: Cell::new(0),
-        last_rights: Cell::new(None),
+        attention: Cell::new(false),
+        authority: Cell::new(1),
+        last_rights: Cell::default(),
+        last_root: Cell::default(),
         channel: Channel::new(),
     };
     // Slot 0 comes last: its first number is one generation later, so that numbers begin with 1.

@@ -99,6 +99,7 @@ impl Kernel {
 
     /// From now on the environment never runs again. `facts` are upcall kind, address and RIP.
     pub(crate) fn condemn(&mut self, environment: Environment, reason: DeathReason, facts: [u64; 3], by: Environment) {
+        self.attention.set(true);
         let now = clock::now();
         let by = by.number().0;
         environment.change(|info| {

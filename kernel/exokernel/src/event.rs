@@ -40,6 +40,7 @@ impl Kernel {
 
     /// Makes an environment look at what waits for it: at once if it runs, else when its slice comes.
     pub(crate) fn notify(&mut self, target: Environment) {
+        self.attention.set(true);
         if let Some(cpu) = self.context_of(target).holder() {
             interrupt::kick(cpu);
         } else {

@@ -4,7 +4,7 @@ use crate::channel::Channel;
 use crate::processor::Processor;
 use abi::capability::Rights;
 use abi::limits::CPUS;
-use abi::{Error, Failure, KeyIndex, PageNumber};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::cell::Cell;
 use machine::lock::{Guard, TicketLock};
 use machine::memory::Memory;
@@ -25,10 +25,44 @@ pub(crate) struct Kernel {
     pub(crate) search: crate::revocation::Search,
     /// Work done in this entry, in units of some 50 instructions: see [`Kernel::spend`].
     pub(crate) work: Cell<u32>,
-    /// The last answer of [`Kernel::rights_on_list`], for neighbours: key, list, rights. Forgotten at each call.
-    pub(crate) last_rights: Cell<Option<(KeyIndex, PageNumber, Rights)>>,
+    /// Something happened that the caller has to be stopped for before it goes on.
+    pub(crate) attention: Cell<bool>,
+    /// Changes whenever a right may have been lost.
+    pub(crate) authority: Cell<u64>,
+    /// The last answers of [`Kernel::rights_on_list`] and [`Kernel::root`].
+    pub(crate) last_rights: Cell<Answer>,
+    pub(crate) last_root: Cell<Answer>,
     /// The host channel.
     pub(crate) channel: Channel,
+}
+
+/// What a key of an environment gave, for as long as no right was lost anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    question: (EnvironmentId, KeyIndex, PageNumber, u64),
+    rights: Rights,
+}
+
+impl Kernel {
+    /// The remembered answer, if it is one to this question and still holds.
+    pub(crate) fn remembered(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber) -> Option<Rights> {
+        let Answer { question, rights } = answer.get();
+        (question == (caller_number(), key, page, self.authority.get())).then_some(rights)
+    }
+
+    /// Remembers an answer.
+    pub(crate) fn remember(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber, rights: Rights) {
+        answer.set(Answer { question: (caller_number(), key, page, self.authority.get()), rights });
+    }
+
+    /// A right may have been lost: what was remembered holds no more.
+    pub(crate) fn forget(&self) {
+        self.authority.set(self.authority.get() + 1);
+    }
+}
+
+fn caller_number() -> EnvironmentId {
+    machine::entry::current().map_or(EnvironmentId::NONE, machine::context::Context::number)
 }
 
 static KERNEL: TicketLock<Option<Kernel>> = TicketLock::new(None);
@@ -53,6 +87,7 @@ impl core::ops::DerefMut for Locked {
 pub(crate) fn lock() -> Locked {
     let locked = Locked(KERNEL.lock());
     locked.work.set(0);
+    locked.attention.set(false);
     locked
 }
 

@@ -127,6 +127,7 @@ impl Kernel {
         }
         self.key_of(environment, slot)?;
         self.secrets_mut(environment).keys[slot.0 as usize] = capability::empty();
+        self.forget();
         Ok(())
     }
 

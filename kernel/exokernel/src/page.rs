@@ -97,6 +97,9 @@ impl Kernel {
             list.holds.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
         };
         let old = access_list(info);
+        if old != PageNumber::NONE {
+            self.forget();
+        }
         if old != PageNumber::NONE && old != page {
             count(old, -1);
         }

@@ -13,42 +13,19 @@ use abi::memory_map::in_user_half;
 use abi::page::PageKind;
 use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, WRITE};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::page_table::{LARGE_PAGES, Slot, WalkError, is_safe_leaf, page_of, walk};
 use machine::tlb::{self, Extent};
 use machine::{exposed, memory, user};
 
 /// Narrowed entries up to which each translation is dropped by itself.
-const SINGLE_DROPS: usize = 32;
+const SINGLE_DROPS: u32 = 32;
 /// Units of work of mapping or unmapping 2 MiB.
 const LARGE_WORK: u32 = 150;
 /// Bits of an address below its page, where a row keeps its key.
 const IN_PAGE: u64 = 0xfff;
-
-/// Translations to drop.
-struct Drops {
-    addresses: [u64; SINGLE_DROPS],
-    count: usize,
-}
-
-impl Drops {
-    fn note(&mut self, address: u64) {
-        if let Some(place) = self.addresses.get_mut(self.count) {
-            *place = address;
-        }
-        self.count += 1;
-    }
-
-    /// Drops them on every CPU that has the root.
-    fn carry_out(&self, root: PageNumber) {
-        match self.addresses.get(..self.count) {
-            Some(addresses) => {
-                addresses.iter().for_each(|address| tlb::drop_everywhere(root, Extent::Address(*address)))
-            }
-            None => tlb::drop_everywhere(root, Extent::All),
-        }
-    }
-}
+const _: () = assert!(MAP_ROWS <= 128, "a bit a row");
 
 /// The table that the last row's entry lay in, so that neighbours need no walk.
 struct LastTable {
@@ -98,10 +75,9 @@ impl Kernel {
         if count > MAP_ROWS as u64 {
             return refuse(Error::TooMany, MAP_ROWS as u64);
         }
-        let mut copy = [MapRow::default(); MAP_ROWS];
-        let copy = &mut copy[..count as usize];
-        copied(user::copy_in(copy, rows), rows)?;
-        let mut drops = Drops { addresses: [0; SINGLE_DROPS], count: 0 };
+        let mut copy = [const { MaybeUninit::uninit() }; MAP_ROWS];
+        let copy: &[MapRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
+        let mut narrowed = 0;
         let mut last = LastTable { first: u64::MAX, slot: None };
         let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
         let mut done = Ok(count);
@@ -109,25 +85,22 @@ impl Kernel {
             self.spend(1);
             let result = match self.is_spent() {
                 true => Err(Error::Again.about(0)),
-                false => self.map_row(root, row, &mut last, &mut drops, nx),
+                false => self.map_row(root, row, &mut last, nx),
             };
-            if let Err(failure) = result {
-                done = refuse(failure.error, index as u64);
-                break;
+            match result {
+                Ok(narrows) => narrowed |= u128::from(narrows) << index,
+                Err(failure) => {
+                    done = refuse(failure.error, index as u64);
+                    break;
+                }
             }
         }
-        drops.carry_out(root);
+        drop_translations(root, copy, narrowed);
         done
     }
 
-    fn map_row(
-        &mut self,
-        root: PageNumber,
-        row: &MapRow,
-        last: &mut LastTable,
-        drops: &mut Drops,
-        nx: bool,
-    ) -> Result<(), Failure> {
+    /// Carries out one row; tells whether TLBs have to know.
+    fn map_row(&mut self, root: PageNumber, row: &MapRow, last: &mut LastTable, nx: bool) -> Result<bool, Failure> {
         let (address, key) = (row.address & !IN_PAGE, KeyIndex(row.address & IN_PAGE));
         let level = if row.entry & LARGE != 0 { 2 } else { 1 };
         check_row(address, row.entry)?;
@@ -140,10 +113,7 @@ impl Kernel {
             self.check_leaf(key, row.entry)?;
         }
         self.put_leaf(slot, row.entry, nx);
-        if narrows(old, row.entry) {
-            drops.note(address);
-        }
-        Ok(())
+        Ok(narrows(old, row.entry))
     }
 
     /// Whether a key gives the access that an entry would. The pages of a large entry must have one access list.
@@ -212,6 +182,19 @@ impl Kernel {
         }
         for page in first.0..first.0 + pages {
             self.settle(PageNumber(page));
+        }
+    }
+}
+
+/// Drops the translations of the narrowed rows on every CPU.
+fn drop_translations(root: PageNumber, rows: &[MapRow], narrowed: u128) {
+    match narrowed.count_ones() {
+        0 => {}
+        count if count > SINGLE_DROPS => tlb::drop_everywhere(root, Extent::All),
+        _ => {
+            for (_, row) in rows.iter().enumerate().filter(|(index, _)| narrowed >> index & 1 != 0) {
+                tlb::drop_everywhere(root, Extent::Address(row.address & !IN_PAGE));
+            }
         }
     }
 }

@@ -28,11 +28,13 @@ pub(crate) struct Processor {
     pub(crate) slice_end: u64,
     /// When the environment that runs was entered.
     pub(crate) entered: u64,
+    /// The number of the environment that ran last; 0: none.
+    pub(crate) last: u64,
 }
 
 impl Processor {
     /// A CPU with nothing to do.
     pub(crate) const fn new() -> Self {
-        Self { vector: SliceVector::new(), position: 0, phase: Phase::Idle, slice_end: 0, entered: 0 }
+        Self { vector: SliceVector::new(), position: 0, phase: Phase::Idle, slice_end: 0, entered: 0, last: 0 }
     }
 }

@@ -212,7 +212,9 @@ impl Kernel {
         self.processors[cpu].entered = clock::now();
         environment.info().running.store(cpu as u64 + 1, Ordering::Release);
         exposed::cpus()[cpu].environment.store(environment.number().0, Ordering::Release);
-        add(&exposed::cpus()[cpu].switches, 1);
+        if core::mem::replace(&mut self.processors[cpu].last, environment.number().0) != environment.number().0 {
+            add(&exposed::cpus()[cpu].switches, 1);
+        }
     }
 }
 

@@ -56,18 +56,25 @@ fn transferring(frame: &mut SyscallFrame, call: impl FnOnce(&mut SyscallFrame) -
 fn plain(mut kernel: Locked, frame: &mut SyscallFrame) {
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
     let outcome = dispatch(&mut kernel, frame.rax, arguments);
+    if kernel.attention.get() {
+        kernel = attend(kernel);
+    }
+    drop(kernel);
+    finish(frame, outcome);
+}
+
+/// The call may have been about its caller: a dead one does not return, and one that an upcall waits for is interrupted
+/// as soon as it is back in user mode.
+fn attend(mut kernel: Locked) -> Locked {
     let caller = kernel.caller();
     if !caller.is(State::Alive) {
         kernel.abandon(caller);
         scheduler::schedule_with(kernel);
     }
-    let waited_for = kernel.is_waited_for(caller);
-    if waited_for {
-        // An upcall waits for the caller itself: interrupt it as soon as it is back in user mode.
+    if kernel.is_waited_for(caller) {
         machine::apic::send(machine::entry::cpu(), machine::apic::WAKE_VECTOR);
     }
-    drop(kernel);
-    finish(frame, outcome);
+    kernel
 }
 
 /// Puts the outcome into the caller's registers, or makes its fault an upcall.
@@ -111,7 +118,6 @@ macro_rules! make_dispatch {
 
         /// Calls the body of a row.
         pub(crate) fn dispatch(kernel: &mut Kernel, number: u64, arguments: [u64; 6]) -> Outcome<u64> {
-            kernel.last_rights.set(None);
             match number {
                 $($number => {
                     #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]

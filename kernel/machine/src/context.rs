@@ -259,15 +259,24 @@ impl Context {
             rip: entry,
             rsp: stack_base + offset,
             rflags: program.rflags & !CLEARED_BY_UPCALL,
-            pkru: self.private_words().upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff,
+            pkru: self.pkru_of_upcalls(program.pkru),
         })
     }
 
     /// How a callee goes on that a transfer enters: at the declared entry, its stack pointer as the caller's.
     pub fn enter(&self, program: Program, entry: Entry) -> Result<Program, Undeliverable> {
         let rip = self.declared_entry(entry)?;
-        let pkru = self.private_words().upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff;
+        let pkru = self.pkru_of_upcalls(program.pkru);
         Ok(Program { rip, pkru, rflags: program.rflags & !CLEARED_BY_UPCALL, ..program })
+    }
+
+    /// PKRU while an upcall runs: the declared value, or what it is where protection keys are not in use.
+    fn pkru_of_upcalls(&self, now: u64) -> u64 {
+        let words = self.private_words();
+        match words.protection_keys.load(Ordering::Relaxed) {
+            0 => now,
+            _ => words.upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff,
+        }
     }
 
     /// Whether an entry is declared: not 0.

@@ -177,7 +177,6 @@ unsafe extern "C" {
     static chitin_copy_begin: u8;
     static chitin_copy_end: u8;
     static chitin_copy_fixup: u8;
-    static chitin_iretq: u8;
     static chitin_vectors: [u64; 256];
     fn chitin_syscall_entry();
     fn chitin_enter_program(rip: u64, rflags: u64, rsp: u64) -> !;
@@ -197,6 +196,12 @@ pub fn vector_addresses() -> &'static [u64; 256] {
     unsafe { &chitin_vectors }
 }
 
+/// Whether the kernel faulted at an IRETQ: all of them return to a program.
+fn is_iretq(rip: u64) -> bool {
+    // SAFETY: the CPU has just executed the instruction at this address of the kernel.
+    unsafe { (rip as *const [u8; 2]).read() == crate::user_return::INSTRUCTION }
+}
+
 /// An exception in the kernel. Inside a user copy the copy ends with a fault; at a return to a RIP that is not canonical
 /// the environment dies; anywhere else the kernel is wrong.
 #[unsafe(no_mangle)]
@@ -211,7 +216,7 @@ extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
         return;
     }
     // A user address that is not canonical raises #GP in the copy instead of #PF; the range check keeps those out.
-    if frame.vector == kind::GENERAL_PROTECTION && frame.rip == address_of(&raw const chitin_iretq) {
+    if frame.vector == kind::GENERAL_PROTECTION && is_iretq(frame.rip) {
         // swapgs was done: take the kernel's GS back before anything else.
         cpu_control::swap_gs();
         (handlers().upcall_failed)(frame);
@@ -340,6 +345,7 @@ core::arch::global_asm!(
     GATE_PKRU = const offset_of!(PrivateWords, gate_pkru),
     GATE_PKRU_CHECKED = const offset_of!(PrivateWords, gate_pkru_checked),
     UPCALL_PKRU = const offset_of!(PrivateWords, upcall_pkru),
+    PROTECTION_KEYS = const offset_of!(PrivateWords, protection_keys),
     EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
     REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),
     FRAME_BYTES = const size_of::<UpcallFrame>(),

@@ -109,10 +109,9 @@ chitin_syscall_entry:
     pop qword ptr [rcx + {FRAME_RSP}]
     mov [rsp + 32], rax
     mov [rsp + 56], rdx
-    mov eax, [rsp + 48]
-    mov [rcx + {FRAME_RFLAGS}], rax
-    and eax, {KEPT_FLAGS}
-    mov [rsp + 48], rax
+    push qword ptr [rsp + 48]
+    pop qword ptr [rcx + {FRAME_RFLAGS}]
+    and dword ptr [rsp + 48], {KEPT_FLAGS}
     mov rax, [rsp + 24]
     mov [rcx + {FRAME_ERROR}], rax
     mov qword ptr [rcx + {FRAME_KIND}], \kind
@@ -124,27 +123,27 @@ chitin_syscall_entry:
     .endif
     mov qword ptr [rcx + {FRAME_CS}], {USER_CODE}
     mov qword ptr [rcx + {FRAME_SS}], {USER_DATA}
-    cmp qword ptr gs:[{PKU}], 0
-    je 7f
-    mov rdx, rcx
-    mov gs:[{SCRATCH}], rdx
-    xor ecx, ecx
-    rdpkru
-    mov rcx, gs:[{SCRATCH}]
-    mov [rcx + {FRAME_PKRU}], rax
-    mov rcx, gs:[{PRIVATE}]
-    cmp eax, [rcx + {UPCALL_PKRU}]
-    je 6f
-    mov eax, [rcx + {UPCALL_PKRU}]
-    xor ecx, ecx
-    wrpkru
+    mov rax, gs:[{PRIVATE}]
+    cmp qword ptr [rax + {PROTECTION_KEYS}], 0
+    jne 7f
+    mov qword ptr [rcx + {FRAME_PKRU}], 0
 6:  pop rdx
     pop rcx
     pop rax
     add rsp, 8
     swapgs
-    jmp chitin_iretq
-7:  mov qword ptr [rcx + {FRAME_PKRU}], 0
+    iretq
+7:  cmp qword ptr gs:[{PKU}], 0
+    je 6b
+    push rcx
+    xor ecx, ecx
+    rdpkru
+    pop rcx
+    mov [rcx + {FRAME_PKRU}], rax
+    mov rcx, gs:[{PRIVATE}]
+    mov eax, [rcx + {UPCALL_PKRU}]
+    xor ecx, ecx
+    wrpkru
     jmp 6b
 8:  pop rdx
     pop rcx
@@ -183,11 +182,6 @@ chitin_reflect:
     push rcx
     push 0
     deliver {REFLECTION}, {REFLECTION_ENTRY}, 0
-
-# A return to a non-canonical RIP faults here, in the kernel, with the kernel's stack: see chitin_kernel_fault.
-.global chitin_iretq
-chitin_iretq:
-    iretq
 
 exception 0, 0
 exception 1, 0
@@ -288,7 +282,7 @@ chitin_implicit_fault:
     pop_registers
     add rsp, 16
     swapgs
-    jmp chitin_iretq
+    iretq
 
 # Device interrupts, 32 to 255.
 .altmacro
@@ -370,7 +364,7 @@ chitin_enter_whole:
     pop_registers
     add rsp, 16
     swapgs
-    jmp chitin_iretq
+    iretq
 
 # Waits for an interrupt with an empty kernel stack, then goes on in Rust. rdi: function.
 .global chitin_halt

@@ -7,6 +7,7 @@
 use crate::per_cpu::entry_state;
 use abi::UserAddress;
 use abi::memory_map::in_user_half;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 /// The page fault that a copy ran into, as an upcall tells it.
@@ -57,6 +58,16 @@ pub fn copy_in<T: Plain>(to: &mut [T], from: UserAddress) -> Result<(), CopyErro
     // SAFETY: `to` is exclusively ours and `bytes` long, any bytes are values of T; the source is in the user half, where
     // a fault is caught by the fix-up.
     done(unsafe { chitin_copy(to.as_mut_ptr() as u64, from.0, bytes) })
+}
+
+/// Copies rows in to memory that holds nothing yet, without filling it first.
+pub fn copy_rows_in<T: Plain>(to: &mut [MaybeUninit<T>], from: UserAddress) -> Result<&mut [T], CopyError> {
+    let bytes = size_of_val(to) as u64;
+    check(from, bytes)?;
+    // SAFETY: as in `copy_in`; the destination need not hold values, because it is only written.
+    done(unsafe { chitin_copy(to.as_mut_ptr() as u64, from.0, bytes) })?;
+    // SAFETY: every byte was written, and any bytes are values of T.
+    Ok(unsafe { &mut *(core::ptr::from_mut(to) as *mut [T]) })
 }
 
 /// Copies one value in.

@@ -14,7 +14,7 @@ use abi::memory_map::in_user_half;
 use abi::upcall::{USER_CODE, USER_DATA, kind};
 
 /// IRETQ.
-const INSTRUCTION: [u8; 2] = [0x48, 0xcf];
+pub(crate) const INSTRUCTION: [u8; 2] = [0x48, 0xcf];
 /// Flags that IRET changes in user mode: all but IF, IOPL and the virtual-8086 ones.
 const CHANGED_FLAGS: u64 = 0x25_4dd5;
 /// Bit of a page fault's error code: the access was user mode's.
