@@ -56,6 +56,21 @@ impl<'a> Buddy<'a> {
         left >= wanted && (right < wanted || left <= right)
     }
 
+    /// Takes `count` blocks of this order that lie in a row; each is given back by itself. One search
+    /// serves for all.
+    pub(crate) fn take_run(&mut self, order: u32, count: u32) -> Option<u32> {
+        let spread = count.next_power_of_two().ilog2();
+        let first = self.take(order + spread)?;
+        let node = (first as usize + self.units()) >> (order + spread);
+        for level in 1..=spread {
+            self.map[node << level..(node + 1) << level].fill(0);
+        }
+        for spare in count..1 << spread {
+            self.give(first + (spare << order), order);
+        }
+        Some(first)
+    }
+
     /// Gives back a block that was taken with this order.
     pub(crate) fn give(&mut self, unit: u32, order: u32) {
         let node = (unit as usize + self.units()) >> order;

@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::unlink::Severed;
 
 /// Units of work in one step; each is at most some tens of instructions.
-const STEP: u32 = 256;
+const STEP: u32 = 160;
 /// Units that an insertion may spend on looking for overlaps.
 const SEARCH_BUDGET: u32 = 1 << 22;
 

@@ -25,7 +25,7 @@ pub const WORDS: usize = 1 << 28;
 /// Bytes of a classifier's code (its offsets are signed 32-bit displacements).
 pub const CODE: usize = 1 << 30;
 /// Tests in one piece of emitted code, or emitted in one step for a tail.
-pub const PIECE_TESTS: usize = 8;
+pub const PIECE_TESTS: usize = 5;
 /// Bytes of one piece of emitted code, at most.
 pub const PIECE: usize = 8192;
 

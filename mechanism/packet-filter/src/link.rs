@@ -25,37 +25,30 @@ pub(crate) enum Attachment {
     Accept { state: u32, conjunction: u32 },
 }
 
-/// Blocks taken in advance, so that building cannot stop half way.
+/// Blocks for lists, taken in advance, so that building cannot stop half way.
 struct Supply {
-    blocks: [u32; limit::ATOMS + 2],
-    left: usize,
+    next: u32,
+    left: u32,
 }
 
 impl Supply {
     fn take(structure: &mut Structure<'_>, count: usize) -> Result<Self, Refusal> {
-        let mut supply = Self { blocks: [0; limit::ATOMS + 2], left: 0 };
-        while supply.left < count {
-            match structure.words.take(2 * LIST) {
-                Ok(block) => supply.blocks[supply.left] = block,
-                Err(refusal) => {
-                    supply.release(structure);
-                    return Err(refusal);
-                }
-            }
-            supply.left += 1;
-        }
-        Ok(supply)
+        let left = count as u32;
+        Ok(Self { next: structure.words.take_run(2 * LIST, left)?, left })
     }
 
+    /// Gives back what was not used.
     fn release(&self, structure: &mut Structure<'_>) {
-        for block in &self.blocks[..self.left] {
-            structure.words.give(*block, 2 * LIST);
+        for index in 0..self.left {
+            structure.words.give(self.next + 2 * LIST * index, 2 * LIST);
         }
     }
 
     fn list(&mut self) -> Edges {
+        let block = self.next;
+        self.next += 2 * LIST;
         self.left -= 1;
-        Edges { block: self.blocks[self.left], order: LIST.ilog2(), count: 0, multiplier: 0 }
+        Edges { block, order: LIST.ilog2(), count: 0, multiplier: 0 }
     }
 }
 

@@ -69,29 +69,36 @@ fn length(conditions: &[Condition]) -> u64 {
 fn constrained_bits(conditions: &[Condition], narrowness: impl Fn(usize) -> u64) -> u64 {
     let stretches = stretches(conditions);
     let mut total = 0;
+    let mut has_equals = false;
     for (index, condition) in conditions.iter().enumerate() {
         if condition.test.kind == Kind::Equal {
+            has_equals = true;
             let known = fixed_bits(conditions, &stretches, index, index);
             total += u64::from((condition.test.mask & !known).count_ones()) << FRACTION;
         }
     }
     let mut ranges = [(0, 0); limit::ATOMS];
     let count = narrowest_first(conditions, narrowness, &mut ranges);
-    for place in 0..count {
-        let (bits, index) = ranges[place];
-        if ranges[..place].iter().any(|(_, other)| *other != UNCOUNTED && touch(conditions, &stretches, *other, index))
-        {
-            ranges[place].1 = UNCOUNTED;
-        } else {
-            let fixed = fixed_bits(conditions, &stretches, conditions.len(), index);
+    let mut counted = [(0, 0); limit::ATOMS];
+    let mut counts = 0;
+    for (bits, index) in &ranges[..count] {
+        let (start, end) = bytes_of(conditions, &stretches, *index);
+        if !counted[..counts].iter().any(|(other_start, other_end)| start < *other_end && *other_start < end) {
+            counted[counts] = (start, end);
+            counts += 1;
+            let fixed = if has_equals { fixed_bits(conditions, &stretches, conditions.len(), *index) } else { 0 };
             total += bits.saturating_sub(u64::from(fixed.count_ones()) << FRACTION);
         }
     }
     total
 }
 
-/// The place of a range that touches a narrower one.
-const UNCOUNTED: usize = usize::MAX;
+/// The bytes that a condition looks at, as places that differ where the bases do.
+fn bytes_of(conditions: &[Condition], stretches: &[u8; limit::ATOMS], index: usize) -> (u64, u64) {
+    let base = u64::from(stretches[index]) << 32;
+    let test = &conditions[index].test;
+    (base + u64::from(test.offset), base + u64::from(test.end()))
+}
 
 /// Which stretch between shifts each condition lies in.
 fn stretches(conditions: &[Condition]) -> [u8; limit::ATOMS] {
@@ -128,12 +135,6 @@ fn narrowest_first(
     }
     ranges[..count].sort_unstable_by_key(|(bits, index)| (core::cmp::Reverse(*bits), *index));
     count
-}
-
-/// Whether two conditions look at a common byte from the same base.
-fn touch(conditions: &[Condition], stretches: &[u8; limit::ATOMS], a: usize, b: usize) -> bool {
-    let (first, second) = (&conditions[a].test, &conditions[b].test);
-    stretches[a] == stretches[b] && first.offset < second.end() && second.offset < first.end()
 }
 
 /// A condition's mask as seen through a field at `offset` of `size` bytes.

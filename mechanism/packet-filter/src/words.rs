@@ -93,6 +93,12 @@ impl<'a> Words<'a> {
         Ok(self.blocks + (unit << UNIT))
     }
 
+    /// Takes so many blocks of this size, one behind the other; each is given back by itself.
+    pub(crate) fn take_run(&mut self, words: u32, count: u32) -> Result<u32, Refusal> {
+        let unit = self.heap.take_run(order(words), count).ok_or(Refusal::whole(Reason::Full(Resource::Words)))?;
+        Ok(self.blocks + (unit << UNIT))
+    }
+
     /// Gives back a block taken with this size.
     pub(crate) fn give(&mut self, block: u32, words: u32) {
         self.heap.give((block - self.blocks) >> UNIT, order(words));
