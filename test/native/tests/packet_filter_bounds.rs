@@ -73,7 +73,8 @@ fn hostile(kind: u32, variant: u32) -> Vec<Atom> {
 #[test]
 fn fault_51_every_step_is_bounded_for_hostile_filters() {
     let mut worst = 0;
-    for kind in 0..6 {
+    // The default run does the kinds with the longest steps.
+    for kind in (0..6).filter(|kind| cases(0, 1) == 1 || matches!(kind, 1 | 4)) {
         let mut memory = Memory::new(Sizes::for_filters(2, 64));
         let mut driver = Driver::new(&mut memory, 3);
         for variant in 0..cases(1, 3) as u32 {
