@@ -12,6 +12,13 @@ use crate::refusal::{Reason, Refusal};
 /// The largest object that is looked into, in bytes.
 pub const OBJECT_MAX: usize = 4 << 20;
 
+/// The longest name of a section or symbol, in bytes. (Rust's mangled names have some hundreds.)
+const NAME_MAX: usize = 4096;
+
+/// The most relocations of all sections together: as many as an object has room for.
+/// (Hostile sections may lie over each other.)
+const RELOCATIONS_MAX: usize = OBJECT_MAX / 16;
+
 /// How a file of LLVM bitcode begins.
 const BITCODE: &[u8] = b"BC\xc0\xde";
 
@@ -86,10 +93,13 @@ impl<'a> Object<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Object<'a>, Refusal> {
         let header = check_header(bytes)?;
         let table = header.sections(ENDIAN, bytes).map_err(malformed)?;
-        let mut sections = read_sections(&table, bytes)?;
+        let names = header.shstrndx(ENDIAN, bytes).map_err(malformed)?;
+        let names = strings(&table, object::SectionIndex(names as usize), bytes)?;
+        let mut sections = read_sections(&table, names, bytes)?;
         let symbols = table.symbols(ENDIAN, bytes, elf::SHT_SYMTAB).map_err(malformed)?;
         read_relocations(&table, bytes, &symbols, &mut sections)?;
-        let symbols = read_symbols(&symbols, sections.len())?;
+        let names = strings(&table, symbols.string_section(), bytes)?;
+        let symbols = read_symbols(&symbols, names, sections.len())?;
         let function_at = functions(&symbols);
         let debug = btf::read(&sections)?;
         Ok(Object { sections, symbols, function_at, debug })
@@ -137,10 +147,37 @@ fn check_header(bytes: &[u8]) -> Result<&Header, Refusal> {
     }
 }
 
-fn read_sections<'a>(table: &SectionTable<'a, Header>, bytes: &'a [u8]) -> Result<Vec<Section<'a>>, Refusal> {
+/// The bytes of a section of names; none when there is no such section.
+fn strings<'a>(
+    table: &SectionTable<'a, Header>,
+    index: object::SectionIndex,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Refusal> {
+    match table.section(index) {
+        Ok(section) => section.data(ENDIAN, bytes).map_err(malformed),
+        Err(_) => Ok(&[]),
+    }
+}
+
+/// The name at an offset; offset 0 is no name. Looks at [`NAME_MAX`] bytes at most.
+fn name(strings: &[u8], offset: u32) -> Result<&str, Refusal> {
+    if offset == 0 {
+        return Ok("");
+    }
+    let rest = strings.get(offset as usize..).ok_or_else(|| bad("a name lies outside its table"))?;
+    let limit = rest.len().min(NAME_MAX + 1);
+    let end = rest[..limit].iter().position(|&byte| byte == 0);
+    let end = end.ok_or_else(|| bad("a name is longer than 4,096 bytes, or does not end"))?;
+    std::str::from_utf8(&rest[..end]).map_err(|_| bad("a name is no text"))
+}
+
+fn read_sections<'a>(
+    table: &SectionTable<'a, Header>,
+    names: &'a [u8],
+    bytes: &'a [u8],
+) -> Result<Vec<Section<'a>>, Refusal> {
     let read = |section: &elf::SectionHeader64<LittleEndian>| {
-        let name = table.section_name(ENDIAN, section).map_err(malformed)?;
-        let name = std::str::from_utf8(name).map_err(|_| bad("a section's name is no text"))?;
+        let name = name(names, section.sh_name.get(ENDIAN))?;
         let bytes = section.data(ENDIAN, bytes).map_err(malformed)?;
         Ok(Section { name, kind: kind_of(section), bytes, relocations: Vec::new() })
     };
@@ -172,6 +209,7 @@ fn read_relocations(
     symbols: &SymbolTable<'_, Header>,
     sections: &mut [Section<'_>],
 ) -> Result<(), Refusal> {
+    let mut total = 0;
     for header in table.iter() {
         let target = header.sh_info(ENDIAN) as usize;
         let of_interest = |section: &Section<'_>| matches!(section.kind, Kind::Code | Kind::Constants);
@@ -182,6 +220,10 @@ fn read_relocations(
         let Some((entries, link)) = header.rel(ENDIAN, bytes).map_err(malformed)? else { continue };
         if link != symbols.section() {
             return Err(bad("relocations name another table of symbols"));
+        }
+        total += entries.len();
+        if total > RELOCATIONS_MAX {
+            return Err(bad("it has more relocations than room for them: sections lie over each other"));
         }
         section.relocations.extend(entries.iter().map(|entry| Relocation {
             offset: entry.r_offset(ENDIAN),
@@ -195,10 +237,13 @@ fn read_relocations(
     Ok(())
 }
 
-fn read_symbols<'a>(table: &SymbolTable<'a, Header>, sections: usize) -> Result<Vec<Symbol<'a>>, Refusal> {
+fn read_symbols<'a>(
+    table: &SymbolTable<'a, Header>,
+    names: &'a [u8],
+    sections: usize,
+) -> Result<Vec<Symbol<'a>>, Refusal> {
     let read = |(index, symbol): (object::read::SymbolIndex, &elf::Sym64<LittleEndian>)| {
-        let name = table.symbol_name(ENDIAN, symbol).map_err(malformed)?;
-        let name = std::str::from_utf8(name).map_err(|_| bad("a symbol's name is no text"))?;
+        let name = name(names, symbol.st_name.get(ENDIAN))?;
         let section = table.symbol_section(ENDIAN, symbol, index).map_err(malformed)?;
         if section.is_some_and(|section| section.0 >= sections) {
             return Err(bad("a symbol lies in a section that does not exist"));
