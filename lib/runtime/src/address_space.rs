@@ -65,7 +65,7 @@ impl AddressSpace {
     /// If this is the own address space: no live object of the program changes place, disappears, or becomes one that
     /// others write.
     pub unsafe fn edit(&self, rows: &[MapRow]) -> Result<(), Failure> {
-        let mut done = 0;
+        let (mut done, mut linked) = (0, None);
         while done < rows.len() {
             let some = &rows[done..rows.len().min(done + MAP_ROWS)];
             // SAFETY: the rows are as many as we say; the caller answers for what they change.
@@ -73,13 +73,14 @@ impl AddressSpace {
                 unsafe { syscall::page_map(self.key, self.root, UserAddress(some.as_ptr() as u64), some.len() as u64) };
             match outcome {
                 Ok(_) => done += some.len(),
-                Err(Failure { error: Error::NotMapped, detail }) if (detail as usize) < some.len() => {
+                Err(Failure { error: Error::NotMapped, detail }) if linked != Some(done + detail as usize) => {
                     done += detail as usize;
                     if rows[done].entry == 0 {
                         done += 1;
                         continue;
                     }
                     self.link_tables(rows[done].address & !(PAGE_SIZE - 1), rows[done].entry & entry::LARGE != 0)?;
+                    linked = Some(done);
                 }
                 Err(Failure { error, detail }) => return Err(error.about(done as u64 + detail)),
             }
@@ -170,15 +171,19 @@ impl AddressSpace {
         let lowest = if large { 2 } else { 1 };
         let mut level = lowest;
         let mut page = self.tables.allocate()?;
+        let mut rising = true;
         loop {
             match self.link(address, level, page) {
                 Ok(()) if level == lowest => return Ok(()),
                 Ok(()) => {
-                    level -= 1;
+                    (level, rising) = (level - 1, false);
                     page = self.tables.allocate()?;
                 }
-                Err(Failure { error: Error::NotMapped, .. }) if level < 3 => level += 1,
-                Err(Failure { error: Error::NotFree, .. }) if level > lowest => level -= 1,
+                Err(Failure { error: Error::NotMapped, .. }) if rising && level < 3 => level += 1,
+                // A table is there; what is missing lies below it. A large page is no table.
+                Err(Failure { error: Error::NotFree, .. }) if rising && level > lowest => {
+                    (level, rising) = (level - 1, false);
+                }
                 Err(failure) => {
                     let _ = self.tables.free(page);
                     return if failure.error == Error::NotFree { Ok(()) } else { Err(failure) };

@@ -19,6 +19,7 @@ use abi::budget::{Figure, Resource};
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
 pub use abi::environment::{DeathReason, EnvironmentInfo, Specification, State};
 use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
+use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -370,18 +371,16 @@ impl Child {
         true
     }
 
-    /// Ends it, whatever it does, and takes back every page that it had.
+    /// Ends it and all that it created, whatever they do, and takes back every page that they had.
     ///
     /// # Errors
-    /// The kernel's refusals of `environment_destroy`.
+    /// The kernel's refusals of `environment_destroy`; `Exhausted` or `OverBudget` without a single page.
     pub fn destroy(self) -> Result<(), Failure> {
-        loop {
-            match syscall::environment_destroy(KeyIndex::FIRST, self.number) {
-                Err(Failure { error: Error::Again, .. }) => {}
-                Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => break,
-                Err(failure) => return Err(failure),
-            }
-        }
+        // What the dead leave is put before this page in the list of the heir.
+        let mark = Allocator::own().allocate()?;
+        end(self.number)?;
+        free_inheritance(mark)?;
+        Allocator::own().free(mark)?;
         if self.shares_address_space {
             self.leave_address_space()?;
         } else {
@@ -404,11 +403,75 @@ impl Child {
     }
 }
 
-/// Frees every page under an access list, then the root that is under it too, then the list.
+/// Destroys an environment and, before it, those that it created.
+fn end(number: EnvironmentId) -> Result<(), Failure> {
+    let mut outcome = syscall::environment_destroy(KeyIndex::FIRST, number);
+    for child in children(number) {
+        end(child)?;
+    }
+    loop {
+        match outcome {
+            Err(Failure { error: Error::Again, .. }) => {}
+            Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => return Ok(()),
+            failed => return failed,
+        }
+        outcome = syscall::environment_destroy(KeyIndex::FIRST, number);
+    }
+}
+
+/// The environments that one has created and that are not gone. It does not run any more, so that none is added.
+fn children(number: EnvironmentId) -> Vec<EnvironmentId> {
+    let slot = |word: u64| (word & 0xffff_ffff).checked_sub(1).and_then(exposed::environment_slot);
+    let first = exposed::environment(number).and_then(|info| slot(info.first_child.load(Acquire)));
+    let all = core::iter::successors(first, |info| slot(info.siblings.load(Acquire)));
+    all.map(|info| EnvironmentId(info.number.load(Relaxed))).collect()
+}
+
+/// The pages charged to this environment.
+fn own_pages() -> impl Iterator<Item = PageNumber> {
+    exposed::environment(area::number()).into_iter().flat_map(exposed::Environment::pages)
+}
+
+/// Frees what the dead left that the kernel could not free: address spaces that they were building, and access lists
+/// that these were under. All of it stands before `mark` in the list of pages; what is under the own list is ours.
+fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
+    let own = Allocator::own();
+    let left = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() != own.list);
+    let pages: Vec<_> = own_pages().take_while(|page| *page != mark).filter(left).collect();
+    let is_table = |page: PageNumber, level: u64| {
+        exposed::page(page).is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == level)
+    };
+    for level in 1..=3 {
+        for table in pages.iter().filter(|page| is_table(**page, level)) {
+            unlink(*table)?;
+        }
+    }
+    own.free_many(&pages);
+    let lists: Vec<_> = pages.into_iter().filter(left).collect();
+    own.free_many(&lists);
+    Ok(())
+}
+
+/// Unlinks a table of an address space that nobody runs in: where it lies, its record and those above it tell.
+fn unlink(table: PageNumber) -> Result<(), Failure> {
+    let Some(info) = exposed::page(table) else { return Ok(()) };
+    let (mut address, mut root) = (0, table);
+    while let Some((parent, index)) = exposed::page(root).and_then(exposed::Page::parent) {
+        let level = exposed::page(parent).map_or(4, exposed::Page::level);
+        address |= index << (12 + 9 * (level - 1));
+        root = parent;
+    }
+    if exposed::page(root).is_none_or(|info| info.level() != 4 || info.links() != 0) {
+        return Ok(());
+    }
+    // SAFETY: nobody runs in this address space, so that nobody's objects lie there.
+    unsafe { syscall::page_table_unlink(KeyIndex::FIRST, root, UserAddress(address), info.level()) }.map(|_| ())
+}
+
+/// Frees every page under an access list, then the root of the address space that is under it too, then the list.
 fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
-    let own = exposed::environment(area::number()).ok_or(Error::NoSuchEnvironment.about(0))?;
     let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == pages.list);
-    let all: Vec<_> = own.pages().filter(|page| *page != root).filter(under_list).collect();
+    let all: Vec<_> = own_pages().filter(|page| *page != root && under_list(page)).collect();
     pages.free_many(&all);
     pages.free(root)?;
     pages.free(pages.list)

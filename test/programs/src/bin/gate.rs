@@ -34,7 +34,7 @@ extern "C" fn note(context: &mut Context) {
     words[ADDRESS].store(context.frame.rip, SeqCst);
     let as_syscall_leaves_them =
         context.registers.rcx == context.frame.rip && context.registers.r11 == context.frame.rflags;
-    context.registers.rax = 0x600d_0000 + context.registers.rdi + u64::from(!as_syscall_leaves_them);
+    context.registers.rax = context.registers.rdi.wrapping_add(0x600d_0000 + u64::from(!as_syscall_leaves_them));
 }
 
 /// A call whose instruction lies at a place that is known: the result, and the address behind the instruction.

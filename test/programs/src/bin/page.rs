@@ -108,7 +108,7 @@ fn the_order_of_last_use_is_exposed() -> Outcome {
 fn a_claimed_page_changes_hands() -> Outcome {
     let own = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = fresh()?;
-    granted!(syscall::access_list_create(own, list, own));
+    granted!(syscall::access_list_create(KeyIndex::FIRST, list, own));
     let page = fresh()?;
     granted!(syscall::page_claim(KeyIndex::FIRST, page, own, list));
     check!(exposed::page(page).map(|info| info.access()) == Some(list), "the page is not under the new list");
@@ -140,7 +140,9 @@ fn fault_04_page_of_another_environment() -> Outcome {
     let mut tried = 0;
     for page in parent.pages().take(400).collect::<Vec<_>>() {
         let Some(info) = exposed::page(page) else { continue };
-        if info.access() == own_list || info.kind() == PageKind::EnvironmentPublic {
+        // Private pages are charged to the creator; the child may map its own, and only it.
+        let shown = matches!(info.kind(), PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate);
+        if info.access() == own_list || shown {
             continue;
         }
         for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
@@ -148,7 +150,8 @@ fn fault_04_page_of_another_environment() -> Outcome {
                 let row = [MapRow { address: PLACE | key.0, entry: page.address() | access.0 }];
                 check!(
                     address_space::own().apply(&row).is_err(),
-                    "{page:?} of the creator could be mapped with {key:?}"
+                    "{page:?} of the creator, a {:?}, could be mapped with {key:?}",
+                    info.kind()
                 );
             }
             check!(syscall::page_free(key, page).is_err(), "{page:?} of the creator could be freed");
@@ -162,18 +165,25 @@ fn fault_04_page_of_another_environment() -> Outcome {
     Ok(())
 }
 
-/// With the root key: no page that is not memory can be mapped writable, and the kernel's not at all.
+/// With the root key: no page that is not memory can be mapped writable, and the kernel's not at all. Public pages can be
+/// written by who holds the key, private ones by whose they are.
 fn fault_05_pages_that_are_not_memory(_: &World) -> Outcome {
     let mut tried = [0u64; PageKind::COUNT as usize];
+    let mut private = 0;
     for number in 0..exposed::kernel().pages.load(Relaxed) {
         let Some(info) = exposed::page(PageNumber(number)) else { continue };
         let kind = info.kind();
-        if kind == PageKind::Ordinary || tried[kind as usize] > 200 {
+        if matches!(kind, PageKind::Ordinary | PageKind::EnvironmentPublic) || tried[kind as usize] > 200 {
             continue;
         }
         tried[kind as usize] += 1;
         for access in [Access::WRITE.0, Access::WRITE.0 & !NO_EXECUTE] {
             let mapped = map(PLACE, number << 12 | access);
+            if kind == PageKind::EnvironmentPrivate && mapped.is_ok() {
+                private += 1;
+                granted!(map(PLACE, 0));
+                continue;
+            }
             check!(mapped.is_err(), "page {number} of kind {kind:?} could be mapped writable");
         }
         if matches!(
@@ -186,6 +196,7 @@ fn fault_05_pages_that_are_not_memory(_: &World) -> Outcome {
             );
         }
     }
+    check!(private <= 2 * abi::boot::PRIVATE_PAGES, "{private} private pages could be mapped");
     for kind in [PageKind::Kernel, PageKind::Free, PageKind::PageTable, PageKind::AccessList, PageKind::KeyRing] {
         check!(tried[kind as usize] > 0, "no page of kind {kind:?} was found");
     }

@@ -69,11 +69,17 @@ extern "C" fn note_only(context: &mut Context) {
     }
 }
 
-fn hold() {
+/// Allocates pages and lists them in the public page; so many of them are to be taken first.
+fn hold(first: u64) {
+    let (area, private) = (Area::current(), Area::current().private());
     for index in 0..HOARD {
         let Ok(page) = Allocator::own().allocate() else { break };
-        Area::current().public_library(LISTED + index as usize).store(page.0, SeqCst);
-        Area::current().status(HELD).store(index + 1, SeqCst);
+        area.public_library(LISTED + index as usize).store(page.0, SeqCst);
+        if index < first {
+            private.take_first[index as usize].store(page.0, SeqCst);
+            private.take_first_count.store(index + 1, SeqCst);
+        }
+        area.status(HELD).store(index + 1, SeqCst);
     }
     loop {
         time_slice::yield_now();
@@ -85,23 +91,15 @@ extern "C" fn cooperate(_: u64) {
     for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
         set_handler(upcall, answer_with_pages);
     }
-    hold();
+    hold(0);
 }
 
-/// Ignores every request, and lists so many of its pages to be taken first.
-extern "C" fn ignore(listed: u64) {
+/// Ignores every request, and names so many of its pages to be taken first.
+extern "C" fn ignore(first: u64) {
     for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
         set_handler(upcall, note_only);
     }
-    let private = Area::current().private();
-    if listed > 0 {
-        for place in private.take_first.iter().take(listed as usize) {
-            let Ok(page) = Allocator::own().allocate() else { break };
-            place.store(page.0, SeqCst);
-        }
-        private.take_first_count.store(listed, SeqCst);
-    }
-    hold();
+    hold(first);
 }
 
 /// Answers with pages that are not its own, or twice with the same.
@@ -111,9 +109,10 @@ extern "C" fn lie(context: &mut Context) {
     let _ = Allocator::own().free(page);
     let _ = Allocator::own().free(page);
     let creator = exposed::environment(area::number()).map_or(1, |info| info.creator.load(SeqCst));
-    let others: Vec<PageNumber> =
-        exposed::environment(abi::EnvironmentId(creator)).into_iter().flat_map(|info| info.pages().take(20)).collect();
-    let freed = others.iter().filter(|page| Allocator::own().free(**page).is_ok()).count();
+    let own = Allocator::own();
+    let stranger = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() != own.list);
+    let others = exposed::environment(abi::EnvironmentId(creator)).into_iter().flat_map(|info| info.pages());
+    let freed = others.take(200).filter(stranger).filter(|page| own.free(*page).is_ok()).count();
     Area::current().status(GIVEN).fetch_add(freed as u64, SeqCst);
     if context.frame.kind == kind::REPOSSESSION {
         Area::current().status(REPOSSESSIONS).store(Area::current().private().repossessed.load(SeqCst), SeqCst);
@@ -124,7 +123,7 @@ extern "C" fn deceive(_: u64) {
     for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
         set_handler(upcall, lie);
     }
-    hold();
+    hold(HOARD);
 }
 
 fn holder(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
@@ -217,15 +216,20 @@ fn fault_39_request_ignored_for_slices(world: &World) -> Outcome {
 
 fn fault_39_named_pages_go_first(world: &World) -> Outcome {
     let child = holder(world, ignore, 20)?;
-    let kept: Vec<u64> = (0..HOARD as usize).map(|index| listed(&child, index)).collect();
+    let pages: Vec<u64> = (0..HOARD as usize).map(|index| listed(&child, index)).collect();
     request(&child, Resource::Page, 20, 1_000_000)?;
     for _ in 0..10 {
         time_slice::yield_now();
     }
     enforce(&child)?;
-    let owner = |page: &u64| exposed::page(PageNumber(*page)).map(|info| info.owner());
-    let lost = kept.iter().filter(|page| owner(page) != Some(child.number)).count();
-    check!(lost == 0, "{lost} pages were taken that were not named first");
+    let has = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() == child.number);
+    let (first, others) = pages.split_at(20);
+    check!(
+        !first.iter().any(has),
+        "{} pages are left that were named first",
+        first.iter().filter(|page| has(page)).count()
+    );
+    check!(others.iter().all(has), "pages were taken that were not named first");
     granted!(child.destroy());
     Ok(())
 }

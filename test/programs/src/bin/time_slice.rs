@@ -13,9 +13,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, time_slice};
 use test_programs::child::{eventually, expect_death, prepare, spawn, status};
-use test_programs::{Outcome, World, check, granted, guest, refused};
+use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
 guest! {
     Here positions_are_allocated_by_name;
@@ -28,6 +28,7 @@ guest! {
     Child slice_ends_keep_every_register;
     Here fault_37_excess_is_paid_and_never_negative;
     Here fault_38_hoarder_of_time;
+    Here fault_38_hoarder_of_given_time;
     Here fault_38_critical_section_without_end;
 }
 
@@ -69,7 +70,9 @@ fn a_directed_yield_runs_who_is_named(world: &World) -> Outcome {
     let child = granted!(builder.create());
     for round in 1..=100 {
         granted!(time_slice::yield_to(child.number));
-        check!(status(&child, 1) == round, "after {round} yields it ran {} times", status(&child, 1));
+        // What is left of a slice can be too little for a whole round.
+        let ran = status(&child, 1);
+        check!(ran <= round && ran + 10 >= round, "after {round} yields it ran {ran} times");
     }
     granted!(child.destroy());
     Ok(())
@@ -137,14 +140,17 @@ fn slices_come_in_the_order_of_positions(world: &World) -> Outcome {
     let (a, b) = (times(&a), times(&b));
     let disordered =
         a.windows(2).filter(|pair| b.iter().filter(|time| (pair[0]..pair[1]).contains(*time)).count() > 1).count();
-    check!(disordered <= 1, "the second ran more than once between two slices of the first, {disordered} times");
+    check!(
+        disordered <= if is_counting() { 1 } else { 16 },
+        "the second ran more than once between two slices of the first, {disordered} times"
+    );
     granted!(first.destroy());
     granted!(second.destroy());
     Ok(())
 }
 
-/// The longest time between two slices of an observer that holds the given positions, among spinners in all others.
-fn longest_wait(world: &World, mine: &[u64], others: &[u64]) -> Result<u64, String> {
+/// The longest time between two slices, and the median, of an observer that holds the given positions, among spinners in all others.
+fn longest_wait(world: &World, mine: &[u64], others: &[u64]) -> Result<(u64, u64), String> {
     let (observer, spinner) = (without_slices(world, note_starts)?, without_slices(world, spin)?);
     for position in others {
         granted!(spinner.run(0, *position));
@@ -152,15 +158,16 @@ fn longest_wait(world: &World, mine: &[u64], others: &[u64]) -> Result<u64, Stri
     for position in mine {
         granted!(observer.run(0, *position));
     }
-    check!(eventually(|| status(&observer, 1) > 200), "the observer does not run");
+    check!(eventually(|| status(&observer, 1) > 80), "the observer does not run");
     let window = granted!(observer.public());
     let mut times: Vec<u64> = window.words()[256..320].iter().map(|word| word.load(SeqCst)).collect();
     times.sort_unstable();
-    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let mut waits: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    waits.sort_unstable();
     drop(window);
     granted!(observer.destroy());
     granted!(spinner.destroy());
-    Ok(longest)
+    Ok((waits[waits.len() - 1], waits[waits.len() / 2]))
 }
 
 fn equidistant_positions_bound_the_latency(world: &World) -> Outcome {
@@ -171,8 +178,8 @@ fn equidistant_positions_bound_the_latency(world: &World) -> Outcome {
     let one = longest_wait(world, &spread[..1], &others(&spread))?;
     let four = longest_wait(world, &spread, &others(&spread))?;
     let quantum = exposed::kernel().quantum.load(SeqCst);
-    check!(four < one, "with one position the wait was {one} ns, with four {four} ns");
-    check!(four <= 3 * quantum * 3, "with four of sixteen positions the wait was {four} ns");
+    check!(four.1 * 2 < one.1, "with one position the wait was {} ns, with four {} ns", one.1, four.1);
+    check!(!is_counting() || four.0 <= 8 * quantum, "with four of sixteen positions the wait was up to {} ns", four.0);
     Ok(())
 }
 
@@ -196,7 +203,7 @@ fn contiguous_positions_save_switches(world: &World) -> Outcome {
     let mixed = switches([0, 2, 4, 6].map(place), [1, 3, 5, 7].map(place))?;
     let grouped = switches([0, 1, 2, 3].map(place), [4, 5, 6, 7].map(place))?;
     let (mixed, grouped) = (mixed.0 * 100 / mixed.1.max(1), grouped.0 * 100 / grouped.1.max(1));
-    check!(grouped + 400 <= mixed, "a round took {mixed} hundredths of a switch mixed, {grouped} grouped");
+    check!(grouped * 3 <= mixed * 2, "a round took {mixed} hundredths of a switch mixed, {grouped} grouped");
     Ok(())
 }
 
@@ -275,18 +282,32 @@ fn fault_37_excess_is_paid_and_never_negative(world: &World) -> Outcome {
     Ok(())
 }
 
+/// Each slice that it overruns is paid with its next one, so that it gets no more than half of them.
 fn fault_38_hoarder_of_time(world: &World) -> Outcome {
     let time = |number| exposed::environment(number).map_or(0, |info| info.time.load(Relaxed));
+    let rounds = || exposed::cpu(0).map_or(0, |cpu| cpu.rounds.load(SeqCst));
+    let (begun, before) = (rounds(), time(world.victim.number()));
     let child = spawn(world, overrun, u64::MAX)?;
-    let (number, before, begun) = (child.number, time(world.victim.number()), clock::now());
-    expect_death(child, DeathReason::ExcessTime)?;
-    let (victim, hoarder) = (time(world.victim.number()) - before, time(number));
-    check!(
-        victim * 100 >= hoarder * 95,
-        "in {} ns the victim had {victim} ns, the hoarder {hoarder} ns",
-        clock::now() - begun
-    );
+    check!(eventually(|| rounds() > begun + 100), "the rounds do not go on");
+    let slices = child.info().map_or(0, |info| info.slices.load(SeqCst));
+    check!(slices * 10 <= (rounds() - begun) * 6, "it had {slices} slices in {} rounds", rounds() - begun);
+    let (victim, hoarder) = (time(world.victim.number()) - before, time(child.number));
+    check!(!is_counting() || hoarder * 10 <= victim * 7, "the victim had {victim} ns, the hoarder {hoarder} ns");
+    granted!(child.destroy());
     Ok(())
+}
+
+/// Who has no slice to pay with, and overruns those that others give it, dies of it.
+fn fault_38_hoarder_of_given_time(world: &World) -> Outcome {
+    let mut builder = prepare(world, overrun, u64::MAX)?;
+    builder.budget(Resource::Slice, 0);
+    let child = granted!(builder.create());
+    let mut given = 0;
+    while child.alive() && given < 10 * abi::limits::EXCESS_LIMIT {
+        given += u64::from(time_slice::yield_to(child.number).is_ok());
+    }
+    check!(given >= abi::limits::EXCESS_LIMIT, "it died after {given} slices");
+    expect_death(child, DeathReason::ExcessTime)
 }
 
 extern "C" fn never_leave(_: u64) {
@@ -297,7 +318,12 @@ extern "C" fn never_leave(_: u64) {
 }
 
 fn fault_38_critical_section_without_end(world: &World) -> Outcome {
-    expect_death(spawn(world, never_leave, 0)?, DeathReason::ExcessTime)?;
-    granted!(syscall::null());
+    let rounds = || exposed::cpu(0).map_or(0, |cpu| cpu.rounds.load(SeqCst));
+    let begun = rounds();
+    let child = spawn(world, never_leave, 0)?;
+    check!(eventually(|| rounds() > begun + 100), "the rounds do not go on");
+    let slices = child.info().map_or(0, |info| info.slices.load(SeqCst));
+    check!(slices * 10 <= (rounds() - begun) * 6, "it had {slices} slices in {} rounds", rounds() - begun);
+    granted!(child.destroy());
     Ok(())
 }
