@@ -5,6 +5,8 @@
 //!     +0 GiB            the ExOS image: text and constants, one copy for all processes
 //!     +1 GiB            what a new process is told at its birth
 //!     +2 GiB            shared windows: pipes, file offsets, mailboxes, messages to guardians
+//!     +32 GiB           shared windows of the guardian, which lives in the session's address space
+//!     +64 GiB           pages of files, as the guardian sees them
 //!     +256 GiB          heap, stacks and windows of the runtime (runtime::layout)
 //! 0x7d80_0000_0000  environment areas (runtime::layout)
 //! 0x0080_0000_0000  end of what ExOS gives out by itself: one top-level slot, so that fork links one table
@@ -45,7 +47,11 @@ pub const BIRTH: u64 = LIBRARY_BASE + GIB;
 /// Shared windows.
 pub const WINDOWS: u64 = LIBRARY_BASE + 2 * GIB;
 /// End of the room for shared windows.
-pub const WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
+pub const WINDOWS_END: u64 = LIBRARY_BASE + 32 * GIB;
+/// Shared windows of the guardian.
+pub const GUARDIAN_WINDOWS: u64 = WINDOWS_END;
+/// End of the room for them.
+pub const GUARDIAN_WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
 /// Where the guardian has the pages of files.
 pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
 /// End of the room for them.

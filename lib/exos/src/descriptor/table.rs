@@ -85,15 +85,15 @@ impl<T: Clone> Table<T> {
         self.slots.iter().enumerate().filter_map(open).zip(self.slots.iter().flatten().map(|slot| &slot.file))
     }
 
-    /// Takes out what exec closes.
-    pub fn take_closed_by_exec(&mut self) -> Vec<T> {
-        let closes = |slot: &&mut Option<Slot<T>>| slot.as_ref().is_some_and(|slot| slot.close_on_exec);
-        self.slots.iter_mut().filter(closes).filter_map(Option::take).map(|slot| slot.file).collect()
+    /// Takes out one of those that exec closes.
+    pub fn take_closed_by_exec(&mut self) -> Option<T> {
+        let slot = self.slots.iter_mut().find(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;
+        slot.take().map(|slot| slot.file)
     }
 
-    /// Takes everything out.
-    pub fn take_all(&mut self) -> Vec<T> {
-        self.slots.drain(..).flatten().map(|slot| slot.file).collect()
+    /// Takes out one, whichever.
+    pub fn take_any(&mut self) -> Option<T> {
+        self.slots.iter_mut().find_map(Option::take).map(|slot| slot.file)
     }
 
     /// The limit.

@@ -119,6 +119,7 @@ impl Client {
 
     /// Reads into the program's memory; fewer bytes than asked for mean the end.
     pub fn read_to_program(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<u64> {
+        self.window()?;
         let mut done = 0;
         while done < count {
             let wanted = (count - done).min(WINDOW_BYTES);
@@ -138,6 +139,7 @@ impl Client {
 
     /// Reads bytes for ExOS itself.
     pub fn read(&mut self, node: u64, offset: u64, count: usize) -> Result<Vec<u8>> {
+        self.window()?;
         let mut bytes = vec![0; count];
         let mut done = 0;
         while done < count {
@@ -198,6 +200,7 @@ impl Client {
 
     /// Puts records of `getdents64` into the program's memory: how many bytes, and how many entries they are.
     pub fn list(&mut self, node: u64, skip: u64, to: u64, bytes: u64) -> Result<(u64, u64)> {
+        self.window()?;
         let [_, length, entries, ..] = self.exchange([Operation::List as u64, node, skip, bytes, 0, 0])?;
         self.window()?.give_to_program(0, to, length.min(bytes))?;
         Ok((length.min(bytes), entries))
@@ -205,6 +208,7 @@ impl Client {
 
     /// The page of a file for mapping; `None` past its end.
     pub fn page(&mut self, node: u64, index: u64) -> Result<Option<u64>> {
+        self.window()?;
         let [_, count, ..] = self.exchange([Operation::Pages as u64, node, index, 1, 0, 0])?;
         if count == 0 {
             return Ok(None);
@@ -281,6 +285,7 @@ impl Client {
 
     /// The absolute path of a directory.
     pub fn path_of(&mut self, node: u64) -> Result<Vec<u8>> {
+        self.window()?;
         let [_, length, ..] = self.exchange([Operation::PathOf as u64, node, 0, 0, 0, 0])?;
         self.take(length)
     }
@@ -318,7 +323,10 @@ impl Client {
                         core::hint::spin_loop();
                     }
                 }
-                Err(_) => return Err(Errno::EIO),
+                Err(failure) => {
+                    runtime::error_line!("guardian: {failure:?}");
+                    return Err(Errno::EIO);
+                }
             }
         }
     }

@@ -34,7 +34,7 @@ impl Guardian {
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
         let server = Server { tree, clients: alloc::collections::BTreeMap::new() };
-        Ok(Self { server, windows: Windows::default(), window_pages })
+        Ok(Self { server, windows: Windows::of_guardian(), window_pages })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {

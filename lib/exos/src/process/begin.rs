@@ -159,7 +159,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let directory = process.files.lock().enter(ROOT, command.directory);
     let directory = directory
         .and_then(|found| found.here(Errno::ENOENT))
-        .map_err(|_| format!("chitin: there is no folder {} in the root file system\n", text(command.directory)))?;
+        .map_err(|error| format!("chitin: the folder {} cannot be entered: error {}\n", text(command.directory), error.number()))?;
     process.place.lock().directory = directory;
     let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
     let mut context = Context::default();

@@ -159,8 +159,11 @@ fn forget_old_program() -> Result<()> {
         }
         Result::Ok(())
     })?;
-    let closed = process.descriptors.lock().take_closed_by_exec();
-    closed.into_iter().for_each(crate::descriptor::description::Description::close);
+    loop {
+        let closed = process.descriptors.lock().take_closed_by_exec();
+        let Some(description) = closed else { break };
+        description.close();
+    }
     process.signals.lock().forget_handlers();
     Ok(())
 }

@@ -12,8 +12,10 @@ use runtime::{EnvironmentId, KeyIndex, syscall, time_slice};
 /// takes back the rest.
 pub fn end(status: Status) -> ! {
     let process = process();
-    let open = process.descriptors.lock().take_all();
-    for description in open {
+    // One by one: who closes looks for what is still open.
+    loop {
+        let open = process.descriptors.lock().take_any();
+        let Some(description) = open else { break };
         description.close();
     }
     process.summary.tell(process);

@@ -2,10 +2,11 @@
 
 use super::copy;
 use crate::errno::{Errno, Result};
-use crate::layout::{PAGE_SIZE, WINDOWS, WINDOWS_END};
+use crate::layout::{GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, PAGE_SIZE, WINDOWS, WINDOWS_END};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::lock::OwnerLock;
@@ -83,12 +84,24 @@ pub fn lock_in(shared: &Shared) -> &'static OwnerLock {
 }
 
 /// Which windows are open, by address.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Windows {
     open: BTreeMap<u64, Shared>,
+    room: Range<u64>,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), room: WINDOWS..WINDOWS_END }
+    }
 }
 
 impl Windows {
+    /// None open, in the room that is the guardian's: it shares its address space with the session.
+    pub fn of_guardian() -> Self {
+        Self { open: BTreeMap::new(), room: GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END }
+    }
+
     /// Opens a window onto pages, with what `key` allows.
     pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
         let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
@@ -123,13 +136,13 @@ impl Windows {
     }
 
     fn find_place(&self, pages: u64) -> Result<u64> {
-        let mut place = WINDOWS;
+        let mut place = self.room.start;
         for (address, shared) in &self.open {
             if place + pages * PAGE_SIZE <= *address {
                 break;
             }
             place = address + shared.pages.len() as u64 * PAGE_SIZE;
         }
-        if place + pages * PAGE_SIZE <= WINDOWS_END { Ok(place) } else { Err(Errno::ENOMEM) }
+        if place + pages * PAGE_SIZE <= self.room.end { Ok(place) } else { Err(Errno::ENOMEM) }
     }
 }
