@@ -8,7 +8,7 @@
 use super::annotation::Annotation;
 use super::merge::{Effort, Thresholds, merge_values};
 use super::scalar::Scalar;
-use super::state::{Merge, State};
+use super::state::{Merge, Part, STATE_WORDS, State};
 use super::storage::Storage;
 use super::structure::decode;
 use super::transfer::Transfer;
@@ -36,14 +36,27 @@ pub(crate) struct Subject<'a, 's> {
     pub(crate) storage: &'a mut Storage<'s>,
 }
 
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Taking a place whose state changed.
+    Choose,
+    /// The instruction at an index, with the state in hand.
+    Execute(usize),
+    /// A part of the state in hand meets others at a target; then, if there is one, the instruction with the other state.
+    Meet { target: usize, part: Part, then: Option<usize> },
+}
+
 /// Where the analysis is: the state in hand, and scratch for two more.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
     state: State,
     other: State,
-    current: Option<usize>,
+    next: Next,
     units: u32,
     summaries_changed: bool,
+    /// The meeting in hand changed what is kept.
+    changed: bool,
     /// States are final; annotations are being written.
     settled: bool,
     pub(crate) thresholds: Thresholds,
@@ -54,9 +67,10 @@ impl Analysis {
         Self {
             state: State::EMPTY,
             other: State::EMPTY,
-            current: None,
+            next: Next::Choose,
             units: 0,
             summaries_changed: false,
+            changed: false,
             settled: false,
             thresholds: Thresholds::new(),
         }
@@ -73,21 +87,24 @@ impl Analysis {
             let value = initial_value(subject.context, argument);
             self.state.set_register(index as u8 + 1, value);
         }
-        self.flow(subject, 0);
+        self.next = Next::Meet { target: 0, part: Part::Registers, then: None };
     }
 
     /// One unit of the ascending phase. `false` when nothing is left to do.
     pub(crate) fn ascend(&mut self, subject: &mut Subject<'_, '_>) -> Result<bool, Refusal> {
         self.units += 1;
-        if self.units > LIMIT {
-            return Err(Refusal::at(self.current.unwrap_or(0), Reason::TooComplex));
+        match self.next {
+            Next::Execute(index) if self.units > LIMIT => return Err(Refusal::at(index, Reason::TooComplex)),
+            Next::Execute(index) => self.execute(subject, index)?,
+            Next::Meet { target, part, then } => match self.meet(subject, target, part) {
+                Some(part) => self.next = Next::Meet { target, part, then },
+                None => self.go_on(subject, then),
+            },
+            Next::Choose => {
+                let Some(join) = subject.storage.take_dirty() else { return Ok(false) };
+                self.enter(subject, join);
+            }
         }
-        if let Some(index) = self.current {
-            self.execute(subject, index)?;
-            return Ok(true);
-        }
-        let Some(join) = subject.storage.take_dirty() else { return Ok(false) };
-        self.enter(subject, join);
         Ok(true)
     }
 
@@ -123,17 +140,17 @@ impl Analysis {
 
     /// Annotates one instruction. `false` when the next meeting place, or the end of a path, is reached.
     pub(crate) fn annotate(&mut self, subject: &mut Subject<'_, '_>) -> Result<bool, Refusal> {
-        if let Some(index) = self.current {
+        if let Next::Execute(index) = self.next {
             self.execute(subject, index)?;
         }
-        Ok(self.current.is_some())
+        Ok(matches!(self.next, Next::Execute(_)))
     }
 
     fn enter(&mut self, subject: &mut Subject<'_, '_>, join: usize) {
         if let Some(words) = subject.storage.packed_state(join) {
             self.state.load(words);
         }
-        self.current = Some(subject.storage.join_index(join));
+        self.next = Next::Execute(subject.storage.join_index(join));
     }
 
     fn execute(&mut self, subject: &mut Subject<'_, '_>, index: usize) -> Result<(), Refusal> {
@@ -151,7 +168,7 @@ impl Analysis {
             Instruction::Jump { target } => {
                 let note = transfer.note;
                 self.note(subject, index, note, false);
-                self.flow(subject, target as usize);
+                self.flow(subject, target as usize, None);
             }
             Instruction::Branch { comparison, wide, left, right, target } => {
                 let outcome = transfer.branch(comparison, wide, left, right)?;
@@ -197,18 +214,18 @@ impl Analysis {
             _ => {}
         }
         self.note(subject, index, note, false);
-        if let Some(learnt) = outcome.taken {
-            self.other.clone_from(&self.state);
+        self.other.clone_from(&self.state);
+        if let Some(learnt) = outcome.not_taken {
             self.learn(subject, index, operands, &learnt);
-            self.flow(subject, target);
-            core::mem::swap(&mut self.state, &mut self.other);
         }
-        match outcome.not_taken {
+        core::mem::swap(&mut self.state, &mut self.other);
+        let then = outcome.not_taken.map(|_| index + 1);
+        match outcome.taken {
             Some(learnt) => {
                 self.learn(subject, index, operands, &learnt);
-                self.advance(subject, index + 1);
+                self.flow(subject, target, then);
             }
-            None => self.current = None,
+            None => self.go_on(subject, then),
         }
     }
 
@@ -236,16 +253,10 @@ impl Analysis {
         transfer.enter_function(&mut self.other)?;
         let (note, zero_frame) = (transfer.note, transfer.zero_frame);
         self.note(subject, index, note, zero_frame);
+        let result = subject.storage.summary(subject.storage.function_of(target));
+        self.state.set_register(0, result.unwrap_or(Value::UNINITIALISED));
         core::mem::swap(&mut self.state, &mut self.other);
-        self.flow(subject, target);
-        core::mem::swap(&mut self.state, &mut self.other);
-        match subject.storage.summary(subject.storage.function_of(target)) {
-            Some(result) => {
-                self.state.set_register(0, result);
-                self.advance(subject, index + 1);
-            }
-            None => self.current = None,
-        }
+        self.flow(subject, target, result.map(|_| index + 1));
         Ok(())
     }
 
@@ -264,7 +275,7 @@ impl Analysis {
             _ => self.merge_summary(subject, function, &Value { origin: None, ..result }),
         }
         self.note(subject, index, Annotation(Annotation::REACHED), false);
-        self.current = None;
+        self.next = Next::Choose;
         Ok(())
     }
 
@@ -293,39 +304,58 @@ impl Analysis {
     /// Goes on with the next instruction, or meets other paths there.
     fn advance(&mut self, subject: &mut Subject<'_, '_>, next: usize) {
         if subject.storage.join_at(next).is_some() {
-            self.flow(subject, next);
+            self.flow(subject, next, None);
         } else {
-            self.current = Some(next);
+            self.next = Next::Execute(next);
         }
     }
 
-    /// The state in hand reaches a meeting place.
-    fn flow(&mut self, subject: &mut Subject<'_, '_>, target: usize) {
-        self.current = None;
-        let Some(join) = subject.storage.join_at(target) else { return };
-        if self.settled {
-            return;
+    /// Goes on with the other state, if there is anything to do with it.
+    fn go_on(&mut self, subject: &mut Subject<'_, '_>, then: Option<usize>) {
+        self.next = Next::Choose;
+        if let Some(index) = then {
+            core::mem::swap(&mut self.state, &mut self.other);
+            self.advance(subject, index);
         }
+    }
+
+    /// The state in hand is on its way to a meeting place, after which the other state goes on at `then`.
+    fn flow(&mut self, subject: &mut Subject<'_, '_>, target: usize, then: Option<usize>) {
+        if self.settled {
+            self.go_on(subject, then);
+        } else {
+            self.changed = false;
+            self.next = Next::Meet { target, part: Part::Registers, then };
+        }
+    }
+
+    /// A part of the state in hand reaches a meeting place. Returns the next part, if there is one.
+    fn meet(&mut self, subject: &mut Subject<'_, '_>, target: usize, part: Part) -> Option<Part> {
+        let join = subject.storage.join_at(target)?;
         let visits = subject.storage.join_visits(join);
         let head = subject.storage.annotation(target).has(Annotation::LOOP_HEAD);
         let effort = self.effort(visits, head);
         let floor = minimum_lengths(subject.context);
-        let Some(words) = subject.storage.packed_state(join) else { return };
-        let changed = if visits == 0 {
+        let words = subject.storage.packed_state(join)?;
+        let next = if visits == 0 {
             self.state.store(words);
-            true
+            self.changed = true;
+            None
         } else {
-            self.meet(words, effort, &floor)
+            self.changed |= self.merge_into(words, part, effort, &floor);
+            part.next()
         };
-        if changed {
+        if self.changed && next.is_none() {
             subject.storage.count_visit(join);
             subject.storage.set_dirty(join);
         }
+        next
     }
 
-    fn meet(
+    fn merge_into(
         &mut self,
-        words: &mut [u64; super::state::STATE_WORDS],
+        words: &mut [u64; STATE_WORDS],
+        part: Part,
         effort: Effort,
         floor: &[u32; MAX_REGIONS],
     ) -> bool {
@@ -333,8 +363,10 @@ impl Analysis {
         old.load(words);
         let thresholds = &self.thresholds;
         let give_up = effort == Effort::GiveUp;
-        let mut changed = old.merge(&self.state, give_up, |pair| merge_values(pair, effort, thresholds));
-        changed |= old.merge_proven(&self.state, (effort != Effort::Exact).then_some(floor));
+        let mut changed = old.merge(&self.state, part, give_up, |pair| merge_values(pair, effort, thresholds));
+        if part == Part::HighSlots {
+            changed |= old.merge_proven(&self.state, (effort != Effort::Exact).then_some(floor));
+        }
         if changed {
             old.store(words);
         }

@@ -42,12 +42,12 @@ use crate::invocation::FRAME_SIZE;
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
 
-/// Work of one step, in points; weights below are points.
-const STEP: u32 = 16;
-/// Points of work on one instruction that looks at its encoding only (there are 4 in a point).
-const LIGHT: u32 = 4;
-/// Points of one abstract instruction with its merges.
-const HEAVY: u32 = 8;
+/// Work of one step, in points.
+const STEP: u32 = 32;
+/// Points of a look at the encoding of one instruction.
+const LIGHT: u32 = 2;
+/// Points of one unit of analysis: an instruction, or the meeting of two states.
+const HEAVY: u32 = 32;
 
 /// Words of storage that are enough for any program of `slots` slots. Most need far fewer: give what there is, and
 /// [`Reason::StorageTooSmall`] says how many it must be.
@@ -153,7 +153,7 @@ impl Verifier {
             return Err(Refusal::at(0, Reason::StorageTooSmall { needed: self.layout.needed().max(available + 1) }));
         };
         let mut subject = Subject { program, context, storage: &mut storage };
-        let mut points = STEP * 4;
+        let mut points = STEP;
         while points > 0 {
             let spent = self.unit(&mut subject)?;
             if self.phase == Phase::Done {
@@ -186,7 +186,7 @@ impl Verifier {
                     let changed = self.analysis.take_summaries_changed();
                     self.go(if changed { Phase::Revisit } else { Phase::Annotate { inside: false } });
                 }
-                Ok(HEAVY * 4)
+                Ok(HEAVY)
             }
             Phase::Revisit | Phase::Forget => self.revisit(subject),
             Phase::Annotate { inside } => self.annotate(subject, inside),
@@ -240,7 +240,7 @@ impl Verifier {
                 self.go(Phase::Ascend);
             }
         }
-        Ok(HEAVY * 4)
+        Ok(HEAVY)
     }
 
     /// Callers of functions whose results changed are looked at again.
@@ -273,7 +273,7 @@ impl Verifier {
             self.go(Phase::Loops);
             subject.storage.weights.fill(1);
         }
-        Ok(HEAVY * 4)
+        Ok(HEAVY)
     }
 
     fn finish(&mut self, subject: &mut Subject<'_, '_>) -> Result<u32, Refusal> {

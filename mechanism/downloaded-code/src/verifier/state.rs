@@ -168,32 +168,57 @@ impl State {
         }
     }
 
-    /// Replaces this state by one that covers both, value by value with `merge`. Says whether anything changed. With
-    /// `give_up`, whatever changes in the frame is lost altogether.
-    pub(crate) fn merge(&mut self, other: &Self, give_up: bool, mut merge: impl FnMut(&Merge<'_>) -> Value) -> bool {
-        let proven = self.proven;
+    /// Replaces one part of this state by one that covers both, value by value with `merge`. Says whether anything
+    /// changed. With `give_up`, whatever changes in the frame is lost altogether.
+    pub(crate) fn merge(
+        &mut self,
+        other: &Self,
+        part: Part,
+        give_up: bool,
+        merge: impl FnMut(&Merge<'_>) -> Value,
+    ) -> bool {
+        match part {
+            Part::Registers => self.merge_registers(other, merge),
+            Part::LowSlots => self.merge_slots(other, 0..TRACKED_SLOTS / 2, merge),
+            Part::HighSlots => {
+                self.merge_slots(other, TRACKED_SLOTS / 2..TRACKED_SLOTS, merge) | self.merge_bits(other, give_up)
+            }
+        }
+    }
+
+    fn merge_registers(&mut self, other: &Self, mut merge: impl FnMut(&Merge<'_>) -> Value) -> bool {
         let mut changed = false;
-        for index in 0..TRACKED_REGISTERS {
-            let (old, new) = (self.registers[index], other.registers[index]);
+        for (place, new) in self.registers.iter_mut().zip(other.registers) {
+            let old = *place;
             if old != new {
-                let pair = Merge { old, new, old_proven: &proven, new_proven: &other.proven };
-                self.registers[index] = merge(&pair);
-                changed |= self.registers[index] != old;
+                *place = merge(&Merge { old, new, old_proven: &self.proven, new_proven: &other.proven });
+                changed |= *place != old;
             }
         }
-        for index in 0..TRACKED_SLOTS {
-            let (slot, old) = self.slots[index];
-            if slot != NO_SLOT {
-                let merged = other.slot(slot).map(|new| {
-                    let pair = Merge { old, new, old_proven: &proven, new_proven: &other.proven };
-                    if old == new { old } else { merge(&pair) }
-                });
-                let kept = merged.filter(|value| value.is_number() || value.is_pointer());
-                self.slots[index] = kept.map_or((NO_SLOT, Value::UNINITIALISED), |value| (slot, value));
-                changed |= self.slots[index] != (slot, old);
+        changed
+    }
+
+    fn merge_slots(
+        &mut self,
+        other: &Self,
+        which: core::ops::Range<usize>,
+        mut merge: impl FnMut(&Merge<'_>) -> Value,
+    ) -> bool {
+        let mut changed = false;
+        for entry in &mut self.slots[which] {
+            let (slot, old) = *entry;
+            if slot == NO_SLOT {
+                continue;
             }
+            let merged = other.slot(slot).map(|new| {
+                let pair = Merge { old, new, old_proven: &self.proven, new_proven: &other.proven };
+                if old == new { old } else { merge(&pair) }
+            });
+            let kept = merged.filter(|value| value.is_number() || value.is_pointer());
+            *entry = kept.map_or((NO_SLOT, Value::UNINITIALISED), |value| (slot, value));
+            changed |= *entry != (slot, old);
         }
-        self.merge_bits(other, give_up) | changed
+        changed
     }
 
     fn merge_bits(&mut self, other: &Self, give_up: bool) -> bool {
@@ -222,6 +247,25 @@ impl State {
             }
         }
         before != self.proven
+    }
+}
+
+/// A part of a state that is merged in one unit of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Registers,
+    LowSlots,
+    HighSlots,
+}
+
+impl Part {
+    /// The part after this one.
+    pub(crate) fn next(self) -> Option<Self> {
+        match self {
+            Self::Registers => Some(Self::LowSlots),
+            Self::LowSlots => Some(Self::HighSlots),
+            Self::HighSlots => None,
+        }
     }
 }
 

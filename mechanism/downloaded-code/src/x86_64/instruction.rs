@@ -358,12 +358,17 @@ impl Assembler<'_> {
 
     /// `neg register`
     pub fn negate(&mut self, width: Width, register: Register) {
-        self.encode(width, &[0xf7], 3, Place::Register(register), needs_rex(width, register), &[]);
+        self.unary(3, width, register);
+    }
+
+    fn unary(&mut self, number: u8, width: Width, register: Register) {
+        let opcode = if width == Width::Bits8 { 0xf6 } else { 0xf7 };
+        self.encode(width, &[opcode], number, Place::Register(register), needs_rex(width, register), &[]);
     }
 
     /// `not register`
     pub fn complement(&mut self, width: Width, register: Register) {
-        self.encode(width, &[0xf7], 2, Place::Register(register), needs_rex(width, register), &[]);
+        self.unary(2, width, register);
     }
 
     /// Reverses the bytes of a 32- or 64-bit register.

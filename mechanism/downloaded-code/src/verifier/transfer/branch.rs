@@ -14,6 +14,9 @@ use crate::refusal::{Reason, Refusal};
 /// the region lies.
 const NEAR: i64 = crate::invocation::NEAR as i64;
 
+/// Copies of a value that learn from a comparison of it; a bound on the work of one step.
+const COPIES: u32 = 6;
+
 /// What a conditional jump teaches if it is taken, and if it is not; `None` for a way that is impossible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
@@ -76,8 +79,13 @@ impl Transfer<'_> {
 
     /// Copies of a value, give or take constants, are as far from their limits as it is.
     fn learn_of_copies(&mut self, learnt: &Value, origin: Origin) {
+        let mut looked_at = 0;
         self.state.for_each(|copy| {
             let Some(other) = copy.origin.filter(|other| other.number == origin.number) else { return };
+            looked_at += 1;
+            if looked_at > COPIES {
+                return;
+            }
             let distance = other.distance.wrapping_sub(origin.distance);
             let moved_scalar = evaluate(Arithmetic::Add, true, &learnt.scalar, &Scalar::constant(distance as u64));
             if let Some(scalar) = copy.scalar.intersect(&moved_scalar).filter(|scalar| *scalar != copy.scalar) {

@@ -1,0 +1,177 @@
+//! FAULTS rows 16, 54, 55 and 90 as far as the compiler answers for them.
+
+mod support;
+
+use downloaded_code::compiler::{CompileError, Compiler, Progress, Request, label_words};
+use downloaded_code::context::{Context, Speculation};
+use downloaded_code::x86_64::EmitError;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use support::{LAX, STRICT, assemble, verify};
+
+const REQUEST: Request<'static> =
+    Request { helpers: &[0x1234_5678_9abc, 0x1_0000_2000], code_address: None, blinding: None };
+
+fn compile(text: &str, context: &Context<'_>, request: &Request<'_>) -> Vec<u8> {
+    let bytes = assemble(text);
+    let checked = verify(&bytes, context).unwrap_or_else(|refusal| panic!("{}", refusal.describe(context)));
+    let mut labels = vec![0; label_words(checked.program.slots())];
+    let mut code = vec![0; 1 << 16];
+    let size = Compiler::run(&checked.verified(), request, &mut code, &mut labels).expect("compiles");
+    code.truncate(size);
+    code
+}
+
+fn mnemonics(code: &[u8]) -> Vec<Mnemonic> {
+    Decoder::new(64, code, DecoderOptions::NONE).iter().map(|instruction| instruction.mnemonic()).collect()
+}
+
+#[test]
+fn fault_16_a_program_changed_after_verification_does_not_compile_into_something_else_silently() {
+    // The kernel verifies a copy that no one else can write; if it were changed all the same, compiling reads it afresh
+    // and either refuses or emits only what annotations of the verified program allow. Undecodable bytes are refused.
+    let bytes = assemble("mov r0, 1\nexit");
+    let checked = verify(&bytes, &STRICT).expect("accepted");
+    let changed = [0xff; 16];
+    let program = downloaded_code::program::Program::new(&changed).expect("length");
+    let verified = downloaded_code::verifier::Verified::new(program, &STRICT, &checked.words, checked.verdict);
+    let mut labels = vec![0; label_words(2)];
+    let result = Compiler::run(&verified.expect("same length"), &REQUEST, &mut [0; 256], &mut labels);
+    assert_eq!(result, Err(CompileError::ProgramChanged));
+}
+
+#[test]
+fn fault_54_the_size_is_known_exactly_before_anything_is_written() {
+    let bytes = assemble("mov r0, 0\nadd r3, r2\nldxb r0, [r3]\njeq r0, 5, -3\nmul r0, 77\ncall 1\nexit");
+    let checked = verify(&bytes, &LAX).expect("accepted");
+    let mut labels = vec![0; label_words(checked.program.slots())];
+    let mut code = vec![0xee; 4096];
+    let size = Compiler::run(&checked.verified(), &REQUEST, &mut code, &mut labels).expect("compiles");
+    for available in [0, 1, size - 1] {
+        let mut small = vec![0xee; available];
+        let result = Compiler::run(&checked.verified(), &REQUEST, &mut small, &mut labels);
+        assert_eq!(result, Err(CompileError::Emit(EmitError::BufferFull { needed: size, available })));
+        assert!(small.iter().all(|byte| *byte == 0xee), "nothing is written when it does not fit");
+    }
+    let mut exact = vec![0; size];
+    assert_eq!(Compiler::run(&checked.verified(), &REQUEST, &mut exact, &mut labels), Ok(size));
+    assert_eq!(exact, code[..size]);
+    let result = Compiler::run(&checked.verified(), &REQUEST, &mut exact, &mut [0; 3]);
+    assert!(matches!(result, Err(CompileError::TooFewLabels { .. })));
+}
+
+#[test]
+fn fault_54_far_helpers_are_called_through_a_register_near_ones_directly() {
+    let near = Request { code_address: Some(0x1_0000_0000), ..REQUEST };
+    let text = "mov r1, r10\nadd r1, -8\nstdw [r10-8], 1\nmov r2, 8\ncall 2\nexit";
+    let opcodes = |code: &[u8]| -> Vec<String> {
+        let calls = Decoder::with_ip(64, code, 0x1_0000_0000, DecoderOptions::NONE);
+        calls
+            .into_iter()
+            .filter(|instruction| instruction.mnemonic() == Mnemonic::Call)
+            .map(|call| call.to_string())
+            .collect()
+    };
+    assert_eq!(opcodes(&compile(text, &LAX, &near)), ["call 0000000100002000h"]);
+    assert_eq!(opcodes(&compile(text, &LAX, &REQUEST)), ["call rax"]);
+    assert_eq!(opcodes(&compile("call 1\nexit", &LAX, &near)), ["call rax"]);
+    let none = Request { helpers: &[], ..REQUEST };
+    let bytes = assemble(text);
+    let checked = verify(&bytes, &LAX).expect("accepted");
+    let mut labels = vec![0; label_words(checked.program.slots())];
+    let result = Compiler::run(&checked.verified(), &none, &mut [0; 1024], &mut labels);
+    assert_eq!(result, Err(CompileError::NoHelperAddress { number: 2 }));
+}
+
+/// Constants that would be instructions if executed from their middle.
+const SPRAY: &str = "mov r0, 0x3c909090\nmov r6, 0x3cc03148\nadd r0, 0x3c050fc3\nxor r0, r6\nand r2, 0x3ceb9090\n\
+                     jeq r2, 0x3c0feb90, +1\nadd r0, r2\nlddw r7, 0x3c0feb903c909090\nadd r0, r7\nstw [r1], 0x3c909091\n\
+                     stdw [r1+8], 0x3c909092\nmul32 r0, 0x3c909093\nmod r0, 0x3c909094\nmov32 r8, 0x3c909095\nadd r0, r8\nexit";
+
+#[test]
+fn fault_55_hidden_constants_do_not_appear_in_the_code() {
+    let plain = compile(SPRAY, &LAX, &REQUEST);
+    assert!(contains_constant(&plain), "the test must be able to see them");
+    for secret in [0, 1, 0x1234_5678_9abc_def0, u64::MAX] {
+        let hidden = compile(SPRAY, &LAX, &Request { blinding: Some(secret), ..REQUEST });
+        assert!(!contains_constant(&hidden), "{hidden:02x?}");
+        let other = compile(SPRAY, &LAX, &Request { blinding: Some(secret ^ 1), ..REQUEST });
+        assert_ne!(hidden, other);
+    }
+}
+
+/// Whether any of the program's constants stands in the code, whole.
+fn contains_constant(code: &[u8]) -> bool {
+    let constants = [
+        0x3c90_9090u32,
+        0x3cc0_3148,
+        0x3c05_0fc3,
+        0x3ceb_9090,
+        0x3c0f_eb90,
+        0x3c90_9091,
+        0x3c90_9092,
+        0x3c90_9093,
+        0x3c90_9094,
+        0x3c90_9095,
+    ];
+    code.windows(4).any(|window| constants.iter().any(|constant| window == constant.to_le_bytes()))
+}
+
+#[test]
+fn fault_90_accesses_behind_branches_are_masked() {
+    let masked = |text: &str| mnemonics(&compile(text, &LAX, &REQUEST)).contains(&Mnemonic::Sbb);
+    assert!(masked("mov r0, 0\njgt r2, 15, +2\nadd r1, r2\nldxb r0, [r1]\nexit"), "index compared");
+    assert!(masked("mov r0, 0\njlt r4, 20, +1\nldxb r0, [r3+19]\nexit"), "length compared");
+    assert!(masked("add r3, r2\nldxb r0, [r3]\nexit"), "checked at run time");
+    assert!(!masked("and r2, 15\nadd r1, r2\nldxb r0, [r1]\nexit"), "masked by the program itself");
+    assert!(!masked("ldxdw r0, [r1+8]\nexit"), "always inside");
+    let trusted = Context { speculation: Speculation::Trusted, ..LAX };
+    let code = compile("mov r0, 0\njgt r2, 15, +2\nadd r1, r2\nldxb r0, [r1]\nexit", &trusted, &REQUEST);
+    assert!(!mnemonics(&code).contains(&Mnemonic::Sbb));
+}
+
+#[test]
+fn fault_90_helpers_with_arguments_behind_branches_are_fenced() {
+    let fenced = |text: &str| mnemonics(&compile(text, &LAX, &REQUEST)).contains(&Mnemonic::Lfence);
+    assert!(fenced("mov r0, 0\njgt r2, 16, +1\ncall 2\nexit"));
+    assert!(!fenced("mov r2, 16\ncall 2\nexit"));
+}
+
+#[test]
+fn compiled_code_uses_no_vector_registers() {
+    let code = compile(SPRAY, &LAX, &REQUEST);
+    let decoder = Decoder::new(64, &code, DecoderOptions::NONE);
+    for instruction in decoder {
+        let vector = (0..instruction.op_count()).any(|operand| {
+            let register = instruction.op_register(operand);
+            register.is_xmm() || register.is_ymm() || register.is_zmm() || register.is_mm() || register.is_st()
+        });
+        assert!(!instruction.is_invalid() && !vector, "{instruction}");
+    }
+}
+
+#[test]
+fn proven_loops_are_not_counted() {
+    let text = "mov r0, 0\nmov r6, 0\nadd r0, r6\nadd r6, 1\njlt r6, 100, -3\nexit";
+    let code = compile(text, &LAX, &REQUEST);
+    let sub_r11 = |code: &[u8]| {
+        let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+        decoder.into_iter().filter(|instruction| instruction.to_string().starts_with("sub r11")).count()
+    };
+    assert_eq!(sub_r11(&code), 0);
+    let code = compile("mov r0, 0\nadd r0, 1\njne r0, r2, -2\nexit", &LAX, &REQUEST);
+    assert_eq!(sub_r11(&code), 2, "at the start and on the jump back");
+}
+
+#[test]
+fn compiling_takes_many_small_steps() {
+    let text = "add r2, 3\n".repeat(4000) + "mov r0, r2\nexit";
+    let bytes = assemble(&text);
+    let checked = verify(&bytes, &LAX).expect("accepted");
+    let mut labels = vec![0; label_words(checked.program.slots())];
+    let mut code = vec![0; 1 << 17];
+    let (mut compiler, mut steps) = (Compiler::new(), 0);
+    while compiler.step(&checked.verified(), &REQUEST, &mut code, &mut labels) == Ok(Progress::Again) {
+        steps += 1;
+    }
+    assert!((500..2000).contains(&steps), "{steps}");
+}
