@@ -59,8 +59,6 @@ impl From<abi::Error> for Errno {
 
 impl From<abi::Failure> for Errno {
     fn from(failure: abi::Failure) -> Self {
-        #[cfg(target_os = "none")]
-        runtime::error_line!("failure {failure:?}");
         failure.error.into()
     }
 }

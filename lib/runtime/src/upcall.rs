@@ -7,11 +7,11 @@
 
 use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::layout::AREA_ALIGNMENT;
-use abi::area::{PRIVATE, PrivateWords};
+use abi::area::{PENDING_SLICE_END, PRIVATE, PrivateWords};
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame, kind};
 use core::arch::naked_asm;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// The general registers of interrupted code, as [`upcall_entry`] saves them.
 #[repr(C)]
@@ -57,7 +57,6 @@ const HANDLERS: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, handlers) as 
 const UPCALL_PKRU: u64 = PRIVATE + offset_of!(PrivateWords, upcall_pkru) as u64;
 const VECTOR_STATE: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, vector_state) as u64;
 const AREA_MASK: i64 = -(AREA_ALIGNMENT as i64);
-const YIELD: u64 = abi::syscall::number::time_slice_yield;
 
 /// Saves every general register below the frame: RSP is then a [`Context`]. Touches the frame first: where it lies in the
 /// guard page ([`crate::layout::UPCALL_GUARD`]) that faults, down to the last frame that fits.
@@ -103,23 +102,34 @@ pub extern "C" fn upcall_entry() {
     )
 }
 
-/// Default entry for the end of a slice: saves the general registers, and the vector state where it lives, yields, and
-/// takes all up again when a slice begins.
+/// Default entry for the end of a slice: saves the general registers, gives way, and takes all up again.
 #[unsafe(naked)]
 pub extern "C" fn slice_end_entry() {
     naked_asm!(
         save!(),
-        "call {save_vector_state}",
-        "mov eax, {number}",
-        "xor edi, edi",
-        "syscall",
-        "call {restore_vector_state}",
+        "cld",
+        "call {give_way}",
         "mov rbx, rsp",
         "and rbx, {mask}",
         resume!(),
-        save_vector_state = sym save_vector_state, restore_vector_state = sym restore_vector_state,
-        number = const YIELD, mask = const AREA_MASK, pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
+        give_way = sym give_way, mask = const AREA_MASK, pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
     )
+}
+
+/// Gives the CPU away with the vector state kept, and comes back when a slice begins. A slice that ends before its first
+/// instruction, as on a host that has not the time for its virtual CPUs, ends here and not in one more frame on the stack.
+pub extern "C" fn give_way() {
+    let private = Area::current().private();
+    private.critical_section.fetch_add(1, SeqCst);
+    loop {
+        save_vector_state();
+        crate::time_slice::yield_now();
+        restore_vector_state();
+        if private.pending.fetch_and(!PENDING_SLICE_END, SeqCst) & PENDING_SLICE_END == 0 {
+            break;
+        }
+    }
+    crate::critical_section::leave();
 }
 
 /// Default entry for the start of a slice: goes on where the environment left off.

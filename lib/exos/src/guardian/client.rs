@@ -323,10 +323,7 @@ impl Client {
                         core::hint::spin_loop();
                     }
                 }
-                Err(failure) => {
-                    runtime::error_line!("guardian: {failure:?}");
-                    return Err(Errno::EIO);
-                }
+                Err(_) => return Err(Errno::EIO),
             }
         }
     }

@@ -87,6 +87,7 @@ pub fn install() {
         upcall::set_handler(vector, exception);
     }
     upcall::set_handler(kind::EVENT, event);
+    upcall::set_handler(kind::SLICE_END, slice_end);
     upcall::set_handler(kind::REFLECTION, linux_call);
     upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
 }
@@ -110,6 +111,12 @@ extern "C" fn event(context: &mut Context) {
     if is_program(context.frame.rip) && !is_on_own_stack(context.frame.rsp) {
         signal::deliver_pending(context);
     }
+}
+
+/// Events that came while the CPU was given away are looked at here, where the program's registers are at hand.
+extern "C" fn slice_end(context: &mut Context) {
+    upcall::give_way();
+    event(context);
 }
 
 extern "C" fn exception(context: &mut Context) {
