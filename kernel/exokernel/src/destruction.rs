@@ -137,6 +137,9 @@ impl Kernel {
         program: Program,
     ) {
         let (reason, address) = match failure {
+            Undeliverable::StackOverflow if kind == abi::upcall::kind::PAGE_FAULT => {
+                (DeathReason::UpcallStackOverflow, machine::cpu_control::read_cr2())
+            }
             Undeliverable::StackOverflow => (DeathReason::UpcallStackOverflow, program.rsp),
             Undeliverable::BadEntry(entry) => (DeathReason::BadEntry, entry),
         };

@@ -47,12 +47,17 @@ pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
     exposed::cpus()[cpu].state.store(CpuState::Running as u64, Ordering::Release);
     match kernel.next_runner(cpu) {
         Found::Runner(environment) => begin(kernel, environment, entry_of_next_slice()),
-        Found::More => {
-            drop(kernel);
-            machine::entry::breathe(schedule_again)
-        }
+        Found::More => go_on(kernel),
         Found::Nobody(_) => idle(kernel, cpu),
     }
+}
+
+/// Ends this entry and goes on searching in the next. No program's address space stays loaded: its root may be freed as soon
+/// as the lock is let go.
+fn go_on(kernel: Locked) -> ! {
+    cpu_control::load_kernel_address_space();
+    drop(kernel);
+    machine::entry::breathe(schedule_again)
 }
 
 fn entry_of_next_slice() -> u64 {
@@ -72,14 +77,11 @@ fn idle(mut kernel: Locked, cpu: usize) -> ! {
             info.state.store(CpuState::Running as u64, Ordering::Release);
             begin(kernel, environment, entry_of_next_slice())
         }
-        Found::More => {
-            drop(kernel);
-            machine::entry::breathe(schedule_again)
-        }
+        Found::More => go_on(kernel),
         Found::Nobody(earliest) => {
             kernel.processors[cpu].entered = clock::now();
-            drop(kernel);
             cpu_control::load_kernel_address_space();
+            drop(kernel);
             match earliest {
                 Some(time) => clock::set_timer(time),
                 None => clock::stop_timer(),
