@@ -137,14 +137,147 @@ extern "C" fn answer_entry() {
     )
 }
 
+/// Calls another environment that is trusted to keep the callee-saved registers, as a procedure does: they are not saved,
+/// and go with the message (exokernel-sosp95 §7.1). The callee serves with [`serve_trusted`].
+///
+/// # Errors
+/// `NoSuchEnvironment` or `Busy` where it cannot be entered. If it dies before it answers, so does the caller, whose
+/// registers it had.
+pub fn call_trusting(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
+    let private = Area::current().private();
+    let _section = critical_section::enter();
+    private.synchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);
+    private.asynchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);
+    let detail = callee.0;
+    let error = exchange_trusting(message, callee.0, kind as u64);
+    syscall::result(error, detail)
+}
+
+/// As [`exchange`], but every register goes as it is.
+#[unsafe(naked)]
+extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u64) -> u64 {
+    naked_asm!(
+        "push rdi",
+        "mov gs:[{transfer_stack}], rsp",
+        "mov gs:[{transfer_callee}], rsi",
+        "mov rax, rsi",
+        "shl rax, 32",
+        "or rax, rdx",
+        "mov rcx, rdi",
+        "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
+        "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        "test rax, rax",
+        "jz {wait}",
+        "mov qword ptr gs:[{ready}], 0",
+        "add rsp, 8",
+        "ret",
+        transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
+        wait = sym wait_trusting,
+    )
+}
+
+/// Entered by the answer to a trusting call: the callee-saved registers are back with it.
+#[unsafe(naked)]
+extern "C" fn trusting_answer_entry() {
+    naked_asm!(
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{transfer_stack}]",
+        "mov rcx, gs:[{caller}]",
+        "cmp rcx, gs:[{transfer_callee}]",
+        "jne 2f",
+        "pop rcx",
+        "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
+        "mov [rcx + 24], r10; mov [rcx + 32], r8; mov [rcx + 40], r9",
+        "xor eax, eax",
+        "ret",
+        // A stranger: it gets an empty answer. Our registers are still with the callee.
+        "2:",
+        "mov eax, eax",
+        "shl rcx, 32",
+        "or rax, rcx",
+        "or rdx, -1",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        "jmp {wait}",
+        transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
+        caller = const CALLER, wait = sym wait_trusting,
+    )
+}
+
+/// A slice of our own began before the answer: the callee gets it, until the answer comes or the callee is gone.
+#[unsafe(naked)]
+extern "C" fn wait_trusting() {
+    naked_asm!(
+        "2:",
+        "mov eax, {yield_number}",
+        "mov rdi, gs:[{transfer_callee}]",
+        "syscall",
+        "cmp eax, {gone}",
+        "je {exit}",
+        "mov eax, {yield_number}",
+        "xor edi, edi",
+        "syscall",
+        "jmp 2b",
+        transfer_callee = const TRANSFER_CALLEE, yield_number = const number::time_slice_yield,
+        gone = const abi::Error::NoSuchEnvironment as u64, exit = sym callee_is_gone,
+    )
+}
+
+/// The registers that a dead callee was trusted with are lost.
+extern "C" fn callee_is_gone() -> ! {
+    crate::error_line!("the environment that was trusted with our registers is gone");
+    crate::entry::exit(crate::entry::FAULT_STATUS)
+}
+
 /// Serves calls for ever, one at a time, on the stack that this is called on.
 pub fn serve(service: Service) -> ! {
+    serve_by(service, service_entry as *const () as u64)
+}
+
+/// Serves calls of [`call_trusting`]: what the callee-saved registers hold goes back as it came.
+pub fn serve_trusted(service: Service) -> ! {
+    serve_by(service, trusted_service_entry as *const () as u64)
+}
+
+fn serve_by(service: Service, entry: u64) -> ! {
     let area = Area::current();
     area.library().service_function.store(service as usize as u64, Relaxed);
-    for entry in [&area.private().synchronous_entry, &area.private().asynchronous_entry] {
-        entry.store(service_entry as *const () as u64, Relaxed);
+    for word in [&area.private().synchronous_entry, &area.private().asynchronous_entry] {
+        word.store(entry, Relaxed);
     }
     settle()
+}
+
+/// As [`service_entry`], but the callee-saved registers go back as they came.
+#[unsafe(naked)]
+extern "C" fn trusted_service_entry() {
+    naked_asm!(
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{service_stack}]",
+        "push rbx; push r12",
+        "push r9; push r8; push r10; push rdx; push rsi; push rdi",
+        "mov ebx, eax",
+        "mov rdi, gs:[{caller}]",
+        "mov r12, rdi",
+        "mov rsi, rsp",
+        "call {serve_one}",
+        "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
+        "mov rax, r12",
+        "shl rax, 32",
+        "or rax, rbx",
+        "pop r12; pop rbx",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, gs:[{service_stack}]",
+        "call {leave}",
+        "call {idle}",
+        "ud2",
+        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
+        serve_one = sym serve_one, leave = sym leave, idle = sym idle,
+    )
 }
 
 /// Takes what lies below the caller as the stack of the service.

@@ -255,7 +255,7 @@ fn fault_40_answered_with_pages_of_others(world: &World) -> Outcome {
 }
 
 fn requests_that_make_no_sense(world: &World) -> Outcome {
-    let child = holder(world, cooperate, 0)?;
+    let child = holder(world, ignore, 0)?;
     let ask = |key, number, resource, count| syscall::revocation_request(key, number, resource, count, 0);
     refused!(ask(KeyIndex::WELL_KNOWN, child.number, 0, 1), NotPermitted);
     refused!(ask(KeyIndex(43), child.number, 0, 1), NoSuchKey);
