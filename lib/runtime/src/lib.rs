@@ -44,3 +44,13 @@ pub mod window;
 
 pub use abi::host_channel::Kind;
 pub use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documentation_shows_the_example_that_is_built_and_run() {
+        let (document, example) = (include_str!("../../../doc/runtime.md"), include_str!("../../../app/tiny/src/main.rs"));
+        assert!(document.contains(example), "doc/runtime.md does not hold app/tiny/src/main.rs as it is");
+        assert!(example.lines().count() < 150, "the example has 150 lines or more");
+    }
+}
