@@ -80,7 +80,9 @@ fn schedule(processes: &mut [Process]) -> Result<(), String> {
     let next = processes.iter_mut().min_by_key(|process| process.pass).ok_or("nobody to run")?;
     next.pass += next.stride;
     next.slices += 1;
-    time_slice::yield_to(next.child.number).map_err(|failure| format!("{failure:?}"))
+    let child = &next.child;
+    let reason = || child.info().map_or(0, |info| info.death_reason.load(Relaxed));
+    time_slice::yield_to(child.number).map_err(|failure| format!("{failure:?}; death for reason {}", reason()))
 }
 
 /// What each child does: counts, until its slice ends.

@@ -4,6 +4,7 @@ use crate::budget;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, Outcome, refuse};
 use crate::predicate::Wakeup;
+use crate::processor::Phase;
 use crate::scheduler;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -98,6 +99,7 @@ pub(crate) fn give_way(mut kernel: Locked, frame: &mut SyscallFrame, to: Environ
     entry::leave(context);
     context.release();
     kernel.note_left(caller);
+    kernel.pay_by_good_conduct(caller);
     match target {
         Some(target) => kernel.run(target),
         None => scheduler::schedule_with(kernel),
@@ -105,6 +107,19 @@ pub(crate) fn give_way(mut kernel: Locked, frame: &mut SyscallFrame, to: Environ
 }
 
 impl Kernel {
+    /// Who runs in the slices of others has none to pay an excess with: one that it ends in time pays instead.
+    fn pay_by_good_conduct(&self, caller: Environment) {
+        let processor = &self.processors[entry::cpu()];
+        let runner = exposed::slices(entry::cpu())[processor.position].runner.load(Ordering::Relaxed);
+        let was_asked = matches!(processor.phase, Phase::SaveWindow | Phase::Grace);
+        if let Some(rest) = time_slice::pay_excess(caller.info().excess.load(Ordering::Relaxed))
+            && was_asked
+            && runner != caller.number().0
+        {
+            caller.info().excess.store(rest, Ordering::Release);
+        }
+    }
+
     /// Claims an environment that is to run in the caller's slice.
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Environment> {
         let target = self.living(to)?;
