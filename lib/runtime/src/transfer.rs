@@ -308,35 +308,53 @@ extern "C" fn idle() -> ! {
     }
 }
 
-/// Entered by a call: runs the service on its own stack and transfers back the way the call came.
+/// Entered by a call: runs the service on its own stack and transfers back the way the call came. A caller that runs just
+/// then, to see that no answer has come, is tried again when it had time to give way; one that never does is forgotten.
 #[unsafe(naked)]
 extern "C" fn service_entry() {
     naked_asm!(
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{service_stack}]",
         "push r9; push r8; push r10; push rdx; push rsi; push rdi",
-        "mov ebx, eax",
+        "mov eax, eax",
         "mov rdi, gs:[{caller}]",
-        "mov r12, rdi",
-        "mov rsi, rsp",
+        "push rdi",
+        "push rax",
+        "push {tries}",
+        "push 0",
+        "lea rsi, [rsp + 32]",
         "call {serve_one}",
-        "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
-        "mov rax, r12",
+        "2:",
+        "mov rax, [rsp + 24]",
         "shl rax, 32",
-        "or rax, rbx",
+        "or rax, [rsp + 16]",
+        "mov rdi, [rsp + 32]; mov rsi, [rsp + 40]; mov rdx, [rsp + 48]",
+        "mov r10, [rsp + 56]; mov r8, [rsp + 64]; mov r9, [rsp + 72]",
         "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
-        // Refused, or a slice of our own began: nobody waits for us.
         "mov qword ptr gs:[{ready}], 0",
+        "cmp eax, {busy}",
+        "jne 3f",
+        "mov eax, {yield_number}",
+        "xor edi, edi",
+        "syscall",
+        "dec qword ptr [rsp + 8]",
+        "jnz 2b",
+        // Refused, or a slice of our own began: nobody waits for us.
+        "3:",
         "mov rsp, gs:[{service_stack}]",
         "call {leave}",
         "call {idle}",
         "ud2",
-        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
+        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK, tries = const ANSWER_TRIES,
+        busy = const abi::Error::Busy as u64, yield_number = const number::time_slice_yield,
         serve_one = sym serve_one, leave = sym leave, idle = sym idle,
     )
 }
+
+/// How often an answer is tried to a caller that runs.
+const ANSWER_TRIES: u64 = 256;
 
 /// Upcalls that can wait may come while the service runs; before the answer goes out they must not.
 extern "C" fn serve_one(caller: EnvironmentId, message: &mut Message) {

@@ -316,7 +316,7 @@ impl Client {
     fn call(&self, mut message: Message) -> Result<Message> {
         let _vectors = vectors::keep();
         loop {
-            match transfer::call(Kind::Synchronous, self.guardian, &mut message) {
+            match transfer::call(Kind::Asynchronous, self.guardian, &mut message) {
                 Ok(()) => return Ok(message),
                 Err(Failure { error: Error::Busy, .. }) => {
                     if time_slice::yield_to(self.guardian).is_err() {

@@ -182,6 +182,7 @@ fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(Environm
     builder.function(service::run, core::ptr::from_ref(state) as u64);
     builder.budget(Resource::Page, spare / 8 * 3);
     let child = refused("the guardian", builder.create())?;
+    // A slice of its own, so that a call whose client died is finished.
     refused("the guardian's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
     Ok((child.number, from(writable)))
 }
