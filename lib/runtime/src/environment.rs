@@ -203,7 +203,7 @@ impl Builder {
         let number = unsafe { syscall::environment_create(KeyIndex::FIRST, at) }?;
         let child = Child {
             number,
-            key: self.key,
+            key: Some(self.key),
             pages: self.pages,
             space: self.space,
             kept: [self.fixed.as_slice(), &self.private].concat(),
@@ -279,8 +279,8 @@ fn own_entry() -> u64 {
 pub struct Child {
     /// Its number.
     pub number: EnvironmentId,
-    /// Its key, in the own ring.
-    pub key: KeyIndex,
+    /// Its key, in the own ring, until [`Child::forget_key`].
+    pub key: Option<KeyIndex>,
     /// Its access list.
     pub pages: Allocator,
     /// Its address space.
@@ -291,6 +291,14 @@ pub struct Child {
 }
 
 impl Child {
+    /// Empties the slot of its key in the own ring, which is small: the own first key controls it as well.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `key_drop`.
+    pub fn forget_key(&mut self) -> Result<(), Failure> {
+        self.key.take().map_or(Ok(()), key::discard)
+    }
+
     /// Moves `amount` of the own budget to it.
     ///
     /// # Errors
@@ -387,7 +395,7 @@ impl Child {
             reclaim(self.pages, self.space.root)?;
         }
         Allocator::own().free_many(&self.kept);
-        key::discard(self.key)
+        self.key.map_or(Ok(()), key::discard)
     }
 
     /// Takes its area and its stack out of the address space that both share.
@@ -471,7 +479,10 @@ fn unlink(table: PageNumber) -> Result<(), Failure> {
 /// Frees every page under an access list, then the root of the address space that is under it too, then the list.
 fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
     let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == pages.list);
-    let all: Vec<_> = own_pages().filter(|page| *page != root && under_list(page)).collect();
+    // The list tells how many name it; itself is under it too.
+    let count = exposed::page(pages.list).map_or(0, exposed::Page::links) as usize + 1;
+    let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();
+    all.retain(|page| *page != root);
     pages.free_many(&all);
     pages.free(root)?;
     pages.free(pages.list)

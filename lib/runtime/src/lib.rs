@@ -49,7 +49,8 @@ pub use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, 
 mod tests {
     #[test]
     fn the_documentation_shows_the_example_that_is_built_and_run() {
-        let (document, example) = (include_str!("../../../doc/runtime.md"), include_str!("../../../app/tiny/src/main.rs"));
+        let (document, example) =
+            (include_str!("../../../doc/runtime.md"), include_str!("../../../app/tiny/src/main.rs"));
         assert!(document.contains(example), "doc/runtime.md does not hold app/tiny/src/main.rs as it is");
         assert!(example.lines().count() < 150, "the example has 150 lines or more");
     }
