@@ -258,7 +258,9 @@ impl Kernel {
             let Some(page) = first_page(environment) else { return Progress::Own };
             let info = memory::info(page).expect("a charged page has a record");
             let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
-            if orphan || self.give_up(page, info).is_err() || self.owner(info) == environment {
+            // By number: a page that is free now has owner 0, and the environment may be the one in slot 0.
+            let still_charged = || info.owner.load(Ordering::Relaxed) == environment.number().0;
+            if orphan || self.give_up(page, info).is_err() || still_charged() {
                 self.pass_page(page, environment, heir);
             }
         }

@@ -33,6 +33,7 @@ guest! {
     Child fault_48_as_many_environments_as_the_budget_allows;
     Here fault_46_lock_of_a_dead_holder;
     Here fault_47_killed_at_any_moment;
+    Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
 }
 
@@ -421,6 +422,31 @@ fn fault_47_killed_at_any_moment(world: &World) -> Outcome {
     }
     let after = exposed::kernel().free_pages.load(SeqCst);
     check!(after + 64 >= before, "seed {seed:#x}: {before} free pages became {after}");
+    Ok(())
+}
+
+/// Ends with pages that are charged to it.
+extern "C" fn allocate_and_end(_: u64) {
+    for _ in 0..3 {
+        let _ = Allocator::own().allocate();
+    }
+}
+
+/// Environments in every slot, the first included, whose number in a record also means "none". Large tables are left to
+/// the churn of full runs.
+fn every_slot_of_the_table_is_like_the_others(world: &World) -> Outcome {
+    let slots = exposed::kernel().environments.load(SeqCst);
+    let mut first_slot_seen = slots > 2048;
+    for _ in 0..slots {
+        if first_slot_seen {
+            break;
+        }
+        let child = spawn(world, allocate_and_end, 0)?;
+        first_slot_seen = child.number.0.is_multiple_of(slots);
+        check!(child.wait(u64::MAX), "environment {} does not end", child.number.0);
+        granted!(child.destroy());
+    }
+    check!(first_slot_seen, "no environment of {slots} was in the first slot");
     Ok(())
 }
 
