@@ -8,6 +8,7 @@ use abi::feature::PKU;
 use abi::upcall::kind;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
+use runtime::critical_section::{self, CriticalSection};
 use runtime::environment::DeathReason;
 use runtime::upcall::{Context, set_handler};
 use runtime::{area, exposed, image};
@@ -52,17 +53,21 @@ fn emulated(number: u64, first: u64) -> (u64, u64) {
     (result, address)
 }
 
-fn close_gate(start: u64, end: u64) {
+/// Closes the gate for all calls but those from the given range; no slice ends meanwhile, since its end needs a call.
+fn close_gate(start: u64, end: u64) -> CriticalSection {
+    let section = critical_section::enter();
     set_handler(kind::REFLECTION, note);
     let private = Area::current().private();
     private.gate_start.store(start, SeqCst);
     private.gate_end.store(end, SeqCst);
+    section
 }
 
-fn open_gate() {
+fn open_gate(section: CriticalSection) {
     let private = Area::current().private();
     private.gate_end.store(0, SeqCst);
     private.gate_pkru_checked.store(0, SeqCst);
+    drop(section);
 }
 
 fn reflected() -> u64 {
@@ -70,9 +75,9 @@ fn reflected() -> u64 {
 }
 
 fn a_call_from_elsewhere_is_reflected() -> Outcome {
-    close_gate(0x7000_0000, 0x7000_1000);
+    let section = close_gate(0x7000_0000, 0x7000_1000);
     let (result, address) = emulated(39, 5);
-    open_gate();
+    open_gate(section);
     let words = &Area::current().library().free;
     let seen = [COUNT, NUMBER, ADDRESS].map(|index| words[index].load(SeqCst));
     check!(result == 0x600d_0005, "the handler's answer came back as {result:#x}");
@@ -97,9 +102,9 @@ fn the_end_of_the_gate_is_exact() -> Outcome {
         (end, start, false),
     ] {
         let before = reflected();
-        close_gate(from, to);
+        let section = close_gate(from, to);
         let (_, again) = emulated(0, 0);
-        open_gate();
+        open_gate(section);
         check!(again == behind, "the compiler made two copies of the call");
         check!((reflected() == before) == inside, "gate {from:#x} to {to:#x}, call before {behind:#x}: wrong side");
     }
@@ -116,11 +121,11 @@ fn another_pkru_is_reflected() -> Outcome {
         let before = reflected();
         private.gate_pkru.store(u64::from(wanted), SeqCst);
         private.gate_pkru_checked.store(1, SeqCst);
-        close_gate(start, end);
+        let section = close_gate(start, end);
         set_protection_keys(is);
         let _ = emulated(0, 0);
         set_protection_keys(0);
-        open_gate();
+        open_gate(section);
         check!((reflected() == before) == (wanted == is), "PKRU {is:#x} where {wanted:#x} must hold");
     }
     Ok(())
@@ -134,9 +139,9 @@ fn set_protection_keys(value: u32) {
 fn every_number_is_reflected_unchanged() -> Outcome {
     let words = &Area::current().library().free;
     for number in (0..512).chain([u64::MAX, 1 << 31, 1 << 32, (1 << 32) | 31, 0xffff_ffff]) {
-        close_gate(0x7000_0000, 0x7000_1000);
+        let section = close_gate(0x7000_0000, 0x7000_1000);
         let (result, _) = emulated(number, number);
-        open_gate();
+        open_gate(section);
         let seen = words[NUMBER].load(SeqCst);
         check!(seen == number, "the number {number:#x} was reflected as {seen:#x}");
         check!(result == 0x600d_0000u64.wrapping_add(number), "the answer came back as {result:#x}");
