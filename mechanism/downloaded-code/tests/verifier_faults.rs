@@ -77,6 +77,9 @@ fn fault_56_stack_out_of_bounds() {
 fn fault_56_uninitialised_registers_and_stack() {
     assert_eq!(refusal("exit", &LAX).reason, Reason::NeedsInitialised);
     assert_eq!(refusal("mov r0, r6\nexit", &LAX).known, Known::Uninitialised);
+    assert_eq!(refusal("mov r0, r6\nadd r0, 1\nexit", &LAX).instruction, 1);
+    assert_eq!(refusal("mov32 r0, r6\nmov r0, 0\nexit", &LAX).instruction, 0);
+    assert!(verify(&assemble("mov r7, r6\nmov r7, 0\nmov r0, r7\nexit"), &LAX).is_ok());
     assert_eq!(refusal("ldxdw r0, [r10-8]\nexit", &LAX).reason, Reason::StackNotInitialised);
     assert_eq!(refusal("stw [r10-8], 1\nldxdw r0, [r10-8]\nexit", &LAX).reason, Reason::StackNotInitialised);
     assert_eq!(refusal("jeq r2, 0, +1\nmov r6, 1\nmov r0, r6\nexit", &LAX).reason, Reason::NeedsInitialised);

@@ -443,3 +443,22 @@ fn a_frame_may_be_passed_to_a_function() {
     ]);
     assert_eq!(case.value(5, 0), 22);
 }
+
+#[test]
+fn loops_may_lead_to_the_first_instruction_of_a_function() {
+    let mut case = Case::new(&[
+        slot(0x07, 1, 0, 0, 1),
+        slot(0x55, 1, 0, -2, 50),
+        slot(0x7b, 10, 1, -8, 0),
+        slot(0xb7, 1, 0, 0, 3),
+        slot(0x85, 0, 1, 0, 3),
+        slot(0x79, 1, 10, -8, 0),
+        slot(0x0f, 0, 1, 0, 0),
+        EXIT,
+        slot(0x07, 1, 0, 0, 1),
+        slot(0x55, 1, 0, -2, 60),
+        slot(0xbf, 0, 1, 0, 0),
+        EXIT,
+    ]);
+    assert_eq!(case.value(40, 0), 110);
+}

@@ -13,7 +13,7 @@ impl Emitter<'_, '_, '_> {
         if self.verified.counts_budget() {
             self.charge(self.verified.function_length(target) as u32);
         }
-        self.assembler.call(self.labels.slot(target));
+        self.assembler.call(self.labels.entry(target));
     }
 
     pub(super) fn call_helper(&mut self, number: u32) -> Result<(), CompileError> {

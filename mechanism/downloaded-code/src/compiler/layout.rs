@@ -124,7 +124,7 @@ impl Exit {
     pub(super) const ALL: [Self; 4] = [Self::OutOfBounds, Self::BudgetOrAlignment, Self::BadArgument, Self::Helper];
 }
 
-/// Labels of a program: one for each slot, four exits for each, and three for the common ends.
+/// Labels of a program: for each slot its code, a call's way in and four exits; three for the common ends.
 #[derive(Clone, Copy)]
 pub(super) struct Labels {
     slots: u32,
@@ -136,11 +136,16 @@ impl Labels {
     }
 
     pub(super) const fn count(slots: usize) -> usize {
-        slots * 5 + 3
+        slots * 6 + 3
     }
 
     pub(super) fn slot(self, index: usize) -> Label {
         Label(index as u32)
+    }
+
+    /// Where calls enter the function that starts at this slot: jumps to the slot come after what is done on entry.
+    pub(super) fn entry(self, index: usize) -> Label {
+        Label(self.slots * 5 + index as u32)
     }
 
     pub(super) fn exit(self, index: usize, exit: Exit) -> Label {
@@ -149,16 +154,16 @@ impl Labels {
 
     /// The program has finished.
     pub(super) fn finish(self) -> Label {
-        Label(self.slots * 5)
+        Label(self.slots * 6)
     }
 
     /// The budget does not cover the first function.
     pub(super) fn no_budget(self) -> Label {
-        Label(self.slots * 5 + 2)
+        Label(self.slots * 6 + 2)
     }
 
     /// The program is stopped.
     pub(super) fn stopped(self) -> Label {
-        Label(self.slots * 5 + 1)
+        Label(self.slots * 6 + 1)
     }
 }

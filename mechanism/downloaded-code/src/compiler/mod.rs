@@ -262,12 +262,14 @@ impl Emitter<'_, '_, '_> {
 
     fn slot(&mut self) -> Result<(), CompileError> {
         let note = self.note();
-        self.assembler.bind(self.labels.slot(self.index));
-        if !note.has(Annotation::REACHED) || note.has(Annotation::SECOND_HALF) {
-            return Ok(());
-        }
-        if note.has(Annotation::FUNCTION) {
+        let reached = note.has(Annotation::REACHED) && !note.has(Annotation::SECOND_HALF);
+        if reached && note.has(Annotation::FUNCTION) {
+            self.assembler.bind(self.labels.entry(self.index));
             self.start_function();
+        }
+        self.assembler.bind(self.labels.slot(self.index));
+        if !reached {
+            return Ok(());
         }
         match self.decode()? {
             Instruction::Arithmetic { operation, wide, destination, operand } => {

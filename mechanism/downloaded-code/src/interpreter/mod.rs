@@ -261,6 +261,9 @@ impl<'a, 'm, 'r> Interpreter<'a, 'm, 'r> {
         destination: u8,
         operand: Operand,
     ) -> Result<(u64, Tag), Ending> {
+        if let (Arithmetic::Move, true, Operand::Register(source)) = (operation, wide, operand) {
+            return Ok(self.registers[usize::from(source)]);
+        }
         let right = self.operand(operand)?;
         let left = match operation {
             Arithmetic::Move if wide => return Ok(right),

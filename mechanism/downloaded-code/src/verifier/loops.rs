@@ -14,7 +14,7 @@ use crate::instruction::{Arithmetic, Instruction, Operand, REGISTERS};
 use crate::refusal::Refusal;
 
 /// Loops that are looked at; programs with more have their budget counted.
-const MAX_LOOPS: u32 = 64;
+const MAX_LOOPS: u32 = 256;
 
 /// What happens to the loop in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What is known at one place of a program: registers, stack frame, and how long each region is at least.
 //!
-//! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written and one whether it
-//! may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were written whole are kept. A pointer
+//! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written, one whether it may
+//! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were written whole are kept. A pointer
 //! can be read back only as a whole slot that is tracked; its bytes are never readable as a number, not even those
 //! that are left when it is partly overwritten.
 
@@ -14,11 +14,11 @@ use crate::invocation::FRAME_SIZE;
 pub(crate) const TRACKED_REGISTERS: usize = 10;
 /// Slots whose values are kept.
 pub(crate) const TRACKED_SLOTS: usize = 24;
-/// Words of a packed state: visits, two bits for each byte of the frame, proven lengths, registers, slots.
+/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, registers, slots.
 pub(crate) const STATE_WORDS: usize = VALUES_AT + (TRACKED_REGISTERS + TRACKED_SLOTS) * VALUE_WORDS;
 
 /// Where the values start in a packed state.
-pub(crate) const VALUES_AT: usize = 1 + 8 + 8 + MAX_REGIONS / 2;
+pub(crate) const VALUES_AT: usize = 1 + 8 + 8 + 8 + MAX_REGIONS / 2;
 /// The tag of a tracked slot that is not in use.
 pub(crate) const NO_SLOT: u8 = u8::MAX;
 
@@ -28,6 +28,7 @@ pub(crate) struct State {
     registers: [Value; TRACKED_REGISTERS],
     slots: [(u8, Value); TRACKED_SLOTS],
     written: [u64; 8],
+    touched: [u64; 8],
     pointers: [u64; 8],
     /// Bytes that each region has at least.
     pub(crate) proven: [u32; MAX_REGIONS],
@@ -39,6 +40,7 @@ impl State {
         registers: [Value::UNINITIALISED; TRACKED_REGISTERS],
         slots: [(NO_SLOT, Value::UNINITIALISED); TRACKED_SLOTS],
         written: [0; 8],
+        touched: [0; 8],
         pointers: [0; 8],
         proven: [0; MAX_REGIONS],
     };
@@ -108,6 +110,11 @@ impl State {
         words_of(byte, size).all(|(word, mask)| self.written[word] & mask == mask)
     }
 
+    /// Whether all of these bytes were written, or may have been at a place that is not known.
+    pub(crate) fn all_touched(&self, byte: i64, size: i64) -> bool {
+        words_of(byte, size).all(|(word, mask)| (self.written[word] | self.touched[word]) & mask == mask)
+    }
+
     /// Whether any of these bytes may be part of a pointer.
     pub(crate) fn has_pointer(&self, byte: i64, size: i64) -> bool {
         words_of(byte, size).any(|(word, mask)| self.pointers[word] & mask != 0)
@@ -127,6 +134,7 @@ impl State {
                 *entry = (NO_SLOT, Value::UNINITIALISED);
             }
         }
+        set_bits(&mut self.touched, byte, size, true);
     }
 
     /// The widest run of bytes around `byte` without any byte of a pointer: its start and end.
@@ -141,8 +149,9 @@ impl State {
     /// Writes the packed form; the first word is the caller's.
     pub(crate) fn store(&self, words: &mut [u64; STATE_WORDS]) {
         words[1..9].copy_from_slice(&self.written);
-        words[9..17].copy_from_slice(&self.pointers);
-        for (word, pair) in words[17..VALUES_AT].iter_mut().zip(self.proven.chunks_exact(2)) {
+        words[9..17].copy_from_slice(&self.touched);
+        words[17..25].copy_from_slice(&self.pointers);
+        for (word, pair) in words[25..VALUES_AT].iter_mut().zip(self.proven.chunks_exact(2)) {
             *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
         }
         let values = self.registers.iter().map(|value| value.pack(NO_SLOT));
@@ -155,8 +164,9 @@ impl State {
     /// Reads the packed form.
     pub(crate) fn load(&mut self, words: &[u64; STATE_WORDS]) {
         self.written.copy_from_slice(&words[1..9]);
-        self.pointers.copy_from_slice(&words[9..17]);
-        for (pair, word) in self.proven.chunks_exact_mut(2).zip(&words[17..VALUES_AT]) {
+        self.touched.copy_from_slice(&words[9..17]);
+        self.pointers.copy_from_slice(&words[17..25]);
+        for (pair, word) in self.proven.chunks_exact_mut(2).zip(&words[25..VALUES_AT]) {
             (pair[0], pair[1]) = (*word as u32, (*word >> 32) as u32);
         }
         let mut values = words[VALUES_AT..].as_chunks::<VALUE_WORDS>().0.iter().map(Value::unpack);
@@ -222,16 +232,19 @@ impl State {
     }
 
     fn merge_bits(&mut self, other: &Self, give_up: bool) -> bool {
-        let before = (self.written, self.pointers);
+        let before = (self.written, self.touched, self.pointers);
         for (old, new) in self.written.iter_mut().zip(other.written) {
             *old &= new;
+        }
+        for (old, new) in self.touched.iter_mut().zip(other.touched) {
+            *old |= new;
         }
         for (old, new) in self.pointers.iter_mut().zip(other.pointers) {
             *old |= new;
         }
-        let changed = before != (self.written, self.pointers);
+        let changed = before != (self.written, self.touched, self.pointers);
         if changed && give_up {
-            (self.written, self.pointers) = ([0; 8], [u64::MAX; 8]);
+            (self.written, self.touched, self.pointers) = ([0; 8], [u64::MAX; 8], [u64::MAX; 8]);
             self.slots = [(NO_SLOT, Value::UNINITIALISED); TRACKED_SLOTS];
         }
         changed

@@ -369,12 +369,26 @@ impl<'r> Builder<'r> {
     fn stack(&mut self) {
         if self.written.is_empty() || self.random.once_in(2) {
             let place = -8 * (1 + self.random.below(12) as i16);
-            let number = self.some_number();
-            self.emit(0x7b, 10, number, place, 0);
+            if self.random.once_in(2) {
+                let number = self.some_number();
+                self.emit(0x7b, 10, number, place, 0);
+            } else {
+                let value = self.random.below(64) as i32;
+                self.emit(0x7a, 10, 0, place, value);
+            }
             self.written.push(place);
             return;
         }
         let place = self.random.choose(&self.written.clone());
+        if self.random.once_in(3) && matches!(self.holds[8], Holds::Region(1)) {
+            // What was saved comes back and is used as an index at once.
+            self.emit(0x79, 1, 10, place, 0);
+            self.emit(0xbf, 2, 8, 0, 0);
+            self.emit(0x0f, 2, 1, 0, 0);
+            self.holds[1] = Holds::Number;
+            self.holds[2] = Holds::Nothing;
+            return self.touch(2, 0, true);
+        }
         if self.random.once_in(3) {
             // A variable place in the frame.
             let (index, scratch) = (self.some_number(), self.free());
@@ -576,7 +590,8 @@ impl<'r> Builder<'r> {
                 self.emit(0xbf, 2, number, 0, 0);
                 if self.random.once_in(2) {
                     self.move_(1, 10);
-                    self.emit(0x07, 1, 0, 0, -64);
+                    let place = if self.written.is_empty() { -64 } else { self.random.choose(&self.written.clone()) };
+                    self.emit(0x07, 1, 0, 0, place.min(-16).into());
                 } else {
                     self.emit(0xbf, 1, 8, 0, 0);
                 }

@@ -7,5 +7,6 @@
 pub mod generator;
 pub mod helpers;
 pub mod memory;
+pub mod prepared;
 pub mod random;
 pub mod run;

@@ -15,16 +15,11 @@ impl Transfer<'_> {
         destination: u8,
         operand: Operand,
     ) -> Result<(), Refusal> {
-        let right = self.operand(operand)?;
         if operation == Arithmetic::Move && wide {
-            let copied = match operand {
-                Operand::Register(source) => self.copy(source),
-                Operand::Immediate(_) => right,
-            };
-            self.note_constant(&right);
-            self.state.set_register(destination, copied);
+            self.move_(destination, operand)?;
             return Ok(());
         }
+        let right = self.operand(operand)?;
         let moves = matches!(operation, Arithmetic::Move | Arithmetic::MoveSigned(_));
         let left = if moves { Value::constant(0) } else { self.read(destination)? };
         let result = if left.is_number() && right.is_number() {
@@ -44,10 +39,22 @@ impl Transfer<'_> {
         Ok(())
     }
 
+    /// A copy of 64 bits. What holds no value may be copied: compilers do so before they overwrite the copy.
+    fn move_(&mut self, destination: u8, operand: Operand) -> Result<(), Refusal> {
+        let copied = match operand {
+            Operand::Register(source) => self.copy(source),
+            Operand::Immediate(_) => self.operand(operand)?,
+        };
+        self.note_constant(&copied);
+        self.state.set_register(destination, copied);
+        Ok(())
+    }
+
     /// The value of a register for a second place: both are given an origin, so that they stay known to be equal.
     fn copy(&mut self, source: u8) -> Value {
         let mut value = self.state.register(source);
         let fixed = value.scalar.as_constant().is_some() && value.relation.is_none();
+        // What holds no value has the constant zero as its scalar.
         if value.origin.is_none() && !fixed && source < FRAME_POINTER {
             self.state.forget_origin(self.index as u16);
             value.origin = Some(Origin { number: self.index as u16, distance: 0 });

@@ -64,15 +64,15 @@ impl Transfer<'_> {
         })
     }
 
-    /// Bytes of the frame are read as numbers: they must be written and not part of a pointer. At a place that is
-    /// not constant, unwritten ones read as zero: the frame is then cleared when the function starts.
+    /// Bytes of the frame are read as numbers: they must be written and not part of a pointer. Where reading or writing
+    /// happens at a place that is not constant, unwritten ones read as zero: the frame is cleared when the function starts.
     pub(super) fn read_frame(&mut self, base: u8, first: i64, last: i64, size: i64) -> Result<(), Refusal> {
         let span = last - first + size;
         if self.state.has_pointer(first, span) {
             return Err(self.refuse(base, Reason::PartOfPointer));
         }
         if !self.state.all_written(first, span) {
-            if first == last {
+            if first == last && !self.state.all_touched(first, span) {
                 return Err(self.refuse(base, Reason::StackNotInitialised));
             }
             self.zero_frame = true;

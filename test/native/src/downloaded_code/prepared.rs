@@ -1,0 +1,67 @@
+//! A program compiled once and run many times over the same memory: for benchmarks and examples.
+
+use downloaded_code::compiler::{self, Compiler, Request};
+use downloaded_code::context::Context;
+use downloaded_code::invocation::{Invocation, RegionEntry, STACK_SIZE, Stop};
+use downloaded_code::program::Program;
+use downloaded_code::refusal::{Reason, Refusal};
+use downloaded_code::verifier::{Verdict, Verified, Verifier};
+
+use super::memory::Code;
+
+/// Compiled code with a record for its runs.
+pub struct Prepared<'m> {
+    code: Code,
+    record: Invocation,
+    budget: u64,
+    _stack: Vec<u64>,
+    /// What the verifier said.
+    pub verdict: Verdict,
+    /// Bytes of machine code.
+    pub size: usize,
+    memory: std::marker::PhantomData<&'m mut [u8]>,
+}
+
+impl<'m> Prepared<'m> {
+    /// Verifies and compiles a program of a context without helpers, for runs over `regions`.
+    ///
+    /// # Panics
+    /// The regions do not agree with the context, or the code does not fit into 256 KiB.
+    pub fn new(bytes: &[u8], context: &Context<'_>, regions: &'m mut [&mut [u8]]) -> Result<Self, Refusal> {
+        let program = Program::new(bytes)?;
+        let mut words = vec![0; program.slots() * 4];
+        let verdict = loop {
+            match Verifier::run(program, context, &mut words) {
+                Err(Refusal { reason: Reason::StorageTooSmall { needed }, .. }) => words.resize(needed, 0),
+                other => break other?,
+            }
+        };
+        let verified = Verified::new(program, context, &words, verdict).expect("they belong together");
+        let mut code = Code::new(1 << 18);
+        let request = Request { helpers: &[], code_address: Some(code.address()), blinding: None };
+        let mut labels = vec![0; compiler::label_words(program.slots())];
+        let size = code.write(|bytes| Compiler::run(&verified, &request, bytes, &mut labels)).expect("compiles");
+        let stack = vec![0u64; STACK_SIZE / 8];
+        let mut record = Invocation { budget: context.budget, ..Invocation::default() };
+        record.stack_top = stack.as_ptr_range().end as u64;
+        for (entry, region) in record.regions.iter_mut().zip(regions) {
+            *entry = RegionEntry::new(region.as_ptr() as u64, region.len() as u32);
+        }
+        assert!(record.agrees_with(context), "{record:?}");
+        let budget = context.budget;
+        Ok(Self { code, record, budget, _stack: stack, verdict, size, memory: std::marker::PhantomData })
+    }
+
+    /// Runs the code; r0 if it finished.
+    #[inline]
+    pub fn run(&mut self) -> Result<u64, Stop> {
+        self.record.budget = self.budget;
+        self.record.stop = 0;
+        // SAFETY: the code was compiled for the context with which the record agrees, and the regions are borrowed.
+        unsafe { self.code.call(&raw mut self.record) };
+        match self.record.outcome() {
+            Stop::Finished => Ok(self.record.result),
+            stop => Err(stop),
+        }
+    }
+}
