@@ -12,8 +12,9 @@ use runtime::{EnvironmentId, Error, Failure, PageNumber, area, exposed, syscall}
 
 /// Pages that a process draws at a time.
 const PAGES: u64 = 256;
-/// Pages that a process keeps when it gives back.
-const PAGES_KEPT: u64 = 1024;
+/// What a process keeps when it gives back.
+const KEPT: [(Resource, u64); 4] =
+    [(Resource::Page, 1024), (Resource::Slice, 8), (Resource::Predicate, 64), (Resource::Environment, 64)];
 
 /// A fresh page under the process's own access list.
 pub fn allocate() -> core::result::Result<PageNumber, Failure> {
@@ -52,11 +53,13 @@ pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure
 
 /// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.
 pub fn give_back() {
-    let spare = spare(Resource::Page);
-    if spare > 2 * PAGES_KEPT {
-        let (bank, key) = (process().bank, process().session_key);
-        let page = Resource::Page as u64;
-        let _ = syscall::budget_move(key, area::number(), bank, page, Figure::Limit as u64, spare - PAGES_KEPT);
+    let (bank, key) = (process().bank, process().session_key);
+    for (resource, kept) in KEPT {
+        let spare = spare(resource);
+        if spare > 2 * kept {
+            let (from, figure) = (area::number(), Figure::Limit as u64);
+            let _ = syscall::budget_move(key, from, bank, resource as u64, figure, spare - kept);
+        }
     }
 }
 

@@ -31,7 +31,9 @@ const DIRECTORY: u32 = linux::S_IFDIR;
 const LINK: u32 = linux::S_IFLNK;
 /// Files of the whole machine.
 const FILES: [&str; 7] = ["cpuinfo", "loadavg", "meminfo", "mounts", "stat", "uptime", "version"];
-/// Files of a process.
+/// Files of any process.
+const OTHER_FILES: [&str; 4] = ["cmdline", "comm", "stat", "status"];
+/// Files of the process itself.
 const OWN_FILES: [&str; 6] = ["cmdline", "comm", "environ", "maps", "stat", "status"];
 
 /// Opens what lies at a path.
@@ -161,7 +163,7 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     let other = crate::relatives::find(number).ok_or(Errno::ENOENT)?;
     let name = String::from_utf8_lossy(&other.name).into_owned();
     let text = match rest {
-        [] => return Ok(Entry::Directory(OWN_FILES.iter().map(|name| (String::from(*name), FILE)).collect())),
+        [] => return Ok(Entry::Directory(OTHER_FILES.iter().map(|name| (String::from(*name), FILE)).collect())),
         ["comm"] => format!("{name}\n"),
         ["cmdline"] => format!("{name}\0"),
         ["stat"] => {
