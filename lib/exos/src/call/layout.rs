@@ -48,7 +48,7 @@ pub fn statx(status: &Status) -> Vec<u8> {
     for one in [status.accessed, 0, status.changed, status.modified] {
         words.extend_from_slice(&time(one));
     }
-    words.push(status.device >> 32 | status.device << 32);
+    words.push(status.device.rotate_left(32));
     words.push(u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32);
     words.resize(32, 0);
     bytes(&words)

@@ -95,7 +95,7 @@ impl<S: Store> Tree<S> {
         let (now, node) = (self.now, self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?);
         let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
         let cut: Vec<u32> = pages.drain(kept.min(pages.len())..).flatten().collect();
-        let last = if size % PAGE_SIZE == 0 { None } else { pages.get(kept - 1).copied().flatten() };
+        let last = if size.is_multiple_of(PAGE_SIZE) { None } else { pages.get(kept - 1).copied().flatten() };
         node.size = size;
         (node.modified, node.changed) = (now, now);
         cut.into_iter().for_each(|page| self.store.free(page));

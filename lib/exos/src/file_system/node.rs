@@ -8,6 +8,9 @@ use linux_raw_sys::general as linux;
 /// Number of a node: never given twice, so that an old one never reaches another file.
 pub type NodeId = u64;
 
+/// Names and what they lead to.
+pub type Entries = BTreeMap<Box<[u8]>, NodeId>;
+
 /// What lies in a node.
 #[derive(Debug)]
 pub enum Body {
@@ -23,7 +26,7 @@ pub enum Body {
         /// The directory above; the root's is itself.
         parent: NodeId,
         /// What it holds.
-        entries: BTreeMap<Box<[u8]>, NodeId>,
+        entries: Entries,
     },
     /// Where a symbolic link leads.
     Link(Box<[u8]>),

@@ -4,7 +4,7 @@
 //! one for a directory's own `.` and one for each child directory), and a node without names and holders is gone.
 
 use super::contents::Store;
-use super::node::{Body, Node, NodeId, Status};
+use super::node::{Body, Entries, Node, NodeId, Status};
 use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -269,7 +269,7 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    fn directory(&self, id: NodeId) -> Result<(NodeId, &BTreeMap<Box<[u8]>, NodeId>)> {
+    fn directory(&self, id: NodeId) -> Result<(NodeId, &Entries)> {
         match &self.node(id)?.body {
             Body::Directory { parent, entries } => Ok((*parent, entries)),
             _ => Err(Errno::ENOTDIR),
@@ -349,10 +349,10 @@ impl<S: Store> Tree<S> {
     }
 
     fn forget(&mut self, id: NodeId) {
-        if self.nodes.get(&id).is_some_and(Node::is_forgotten) {
-            if let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id) {
-                pages.into_iter().flatten().for_each(|page| self.store.free(page));
-            }
+        if self.nodes.get(&id).is_some_and(Node::is_forgotten)
+            && let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id)
+        {
+            pages.into_iter().flatten().for_each(|page| self.store.free(page));
         }
     }
 }

@@ -153,12 +153,12 @@ impl Areas {
         self.split(end);
         let mut at = start;
         while at < end {
-            let area = self.by_start.get_mut(&at).ok_or(Errno::ENOMEM)?;
+            let Some(area) = self.by_start.get_mut(&at) else { break };
             area.protection = protection;
             at = area.end;
         }
         self.join_within(start, end);
-        Ok(())
+        if at < end { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Moves the start of the area at `start`, which grows downwards.

@@ -157,9 +157,9 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     open_standard(process, words).map_err(internal)?;
     vectors::declare_live();
     let directory = process.files.lock().enter(ROOT, command.directory);
-    let directory = directory
-        .and_then(|found| found.here(Errno::ENOENT))
-        .map_err(|error| format!("chitin: the folder {} cannot be entered: error {}\n", text(command.directory), error.number()))?;
+    let directory = directory.and_then(|found| found.here(Errno::ENOENT)).map_err(|error| {
+        format!("chitin: the folder {} cannot be entered: error {}\n", text(command.directory), error.number())
+    })?;
     process.place.lock().directory = directory;
     let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
     let mut context = Context::default();

@@ -55,7 +55,7 @@ impl Mailbox {
 
     /// Puts a signal in.
     pub fn post(&self, signal: u32, sender: u64) {
-        if signal >= 1 && signal <= COUNT {
+        if (1..=COUNT).contains(&signal) {
             self.word(SENDERS + signal as usize).store(sender, Relaxed);
             self.signals().fetch_or(bit(signal), SeqCst);
         }

@@ -1,0 +1,253 @@
+//! The memory file system: paths, names and bytes, against what Linux does and a naive model.
+
+use exos::errno::{Errno, Result};
+use exos::file_system::contents::Store;
+use exos::file_system::path::{Place, Walk};
+use exos::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
+use std::collections::BTreeMap;
+
+const FILE: u32 = 0o100_644;
+const FOLDER: u32 = 0o040_755;
+const LINK: u32 = 0o120_777;
+
+/// Pages on the host, at most `limit` of them.
+struct HostStore {
+    pages: Vec<Vec<u8>>,
+    free: Vec<u32>,
+    limit: usize,
+}
+
+impl Store for HostStore {
+    fn allocate(&mut self) -> Result<u32> {
+        if let Some(page) = self.free.pop() {
+            self.pages[page as usize].fill(0);
+            return Ok(page);
+        }
+        if self.pages.len() == self.limit {
+            return Err(Errno::ENOSPC);
+        }
+        self.pages.push(vec![0; 4096]);
+        Ok(self.pages.len() as u32 - 1)
+    }
+    fn free(&mut self, page: u32) {
+        assert!(!self.free.contains(&page), "a page is freed twice");
+        self.free.push(page);
+    }
+    fn bytes(&self, page: u32) -> &[u8] {
+        &self.pages[page as usize]
+    }
+    fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
+        &mut self.pages[page as usize]
+    }
+    fn number(&self, page: u32) -> u64 {
+        u64::from(page)
+    }
+    fn archive(&self) -> &[u8] {
+        &[]
+    }
+    fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
+}
+
+fn tree(limit: usize) -> Tree<HostStore> {
+    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), limit })
+}
+
+const ROOT_USER: Credentials = Credentials { uid: 0, gid: 0 };
+
+fn fresh(mode: u32, target: &[u8]) -> Fresh<'_> {
+    Fresh { mode, owner: ROOT_USER, device: (0, 0), target }
+}
+
+fn walk(follow: bool) -> Walk {
+    Walk { from: ROOT, follow, who: ROOT_USER }
+}
+
+#[test]
+fn paths_resolve_as_path_resolution_says() {
+    let mut tree = tree(8);
+    let a = tree.create(ROOT, b"a", fresh(FOLDER, b"")).expect("a");
+    let f = tree.create(a, b"f", fresh(FILE, b"")).expect("f");
+    let link = tree.create(a, b"l", fresh(LINK, b"../a/f")).expect("l");
+    tree.create(a, b"up", fresh(LINK, b"/")).expect("up");
+    for path in ["/a/f", "a/f", "//a//f", "/a/./f", "/a/../a/f", "/../a/f", "/a/l", "/a/up/a/up/a/f"] {
+        assert_eq!(tree.resolve(walk(true), path.as_bytes()), Ok(f), "{path}");
+    }
+    assert_eq!(tree.resolve(walk(false), b"/a/l"), Ok(link));
+    assert_eq!(tree.resolve(walk(true), b"/a/"), Ok(a));
+    let errors = [
+        ("", Errno::ENOENT),
+        ("/b", Errno::ENOENT),
+        ("/a/f/", Errno::ENOTDIR),
+        ("/a/f/x", Errno::ENOTDIR),
+        ("/b/c", Errno::ENOENT),
+    ];
+    for (path, error) in errors {
+        assert_eq!(tree.resolve(walk(true), path.as_bytes()), Err(error), "{path}");
+    }
+    assert_eq!(tree.path_of(a), Ok(b"/a".to_vec()));
+}
+
+#[test]
+fn fault_83_long_names_and_link_loops_are_refused() {
+    let mut tree = tree(8);
+    tree.create(ROOT, b"x", fresh(LINK, b"y")).expect("x");
+    tree.create(ROOT, b"y", fresh(LINK, b"x")).expect("y");
+    assert_eq!(tree.resolve(walk(true), b"/x"), Err(Errno::ELOOP));
+    let mut target = b"/".to_vec();
+    for index in 0..41u8 {
+        tree.create(ROOT, &[b'c', index + 1], fresh(LINK, &target)).expect("a link");
+        target = vec![b'/', b'c', index + 1];
+    }
+    assert_eq!(tree.resolve(walk(true), b"/c\x28"), Ok(ROOT));
+    assert_eq!(tree.resolve(walk(true), b"/c\x29"), Err(Errno::ELOOP));
+    assert_eq!(tree.resolve(walk(true), &[b'a'; 256]), Err(Errno::ENAMETOOLONG));
+    assert_eq!(tree.resolve(walk(true), &b"./".repeat(2048)), Err(Errno::ENAMETOOLONG));
+    assert_eq!(tree.resolve(walk(true), &b"./".repeat(2047)), Ok(ROOT));
+}
+
+#[test]
+fn a_walk_tells_where_it_leaves() {
+    let mut tree = tree(8);
+    let proc = tree.create(ROOT, b"proc", fresh(FOLDER, b"")).expect("proc");
+    tree.set_elsewhere(proc).expect("elsewhere");
+    tree.create(ROOT, b"fd", fresh(LINK, b"/proc/self/fd")).expect("fd");
+    let elsewhere = |rest: &[u8]| Ok(Place::Elsewhere { node: proc, rest: rest.to_vec() });
+    assert_eq!(tree.walk(walk(true), b"/proc/self/exe"), elsewhere(b"self/exe"));
+    assert_eq!(tree.walk(walk(true), b"/fd/3"), elsewhere(b"self/fd/3"));
+    assert_eq!(tree.walk(walk(true), b"/fd"), elsewhere(b"self/fd"));
+    assert_eq!(tree.walk(walk(true), b"/proc"), elsewhere(b""));
+}
+
+#[test]
+fn names_change_as_linux_changes_them() {
+    let mut tree = tree(8);
+    let (a, b) = (
+        tree.create(ROOT, b"a", fresh(FOLDER, b"")).expect("a"),
+        tree.create(ROOT, b"b", fresh(FOLDER, b"")).expect("b"),
+    );
+    let f = tree.create(a, b"f", fresh(FILE, b"")).expect("f");
+    assert_eq!(tree.create(a, b"f", fresh(FILE, b"")), Err(Errno::EEXIST));
+    assert_eq!(tree.link(a, b, b"x"), Err(Errno::EPERM));
+    tree.link(f, b, b"g").expect("a second name");
+    assert_eq!(tree.node(f).map(|node| node.links), Ok(2));
+    assert_eq!(tree.remove(ROOT, b"a", true), Err(Errno::ENOTEMPTY));
+    assert_eq!(tree.remove(ROOT, b"a", false), Err(Errno::EISDIR));
+    assert_eq!(tree.remove(a, b"f", true), Err(Errno::ENOTDIR));
+    assert_eq!(tree.rename((ROOT, b"a"), (a, b"inside"), false), Err(Errno::EINVAL));
+    assert_eq!(tree.rename((b, b"g"), (a, b"f"), false), Ok(()), "two names of one file: nothing happens");
+    tree.rename((ROOT, b"a"), (b, b"a"), false).expect("a folder moves");
+    assert_eq!(tree.look_up(a, b".."), Ok(b));
+    assert_eq!((tree.node(ROOT).map(|node| node.links), tree.node(b).map(|node| node.links)), (Ok(3), Ok(3)));
+    let other = tree.create(ROOT, b"h", fresh(FILE, b"")).expect("h");
+    tree.exchange((ROOT, b"h"), (a, b"f")).expect("they swap");
+    assert_eq!((tree.look_up(ROOT, b"h"), tree.look_up(a, b"f")), (Ok(f), Ok(other)));
+}
+
+#[test]
+fn a_removed_file_lives_as_long_as_it_is_held() {
+    let mut tree = tree(2);
+    let f = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    tree.hold(f, true).expect("held");
+    tree.write(f, 0, 5000, |_, bytes| bytes.fill(1)).expect("written");
+    tree.remove(ROOT, b"f", false).expect("removed");
+    assert!(tree.read(f, 4999, 1, |_, bytes| assert_eq!(bytes, [1])).is_ok());
+    tree.hold(f, false).expect("let go");
+    assert!(tree.node(f).is_err());
+    assert_eq!(tree.store.free.len(), 2);
+}
+
+#[test]
+fn files_agree_with_a_vector() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut tree = tree(64);
+        let f = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+        let mut model: Vec<u8> = Vec::new();
+        for step in 0..80 {
+            let (offset, count) = (random.usize(..30_000), random.usize(..9000));
+            match random.u8(..4) {
+                0 => {
+                    tree.truncate(f, offset as u64).expect("it may");
+                    model.resize(offset, 0);
+                }
+                1 => {
+                    let value = random.u8(1..);
+                    let written = tree.write(f, offset as u64, count as u64, |_, bytes| bytes.fill(value));
+                    assert_eq!(written, Ok(count as u64));
+                    if count > 0 {
+                        model.resize(model.len().max(offset + count), 0);
+                        model[offset..offset + count].fill(value);
+                    }
+                }
+                _ => {
+                    let mut got = vec![0xee; count];
+                    let read = tree.read(f, offset as u64, count as u64, |place, bytes| {
+                        got[place..place + bytes.len()].copy_from_slice(bytes);
+                    });
+                    let expected = &model[offset.min(model.len())..(offset + count).min(model.len())];
+                    assert_eq!(read, Ok(expected.len() as u64), "seed {seed}, step {step}");
+                    assert_eq!(&got[..expected.len()], expected, "seed {seed}, step {step}");
+                }
+            }
+            assert_eq!(tree.status(f).map(|status| status.size), Ok(model.len() as u64), "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn fault_49_a_full_store_is_enospc_and_deleting_still_works() {
+    let mut tree = tree(3);
+    let f = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    assert_eq!(tree.write(f, 0, 5 * 4096, |_, bytes| bytes.fill(1)), Ok(3 * 4096));
+    assert_eq!(tree.write(f, 3 * 4096, 1, |_, _| ()), Err(Errno::ENOSPC));
+    assert_eq!(tree.status(f).map(|status| status.size), Ok(3 * 4096));
+    tree.remove(ROOT, b"f", false).expect("removed");
+    let g = tree.create(ROOT, b"g", fresh(FILE, b"")).expect("g");
+    assert_eq!(tree.write(g, 0, 4096, |_, bytes| bytes.fill(2)), Ok(4096));
+}
+
+#[test]
+fn permissions_are_those_of_owner_group_and_others() {
+    let mut tree = tree(1);
+    let owner = Credentials { uid: 5, gid: 6 };
+    let f = tree.create(ROOT, b"f", Fresh { mode: 0o100_640, owner, device: (0, 0), target: b"" }).expect("f");
+    let may = |uid, gid, wanted| tree.check(f, Credentials { uid, gid }, wanted).is_ok();
+    assert!(may(5, 0, access::READ | access::WRITE) && may(9, 6, access::READ) && may(0, 0, access::WRITE));
+    assert!(!may(9, 6, access::WRITE) && !may(9, 9, access::READ) && !may(0, 0, access::EXECUTE));
+}
+
+#[test]
+fn random_trees_keep_their_link_counts() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut tree = tree(4);
+        let mut folders = vec![ROOT];
+        for _ in 0..200 {
+            let (a, b) = (folders[random.usize(..folders.len())], folders[random.usize(..folders.len())]);
+            let name = |random: &mut fastrand::Rng| vec![b'a' + random.u8(..6)];
+            let (first, second) = (name(&mut random), name(&mut random));
+            match random.u8(..6) {
+                0 => folders.extend(tree.create(a, &first, fresh(FOLDER, b""))),
+                1 => drop(tree.create(a, &first, fresh(FILE, b""))),
+                2 => drop(tree.remove(a, &first, random.bool())),
+                3 => drop(tree.rename((a, &first), (b, &second), random.bool())),
+                4 => drop(tree.exchange((a, &first), (b, &second))),
+                _ => drop(tree.look_up(a, &first).and_then(|node| tree.link(node, b, &second))),
+            }
+            folders.retain(|folder| tree.node(*folder).is_ok());
+        }
+        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        for folder in &folders {
+            *names.entry(*folder).or_default() += 1 + u32::from(*folder == ROOT);
+            let list = tree.list(*folder, 2, |_, node, kind| {
+                *names.entry(node).or_default() += 1;
+                *names.entry(*folder).or_default() += u32::from(kind == 4);
+                true
+            });
+            list.expect("a folder lists");
+        }
+        for (node, expected) in names {
+            assert_eq!(tree.node(node).map(|node| node.links), Ok(expected), "seed {seed}, node {node}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Areas against a naive model, and faults, fork and protection over simulated pages.
+
+use abi::page_table::{MapRow, PRESENT, WRITE};
+use exos::errno::{Errno, Result};
+use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
+use exos::memory::area::{Area, Areas, Protection};
+use exos::memory::frames::{COPY_ON_WRITE, Frames, page_of};
+use exos::memory::space::{Access, Pages, Space, Violation};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const BASE: u64 = 0x10_0000;
+const PAGES: u64 = 24;
+
+#[test]
+fn areas_agree_with_a_page_by_page_model() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut areas = Areas::default();
+        let mut model = [None; PAGES as usize];
+        for step in 0..60 {
+            let start = random.u64(..PAGES);
+            let end = random.u64(start + 1..=PAGES);
+            let (from, to) = (BASE + start * PAGE_SIZE, BASE + end * PAGE_SIZE);
+            let protection = Protection(random.u8(..4));
+            let range = start as usize..end as usize;
+            match random.u8(..3) {
+                0 => {
+                    areas.insert(Area::anonymous(from, to, protection));
+                    model[range].fill(Some(protection));
+                }
+                1 => {
+                    areas.remove(from, to);
+                    model[range].fill(None);
+                }
+                _ => {
+                    let hole = model[range.clone()].iter().position(Option::is_none);
+                    let covered = hole.unwrap_or(range.len());
+                    assert_eq!(areas.protect(from, to, protection).is_err(), hole.is_some());
+                    model[range.start..range.start + covered].fill(Some(protection));
+                }
+            }
+            for (index, expected) in model.iter().enumerate() {
+                let found = areas.find(BASE + index as u64 * PAGE_SIZE + 7).map(|area| area.protection);
+                assert_eq!(found, *expected, "seed {seed}, step {step}, page {index}");
+            }
+            let all: Vec<&Area> = areas.iter().collect();
+            for two in all.windows(2) {
+                let touch = two[0].end == two[1].start;
+                assert!(
+                    two[0].end <= two[1].start && !(touch && two[0].protection == two[1].protection),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn places_are_found_from_above_and_never_overlap() {
+    let mut areas = Areas::default();
+    for count in 1..200 {
+        let place = areas.find_place(count * PAGE_SIZE).expect("there is room");
+        assert!(areas.is_free(place, place + count * PAGE_SIZE) && place + count * PAGE_SIZE <= MMAP_TOP);
+        areas.insert(Area::anonymous(place, place + count * PAGE_SIZE, Protection::READ));
+    }
+    assert_eq!(areas.find_place(MMAP_TOP), Err(Errno::ENOMEM));
+    areas.insert(Area::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
+    assert_eq!(areas.find_place(PAGE_SIZE), Err(Errno::ENOMEM));
+}
+
+#[test]
+fn frames_remember_what_was_set() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let (mut frames, mut model) = (Frames::default(), BTreeMap::new());
+    for _ in 0..5000 {
+        let address = random.u64(..2000) * PAGE_SIZE * random.u64(1..4);
+        let entry = if random.bool() { 0 } else { random.u64(1..) };
+        let before = if entry == 0 { model.remove(&address) } else { model.insert(address, entry) };
+        assert_eq!(frames.set(address, entry), before.unwrap_or(0));
+        assert_eq!(frames.len(), model.len());
+    }
+    let all: Vec<(u64, u64)> = frames.within(0, u64::MAX >> 1).collect();
+    assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+}
+
+/// The memory of a machine with two processes: contents by page, and who pays.
+#[derive(Default)]
+struct Machine {
+    contents: BTreeMap<u64, u8>,
+    owner: BTreeMap<u64, u32>,
+    next: u64,
+}
+
+/// One process's tables over the machine.
+struct Process {
+    number: u32,
+    machine: Rc<RefCell<Machine>>,
+    table: BTreeMap<u64, u64>,
+    others: Rc<RefCell<Vec<BTreeMap<u64, u64>>>>,
+}
+
+impl Process {
+    fn publish(&self) {
+        self.others.borrow_mut()[self.number as usize] = self.table.clone();
+    }
+
+    fn write(&mut self, space: &mut Space, address: u64, value: u8) -> std::result::Result<(), Violation> {
+        while self.table.get(&address).is_none_or(|entry| entry & WRITE == 0) {
+            space.fault(self, address + 5, Access::Write)?;
+        }
+        self.machine.borrow_mut().contents.insert(page_of(self.table[&address]), value);
+        Ok(())
+    }
+
+    fn read(&mut self, space: &mut Space, address: u64) -> std::result::Result<u8, Violation> {
+        while !self.table.contains_key(&address) {
+            space.fault(self, address, Access::Read)?;
+        }
+        Ok(self.machine.borrow().contents[&page_of(self.table[&address])])
+    }
+}
+
+impl Pages for Process {
+    fn allocate(&mut self) -> Result<u64> {
+        let mut machine = self.machine.borrow_mut();
+        machine.next += 1;
+        let page = machine.next;
+        machine.contents.insert(page, 0);
+        machine.owner.insert(page, self.number);
+        Ok(page)
+    }
+    fn release(&mut self, pages: &[u64]) {
+        pages.iter().for_each(|page| {
+            let mut machine = self.machine.borrow_mut();
+            if machine.owner.get(page) == Some(&self.number) {
+                machine.owner.remove(page);
+            }
+        });
+    }
+    fn map(&mut self, rows: &[MapRow]) -> Result<()> {
+        for row in rows {
+            match row.entry & PRESENT {
+                0 => self.table.remove(&row.address),
+                _ => self.table.insert(row.address, row.entry),
+            };
+        }
+        self.publish();
+        Ok(())
+    }
+    fn copy(&mut self, address: u64, page: u64) -> Result<()> {
+        let from = page_of(self.table[&address]);
+        self.copy_page(from, page)
+    }
+    fn copy_page(&mut self, from: u64, to: u64) -> Result<()> {
+        let value = self.machine.borrow().contents[&from];
+        self.machine.borrow_mut().contents.insert(to, value);
+        Ok(())
+    }
+    fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()> {
+        self.machine.borrow_mut().contents.insert(page, contents[0]);
+        Ok(())
+    }
+    fn read(&mut self, page: u64) -> Result<Vec<u8>> {
+        Ok(vec![self.machine.borrow().contents[&page]; PAGE_SIZE as usize])
+    }
+    fn is_sole(&self, page: u64) -> bool {
+        let mapped = |table: &BTreeMap<u64, u64>| table.values().filter(|entry| page_of(**entry) == page).count();
+        let references: usize = self.others.borrow().iter().map(mapped).sum();
+        self.machine.borrow().owner.get(&page) == Some(&self.number) && references == 1
+    }
+    fn file_page(&mut self, _: u64, _: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+    fn hold_file(&mut self, _: u64, _: bool) {}
+}
+
+#[test]
+fn after_fork_each_sees_what_was_and_its_own_writes() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let machine = Rc::new(RefCell::new(Machine::default()));
+        let others = Rc::new(RefCell::new(vec![BTreeMap::new(); 2]));
+        let process =
+            |number| Process { number, machine: machine.clone(), table: BTreeMap::new(), others: others.clone() };
+        let (mut parent, mut child) = (process(0), process(1));
+        let mut space = Space::default();
+        space.map(&mut parent, Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+        let mut expected = [[0u8; 8]; 2];
+        for _ in 0..random.usize(..12) {
+            let (page, value) = (random.usize(..8), random.u8(..));
+            parent.write(&mut space, BASE + page as u64 * PAGE_SIZE, value).expect("it may");
+            expected[0][page] = value;
+        }
+        space.share_for_fork(&mut parent).expect("it forks");
+        assert!(parent.table.values().all(|entry| entry & WRITE == 0), "seed {seed}");
+        expected[1] = expected[0];
+        child.table = parent.table.clone();
+        child.publish();
+        let mut spaces = [space.clone(), space];
+        for step in 0..60 {
+            let (who, page, value) = (random.usize(..2), random.usize(..8), random.u8(..));
+            let actor = if who == 0 { &mut parent } else { &mut child };
+            let address = BASE + page as u64 * PAGE_SIZE;
+            if random.bool() {
+                actor.write(&mut spaces[who], address, value).expect("it may");
+                expected[who][page] = value;
+            }
+            assert_eq!(actor.read(&mut spaces[who], address), Ok(expected[who][page]), "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn violations_are_told_apart() {
+    let machine = Rc::new(RefCell::new(Machine::default()));
+    let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others };
+    let mut space = Space::default();
+    space.map(&mut process, Area::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
+    assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(Violation::NotMapped));
+    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(Violation::NotAllowed));
+    assert_eq!(space.fault(&mut process, BASE, Access::Execute), Err(Violation::NotAllowed));
+    assert_eq!(space.fault(&mut process, BASE, Access::Read), Ok(()));
+    space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::NONE).expect("it may");
+    assert_eq!(space.fault(&mut process, BASE, Access::Read), Err(Violation::NotAllowed));
+    assert!(process.table.is_empty(), "nothing is present that may not be read");
+    space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::READ_WRITE).expect("it may");
+    process.write(&mut space, BASE, 3).expect("it may");
+    assert_eq!(space.frames.get(BASE) & COPY_ON_WRITE, 0);
+}
+
+#[test]
+fn the_stack_grows_and_brk_moves() {
+    let machine = Rc::new(RefCell::new(Machine::default()));
+    let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others };
+    let mut space = Space::default();
+    space.brk = (BASE, BASE);
+    let top = MMAP_TOP + (64 << 20);
+    let stack = Area { grows: true, ..Area::anonymous(top - PAGE_SIZE, top, Protection::READ_WRITE) };
+    space.map(&mut process, stack).expect("it maps");
+    assert_eq!(space.fault(&mut process, top - 5 * PAGE_SIZE, Access::Write), Ok(()));
+    assert_eq!(space.fault(&mut process, top - (9 << 20), Access::Write), Err(Violation::NotMapped));
+    assert_eq!(space.move_brk(&mut process, BASE + 100), BASE + 100);
+    assert_eq!(space.fault(&mut process, BASE, Access::Write), Ok(()));
+    assert_eq!(space.move_brk(&mut process, BASE - 1), BASE + 100);
+    assert_eq!(space.move_brk(&mut process, BASE), BASE);
+    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(Violation::NotMapped));
+}

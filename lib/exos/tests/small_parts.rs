@@ -1,0 +1,198 @@
+//! Descriptor table, pipe ring, archive, command, signals and the bytes of Linux's structures.
+
+use exos::call::layout;
+use exos::descriptor::table::Table;
+use exos::errno::Errno;
+use exos::file_system::node::Status as NodeStatus;
+use exos::pipe::ring::{CAPACITY, Ring};
+use exos::process::status::Status;
+use exos::session::{archive, command};
+use exos::signal::frame::{self, Information, Interrupted, place};
+use exos::signal::set;
+
+#[test]
+fn the_lowest_free_descriptor_is_given_out() {
+    let mut table = Table::default();
+    assert_eq!((table.add('a', 0, false), table.add('b', 0, true), table.add('c', 5, false)), (Ok(0), Ok(1), Ok(5)));
+    assert_eq!(table.remove(0), Ok('a'));
+    assert_eq!(table.remove(0), Err(Errno::EBADF));
+    assert_eq!(table.add('d', 0, false), Ok(0));
+    assert_eq!(table.replace(5, 'e', false), Ok(Some('c')));
+    assert_eq!(table.take_closed_by_exec(), Some('b'));
+    assert_eq!(table.iter().map(|(number, file)| (number, *file)).collect::<Vec<_>>(), [(0, 'd'), (5, 'e')]);
+}
+
+#[test]
+fn fault_83_descriptors_beyond_the_limit_are_refused() {
+    let mut table = Table::default();
+    for number in 0..1024 {
+        assert_eq!(table.add(number, 0, false), Ok(number));
+    }
+    assert_eq!(table.add(0, 0, false), Err(Errno::EMFILE));
+    assert_eq!(table.replace(1024, 0, false), Err(Errno::EBADF));
+    assert_eq!(table.replace(u64::MAX, 0, false), Err(Errno::EBADF));
+    assert_eq!(table.get(u64::MAX), Err(Errno::EBADF));
+}
+
+#[test]
+fn a_ring_passes_every_byte_in_order() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut memory = vec![0u8; CAPACITY as usize];
+    let mut ring = Ring { written: u64::MAX - 1000, read: u64::MAX - 1000 };
+    let (mut sent, mut received) = (0u64, 0u64);
+    while received < 1_000_000 {
+        let stretch = ring.to_write(random.u64(..40_000)).expect("sane");
+        for at in stretch.offset..stretch.offset + stretch.bytes {
+            memory[at as usize] = (sent % 251) as u8;
+            sent += 1;
+        }
+        ring.written = ring.written.wrapping_add(stretch.bytes);
+        assert_eq!(ring.waiting(), Ok(sent - received));
+        let stretch = ring.to_read(random.u64(..40_000)).expect("sane");
+        for at in stretch.offset..stretch.offset + stretch.bytes {
+            assert_eq!(memory[at as usize], (received % 251) as u8);
+            received += 1;
+        }
+        ring.read = ring.read.wrapping_add(stretch.bytes);
+    }
+}
+
+#[test]
+fn fault_86_counts_that_make_no_sense_are_eio() {
+    for (written, read) in [(0, 1), (CAPACITY + 1, 0), (u64::MAX, 0), (5, u64::MAX - CAPACITY)] {
+        let ring = Ring { written, read };
+        assert_eq!(ring.waiting(), Err(Errno::EIO));
+        assert_eq!((ring.to_read(1), ring.to_write(1)), (Err(Errno::EIO), Err(Errno::EIO)));
+    }
+}
+
+fn member(name: &[u8], mode: u32, contents: &[u8]) -> Vec<u8> {
+    let fields = [1, mode, 0, 0, 1, 0, contents.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+    let mut bytes = b"070701".to_vec();
+    fields.iter().for_each(|field| bytes.extend_from_slice(format!("{field:08x}").as_bytes()));
+    bytes.extend_from_slice(name);
+    bytes.push(0);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.extend_from_slice(contents);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+#[test]
+fn an_archive_gives_its_members() {
+    let whole =
+        [member(b"a", 0o100_644, b"hello"), member(b"b/c", 0o040_755, b""), member(b"TRAILER!!!", 0, b"")].concat();
+    let names: Vec<_> = archive::members(&whole).map(|member| member.expect("good").name.to_vec()).collect();
+    assert_eq!(names, [b"a".to_vec(), b"b/c".to_vec()]);
+    assert_eq!(archive::find(&whole, b"a"), Some(&b"hello"[..]));
+}
+
+#[test]
+fn a_damaged_archive_is_an_error_and_never_a_panic() {
+    let whole = [member(b"a", 0o100_644, &[7; 300]), member(b"TRAILER!!!", 0, b"")].concat();
+    for length in 0..whole.len() - 1 {
+        let outcomes: Vec<_> = archive::members(&whole[..length]).collect();
+        assert!(outcomes.last().is_some_and(Result::is_err), "cut to {length}");
+    }
+    let mut random = fastrand::Rng::with_seed(9);
+    for _ in 0..20_000 {
+        let mut bad = whole.clone();
+        bad[random.usize(..whole.len())] = random.u8(..);
+        assert!(archive::members(&bad).count() < 4);
+    }
+}
+
+#[test]
+fn a_command_is_read_record_by_record() {
+    let read = command::parse(b"a/bin/sh\0a-c\0a\0ePATH=/bin\0w/tmp\0t1\0otrace=syscalls\0").expect("good");
+    assert_eq!(read.arguments, [&b"/bin/sh"[..], b"-c", b""]);
+    assert_eq!((read.directory, read.terminal, read.environment.len()), (&b"/tmp"[..], true, 1));
+    for bad in [&b""[..], b"a/bin/sh", b"x1\0", b"\0", b"eA=1\0"] {
+        assert!(command::parse(bad).is_err());
+    }
+}
+
+#[test]
+fn every_word_of_a_public_page_has_a_meaning() {
+    for status in [Status::Exited(0), Status::Exited(255), Status::Killed(9), Status::Killed(64)] {
+        assert_eq!(Status::from_word(status.to_word()), Some(status));
+    }
+    assert_eq!(Status::Exited(7).to_wait(), 0x700);
+    assert_eq!(Status::Killed(11).to_wait(), 11);
+    let mut random = fastrand::Rng::with_seed(4);
+    assert!((0..1000).all(|_| Status::from_word(random.u64(..) | 1 << 63).is_some()));
+    assert_eq!(Status::from_word(0), None);
+}
+
+#[test]
+fn faults_are_delivered_first() {
+    assert_eq!(set::first(set::bit(1) | set::bit(11)), Some(11));
+    assert_eq!(set::first(set::bit(64)), Some(64));
+    assert_eq!((set::first(0), set::bit(0), set::bit(65)), (None, 0, 0));
+}
+
+#[test]
+fn fault_84_a_forged_frame_gives_no_more_than_user_flags() {
+    let interrupted = Interrupted {
+        registers: core::array::from_fn(|index| index as u64 + 100),
+        blocked: 0x55,
+        alternate: [1, 2, 3],
+        fault: [4, 14, 0xdead],
+    };
+    let layout = frame::lay_out(0x7f_0000_1234, false, 1088).expect("it fits");
+    assert!(
+        layout.frame % 16 == 8 && layout.vectors.is_multiple_of(64) && layout.vectors + 1088 <= 0x7f_0000_1234 - 128
+    );
+    let information = Information { signal: 11, code: 1, detail: 0xdead, value: 0 };
+    let bytes = frame::build(layout, 0x1111, &interrupted, &information);
+    assert_eq!(bytes.len() as u64, frame::FIXED);
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect();
+    assert_eq!(words[0], 0x1111);
+    let information_at = ((frame::information_at(layout.frame) - layout.frame) / 8) as usize;
+    assert_eq!(words[information_at..information_at + 3], [11, 1, 0xdead]);
+    let context: [u64; frame::CONTEXT_WORDS] = words[1..=frame::CONTEXT_WORDS].try_into().expect("the context");
+    let back = frame::read(&context);
+    assert_eq!((back.blocked, back.vectors), (0x55, layout.vectors));
+    assert_eq!(back.registers[..place::RFLAGS], interrupted.registers[..place::RFLAGS]);
+    let mut forged = context;
+    forged[5 + place::RFLAGS] = u64::MAX;
+    let flags = frame::read(&forged).registers[place::RFLAGS];
+    assert_eq!(flags & 0x3000, 0, "no I/O privilege");
+    assert_ne!(flags & 0x200, 0, "interrupts stay on");
+    assert_eq!(flags >> 22, 0, "nothing beyond the identification flag");
+    assert_eq!(frame::lay_out(100, false, 1000), None);
+}
+
+#[test]
+fn structures_have_linuxs_bytes() {
+    let status = NodeStatus {
+        node: 7,
+        mode_links: 0o100_644 | 3 << 32,
+        owner: 5 | 6 << 32,
+        size: 1000,
+        device: 4 << 32 | 64,
+        ..NodeStatus::default()
+    };
+    let stat = layout::stat(&status);
+    assert_eq!((stat.len(), stat[8], stat[16], stat[48]), (144, 7, 3, 0xe8));
+    assert_eq!(u32::from_le_bytes(stat[24..28].try_into().expect("4")), 0o100_644);
+    assert_eq!((stat[28], stat[32]), (5, 6));
+    let statx = layout::statx(&status);
+    assert_eq!((statx.len(), statx[16], statx[20], statx[24], statx[32], statx[40]), (256, 3, 5, 6, 7, 0xe8));
+    assert_eq!(u16::from_le_bytes([statx[28], statx[29]]), 0o100_644);
+    assert_eq!((statx[128], statx[132]), (4, 64));
+    for number in [(0, 0), (1, 3), (136, 0), (259, 70_000), (0xfff, 0xf_ffff)] {
+        assert_eq!(layout::device_parts(layout::device(number)), number);
+    }
+    assert_eq!(layout::names([b"Linux", b"x", b"", b"", b"", b""]).len(), 390);
+}
+
+#[test]
+fn errors_fit_into_a_register() {
+    assert_eq!(Errno::ENOENT.to_register() as i64, -2);
+    assert_eq!(Errno::from_register((-38i64) as u64), Some(Errno::ENOSYS));
+    assert_eq!((Errno::from_register(0), Errno::from_register((-4096i64) as u64)), (None, None));
+    for error in abi::Error::ALL {
+        assert!((1..=4095).contains(&Errno::from(*error).number()));
+    }
+}
