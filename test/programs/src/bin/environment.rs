@@ -432,11 +432,11 @@ extern "C" fn allocate_and_end(_: u64) {
     }
 }
 
-/// Environments in every slot, the first included, whose number in a record also means "none". Large tables are left to
-/// the churn of full runs.
+/// Environments in every slot, the first included, whose number in a record also means "none". Large tables and
+/// several CPUs are left to the churn of full runs.
 fn every_slot_of_the_table_is_like_the_others(world: &World) -> Outcome {
     let slots = exposed::kernel().environments.load(SeqCst);
-    let mut first_slot_seen = slots > 2048;
+    let mut first_slot_seen = slots > 2048 || exposed::kernel().cpus.load(SeqCst) > 1;
     for _ in 0..slots {
         if first_slot_seen {
             break;
