@@ -6,7 +6,6 @@
 use super::contents::Store;
 use super::node::{Body, Entries, Node, NodeId, Status};
 use crate::errno::{Errno, Result};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use linux_raw_sys::general as linux;
 

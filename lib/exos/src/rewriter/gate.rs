@@ -4,6 +4,7 @@
 //! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack and end in `iretq`; the second word of
 //! the frame tells them apart. `getpid` is answered at the door.
 
+use super::site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::call;
 use crate::memory::space::{Access, Violation};
 use crate::signal;
@@ -27,6 +28,11 @@ const PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
 const RIP: usize = offset_of!(UpcallFrame, rip);
 const RFLAGS: usize = offset_of!(UpcallFrame, rflags);
 
+/// Bits of an address that are all zero only in the first bytes of a page.
+const IN_PAGE: u32 = 0xff8;
+/// From the opcode of the move to the end of the `syscall` behind it.
+const BEFORE: u32 = (MOVE_BYTES + SYSCALL_BYTES) as u32;
+
 /// Offset from GS base of the word where a stub finds its way into ExOS.
 pub const STUB_ENTRY: u64 = free(word::STUB_ENTRY);
 
@@ -34,19 +40,26 @@ const fn free(index: usize) -> u64 {
     LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
 }
 
-/// Entered by the kernel with a reflected call: RSP is at the frame.
+/// Entered by the kernel with a reflected call: RSP is at the frame. `getpid` is answered here only where the site
+/// cannot be rewritten, as far as one look tells: the others go the long way once.
 #[unsafe(naked)]
 pub extern "C" fn reflection_entry() {
     naked_asm!(
         "cmp eax, {getpid}",
         "jne {general}",
-        "mov rax, gs:[{number}]",
         "mov rcx, [rsp + {rip}]",
+        "test ecx, {in_page}",
+        "jz 2f",
+        "cmp byte ptr [rcx - {before}], {move_to_eax}",
+        "je {general}",
+        "2:",
+        "mov rax, gs:[{number}]",
         "mov r11, [rsp + {rflags}]",
         "add rsp, 32",
         "iretq",
         getpid = const GETPID, general = sym upcall_entry, number = const NUMBER,
-        rip = const RIP, rflags = const RFLAGS,
+        rip = const RIP, rflags = const RFLAGS, in_page = const IN_PAGE, before = const BEFORE,
+        move_to_eax = const MOVE_TO_EAX,
     )
 }
 

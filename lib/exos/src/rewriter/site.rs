@@ -15,7 +15,8 @@ pub const STUB_STRIDE: usize = 32;
 /// Farthest that a jump reaches, with room for the lengths of the instructions.
 pub const REACH: u64 = (1 << 31) - 4096;
 
-const MOVE_TO_EAX: u8 = 0xb8;
+/// Opcode of `mov $imm32, %eax`.
+pub const MOVE_TO_EAX: u8 = 0xb8;
 const JUMP: u8 = 0xe9;
 
 /// Calls that keep the gate: they come back elsewhere, twice, or with all registers changed.
