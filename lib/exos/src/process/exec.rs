@@ -190,7 +190,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         headers: image.headers,
         entry: image.entry + bias,
         interpreter_base,
-        random: random(16)?.try_into().unwrap_or_default(),
+        random: start_random(),
         hardware: enter::hardware_capabilities(),
         ..Auxiliary::default()
     };
@@ -202,6 +202,17 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
     enter::set_segment_base(0);
     vectors::clear();
     Ok(())
+}
+
+/// Bytes for AT_RANDOM, from which libc makes guards against overruns. A machine without a source of entropy gives what
+/// its clock gives: guesses are harder, and nothing that must be secret is made of it (`getrandom` refuses there).
+fn start_random() -> [u8; 16] {
+    let from_clock = || {
+        let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let first = spread(runtime::clock::ticks() ^ spread(process().number()));
+        u128::from(first) << 64 | u128::from(spread(first))
+    };
+    random(16).ok().and_then(|bytes| bytes.try_into().ok()).unwrap_or_else(|| from_clock().to_le_bytes())
 }
 
 fn place_interpreter(image: &Image) -> Result<u64> {
