@@ -81,6 +81,8 @@ flags! {
     LOOP_HEAD = 14;
     /// Arguments of the helper hold only because of a branch: no speculation past the call.
     FENCE = 15;
+    /// (While loops are looked at) the loop's end can be reached from here without leaving it.
+    IN_LOOP = 26;
 }
 
 const SPACE_AT: u32 = 16;

@@ -1,7 +1,7 @@
 //! The proof that a program ends: how often each instruction can be executed at most.
 //!
-//! A loop is a backward jump with the slots between its target and itself. It is bounded when nothing jumps into its
-//! middle, loops nest, and some register is changed in it by one instruction only, which adds a constant, which every
+//! A loop is a target of backward jumps with the slots up to the last of them. It is bounded when nothing jumps back into its
+//! middle (compilers do jump ahead into it: then the first round may be cut short), loops nest, and some register is changed in it by one instruction only, which adds a constant, which every
 //! round passes, and whose operand the fixed point knows to stay in a range that the sum does not wrap out of: the range
 //! divided by the constant bounds the rounds. An instruction is then executed at most as often as the product over the
 //! loops around it of their rounds plus one. If all loops are bounded and the sum for the whole program is
@@ -21,6 +21,8 @@ const MAX_LOOPS: u32 = 256;
 enum Stage {
     /// Looking for the next backward jump.
     Seek,
+    /// Finding, from its end backwards, which instructions between target and end belong to the loop.
+    Reach,
     /// Looking at all instructions of the function: who writes what, who jumps where.
     Survey,
     /// Looking for jumps past an instruction that counts.
@@ -42,6 +44,12 @@ pub(crate) struct Loops {
     /// The instruction that adds a constant to the register, and how often it can; zero when there is none.
     counters: [(usize, u32); REGISTERS],
     rounds: u32,
+    /// It overlaps another loop without containing it.
+    overlaps: bool,
+    /// A later jump leads back to the same target: the loop is looked at there.
+    superseded: bool,
+    /// The first round may begin in the middle.
+    cut_short: bool,
     /// The backward jump that is not bounded, once there is one.
     pub(crate) unbounded: Option<usize>,
 }
@@ -57,6 +65,9 @@ impl Loops {
             writers: [0; REGISTERS],
             counters: [(0, 0); REGISTERS],
             rounds: 0,
+            overlaps: false,
+            superseded: false,
+            cut_short: false,
             unbounded: None,
         }
     }
@@ -68,6 +79,7 @@ impl Loops {
         }
         match self.stage {
             Stage::Seek => return self.seek(subject),
+            Stage::Reach => self.reach(subject)?,
             Stage::Survey => self.survey(subject)?,
             Stage::Bypass => self.bypass(subject)?,
             Stage::Weigh => self.weigh(subject),
@@ -89,11 +101,40 @@ impl Loops {
             return Ok(false);
         }
         (self.source, self.target) = (index, target);
+        (self.overlaps, self.superseded, self.cut_short) = (false, false, false);
         self.writers = [0; REGISTERS];
         self.counters = [(0, 0); REGISTERS];
-        self.stage = Stage::Survey;
-        self.cursor = subject.storage.function_start(subject.storage.function_of(index));
+        (self.stage, self.cursor) = (Stage::Reach, index);
         Ok(true)
+    }
+
+    /// An instruction belongs to the loop if the loop's end can be reached from it. A jump back inside the loop is taken
+    /// to reach it, without looking: that counts too much in, never too little.
+    fn reach(&mut self, subject: &mut Subject<'_, '_>) -> Result<(), Refusal> {
+        let index = self.cursor;
+        let mut note = subject.storage.annotation(index);
+        note.0 &= !Annotation::IN_LOOP;
+        if note.has(Annotation::SECOND_HALF) {
+            note.0 |= subject.storage.annotation(index + 1).0 & Annotation::IN_LOOP;
+        } else if note.has(Annotation::REACHED) {
+            let belongs = |to: usize| {
+                to <= index && self.contains(to)
+                    || self.contains(to) && subject.storage.annotation(to).has(Annotation::IN_LOOP)
+            };
+            let jumps = reached_jump(subject, index)?.is_some_and(belongs);
+            let falls = decode(subject.program, index)?.falls_through() && index < self.source && belongs(index + 1);
+            if jumps || falls {
+                note.set(Annotation::IN_LOOP);
+            }
+        }
+        subject.storage.annotate(index, note);
+        if index == self.target {
+            let start = subject.storage.function_start(subject.storage.function_of(index));
+            (self.stage, self.cursor) = (Stage::Survey, start);
+        } else {
+            self.cursor -= 1;
+        }
+        Ok(())
     }
 
     fn contains(&self, index: usize) -> bool {
@@ -104,8 +145,12 @@ impl Loops {
         let function = subject.storage.function_of(self.source);
         let index = self.cursor;
         if index >= subject.storage.function_start(function + 1) {
-            self.stage = Stage::Bypass;
-            self.cursor = self.target;
+            (self.stage, self.cursor) = (Stage::Bypass, self.target);
+            if self.superseded {
+                (self.stage, self.cursor) = (Stage::Seek, self.source + 1);
+            } else if self.overlaps {
+                self.unbounded = Some(self.source);
+            }
             return Ok(());
         }
         self.cursor += 1;
@@ -113,13 +158,13 @@ impl Loops {
             return Ok(());
         }
         if let Some(to) = reached_jump(subject, index)? {
-            let enters_middle = !self.contains(index) && to > self.target && to <= self.source;
+            let into_middle = to > self.target && to <= self.source;
             let crosses = self.contains(index) && index != self.source && to < self.target;
-            if enters_middle || crosses {
-                self.unbounded = Some(self.source);
-            }
+            self.overlaps |= into_middle && index > self.source || crosses;
+            self.superseded |= to == self.target && index > self.source;
+            self.cut_short |= into_middle && index < self.target;
         }
-        if self.contains(index) {
+        if self.contains(index) && subject.storage.annotation(index).has(Annotation::IN_LOOP) {
             self.note_writes(subject, index)?;
         }
         Ok(())
@@ -156,10 +201,10 @@ impl Loops {
         let index = self.cursor;
         if index <= self.source {
             self.cursor += 1;
-            let jump = reached_jump(subject, index)?;
-            if let Some(to) = jump.filter(|to| self.contains(*to)) {
+            let in_loop = |to: &usize| self.contains(*to) && subject.storage.annotation(*to).has(Annotation::IN_LOOP);
+            if let Some(to) = reached_jump(subject, index)?.filter(in_loop) {
                 for (counter, steps) in &mut self.counters {
-                    if index < *counter && to > *counter {
+                    if index < *counter && (to > *counter || to == self.target) {
                         *steps = 0;
                     }
                 }
@@ -182,7 +227,7 @@ impl Loops {
     fn weigh(&mut self, subject: &mut Subject<'_, '_>) {
         if self.cursor <= self.source {
             let weight = &mut subject.storage.weights[self.cursor];
-            *weight = weight.saturating_mul(u64::from(self.rounds) + 1);
+            *weight = weight.saturating_mul(u64::from(self.rounds) + 1 + u64::from(self.cut_short));
             self.cursor += 1;
             return;
         }

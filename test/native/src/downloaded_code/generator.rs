@@ -478,9 +478,30 @@ impl<'r> Builder<'r> {
         self.emit(0xb7, counter, 0, 0, start);
         self.holds[usize::from(counter)] = Holds::Nothing;
         let before = self.holds;
+        // Sometimes the loop is entered in its middle.
+        let ahead = self.random.once_in(4).then_some(self.slots.len());
+        if ahead.is_some() {
+            self.emit(0x05, 0, 0, 0, 0);
+        }
         let head = self.slots.len();
-        for _ in 0..=self.random.below(2) {
+        let rounds_in_two = self.random.below(2) + 1;
+        for _ in 0..rounds_in_two {
             self.loop_body(counter);
+        }
+        if self.random.once_in(3) {
+            // A second way back to the head: counted, or not.
+            if self.random.once_in(2) {
+                self.emit(0x07, counter, 0, 0, step);
+            }
+            let back = head as i16 - self.slots.len() as i16 - 1;
+            let opcode = self.random.choose(&[0xa5, 0x35, 0x45]);
+            self.emit(opcode, counter, 0, back, start + 2 * step);
+        }
+        if let Some(ahead) = ahead {
+            self.slots[ahead].offset = (self.slots.len() - ahead - 1) as i16;
+            if self.random.once_in(2) {
+                self.loop_body(counter);
+            }
         }
         let opcode = self.random.choose(&[0x07, 0x04]);
         self.emit(opcode, counter, 0, 0, step);

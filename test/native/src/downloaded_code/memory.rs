@@ -6,6 +6,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 const PAGE: usize = 4096;
 const PATTERN: u8 = 0xa5;
+/// A run that takes longer does not end.
+const MOST_SECONDS: u32 = 10;
 
 /// The case that runs now, for the report of a fault.
 pub static CASE: AtomicU64 = AtomicU64::new(0);
@@ -110,6 +112,19 @@ impl Code {
         result
     }
 
+    /// Calls the code with a record, and raises an alarm if it does not end.
+    ///
+    /// # Safety
+    /// As for [`Code::call`].
+    pub unsafe fn call_watched(&self, record: *mut downloaded_code::invocation::Invocation) {
+        // SAFETY: an alarm touches no memory; the call is the caller's promise.
+        unsafe {
+            libc::alarm(MOST_SECONDS);
+            self.call(record);
+            libc::alarm(0);
+        }
+    }
+
     /// Calls the code with a record.
     ///
     /// # Safety
@@ -139,9 +154,9 @@ extern "C" fn report(signal: i32) {
     }
 }
 
-/// Reports faults of compiled code with the seed of the case, and fails the process.
+/// Reports faults of compiled code, and code that does not end, with the seed of the case, and fails the process.
 pub fn catch_faults() {
-    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGALRM] {
         let handler: extern "C" fn(i32) = report;
         // SAFETY: the handler only calls functions that are allowed in one.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };

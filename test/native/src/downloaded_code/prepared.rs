@@ -45,7 +45,9 @@ impl<'m> Prepared<'m> {
         let mut record = Invocation { budget: context.budget, ..Invocation::default() };
         record.stack_top = stack.as_ptr_range().end as u64;
         for (entry, region) in record.regions.iter_mut().zip(regions) {
-            *entry = RegionEntry::new(region.as_ptr() as u64, region.len() as u32);
+            // An empty slice may point anywhere; the record wants a real address.
+            let start = if region.is_empty() { stack.as_ptr() as u64 } else { region.as_ptr() as u64 };
+            *entry = RegionEntry::new(start, region.len() as u32);
         }
         assert!(record.agrees_with(context), "{record:?}");
         let budget = context.budget;

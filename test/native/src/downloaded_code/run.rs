@@ -152,7 +152,7 @@ impl Bench {
         record.stack_top = self.stack.address() + (stack_offset + stack.len()) as u64;
         assert!(record.agrees_with(context), "{record:?}");
         // SAFETY: the code was just compiled for this context, with which the record agrees.
-        unsafe { self.code.call(&raw mut record) };
+        unsafe { self.code.call_watched(&raw mut record) };
         let stop = record.outcome();
         let mut regions = input.regions.clone();
         for (index, content) in regions.iter_mut().enumerate() {
