@@ -8,8 +8,9 @@ use crate::user_memory::shared::Shared;
 use crate::user_memory::vectors;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::transfer::{self, Kind, Message};
-use runtime::{EnvironmentId, Error, Failure, PageNumber, time_slice};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
 /// The connection of one process.
 #[derive(Debug)]
@@ -214,7 +215,7 @@ impl Client {
             return Ok(None);
         }
         let word = &self.window()?.words()[0];
-        Ok(Some(word.load(core::sync::atomic::Ordering::Relaxed)))
+        Ok(Some(word.load(Relaxed)))
     }
 
     /// Holds a node once more, or once less.
@@ -318,13 +319,25 @@ impl Client {
         loop {
             match transfer::call(Kind::Asynchronous, self.guardian, &mut message) {
                 Ok(()) => return Ok(message),
-                Err(Failure { error: Error::Busy, .. }) => {
-                    if time_slice::yield_to(self.guardian).is_err() {
-                        core::hint::spin_loop();
-                    }
-                }
+                Err(Failure { error: Error::Busy, .. }) => self.give_way(),
                 Err(_) => return Err(Errno::EIO),
             }
+        }
+    }
+
+    /// The guardian works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
+    /// without more calls into the kernel.
+    fn give_way(&self) {
+        const LOOKS: usize = 20_000;
+        if time_slice::yield_to(self.guardian).is_ok() {
+            return;
+        }
+        let runs = || exposed::environment(self.guardian).is_some_and(|info| info.running.load(Relaxed) != 0);
+        for _ in 0..LOOKS {
+            if !runs() {
+                return;
+            }
+            core::hint::spin_loop();
         }
     }
 
