@@ -1,3 +1,5 @@
+//! The longest run of one byte in a packet: a handler that rustc compiles for BPF.
+
 #![no_std]
 
 /// The length of the longest run of one byte in a packet, remembered in the state if it is a record.
