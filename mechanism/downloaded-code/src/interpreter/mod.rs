@@ -405,8 +405,9 @@ impl<'a, 'm, 'r> Interpreter<'a, 'm, 'r> {
             self.number(0)?;
             return Err(Ending::Stopped(Stop::Finished));
         }
+        // A pointer into a frame that is gone, or is not the caller's to know, is no value.
         if let Tag::Frame(_) = self.registers[0].1 {
-            return Err(Ending::Fault(Fault::Leak));
+            self.registers[0].1 = Tag::Unwritten;
         }
         self.depth -= 1;
         let frame = self.frames[self.depth];

@@ -173,7 +173,7 @@ impl<'r> Builder<'r> {
     }
 
     fn piece(&mut self) {
-        match self.random.below(25) {
+        match self.random.below(26) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -191,6 +191,7 @@ impl<'r> Builder<'r> {
             20 if self.depth == 0 => self.function(),
             20 | 21 => self.spill(),
             22 => self.header(),
+            25 => self.array(),
             23 | 24 => self.copied_index(),
             _ => self.odd_loop(),
         }
@@ -303,6 +304,34 @@ impl<'r> Builder<'r> {
         if let Some(patch) = patch {
             self.land(patch, before);
         }
+    }
+
+    /// An array on the stack: constants in some places, a number at an unknown one; what is in a place is an index.
+    fn array(&mut self) {
+        if self.holds[8] != Holds::Region(1) {
+            return;
+        }
+        for place in 0..4 {
+            if !self.random.once_in(4) {
+                let value = self.random.below(60) as i32;
+                self.emit(0x7a, 10, 0, -128 + 8 * place, value);
+            }
+        }
+        let (index, value) = (self.some_number(), self.some_number());
+        if index != 1 && value != 1 && index != value {
+            self.emit(0x57, index, 0, 0, 24);
+            self.emit(0xbf, 1, 10, 0, 0);
+            self.emit(0x0f, 1, index, 0, 0);
+            let (bits, _) = self.random.choose(&SIZES);
+            self.emit(0x63 | bits, 1, value, -128, 0);
+        }
+        let place = self.random.below(4) as i16;
+        self.emit(0x79, 1, 10, -128 + 8 * place, 0);
+        self.emit(0xbf, 2, 8, 0, 0);
+        self.emit(0x0f, 2, 1, 0, 0);
+        self.holds[1] = Holds::Number;
+        self.holds[2] = Holds::Nothing;
+        self.touch(2, 0, true);
     }
 
     /// A header of unknown length: `p = packet + n; if (p + k > end) skip; … p[k - 8] …`
@@ -544,7 +573,8 @@ impl<'r> Builder<'r> {
             return;
         }
         let bound = self.random.choose(&[0, 1, 3]);
-        self.emit(0xb7, 1, 0, 0, 0);
+        let start = if self.random.once_in(3) { self.random.below(3) as i32 } else { 0 };
+        self.emit(0xb7, 1, 0, 0, start);
         self.emit(0xb7, 0, 0, 0, 0);
         let patch = self.slots.len();
         self.emit(0x15, 7, 0, 0, 0);
@@ -552,6 +582,12 @@ impl<'r> Builder<'r> {
             self.emit(0xbf, 3, 6, 0, 0);
             self.emit(0x0f, 3, 7, 0, 0);
             self.emit(0xbf, 1, 6, 0, 0);
+        }
+        if bound == 1 {
+            // The loop ends somewhat before the end, or after it.
+            self.emit(0xbf, 3, 7, 0, 0);
+            let distance = self.random.below(5) as i32 - 3;
+            self.emit(0x07, 3, 0, 0, distance);
         }
         let head = self.slots.len();
         if bound == 3 {
@@ -564,7 +600,7 @@ impl<'r> Builder<'r> {
         self.emit(0x0f, 0, 2, 0, 0);
         self.emit(0x07, 1, 0, 0, 1);
         let back = head as i16 - self.slots.len() as i16 - 1;
-        let against = if bound == 3 { 3 } else { 7 };
+        let against = if bound == 0 { 7 } else { 3 };
         let opcode = self.random.choose(&[0x5d, 0xad, 0x5d]);
         self.emit(opcode, 1, against, back, 0);
         let after = self.slots.len();
