@@ -300,7 +300,7 @@ fn fault_57_no_bytes_make_the_verifier_panic() {
         for slot in bytes.chunks_mut(8) {
             let opcodes = [0xb7, 0xbf, 0x07, 0x0f, 0x61, 0x7b, 0x15, 0x2d, 0x85, 0xdb, 0x05, 0x18, 0x95, 0xb4, 0x8c];
             slot[0] = if slot[7] < 230 { opcodes[usize::from(slot[7]) % opcodes.len()] } else { slot[0] };
-            slot[1] = slot[1] % 11 << 4 | slot[2] % 11;
+            slot[1] = ((slot[1] % 11) << 4) | (slot[2] % 11);
         }
         steps(&bytes, &LAX, &mut words);
         let length = (state % 200) as usize;

@@ -53,8 +53,8 @@ impl Transfer<'_> {
     /// The value of a register for a second place: both are given an origin, so that they stay known to be equal.
     fn copy(&mut self, source: u8) -> Value {
         let mut value = self.state.register(source);
+        // Constants need no origin; what holds no value counts as one.
         let fixed = value.scalar.as_constant().is_some() && value.relation.is_none();
-        // What holds no value has the constant zero as its scalar.
         if value.origin.is_none() && !fixed && source < FRAME_POINTER {
             self.state.forget_origin(self.index as u16);
             value.origin = Some(Origin { number: self.index as u16, distance: 0 });
