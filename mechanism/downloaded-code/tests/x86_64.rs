@@ -260,6 +260,10 @@ fn memory_operands() {
             }
             assert_eq!(shown(|a| a.load_signed(Width::Bits32, register, memory)), format!("movsxd {wide}, {place}"));
             assert_eq!(shown(|a| a.load_effective_address(register, memory)), format!("lea {wide}, {place}"));
+            for (condition, text) in CONDITIONS {
+                let got = shown(|a| a.load_if(condition, Width::Bits64, register, memory));
+                assert_eq!(got, format!("cmov{text} {wide}, {place}"));
+            }
         }
         for (width, value) in
             [(Width::Bits8, -2), (Width::Bits16, 0x1234), (Width::Bits32, -70_000), (Width::Bits64, -3)]

@@ -1,6 +1,6 @@
 //! Entering and leaving: the whole code, functions, and the exits of run-time checks.
 
-use super::layout::{self, BUDGET, Exit, FRAME, KEPT, RECORD, SAVED, SCRATCH, SECOND_SCRATCH};
+use super::layout::{self, BUDGET, Exit, FRAME, RECORD, SAVED, SCRATCH, SECOND_SCRATCH};
 use super::{CompileError, Emitter};
 use crate::context::Argument;
 use crate::instruction::Instruction;
@@ -11,14 +11,19 @@ use crate::x86_64::{Arithmetic, Condition, Memory, Register, Width};
 impl Emitter<'_, '_, '_> {
     /// The first bytes: keeps the caller's registers and loads the program's.
     pub(super) fn enter(&mut self) {
-        for register in KEPT {
+        for register in self.shape.kept() {
             self.assembler.push(register);
         }
-        // Seven words are on the stack with the return address: one more keeps it aligned for helpers.
-        self.assembler.arithmetic_immediate(Arithmetic::Subtract, Width::Bits64, Register::Rsp, 8);
+        if self.shape.pads() {
+            self.assembler.arithmetic_immediate(Arithmetic::Subtract, Width::Bits64, Register::Rsp, 8);
+        }
         self.assembler.move_register(Width::Bits64, RECORD, Register::Rdi);
-        self.assembler.store(Width::Bits64, layout::native_stack(), Register::Rsp);
-        self.assembler.load(Width::Bits64, FRAME, layout::stack_top());
+        if self.shape.nests() {
+            self.assembler.store(Width::Bits64, layout::native_stack(), Register::Rsp);
+        }
+        if self.shape.uses_frame() {
+            self.assembler.load(Width::Bits64, FRAME, layout::stack_top());
+        }
         if self.verified.counts_budget() {
             self.assembler.load(Width::Bits64, BUDGET, layout::budget());
             let cost = self.verified.function_length(0) as i32;
@@ -70,7 +75,7 @@ impl Emitter<'_, '_, '_> {
     /// `exit`: the first function ends the program, others return.
     pub(super) fn exit(&mut self) {
         if self.verified.function_of(self.index) == 0 {
-            return self.assembler.jump(self.labels.finish());
+            return self.finish();
         }
         self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, FRAME, FRAME_SIZE as i32);
         self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, Register::Rsp, 8);
@@ -132,7 +137,7 @@ impl Emitter<'_, '_, '_> {
         self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, BUDGET, cost as i32);
     }
 
-    /// The common ends: finished, stopped, and the way back to the caller.
+    /// The common ends of code that is stopped.
     pub(super) fn ends(&mut self) {
         if self.verified.counts_budget() {
             self.assembler.bind(self.labels.no_budget());
@@ -142,15 +147,28 @@ impl Emitter<'_, '_, '_> {
             self.assembler.store_immediate(Width::Bits32, layout::stop_instruction(), 0);
             self.assembler.jump(self.labels.stopped());
         }
-        self.assembler.bind(self.labels.finish());
-        self.assembler.store(Width::Bits64, layout::result(), Register::Rax);
         self.assembler.bind(self.labels.stopped());
+        if self.shape.nests() {
+            self.assembler.load(Width::Bits64, Register::Rsp, layout::native_stack());
+        }
+        self.leave();
+    }
+
+    /// The program's own end: r0 is the result, and the native stack is where entering left it.
+    fn finish(&mut self) {
+        self.assembler.store(Width::Bits64, layout::result(), Register::Rax);
+        self.leave();
+    }
+
+    /// The way back to the caller.
+    fn leave(&mut self) {
         if self.verified.counts_budget() {
             self.assembler.store(Width::Bits64, layout::budget(), BUDGET);
         }
-        self.assembler.load(Width::Bits64, Register::Rsp, layout::native_stack());
-        self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, Register::Rsp, 8);
-        for register in KEPT.into_iter().rev() {
+        if self.shape.pads() {
+            self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, Register::Rsp, 8);
+        }
+        for register in self.shape.kept().rev() {
             self.assembler.pop(register);
         }
         self.assembler.return_();

@@ -21,7 +21,7 @@ pub(super) const SCRATCH: Register = Register::Rcx;
 /// Scratch; holds constants and masks.
 pub(super) const SECOND_SCRATCH: Register = Register::R10;
 
-/// Registers that compiled code must keep for its caller, besides rsp.
+/// Registers that compiled code must keep for its caller if it changes them, besides rsp.
 pub(super) const KEPT: [Register; 6] =
     [Register::Rbx, Register::Rbp, Register::R12, Register::R13, Register::R14, Register::R15];
 /// r6 to r9, which a function keeps for its caller.
@@ -124,7 +124,7 @@ impl Exit {
     pub(super) const ALL: [Self; 4] = [Self::OutOfBounds, Self::BudgetOrAlignment, Self::BadArgument, Self::Helper];
 }
 
-/// Labels of a program: for each slot its code, a call's way in and four exits; three for the common ends.
+/// Labels of a program: for each slot its code, a call's way in and four exits; two for the common ends.
 #[derive(Clone, Copy)]
 pub(super) struct Labels {
     slots: u32,
@@ -136,7 +136,7 @@ impl Labels {
     }
 
     pub(super) const fn count(slots: usize) -> usize {
-        slots * 6 + 3
+        slots * 6 + 2
     }
 
     pub(super) fn slot(self, index: usize) -> Label {
@@ -152,14 +152,9 @@ impl Labels {
         Label(self.slots + index as u32 * 4 + exit as u32)
     }
 
-    /// The program has finished.
-    pub(super) fn finish(self) -> Label {
-        Label(self.slots * 6)
-    }
-
     /// The budget does not cover the first function.
     pub(super) fn no_budget(self) -> Label {
-        Label(self.slots * 6 + 2)
+        Label(self.slots * 6)
     }
 
     /// The program is stopped.

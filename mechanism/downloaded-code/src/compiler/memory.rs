@@ -1,8 +1,9 @@
 //! Loads, stores and atomic operations, with the checks and masks that the verifier asks for.
 //!
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
-//! may start at. The mask comes out of that comparison's carry (`sbb`): all ones inside, zero outside. So even when the
-//! jump to the exit is mispredicted the access goes to the region's start.
+//! may start at. The mask is data flow from that comparison, not a branch: a conditional move (`cmovae`) puts the region's
+//! start in the place of an address outside, and in the frame `sbb` makes of the carry what the offset is combined with.
+//! So even when a jump is mispredicted the access goes to where the program may read.
 
 use super::Emitter;
 use super::layout::{Exit, FRAME, SCRATCH, SECOND_SCRATCH, memory_width, region_base, region_limit, register};
@@ -22,9 +23,10 @@ impl Emitter<'_, '_, '_> {
             (_, Protection::Proven) => return direct,
             (Space::Region(region), _) => {
                 self.assembler.load_effective_address(SCRATCH, direct);
+                self.assembler.move_register(Width::Bits64, SECOND_SCRATCH, SCRATCH);
                 let (start, limit) = (region_base(region), region_limit(region, size));
-                self.assembler.arithmetic_load(Arithmetic::Subtract, Width::Bits64, SCRATCH, start);
-                self.assembler.arithmetic_load(Arithmetic::Compare, Width::Bits64, SCRATCH, limit);
+                self.assembler.arithmetic_load(Arithmetic::Subtract, Width::Bits64, SECOND_SCRATCH, start);
+                self.assembler.arithmetic_load(Arithmetic::Compare, Width::Bits64, SECOND_SCRATCH, limit);
             }
             (Space::Stack, _) => {
                 let from_lowest = Memory::at(register(base), i32::from(offset) + FRAME_SIZE as i32);
@@ -48,15 +50,17 @@ impl Emitter<'_, '_, '_> {
         self.masked(note.space())
     }
 
-    /// Turns the offset in scratch, just compared with its limit, into an address that is inside in any case.
+    /// An address that is inside in any case, after the offset was compared with its limit: for a region scratch holds
+    /// the address, for the frame the offset.
     fn masked(&mut self, space: Space) -> Memory {
+        if let Space::Region(region) = space {
+            let start = region_base(region);
+            self.assembler.load_if(Condition::AboveOrEqual, Width::Bits64, SCRATCH, start);
+            return Memory::at(SCRATCH, 0);
+        }
         let mask = SECOND_SCRATCH;
         self.assembler.arithmetic(Arithmetic::SubtractWithBorrow, Width::Bits64, mask, mask);
         self.assembler.arithmetic(Arithmetic::And, Width::Bits64, SCRATCH, mask);
-        if let Space::Region(region) = space {
-            self.assembler.arithmetic_load(Arithmetic::Add, Width::Bits64, SCRATCH, region_base(region));
-            return Memory::at(SCRATCH, 0);
-        }
         self.assembler.arithmetic(Arithmetic::Add, Width::Bits64, SCRATCH, FRAME);
         Memory::at(SCRATCH, -(FRAME_SIZE as i32))
     }

@@ -1,7 +1,7 @@
 //! The compiler: from a verified program to x86-64 machine code in the caller's buffer.
 //!
-//! Two passes over the program emit the same code; the first only counts, so that the size is known exactly and every
-//! jump's target too before anything is written. The code is position independent, and reached at its first byte by the
+//! A look over the program finds what it takes of the machine ([`shape`]). Then two passes emit the same code; the first
+//! only counts, so that the size is known exactly and every jump's target too before anything is written. The code is position independent, and reached at its first byte by the
 //! convention of [`crate::invocation`]. Nothing need ever be both writable and executable: the caller compiles into a
 //! buffer and makes it executable afterwards.
 //!
@@ -18,10 +18,12 @@ mod frame;
 mod jump;
 mod layout;
 mod memory;
+mod shape;
 
 use core::fmt;
 
 use layout::Labels;
+use shape::Shape;
 
 use crate::instruction::Instruction;
 use crate::verifier::{Annotation, Verified};
@@ -103,6 +105,7 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Clear,
+    Look,
     Measure,
     Emit,
 }
@@ -121,6 +124,7 @@ pub struct Compiler {
     part: Part,
     cursor: usize,
     position: usize,
+    shape: Shape,
 }
 
 impl Default for Compiler {
@@ -132,7 +136,7 @@ impl Default for Compiler {
 impl Compiler {
     /// At the beginning.
     pub const fn new() -> Self {
-        Self { pass: Pass::Clear, part: Part::Start, cursor: 0, position: 0 }
+        Self { pass: Pass::Clear, part: Part::Start, cursor: 0, position: 0, shape: Shape::new() }
     }
 
     /// Does one step of bounded work. The same arguments must be given each time.
@@ -150,11 +154,15 @@ impl Compiler {
             self.clear(labels);
             return Ok(Progress::Again);
         }
+        if self.pass == Pass::Look {
+            return self.look(verified);
+        }
         let buffer = if self.pass == Pass::Measure { &mut [] } else { &mut *code };
         let mut assembler = Assembler::resume(buffer, labels, self.position);
         let names = Labels::new(verified.slots());
+        let (shape, index) = (self.shape, self.cursor);
         let mut emitter =
-            Emitter { assembler: &mut assembler, verified, request, labels: names, index: self.cursor, keys: 0 };
+            Emitter { assembler: &mut assembler, verified, request, labels: names, shape, index, keys: 0 };
         let finished = emitter.part(self.part, &mut self.cursor)?;
         if let Some(error) = assembler.error() {
             return Err(error.into());
@@ -171,8 +179,23 @@ impl Compiler {
         labels[self.cursor..end].fill(0);
         self.cursor = end;
         if end == labels.len() {
+            (self.cursor, self.pass) = (0, Pass::Look);
+        }
+    }
+
+    fn look(&mut self, verified: &Verified<'_>) -> Result<Progress, CompileError> {
+        let end = verified.slots().min(self.cursor + SLOTS_A_STEP);
+        for index in self.cursor..end {
+            let note = verified.annotation(index);
+            if note.has(Annotation::REACHED) && !note.has(Annotation::SECOND_HALF) {
+                self.shape.add(verified.program, index)?;
+            }
+        }
+        self.cursor = end;
+        if end == verified.slots() {
             (self.cursor, self.pass) = (0, Pass::Measure);
         }
+        Ok(Progress::Again)
     }
 
     fn part_done(&mut self, available: usize) -> Result<Progress, CompileError> {
@@ -223,6 +246,7 @@ struct Emitter<'e, 'b, 'v> {
     verified: &'e Verified<'v>,
     request: &'e Request<'e>,
     labels: Labels,
+    shape: Shape,
     /// Slot of the instruction in hand.
     index: usize,
     /// Keys made for it so far.

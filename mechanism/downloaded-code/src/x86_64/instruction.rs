@@ -394,6 +394,12 @@ impl Assembler<'_> {
         self.encode(width, &opcode, destination.number(), Place::Register(source), false, &[]);
     }
 
+    /// `cmovcc destination, [source]`, 32 or 64 bits. Reads the memory whatever the condition.
+    pub fn load_if(&mut self, condition: Condition, width: Width, destination: Register, source: Memory) {
+        let opcode = [0x0f, 0x40 | condition as u8];
+        self.encode(width, &opcode, destination.number(), Place::Memory(source), false, &[]);
+    }
+
     /// The `lock` prefix of the instruction that follows.
     pub fn lock(&mut self) {
         self.bytes(&[0xf0]);
