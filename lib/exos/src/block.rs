@@ -1,12 +1,13 @@
-//! Blocking: always a wakeup predicate, always ended by a signal that is not blocked.
+//! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
 use crate::errno::{Errno, Result};
-use crate::user_memory::current::{is_adopted, process};
+use crate::signal;
+use crate::user_memory::current::{is_adopted, process, thread};
 use crate::user_memory::vectors;
 use abi::exposed::CpuState;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use core::sync::atomic::fence;
-use runtime::predicate::{Operator, Predicate, Term, clock, word_masked};
+use runtime::predicate::{Operator, Predicate, Term, clock, word, word_masked};
 use runtime::{exposed, syscall, time_slice};
 
 /// Why a wait ended.
@@ -18,18 +19,19 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal came: then `EINTR`.
-/// More terms than the kernel takes are looked at again after a millisecond.
+/// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal calls a function of the
+/// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
+/// takes are looked at again after a millisecond.
 pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 3;
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 5;
     const MILLISECOND: u64 = 1_000_000;
-    let process = process();
-    if process.signals.lock().is_interrupted(&process.mailbox()) {
+    if signal::settle() {
         return Err(Errno::EINTR);
     }
-    let blocked = process.signals.lock().blocked;
-    let signal = word_masked(process.mailbox().signals(), !blocked, Operator::NotEqual, 0);
-    let mut predicate = Predicate::new().or(&[signal])?;
+    let mut predicate = Predicate::new();
+    for term in signals() {
+        predicate = predicate.or(&[term])?;
+    }
     for term in terms.iter().take(ALMOST_ALL) {
         predicate = predicate.or(&[*term])?;
     }
@@ -40,11 +42,22 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
         predicate = predicate.or(&[clock(deadline)])?;
     }
     sleep(&predicate);
-    if process.signals.lock().is_interrupted(&process.mailbox()) {
+    if signal::settle() {
         return Err(Errno::EINTR);
     }
     let late = deadline.is_some_and(|deadline| runtime::clock::now() >= deadline);
     Ok(if late { Woken::TimedOut } else { Woken::Condition })
+}
+
+/// What becomes true when a signal comes that this thread does not block, or when the process stops or ends.
+fn signals() -> [Term; 3] {
+    let (process, thread) = (process(), thread());
+    let wanted = !thread.blocked();
+    [
+        word_masked(process.mailbox().signals(), wanted, Operator::NotEqual, 0),
+        word_masked(thread.post().pending(), wanted, Operator::NotEqual, 0),
+        word(&process.stopped, Operator::NotEqual, 0),
+    ]
 }
 
 /// Gives the CPU away until the predicate is true, or an upcall came.

@@ -33,7 +33,6 @@ pub mod relatives;
 pub mod rewriter;
 pub mod session;
 pub mod signal;
-#[cfg(target_os = "none")]
 pub mod terminal;
 #[cfg(target_os = "none")]
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]

@@ -93,7 +93,7 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
             Ok(match description.object {
                 Object::Pipe(pipe, _) => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
                 Object::Console(_) => b"pipe:[1]".to_vec(),
-                Object::Terminal(_) => b"/dev/tty".to_vec(),
+                Object::Terminal(_) => crate::terminal::PATH.to_vec(),
                 Object::Directory { node } => process().files.lock().path_of(node)?,
                 _ => b"/dev/null".to_vec(),
             })

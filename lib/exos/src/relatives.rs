@@ -1,17 +1,20 @@
-//! Other processes, as anybody may see them: the exposed table of environments and their public pages.
+//! Other processes, as anybody may see them: the exposed table of environments, their public pages and mailboxes.
 //!
-//! Everything read there was written by a stranger: every value has a meaning, and none is trusted.
+//! Everything read there was written by a stranger: every value has a meaning, and none is trusted. The session looks at
+//! processes in the same way, with its own key.
 
 use crate::errno::{Errno, Result};
 use crate::process::children::public;
-use crate::signal::Mailbox;
+use crate::signal::frame::Information;
+use crate::signal::post::from_user;
 use crate::signal::set::COUNT;
+use crate::signal::{self, GROUP};
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use runtime::address_space::Access;
 use runtime::window::Window;
-use runtime::{EnvironmentId, PageNumber, exposed};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 
 /// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,78 +33,113 @@ pub struct Other {
     pub name: Vec<u8>,
 }
 
+/// Processes, as far as a key shows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// The key.
+    pub key: KeyIndex,
+}
+
+/// Processes as the running one sees them.
+pub fn sight() -> Sight {
+    Sight { key: process().session_key }
+}
+
 /// The living process with this number.
 pub fn find(number: u64) -> Option<Other> {
-    let environment = EnvironmentId(number);
-    let info = exposed::environment(environment).filter(|_| exposed::lives(environment))?;
-    let page = PageNumber(info.public.load(Acquire));
-    let window = Window::open(&[page], process().session_key, Access::READ).ok()?;
-    let word = |index: usize| window.words()[index].load(Acquire);
-    if word(public::MAGIC) != public::MAGIC_VALUE {
-        return None;
-    }
-    let name = [word(public::NAME), word(public::NAME + 1)];
-    let name = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
-    Some(Other {
-        number,
-        parent: word(public::PARENT),
-        group: word(public::GROUP),
-        session: word(public::SESSION),
-        mailbox: PageNumber(word(public::MAILBOX)),
-        name,
-    })
+    sight().find(number)
 }
 
 /// Every living process.
 pub fn all() -> Vec<Other> {
-    let slots = 0..exposed::kernel().environments.load(Acquire);
-    slots.filter_map(exposed::environment_slot).filter_map(|info| find(info.number.load(Acquire))).collect()
+    sight().all()
+}
+
+impl Sight {
+    /// The living process with this number.
+    pub fn find(self, number: u64) -> Option<Other> {
+        let environment = EnvironmentId(number);
+        let info = exposed::environment(environment).filter(|_| exposed::lives(environment))?;
+        let page = PageNumber(info.public.load(Acquire));
+        let public = Window::open(&[page], self.key, Access::READ).ok()?;
+        let word = |index: usize| public.words()[index].load(Acquire);
+        if word(public::MAGIC) != public::MAGIC_VALUE {
+            return None;
+        }
+        let mailbox = PageNumber(word(public::MAILBOX));
+        let letters = Window::open(&[mailbox], self.key, Access::READ).ok()?;
+        let name = [word(public::NAME), word(public::NAME + 1)];
+        let name = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
+        Some(Other {
+            number,
+            parent: word(public::PARENT),
+            group: letters.words()[GROUP].load(Acquire),
+            session: word(public::SESSION),
+            mailbox,
+            name,
+        })
+    }
+
+    /// Every living process.
+    pub fn all(self) -> Vec<Other> {
+        let slots = 0..exposed::kernel().environments.load(Acquire);
+        let alive = slots.filter_map(exposed::environment_slot).filter(|info| info.alive());
+        alive.filter_map(|info| self.find(info.number.load(Acquire))).collect()
+    }
+
+    /// Sends a signal to a process.
+    pub fn send(self, other: &Other, information: &Information) -> Result<()> {
+        signal::send(self.key, EnvironmentId(other.number), other.mailbox, information)
+    }
+
+    /// Sends a signal to every process of a group.
+    pub fn send_to_group(self, group: u64, information: &Information) -> Result<()> {
+        self.send_to_some(information, |other| other.group == group)
+    }
+
+    fn send_to_some(self, information: &Information, wanted: impl Fn(&Other) -> bool) -> Result<()> {
+        let outcomes: Vec<Result<()>> = self
+            .all()
+            .iter()
+            .filter(|other| wanted(other))
+            .map(|other| if information.signal == 0 { Ok(()) } else { self.send(other, information) })
+            .collect();
+        match outcomes.iter().any(Result::is_ok) {
+            true => Ok(()),
+            false => Err(outcomes.into_iter().find_map(Result::err).unwrap_or(Errno::ESRCH)),
+        }
+    }
 }
 
 /// Sends a signal to one process; 0 only asks whether it is there.
-pub fn send(number: u64, signal: u32) -> Result<u64> {
-    check(signal)?;
+pub fn send(number: u64, information: &Information) -> Result<u64> {
+    check(information.signal)?;
+    if number == process().number() {
+        if information.signal != 0 {
+            process().mailbox().post().put(information)?;
+        }
+        return Ok(0);
+    }
     let other = find(number).ok_or(Errno::ESRCH)?;
-    deliver(&other, signal)?;
+    if information.signal != 0 {
+        sight().send(&other, information)?;
+    }
     Ok(0)
 }
 
 /// Sends a signal to every process of a group.
 pub fn send_to_group(group: u64, signal: u32) -> Result<u64> {
     check(signal)?;
-    send_to_some(signal, |other| other.group == group)
+    sight().send_to_group(group, &from_user(signal, process().number())).map(|()| 0)
 }
 
 /// Sends a signal to every other process.
 pub fn send_to_all(signal: u32) -> Result<u64> {
     check(signal)?;
     let own = process().number();
-    send_to_some(signal, |other| other.number != own)
+    sight().send_to_some(&from_user(signal, own), |other| other.number != own).map(|()| 0)
 }
 
 fn check(signal: u32) -> Result<()> {
     if signal > COUNT { Err(Errno::EINVAL) } else { Ok(()) }
-}
-
-fn send_to_some(signal: u32, wanted: impl Fn(&Other) -> bool) -> Result<u64> {
-    let outcomes: Vec<Result<()>> =
-        all().iter().filter(|other| wanted(other)).map(|other| deliver(other, signal)).collect();
-    match outcomes.iter().any(Result::is_ok) {
-        true => Ok(0),
-        false => Err(outcomes.into_iter().find_map(Result::err).unwrap_or(Errno::ESRCH)),
-    }
-}
-
-fn deliver(other: &Other, signal: u32) -> Result<()> {
-    if signal == 0 {
-        return Ok(());
-    }
-    if other.number == process().number() {
-        crate::signal::raise_own(signal);
-        return Ok(());
-    }
-    let mailbox = Mailbox::open(other.mailbox, process().session_key).map_err(|_| Errno::EPERM)?;
-    let sent = crate::signal::send(EnvironmentId(other.number), &mailbox, signal);
-    mailbox.close();
-    sent
 }

@@ -5,6 +5,7 @@ use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::pipe::{Pipe, Side};
+use crate::terminal::control;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use linux_raw_sys::{general as linux, ioctl};
@@ -162,16 +163,17 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             Ok(0)
         }
         ioctl::FIONREAD => match &description.object {
-            Object::Pipe(pipe, _) | Object::Terminal(pipe) => {
-                copy::write_half(argument, pipe.ring().waiting()? as u32).map(|()| 0)
-            }
+            Object::Pipe(pipe, _) => copy::write_half(argument, pipe.ring().waiting()? as u32).map(|()| 0),
+            Object::Terminal(terminal) => control::ioctl(terminal, ioctl::FIONREAD, argument),
             Object::File { node } => {
                 let size = call.process.files.lock().status_of(*node)?.size;
                 copy::write_half(argument, size.saturating_sub(description.offset()) as u32).map(|()| 0)
             }
             _ => Err(Errno::ENOTTY),
         },
-        request if description.object.is_terminal() => crate::terminal::ioctl(request, argument),
-        _ => Err(Errno::ENOTTY),
+        request => match &description.object {
+            Object::Terminal(terminal) => control::ioctl(terminal, request, argument),
+            _ => Err(Errno::ENOTTY),
+        },
     }
 }

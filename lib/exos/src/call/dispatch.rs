@@ -61,7 +61,7 @@ pub fn perform(context: &mut Context) {
     if call.keep_registers {
         return;
     }
-    if result == Err(Errno::EINTR) && restarts(call.process, number) {
+    if result == Err(Errno::EINTR) && restarts(number) {
         // Back to the `syscall`, or to the jump to the stub, which is made again when the handler has returned.
         call.context.frame.rip = call.context.frame.rip.wrapping_sub(2);
         return;
@@ -70,7 +70,7 @@ pub fn perform(context: &mut Context) {
 }
 
 /// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
-fn restarts(process: &Process, number: u64) -> bool {
+fn restarts(number: u64) -> bool {
     const NEVER: [u32; 11] = [
         linux::__NR_poll,
         linux::__NR_ppoll,
@@ -87,7 +87,7 @@ fn restarts(process: &Process, number: u64) -> bool {
     if NEVER.iter().any(|never| u64::from(*never) == number) {
         return false;
     }
-    process.signals.lock().next_restarts(&process.mailbox())
+    crate::signal::next_restarts()
 }
 
 /// Calls that were made and are not there.

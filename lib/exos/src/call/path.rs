@@ -104,7 +104,7 @@ fn device_object(number: (u32, u32)) -> Result<Object> {
         device::ZERO => Object::Device(Device::Zero),
         device::FULL => Object::Device(Device::Full),
         device::RANDOM | device::URANDOM => Object::Device(Device::Random),
-        device::TTY | device::CONSOLE => return crate::terminal::open(),
+        device::TTY | device::CONSOLE => return crate::terminal::control::open(),
         _ => return Err(Errno::ENXIO),
     })
 }
@@ -170,7 +170,10 @@ pub(crate) fn status_of(call: &Call<'_>, description: &Description) -> Result<St
     Ok(match &description.object {
         Object::File { node } | Object::Directory { node } => return call.process.files.lock().status_of(*node),
         Object::Pipe(..) | Object::Console(_) => special(linux::S_IFIFO | 0o600, 0),
-        Object::Terminal(_) => character((136, 0)),
+        Object::Terminal(_) => {
+            let node = call.process.files.lock().status(crate::file_system::tree::ROOT, crate::terminal::PATH, FOLLOW);
+            node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or_else(|_| character(device::CONSOLE))
+        }
         Object::Device(Device::Null) => character(device::NULL),
         Object::Device(Device::Zero) => character(device::ZERO),
         Object::Device(Device::Full) => character(device::FULL),

@@ -5,8 +5,8 @@ use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
-use crate::signal::set::UNSTOPPABLE;
 use crate::user_memory::copy;
+use crate::user_memory::current::thread;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -69,16 +69,11 @@ fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_>) -> Resul
         return action(call);
     }
     let mask = copy::read_word(mask)?;
-    let before = {
-        let mut signals = call.process.signals.lock();
-        core::mem::replace(&mut signals.blocked, mask & !UNSTOPPABLE)
-    };
+    thread().block_for_now(mask);
     let outcome = action(call);
-    let mut signals = call.process.signals.lock();
-    if outcome == Err(Errno::EINTR) {
-        signals.blocked_before = Some(before);
-    } else {
-        signals.blocked = before;
+    // A handler that interrupts runs under the mask of the call; the old one comes back behind it.
+    if outcome != Err(Errno::EINTR) {
+        thread().restore_mask();
     }
     outcome
 }

@@ -6,9 +6,10 @@ use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
-use crate::process::wait::{self, Which};
+use crate::process::wait::{self, Wanted, Which};
 use crate::process::{begin, exec, exit as end};
 use crate::user_memory::copy;
+use crate::user_memory::current::thread;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
@@ -45,7 +46,13 @@ pub(super) fn getgroups(_: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn set_tid_address(call: &mut Call<'_>) -> Result<u64> {
-    Ok(call.process.number())
+    let [address, ..] = call.arguments();
+    thread().clear_at_end.store(address, Relaxed);
+    Ok(thread().number())
+}
+
+pub(super) fn gettid(_: &mut Call<'_>) -> Result<u64> {
+    Ok(thread().number())
 }
 
 /// A process of one thread leaves no lock that another of its threads could wait for.
@@ -94,6 +101,7 @@ pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
         stack,
         segment_base: has(linux::CLONE_SETTLS).then_some(base),
         set_number: if has(linux::CLONE_CHILD_SETTID) { child_number } else { 0 },
+        clear_number: if has(linux::CLONE_CHILD_CLEARTID) { child_number } else { 0 },
     };
     let number = fork::fork(call.context, options)?;
     if has(linux::CLONE_PARENT_SETTID) {
@@ -150,20 +158,27 @@ pub(super) fn wait4(call: &mut Call<'_>) -> Result<u64> {
     if options as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    let which = Which::from_argument(i64::from(which as i32));
-    let found = wait::wait(which, options as u32 & linux::WNOHANG != 0, false)?;
-    let Some((number, status)) = found else { return Ok(0) };
+    let has = |flag: u32| options as u32 & flag != 0;
+    let wanted = Wanted {
+        which: Which::from_argument(i64::from(which as i32)),
+        ended: true,
+        stopped: has(linux::WUNTRACED),
+        continued: has(linux::WCONTINUED),
+        no_hang: has(linux::WNOHANG),
+        keep: false,
+    };
+    let Some(found) = wait::wait(wanted)? else { return Ok(0) };
     if status_at != 0 {
-        copy::write_half(status_at, status.to_wait())?;
+        copy::write_half(status_at, found.event.to_wait())?;
     }
     if usage != 0 {
-        copy::write(usage, &layout::bytes(&[0; 18]))?;
+        copy::write(usage, &layout::resource_usage(found.time))?;
     }
-    Ok(number)
+    Ok(found.number)
 }
 
 pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
-    let [kind, id, information, options, ..] = call.arguments();
+    let [kind, id, information, options, usage, _] = call.arguments();
     let which = match kind as u32 {
         linux::P_ALL => Which::Any,
         linux::P_PID => Which::Number(id),
@@ -171,31 +186,37 @@ pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
         linux::P_PGID => Which::Group(id),
         _ => return Err(Errno::EINVAL),
     };
-    let options = options as u32;
-    if options & linux::WEXITED == 0 {
+    let has = |flag: u32| options as u32 & flag != 0;
+    let known = linux::WEXITED | linux::WSTOPPED | linux::WCONTINUED;
+    let extra = linux::WNOHANG | linux::WNOWAIT | linux::__WALL | linux::__WNOTHREAD | linux::__WCLONE;
+    if !has(known) || has(!(known | extra)) {
         return Err(Errno::EINVAL);
     }
-    let found = wait::wait(which, options & linux::WNOHANG != 0, options & linux::WNOWAIT != 0)?;
-    let words = match found {
-        None => [0; 16],
-        Some((number, status)) => {
-            let (code, value) = match status {
-                Status::Exited(code) => (linux::CLD_EXITED, u64::from(code)),
-                Status::Killed(signal) => (linux::CLD_KILLED, u64::from(signal)),
-            };
-            let mut words = [0; 16];
-            words[..4].copy_from_slice(&[u64::from(linux::SIGCHLD), u64::from(code), number, value]);
-            words
-        }
+    let wanted = Wanted {
+        which,
+        ended: has(linux::WEXITED),
+        stopped: has(linux::WSTOPPED),
+        continued: has(linux::WCONTINUED),
+        no_hang: has(linux::WNOHANG),
+        keep: has(linux::WNOWAIT),
     };
+    let found = wait::wait(wanted)?;
+    let mut words = [0; 16];
+    if let Some(found) = found {
+        let (code, value) = found.event.information();
+        words[..4].copy_from_slice(&[u64::from(linux::SIGCHLD), u64::from(code), found.number, u64::from(value)]);
+    }
     if information != 0 {
         copy::write(information, &layout::bytes(&words))?;
+    }
+    if usage != 0 {
+        copy::write(usage, &layout::resource_usage(found.map_or(0, |found| found.time)))?;
     }
     Ok(0)
 }
 
 pub(super) fn getpgrp(call: &mut Call<'_>) -> Result<u64> {
-    Ok(call.process.group.load(Relaxed))
+    Ok(call.process.group())
 }
 
 pub(super) fn getpgid(call: &mut Call<'_>) -> Result<u64> {
@@ -213,31 +234,43 @@ fn of_process(call: &Call<'_>, number: u64, field: fn(&crate::relatives::Other) 
     crate::relatives::find(number).map(|other| field(&other)).ok_or(Errno::ESRCH)
 }
 
-/// A process sets its own group; for a child that has not run another program yet, the child does so itself too, as
-/// shells make both call.
+/// A process sets its own group and those of its children, to one of its session.
 pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     let [number, group, ..] = call.arguments();
     let own = call.process.number();
     if (group as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    if number != 0 && number != own {
-        let is_child = call.process.children.lock().all.iter().any(|child| child.number() == number);
-        return if is_child { Ok(0) } else { Err(Errno::ESRCH) };
+    let number = if number == 0 { own } else { number };
+    let group = if group == 0 { number } else { group };
+    let session = call.process.session.load(Relaxed);
+    if group != number {
+        let member = crate::relatives::all().into_iter().find(|other| other.group == group);
+        member.filter(|member| member.session == session).ok_or(Errno::EPERM)?;
     }
-    let group = if group == 0 { own } else { group };
-    call.process.group.store(group, Relaxed);
-    begin::publish(call.process);
-    Ok(0)
+    if number == own {
+        if session == own {
+            return Err(Errno::EPERM);
+        }
+        call.process.mailbox().group().store(group, Relaxed);
+        return Ok(0);
+    }
+    let children = call.process.children.lock();
+    let child = children.all.iter().find(|child| child.number() == number).ok_or(Errno::ESRCH)?;
+    if child.session() != session || child.session() == number {
+        return Err(Errno::EPERM);
+    }
+    child.set_group(group).map(|()| 0)
 }
 
 pub(super) fn setsid(call: &mut Call<'_>) -> Result<u64> {
     let own = call.process.number();
-    if call.process.group.load(Relaxed) == own {
+    if call.process.group() == own {
         return Err(Errno::EPERM);
     }
-    call.process.group.store(own, Relaxed);
+    call.process.mailbox().group().store(own, Relaxed);
     call.process.session.store(own, Relaxed);
+    *call.process.terminal.lock() = None;
     begin::publish(call.process);
     Ok(own)
 }

@@ -4,9 +4,12 @@ use super::dispatch::Call;
 use super::layout;
 use crate::errno::{Errno, Result};
 use crate::relatives;
+use crate::signal::frame::Information;
+use crate::signal::post::from_user;
 use crate::signal::set::{COUNT, UNSTOPPABLE, bit};
 use crate::signal::{self, Action};
 use crate::user_memory::copy;
+use crate::user_memory::current::thread;
 use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
 
@@ -22,16 +25,29 @@ pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     if wanted.is_some() && bit(signal) & UNSTOPPABLE != 0 {
         return Err(Errno::EINVAL);
     }
-    let before = call.process.signals.lock().action(signal);
+    let before = call.process.signals.lock().get(signal);
     if old != 0 {
         let words = [before.handler, before.flags, before.restorer, before.mask];
         copy::write(old, &layout::bytes(&words))?;
     }
     if let Some([handler, flags, restorer, mask]) = wanted {
         let action = Action { handler, flags, restorer, mask: mask & !UNSTOPPABLE };
-        call.process.signals.lock().actions[signal as usize - 1] = action;
+        set_action(call, signal, action);
     }
     Ok(0)
+}
+
+/// A signal that is ignored from now on is no longer pending.
+fn set_action(call: &Call<'_>, signal: u32, action: Action) {
+    let mut actions = call.process.signals.lock();
+    actions.set(signal, action);
+    if actions.ignores(signal) {
+        call.process.mailbox().post().drop_all(bit(signal));
+        thread().post().drop_all(bit(signal));
+    }
+    if signal == linux::SIGCHLD {
+        call.process.mailbox().set_wants_stops(!action.has(linux::SA_NOCLDSTOP));
+    }
 }
 
 pub(super) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
@@ -40,7 +56,7 @@ pub(super) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let wanted = if new == 0 { None } else { Some(copy::read_word(new)?) };
-    let before = call.process.signals.lock().blocked;
+    let before = thread().blocked();
     if let Some(set) = wanted {
         let blocked = match how as u32 {
             linux::SIG_BLOCK => before | set,
@@ -48,7 +64,7 @@ pub(super) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
             linux::SIG_SETMASK => set,
             _ => return Err(Errno::EINVAL),
         };
-        call.process.signals.lock().blocked = blocked & !UNSTOPPABLE;
+        thread().set_blocked(blocked);
     }
     if old != 0 {
         copy::write_word(old, before)?;
@@ -66,9 +82,8 @@ pub(super) fn rt_sigreturn(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
-    let pending = call.process.mailbox().signals().load(Acquire);
-    let blocked = call.process.signals.lock().blocked;
-    copy::write_word(to, pending & blocked).map(|()| 0)
+    let pending = call.process.mailbox().signals().load(Acquire) | thread().post().pending().load(Acquire);
+    copy::write_word(to, pending & thread().blocked()).map(|()| 0)
 }
 
 pub(super) fn rt_sigsuspend(call: &mut Call<'_>) -> Result<u64> {
@@ -76,12 +91,7 @@ pub(super) fn rt_sigsuspend(call: &mut Call<'_>) -> Result<u64> {
     if bytes != SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    let set = copy::read_word(set)?;
-    {
-        let mut signals = call.process.signals.lock();
-        signals.blocked_before = Some(signals.blocked);
-        signals.blocked = set & !UNSTOPPABLE;
-    }
+    thread().block_for_now(copy::read_word(set)?);
     pause(call)
 }
 
@@ -93,16 +103,10 @@ pub(super) fn pause(_: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
     let [new, old, ..] = call.arguments();
-    let before = call.process.signals.lock().alternate;
+    let before = thread().alternate(call.context.frame.rsp);
     let wanted = if new == 0 { None } else { Some(copy::read_words::<3>(new)?) };
     if let Some([base, flags, size]) = wanted {
-        let flags = flags & 0xffff_ffff;
-        let disable = flags & u64::from(linux::SS_DISABLE) != 0;
-        if !disable && size < u64::from(linux::MINSIGSTKSZ) {
-            return Err(Errno::ENOMEM);
-        }
-        let alternate = if disable { [0, u64::from(linux::SS_DISABLE), 0] } else { [base, 0, size] };
-        call.process.signals.lock().alternate = alternate;
+        set_alternate(before[1], [base, flags & 0xffff_ffff, size])?;
     }
     if old != 0 {
         copy::write(old, &layout::bytes(&before))?;
@@ -110,23 +114,62 @@ pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
+/// Who runs on the alternate stack keeps it.
+fn set_alternate(before: u64, [base, flags, size]: [u64; 3]) -> Result<()> {
+    const AUTODISARM: u64 = 1 << 31;
+    if before & u64::from(linux::SS_ONSTACK) != 0 {
+        return Err(Errno::EPERM);
+    }
+    match (flags & !AUTODISARM) as u32 {
+        linux::SS_DISABLE => thread().set_alternate([0; 3]),
+        0 | linux::SS_ONSTACK if size < u64::from(linux::MINSIGSTKSZ) => return Err(Errno::ENOMEM),
+        0 | linux::SS_ONSTACK => thread().set_alternate([base, flags & AUTODISARM, size]),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
 pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
-    let own_group = call.process.group.load(Acquire);
+    let own_group = call.process.group();
     match i64::from(target as i32) {
         0 => relatives::send_to_group(own_group, signal as u32),
         -1 => relatives::send_to_all(signal as u32),
         group if group < 0 => relatives::send_to_group(group.unsigned_abs(), signal as u32),
-        number => relatives::send(number as u64, signal as u32),
+        number => relatives::send(number as u64, &from_user(signal as u32, call.process.number())),
     }
 }
 
 pub(super) fn tkill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
-    relatives::send(target, signal as u32)
+    send_to_thread(call, target, signal)
+}
+
+/// To a thread of this process, or to the first thread of another.
+fn send_to_thread(call: &Call<'_>, target: u64, signal: u64) -> Result<u64> {
+    let signal = signal as u32;
+    let information = Information { code: linux::SI_TKILL, ..from_user(signal, call.process.number()) };
+    let own = call.process.threads.lock().iter().find(|thread| thread.number() == target).copied();
+    let Some(thread) = own else { return relatives::send(target, &information) };
+    if signal > COUNT {
+        return Err(Errno::EINVAL);
+    }
+    if signal != 0 {
+        thread.post().put(&information)?;
+        if target != runtime::area::number().0 {
+            signal::ring(call.process.session_key, runtime::EnvironmentId(target))?;
+        }
+    }
+    Ok(0)
 }
 
 pub(super) fn tgkill(call: &mut Call<'_>) -> Result<u64> {
     let [group, target, signal, ..] = call.arguments();
-    if group != target { Err(Errno::ESRCH) } else { relatives::send(target, signal as u32) }
+    if group as i32 <= 0 || target as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    if group != target && group != call.process.number() {
+        return Err(Errno::ESRCH);
+    }
+    send_to_thread(call, target, signal)
 }

@@ -5,6 +5,8 @@ use crate::block;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
 use crate::pipe::{self, Pipe, Side};
+use crate::session::board;
+use crate::terminal::Terminal;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use alloc::sync::Arc;
@@ -32,8 +34,8 @@ pub enum Object {
     Pipe(Pipe, Side),
     /// Standard output or error of the machine.
     Console(Kind),
-    /// The machine's terminal: input comes through a pipe that the session fills.
-    Terminal(Pipe),
+    /// A terminal.
+    Terminal(Terminal),
     /// A device that the library plays.
     Device(Device),
     /// A text that was made when it was opened, such as a file of `/proc`.
@@ -84,8 +86,7 @@ impl Object {
                 if last {
                     pipe.leave(side);
                 }
-                let still =
-                    |object: &Self| matches!(object, Self::Pipe(other, _) | Self::Terminal(other) if *other == pipe);
+                let still = |object: &Self| matches!(object, Self::Pipe(other, _) if *other == pipe);
                 if !process().descriptors.lock().iter().any(|(_, description)| still(&description.object)) {
                     pipe::discard(&pipe);
                 }
@@ -123,7 +124,8 @@ impl Description {
         let done = match &self.object {
             Object::File { node } => read_file(*node, at, to, count)?,
             Object::Directory { .. } | Object::Listing(_) => return Err(Errno::EISDIR),
-            Object::Pipe(pipe, _) | Object::Terminal(pipe) => return self.read_pipe(pipe, to, count),
+            Object::Pipe(pipe, _) => return self.read_pipe(pipe, to, count),
+            Object::Terminal(terminal) => return terminal.read(to, count, self.is_nonblocking()),
             Object::Console(_) => return Ok(0),
             Object::Device(device) => return read_device(*device, to, count),
             Object::Text(text) => read_text(text, at, to, count)?,
@@ -144,7 +146,7 @@ impl Description {
             Object::File { node } => self.write_file(*node, from, count, place),
             Object::Pipe(pipe, _) => self.write_pipe(pipe, from, count),
             Object::Console(kind) => write_console(*kind, from, count),
-            Object::Terminal(_) => write_console(Kind::Output, from, count),
+            Object::Terminal(terminal) => terminal.write(from, count, self.is_nonblocking()),
             Object::Device(Device::Full) => Err(Errno::ENOSPC),
             Object::Device(_) => Ok(count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
@@ -158,7 +160,7 @@ impl Description {
             Object::File { node } => self.write_bytes_to_file(*node, bytes),
             Object::Pipe(pipe, Side::Write) => self.write_bytes_to_pipe(pipe, bytes),
             Object::Console(kind) => send(*kind, bytes),
-            Object::Terminal(_) => send(Kind::Output, bytes),
+            Object::Terminal(terminal) => terminal.write_bytes(bytes, self.is_nonblocking()),
             Object::Device(Device::Full) => Err(Errno::ENOSPC),
             Object::Device(_) => Ok(bytes.len() as u64),
             _ => Err(Errno::EINVAL),
@@ -193,7 +195,9 @@ impl Description {
     /// Whether an event has come.
     pub fn is_ready(&self, event: Event) -> bool {
         match (&self.object, event) {
-            (Object::Pipe(pipe, Side::Read) | Object::Terminal(pipe), Event::Readable) => {
+            (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
+            (Object::Terminal(terminal), Event::Writable) => !terminal.is_held() || terminal.is_hung_up(),
+            (Object::Pipe(pipe, Side::Read), Event::Readable) => {
                 pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read)
             }
             (Object::Pipe(pipe, Side::Write), Event::Writable) => {
@@ -208,7 +212,9 @@ impl Description {
     /// What becomes true when an event comes that has not come yet.
     pub fn terms(&self, event: Event) -> Vec<Term> {
         match (&self.object, event) {
-            (Object::Pipe(pipe, Side::Read) | Object::Terminal(pipe), Event::Readable) => pipe.readable().to_vec(),
+            (Object::Terminal(terminal), Event::Readable) => terminal.input_terms(terminal.waiting() + 1).to_vec(),
+            (Object::Terminal(terminal), Event::Writable) => terminal.held_terms().to_vec(),
+            (Object::Pipe(pipe, Side::Read), Event::Readable) => pipe.readable().to_vec(),
             (Object::Pipe(pipe, Side::Write), Event::Writable) => pipe.writable(pipe::ring::ATOMIC).to_vec(),
             _ => Vec::new(),
         }
@@ -233,6 +239,7 @@ impl Description {
     pub fn is_hung_up(&self) -> bool {
         match &self.object {
             Object::Pipe(pipe, side) => !pipe.has_other(*side),
+            Object::Terminal(terminal) => terminal.is_hung_up(),
             _ => false,
         }
     }
@@ -383,7 +390,12 @@ fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
 
 const FRAME: usize = abi::host_channel::PAYLOAD;
 
-fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
+/// Sends bytes to the host, once its channel has room for them. Where nobody there reads any more that is a broken pipe.
+pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
+    let gone = &process().board.words()[board::OUTPUT_GONE];
+    if gone.load(core::sync::atomic::Ordering::Acquire) != 0 {
+        return Err(broken_pipe());
+    }
     for some in bytes.chunks(FRAME) {
         wait_for_room(some.len() as u64)?;
         channel::send_frame(kind, &[some])?;

@@ -38,13 +38,13 @@ pub fn set_segment_base(base: u64) {
         // SAFETY: as above, by the call that serves where the instruction is missing.
         let _ = unsafe { syscall::segment_base_set(0, UserAddress(base)) };
     }
-    crate::user_memory::current::process().segment_base.store(base, Relaxed);
+    crate::user_memory::current::thread().segment_base.store(base, Relaxed);
 }
 
 /// The base of FS, as the program may have set it itself.
 pub fn segment_base() -> u64 {
     if !exposed::has(abi::feature::FSGSBASE) {
-        return crate::user_memory::current::process().segment_base.load(Relaxed);
+        return crate::user_memory::current::thread().segment_base.load(Relaxed);
     }
     let base: u64;
     // SAFETY: as for `set_segment_base`.

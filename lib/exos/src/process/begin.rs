@@ -3,6 +3,7 @@
 use super::children::{Children, public};
 use super::fork::Options;
 use super::record::{Memory, Place, Process, Program, option};
+use super::thread::Thread;
 use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::object::Object;
@@ -16,8 +17,9 @@ use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
 use crate::rewriter::gate;
 use crate::session::{birth, command};
-use crate::signal::{Mailbox, Signals};
-use crate::user_memory::current::{adopt, process, word};
+use crate::signal::{Actions, Mailbox};
+use crate::terminal::Terminal;
+use crate::user_memory::current::{adopt, process, thread, word};
 use crate::user_memory::shared::Windows;
 use crate::user_memory::{image, vectors};
 use alloc::boxed::Box;
@@ -30,7 +32,6 @@ use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
-use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, Kind, PageNumber, syscall};
 
 /// What a child finds in its copy of the heap.
@@ -82,9 +83,13 @@ pub extern "C" fn forked(argument: u64) {
 }
 
 fn become_child(inherited: &Inherited) -> Result<()> {
-    let process = process();
+    let (process, thread) = (process(), thread());
+    thread.begin_again();
+    process.number.store(thread.number(), Relaxed);
+    process.area.store(Area::current().address(), Relaxed);
+    process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
-    forget_what_is_the_parents(process);
+    forget_what_is_the_parents(process, thread);
     let own = Allocator::own();
     syscall::page_claim(process.session_key, inherited.mailbox, KeyIndex::FIRST, own.list)?;
     let mailbox = process.mailbox();
@@ -93,45 +98,50 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key)?;
     *process.parent_mailbox.lock() = Some(parent_mailbox);
     process.parent.store(inherited.parent, Relaxed);
-    let base = inherited.options.segment_base.unwrap_or(process.segment_base.load(Relaxed));
+    let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
+    thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
     vectors::declare_live();
     publish(process);
     Ok(())
 }
 
-fn forget_what_is_the_parents(process: &Process) {
+fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     let addresses = not_inherited(process);
     let mut windows = process.windows.lock();
     let gone: Vec<_> = windows.iter().filter(|window| addresses.contains(&window.address())).cloned().collect();
     gone.iter().for_each(|window| windows.forget(window));
     drop(windows);
-    process.children.lock().all.clear();
+    *process.children.lock() = Children::default();
+    *process.threads.lock() = vec![thread];
     process.lent.lock().clear();
     process.files.lock().begin_again();
 }
 
 /// Writes what anybody may know into the public page, and what `getpid` reads into the private one.
 pub fn publish(process: &Process) {
-    let area = Area::current();
-    area.library().free[word::NUMBER].store(process.number(), Relaxed);
+    Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
+    let mailbox = process.mailbox().window().pages()[0];
+    for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
+        process.public_word(index).store(value, Release);
+    }
+}
+
+/// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
+pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 6] {
     let name = process.program.lock().name.clone();
     let mut two = [0u8; 16];
     let length = name.len().min(15);
     two[..length].copy_from_slice(&name[..length]);
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|index| two[at + index])));
-    let words = [
-        (public::PARENT, process.parent.load(Relaxed)),
-        (public::GROUP, process.group.load(Relaxed)),
+    [
+        (public::PARENT, parent),
         (public::SESSION, process.session.load(Relaxed)),
-        (public::MAILBOX, process.mailbox().window().pages()[0].0),
+        (public::MAILBOX, mailbox.0),
         (public::NAME, low),
         (public::NAME + 1, high),
         (public::MAGIC, public::MAGIC_VALUE),
-    ];
-    for (index, value) in words {
-        area.public_library(index - public::BASE).store(value, Release);
-    }
+    ]
 }
 
 /// The first function of the first process.
@@ -151,8 +161,9 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let (words, command) = image::birth_record();
     let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
     let internal = |error: Errno| format!("chitin: the first process cannot begin: error {}\n", error.number());
-    let process = make_first(words).map_err(internal)?;
-    adopt(process);
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new(0).map_err(internal)?));
+    let process = make_first(words, thread).map_err(internal)?;
+    adopt(process, thread);
     gate::install();
     open_standard(process, words).map_err(internal)?;
     vectors::declare_live();
@@ -181,15 +192,19 @@ fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
     alloc::string::String::from_utf8_lossy(bytes)
 }
 
-fn make_first(words: &[u64]) -> Result<&'static Process> {
+fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
+    thread.number.store(number, Relaxed);
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let own = Allocator::own();
-    let mailbox = windows.open(vec![own.allocate()?], own.key, true)?;
+    let mailbox = Mailbox::new(windows.open(vec![own.allocate()?], own.key, true)?);
+    mailbox.group().store(number, Relaxed);
+    let board = windows.open(vec![PageNumber(words[birth::BOARD_WORD])], SESSION_SLOT, false)?;
     Ok(Box::leak(Box::new(Process {
         children: Lock::new(Children::default()),
-        signals: Lock::new(Signals::default()),
+        threads: Lock::new(vec![thread]),
+        signals: Lock::new(Actions::default()),
         program: Lock::new(Program::default()),
         descriptors: Lock::new(Table::default()),
         place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
@@ -197,13 +212,16 @@ fn make_first(words: &[u64]) -> Result<&'static Process> {
         files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),
         windows: Lock::new(windows),
-        vectors: Lock::new(State::new()?),
-        live_vectors: Lock::new(State::new()?),
         lent: Lock::new(Vec::new()),
-        mailbox: Lock::new(Mailbox::new(mailbox)),
+        mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),
+        terminal: Lock::new(None),
+        board,
+        number: AtomicU64::new(number),
+        area: AtomicU64::new(Area::current().address()),
         parent: AtomicU64::new(runtime::entry::FIRST.0),
-        group: AtomicU64::new(number),
+        exit_signal: AtomicU32::new(0),
+        stopped: AtomicU64::new(0),
         session: AtomicU64::new(number),
         session_key: SESSION_SLOT,
         bank,
@@ -211,20 +229,27 @@ fn make_first(words: &[u64]) -> Result<&'static Process> {
         summary: Summary::default(),
         options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),
         gate_only: AtomicBool::new(false),
-        segment_base: AtomicU64::new(0),
     })))
 }
 
 /// Standard input, output and error.
 fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
-    let pages: Vec<PageNumber> = words[birth::PIPE_WORD..birth::WORDS].iter().map(|page| PageNumber(*page)).collect();
-    let pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;
+    let pages = |first: usize, count: usize| -> Vec<PageNumber> {
+        words[first..first + count].iter().map(|page| PageNumber(*page)).collect()
+    };
     let open: [Description; 3] = if process.has_option(option::TERMINAL) {
-        let terminal = Description::new(Object::Terminal(pipe), linux::O_RDWR)?;
+        let pages = pages(birth::TERMINAL_WORD, birth::TERMINAL_PAGES);
+        let terminal = Terminal::open(&mut process.windows.lock(), &pages, process.session_key)?;
+        terminal.set_session(process.number());
+        terminal.set_foreground(process.number());
+        *process.terminal.lock() = Some(terminal.clone());
+        let terminal = Description::new(Object::Terminal(terminal), linux::O_RDWR)?;
         terminal.refer();
         terminal.refer();
         [terminal.clone(), terminal.clone(), terminal]
     } else {
+        let pages = pages(birth::PIPE_WORD, birth::PIPE_PAGES);
+        let pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;
         [
             Description::new(Object::Pipe(pipe, Side::Read), linux::O_RDONLY)?,
             Description::new(Object::Console(Kind::Output), linux::O_WRONLY)?,

@@ -1,12 +1,15 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::create::Made;
-use super::status::{DESTROYED, Status};
+use super::status::{Change, DESTROYED, Status};
+use crate::errno::Result;
 use crate::user_memory::shared::Shared;
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Acquire;
-use runtime::KeyIndex;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use runtime::address_space::Access;
+use runtime::window::Window;
+use runtime::{KeyIndex, PageNumber};
 
 /// Word of the public page that tells how the process ended; see [`Status::to_word`].
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
@@ -19,14 +22,16 @@ pub mod public {
     pub const MAGIC: usize = BASE;
     /// Number of the parent.
     pub const PARENT: usize = BASE + 1;
-    /// Process group.
-    pub const GROUP: usize = BASE + 2;
     /// Session.
     pub const SESSION: usize = BASE + 3;
     /// Page of the mailbox.
     pub const MAILBOX: usize = BASE + 4;
     /// Short name of the program, 16 bytes.
     pub const NAME: usize = BASE + 5;
+    /// The last change that was no end: how many there were (32..64) and what it was (0..32), see `status::Change`.
+    pub const CHANGE: usize = BASE + 7;
+    /// Nanoseconds that its threads ran that ended before it, and its children that it waited for.
+    pub const TIME: usize = BASE + 8;
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
 }
@@ -38,8 +43,10 @@ pub struct Child {
     pub made: Made,
     /// Its public page, mapped here.
     pub public: Shared,
-    /// Signal that tells of its end.
-    pub exit_signal: u32,
+    /// Page of its mailbox.
+    pub mailbox: PageNumber,
+    /// Its change that was told last.
+    pub told: u64,
 }
 
 /// All children that were not waited for.
@@ -47,6 +54,8 @@ pub struct Child {
 pub struct Children {
     /// In the order of their making.
     pub all: Vec<Child>,
+    /// Nanoseconds that those ran that were waited for.
+    pub time: u64,
 }
 
 impl Child {
@@ -55,9 +64,36 @@ impl Child {
         self.made.number.0
     }
 
-    /// Its process group, as it says.
+    /// Its process group: the word in its mailbox that it and its parent write.
     pub fn group(&self) -> u64 {
-        self.public.words()[public::GROUP].load(Acquire)
+        let session = crate::user_memory::current::process().session_key;
+        let window = Window::open(&[self.mailbox], session, Access::READ);
+        window.map_or(0, |window| window.words()[crate::signal::GROUP].load(Acquire))
+    }
+
+    /// Puts it into a process group.
+    pub fn set_group(&self, group: u64) -> Result<()> {
+        let session = crate::user_memory::current::process().session_key;
+        let window = Window::open(&[self.mailbox], session, Access::WRITE)?;
+        window.words()[crate::signal::GROUP].store(group, Release);
+        Ok(())
+    }
+
+    /// Its session, as it says.
+    pub fn session(&self) -> u64 {
+        self.public.words()[public::SESSION].load(Acquire)
+    }
+
+    /// The change that came last, if there was one.
+    pub fn last_change(&self) -> Option<Change> {
+        Change::from_word(self.public.words()[public::CHANGE].load(Acquire) as u32)
+    }
+
+    /// A change that is no end and was not told yet, as its word.
+    pub fn change(&self) -> Option<(u64, Change)> {
+        let word = self.public.words()[public::CHANGE].load(Acquire);
+        let change = Change::from_word(word as u32)?;
+        (word != self.told).then_some((word, change))
     }
 
     /// How it ended, if it did.
@@ -70,6 +106,12 @@ impl Child {
             None if self.made.is_over() => Some(DESTROYED),
             _ => None,
         }
+    }
+
+    /// Nanoseconds that it and its own children ran.
+    pub fn time(&self) -> u64 {
+        let own = runtime::exposed::environment(self.made.number).map_or(0, |info| info.time.load(Acquire));
+        own.saturating_add(self.public.words()[public::TIME].load(Acquire))
     }
 
     /// Takes back what it was made of.

@@ -42,6 +42,8 @@ pub struct Beginning {
     pub heap: u64,
     /// Address of the process record; 0 where it has none yet.
     pub process: u64,
+    /// Address of the record of its thread; 0 where it has none yet.
+    pub thread: u64,
     /// Address that stubs of rewritten calls jump to.
     pub stub_entry: u64,
 }
@@ -175,6 +177,7 @@ impl Maker {
             (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
             (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),
             (free(word::PROCESS), beginning.process),
+            (free(word::THREAD), beginning.thread),
             (free(word::STUB_ENTRY), beginning.stub_entry),
         ];
         let window = Window::open(&self.private[..1], self.power, Access::WRITE)?;

@@ -19,6 +19,7 @@ use crate::user_memory::{copy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 
@@ -165,6 +166,10 @@ fn forget_old_program() -> Result<()> {
         description.close();
     }
     process.signals.lock().forget_handlers();
+    let thread = crate::user_memory::current::thread();
+    thread.set_alternate([0; 3]);
+    thread.robust_list.store(0, Relaxed);
+    thread.clear_at_end.store(0, Relaxed);
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! The end of a process.
 
-use super::children::STATUS_WORD;
-use super::status::Status;
+use super::children::{Child, STATUS_WORD};
+use super::status::{Change, Status};
+use crate::terminal::job;
 use crate::user_memory::current::process;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Release;
-use linux_raw_sys::general as linux;
 use runtime::area::{self, Area};
 use runtime::{EnvironmentId, KeyIndex, syscall, time_slice};
 
@@ -19,6 +20,7 @@ pub fn end(status: Status) -> ! {
         description.close();
     }
     process.summary.tell(process);
+    job::leader_ends();
     release_children();
     abandon(status)
 }
@@ -26,7 +28,7 @@ pub fn end(status: Status) -> ! {
 /// Ends the running process without tidying up: its library may be damaged.
 pub fn abandon(status: Status) -> ! {
     Area::current().status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
-    tell_parent();
+    crate::signal::tell_parent_of_end(status);
     loop {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, area::number());
         let _ = time_slice::yield_to(EnvironmentId::NONE);
@@ -39,19 +41,9 @@ const STATUS_BASE: usize = (abi::area::PUBLIC_STATUS / 8) as usize;
 fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);
-    for child in children {
-        if child.status().is_some() {
-            child.bury(process.session_key);
-        }
-    }
-}
-
-fn tell_parent() {
-    let process = process();
-    let Some(parent) = process.parent_mailbox.lock().clone() else { return };
-    parent.tell_of_child();
-    parent.post(linux::SIGCHLD, process.number());
-    let number = EnvironmentId(process.parent.load(core::sync::atomic::Ordering::Relaxed));
-    let _ = syscall::event_raise(process.session_key, number, crate::signal::EVENT_SIGNAL);
-    crate::block::kick_idle();
+    let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
+    ended.iter().for_each(|child| child.bury(process.session_key));
+    let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));
+    let groups: Vec<(u64, bool)> = alive.iter().map(|child| (child.group(), stopped(child))).collect();
+    job::orphan_groups(&groups);
 }

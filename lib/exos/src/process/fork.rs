@@ -9,20 +9,24 @@ use super::children::Child;
 use super::create::{Beginning, Made, Maker};
 use crate::budget;
 use crate::errno::{Errno, Result};
-use crate::user_memory::current::process;
+use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use abi::budget::Resource;
 use alloc::boxed::Box;
 use alloc::vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::upcall::Context;
+use runtime::window::Window;
 use runtime::{PageNumber, heap};
 
 /// What a child may use at first; it draws more from the bank.
 const PAGES: u64 = 128;
 const BUDGETS: [(Resource, u64); 4] =
     [(Resource::Page, PAGES), (Resource::Slice, 4), (Resource::Predicate, 32), (Resource::Environment, 64)];
+
+const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
 
 /// How a child differs from a plain copy.
 #[derive(Clone, Copy, Debug)]
@@ -35,17 +39,23 @@ pub struct Options {
     pub segment_base: Option<u64>,
     /// Where its number is stored in its memory; 0: nowhere.
     pub set_number: u64,
+    /// Where its number is cleared in its memory when it ends; 0: nowhere.
+    pub clear_number: u64,
 }
 
 impl Options {
     /// A plain copy.
-    pub const PLAIN: Self = Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0 };
+    pub const PLAIN: Self =
+        Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0, clear_number: 0 };
 }
 
 /// Copies the running process, whose program was interrupted at `context`; the result is the child's number.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
-    process.vectors.lock().save();
+    thread().vectors.lock().save();
+    if process.signals.lock().forgets_children() {
+        super::wait::bury_ended();
+    }
     let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
     share_memory(&maker)?;
@@ -57,11 +67,24 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
         heap: heap::address(),
         process: core::ptr::from_ref(process) as u64,
+        thread: core::ptr::from_ref(thread()) as u64,
         ..image::beginning()
     };
+    introduce(&maker, mailbox)?;
     let made = maker.create(&beginning)?;
-    let child = adopt(made, options.exit_signal)?;
-    Ok(child)
+    adopt(made, mailbox)
+}
+
+/// Makes the child known before it runs: others can send to it, and it begins in its parent's process group.
+fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
+    let process = process();
+    let window = Window::open(&[mailbox, maker.public()], process.session_key, Access::WRITE)?;
+    window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
+    let public = &window.words()[PAGE_WORDS..];
+    for (index, value) in begin::public_words(process, process.number(), mailbox) {
+        public[index].store(value, Relaxed);
+    }
+    Ok(())
 }
 
 /// Makes the program's memory copy-on-write here, and links it there.
@@ -111,7 +134,7 @@ fn copy_heap(maker: &Maker) -> Result<()> {
 }
 
 /// Everything after the creation: budgets, the guardian, the descriptors, and the first slice.
-fn adopt(made: Made, exit_signal: u32) -> Result<u64> {
+fn adopt(made: Made, mailbox: PageNumber) -> Result<u64> {
     let process = process();
     let session = process.session_key;
     let outcome = endow(&made);
@@ -124,7 +147,7 @@ fn adopt(made: Made, exit_signal: u32) -> Result<u64> {
     }
     let number = made.number.0;
     let public = process.windows.lock().open(vec![made.public], session, false)?;
-    process.children.lock().all.push(Child { made: made.clone(), public, exit_signal });
+    process.children.lock().all.push(Child { made: made.clone(), public, mailbox, told: 0 });
     made.run(session)?;
     Ok(number)
 }

@@ -19,6 +19,8 @@ pub mod fork;
 mod record;
 pub mod status;
 #[cfg(target_os = "none")]
+pub mod thread;
+#[cfg(target_os = "none")]
 pub mod wait;
 
 #[cfg(target_os = "none")]

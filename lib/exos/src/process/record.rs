@@ -6,15 +6,18 @@ use crate::descriptor::table::Table;
 use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::memory::space::Space;
-use crate::process::children::Children;
-use crate::signal::{Mailbox, Signals};
+use crate::process::children::{Children, public};
+use crate::process::thread::Thread;
+use crate::signal::{Actions, Mailbox};
+use crate::terminal::Terminal;
+use crate::user_memory::current::area_at;
 use crate::user_memory::own_pages::OwnPages;
-use crate::user_memory::shared::Windows;
+use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::Tables;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use runtime::lock::Lock;
-use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
 
 /// The program's memory: what it means, and the tables that hold it.
@@ -53,8 +56,10 @@ pub struct Place {
 pub struct Process {
     /// Its children.
     pub children: Lock<Children>,
-    /// Signals: actions and masks.
-    pub signals: Lock<Signals>,
+    /// Its threads.
+    pub threads: Lock<Vec<&'static Thread>>,
+    /// What it wants done with signals.
+    pub signals: Lock<Actions>,
     /// What runs.
     pub program: Lock<Program>,
     /// Its descriptors.
@@ -69,20 +74,26 @@ pub struct Process {
     pub records: Lock<Records>,
     /// Open windows.
     pub windows: Lock<Windows>,
-    /// Room for the vector registers while it waits.
-    pub vectors: Lock<State>,
-    /// Room for them at the end of a slice.
-    pub live_vectors: Lock<State>,
     /// Pages that it closed while relatives still use them.
     pub lent: Lock<Vec<PageNumber>>,
     /// What others may tell it.
     pub mailbox: Lock<Mailbox>,
     /// Where its parent is told of its end; none where the session is its parent.
     pub parent_mailbox: Lock<Option<Mailbox>>,
+    /// The terminal that controls it, if there is one.
+    pub terminal: Lock<Option<Terminal>>,
+    /// What the session tells of the host: see `session::board`.
+    pub board: Shared,
+    /// Its number: that of its first thread.
+    pub number: AtomicU64,
+    /// Address of the environment area of its first thread.
+    pub area: AtomicU64,
     /// Number of its parent.
     pub parent: AtomicU64,
-    /// Process group.
-    pub group: AtomicU64,
+    /// Signal that tells its parent of its end; 0: none.
+    pub exit_signal: AtomicU32,
+    /// Not 0 while it is stopped.
+    pub stopped: AtomicU64,
     /// Session, in the sense of `setsid`.
     pub session: AtomicU64,
     /// Key of the session, in the machine's sense, in its own ring.
@@ -97,14 +108,22 @@ pub struct Process {
     pub options: AtomicU32,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
-    /// Base of FS as the program set it.
-    pub segment_base: AtomicU64,
 }
 
 impl Process {
     /// Its number.
     pub fn number(&self) -> u64 {
-        runtime::area::number().0
+        self.number.load(Relaxed)
+    }
+
+    /// Its process group.
+    pub fn group(&self) -> u64 {
+        self.mailbox().group().load(Acquire)
+    }
+
+    /// A word of its public page, by its index in the page.
+    pub fn public_word(&self, index: usize) -> &'static AtomicU64 {
+        area_at(self.area.load(Relaxed)).public_library(index - public::BASE)
     }
 
     /// Does something to its memory.

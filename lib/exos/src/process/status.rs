@@ -1,4 +1,4 @@
-//! How a process ended, as `wait` tells it.
+//! How a process ended, stopped or went on, as `wait` tells it.
 
 use linux_raw_sys::general as linux;
 
@@ -39,7 +39,51 @@ impl Status {
             signal => Self::Killed(signal),
         })
     }
+
+    /// `si_code` and `si_status`.
+    pub const fn information(self) -> (u32, u32) {
+        match self {
+            Self::Exited(code) => (linux::CLD_EXITED, code as u32),
+            Self::Killed(signal) => (linux::CLD_KILLED, signal),
+        }
+    }
 }
 
 /// The signal that stands for an end that the process did not choose: its environment was destroyed.
 pub const DESTROYED: Status = Status::Killed(linux::SIGKILL);
+
+/// A change that is no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// By a signal.
+    Stopped(u32),
+    /// By SIGCONT.
+    Continued,
+}
+
+impl Change {
+    /// As `wait4` stores it, and as the low half of a word of the public page.
+    pub const fn to_word(self) -> u32 {
+        match self {
+            Self::Stopped(signal) => (signal & 0x7f) << 8 | 0x7f,
+            Self::Continued => 0xffff,
+        }
+    }
+
+    /// From the low half of a word; nonsense is no change.
+    pub const fn from_word(word: u32) -> Option<Self> {
+        match word {
+            0xffff => Some(Self::Continued),
+            word if word & 0xff == 0x7f && word >> 8 != 0 && word >> 8 <= 64 => Some(Self::Stopped(word >> 8)),
+            _ => None,
+        }
+    }
+
+    /// `si_code` and `si_status`.
+    pub const fn information(self) -> (u32, u32) {
+        match self {
+            Self::Stopped(signal) => (linux::CLD_STOPPED, signal),
+            Self::Continued => (linux::CLD_CONTINUED, linux::SIGCONT),
+        }
+    }
+}

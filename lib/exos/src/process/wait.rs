@@ -1,10 +1,10 @@
-//! `wait4` and `waitid`: children that ended.
+//! `wait4` and `waitid`: children that ended, stopped or went on.
 //!
-//! Sleeps on the count in the own mailbox, which children raise when they end, on the exposed state of the first few
-//! children, which tells even of those that were destroyed, and on the clock for the rest.
+//! Sleeps on the count in the own mailbox, which children raise when something happens to them, on the exposed state of
+//! the first few children, which tells even of those that were destroyed, and on the clock for the rest.
 
-use super::children::Child;
-use super::status::Status;
+use super::children::{Child, Children};
+use super::status::{Change, Status};
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
@@ -25,12 +25,67 @@ pub enum Which {
     Group(u64),
 }
 
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of which children.
+    pub which: Which,
+    /// Ends.
+    pub ended: bool,
+    /// Children that stopped.
+    pub stopped: bool,
+    /// Children that went on.
+    pub continued: bool,
+    /// Only what is there already.
+    pub no_hang: bool,
+    /// It is left to be waited for again.
+    pub keep: bool,
+}
+
+/// What happened to a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It ended.
+    Ended(Status),
+    /// It stopped or went on.
+    Changed(Change),
+}
+
+/// A child that something happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its number.
+    pub number: u64,
+    /// What happened.
+    pub event: Event,
+    /// Nanoseconds that it ran.
+    pub time: u64,
+}
+
+impl Event {
+    /// As `wait4` stores it.
+    pub const fn to_wait(self) -> u32 {
+        match self {
+            Self::Ended(status) => status.to_wait(),
+            Self::Changed(change) => change.to_word(),
+        }
+    }
+
+    /// `si_code` and `si_status`.
+    pub const fn information(self) -> (u32, u32) {
+        match self {
+            Self::Ended(status) => status.information(),
+            Self::Changed(change) => change.information(),
+        }
+    }
+}
+
 impl Which {
     /// From the first argument of `wait4`.
     pub fn from_argument(argument: i64) -> Self {
         match argument {
             -1 => Self::Any,
-            0 => Self::Group(process().group.load(Acquire)),
+            0 => Self::Group(process().group()),
             number if number < 0 => Self::Group(number.unsigned_abs()),
             number => Self::Number(number as u64),
         }
@@ -45,42 +100,76 @@ impl Which {
     }
 }
 
-/// Waits for a child: its number and how it ended, or nothing where `no_hang` and none has. `keep` leaves it to be
-/// waited for again.
-pub fn wait(which: Which, no_hang: bool, keep: bool) -> Result<Option<(u64, Status)>> {
-    let process = process();
-    let mailbox = process.mailbox();
+/// Waits for a child; nothing where that must not wait and nothing has happened.
+pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     // Nanoseconds after which children are looked at again, whatever was missed.
     const LOOK_AGAIN: u64 = 100_000_000;
+    let process = process();
+    let mailbox = process.mailbox();
     loop {
         let seen = mailbox.children().load(Acquire);
-        if let Some(found) = look(which, keep)? {
+        if process.signals.lock().forgets_children() {
+            bury_ended();
+        }
+        if let Some(found) = look(wanted)? {
             return Ok(Some(found));
         }
-        if no_hang {
+        if wanted.no_hang {
             return Ok(None);
         }
         let mut terms = alloc::vec![word(mailbox.children(), Operator::NotEqual, seen)];
-        terms.extend(states(which));
+        terms.extend(states(wanted.which));
         block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
     }
 }
 
-fn look(which: Which, keep: bool) -> Result<Option<(u64, Status)>> {
+/// Takes back what children were made of that ended and that nobody will ask about.
+pub fn bury_ended() {
     let process = process();
     let mut children = process.children.lock();
-    if !children.all.iter().any(|child| which.includes(child)) {
+    let (ended, others): (Vec<Child>, Vec<Child>) =
+        core::mem::take(&mut children.all).into_iter().partition(|child| child.status().is_some());
+    children.all = others;
+    drop(children);
+    ended.iter().for_each(|child| child.bury(process.session_key));
+}
+
+fn look(wanted: Wanted) -> Result<Option<Found>> {
+    let process = process();
+    let mut children = process.children.lock();
+    let included: Vec<usize> =
+        (0..children.all.len()).filter(|index| wanted.which.includes(&children.all[*index])).collect();
+    if included.is_empty() {
         return Err(Errno::ECHILD);
     }
-    let ended = |child: &Child| which.includes(child).then(|| child.status()).flatten();
-    let found = children.all.iter().enumerate().find_map(|(index, child)| Some((index, child.number(), ended(child)?)));
-    let Some((index, number, status)) = found else { return Ok(None) };
-    if !keep {
+    let found = included.into_iter().find_map(|index| Some((index, event(&mut children, index, wanted)?)));
+    let Some((index, event)) = found else { return Ok(None) };
+    let child = &children.all[index];
+    let found = Found { number: child.number(), event, time: child.time() };
+    if !wanted.keep && matches!(event, Event::Ended(_)) {
         let child = children.all.remove(index);
+        children.time = children.time.saturating_add(found.time);
         drop(children);
         child.bury(process.session_key);
     }
-    Ok(Some((number, status)))
+    Ok(Some(found))
+}
+
+/// What is to be told of a child.
+fn event(children: &mut Children, index: usize, wanted: Wanted) -> Option<Event> {
+    let child = &mut children.all[index];
+    if let Some(status) = child.status() {
+        return wanted.ended.then_some(Event::Ended(status));
+    }
+    let (word, change) = child.change()?;
+    let asked = match change {
+        Change::Stopped(_) => wanted.stopped,
+        Change::Continued => wanted.continued,
+    };
+    if asked && !wanted.keep {
+        child.told = word;
+    }
+    asked.then_some(Event::Changed(change))
 }
 
 /// Terms that become true when one of the first few children is no longer alive.

@@ -121,6 +121,7 @@ extern "C" fn linux_call(context: &mut Context) {
 /// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
 /// before it goes back.
 extern "C" fn event(context: &mut Context) {
+    signal::pass_on();
     if is_program(context.frame.rip) && !is_on_own_stack(context.frame.rsp) {
         signal::deliver_pending(context);
     }

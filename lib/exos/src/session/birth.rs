@@ -3,6 +3,8 @@
 use crate::pipe::ring::CAPACITY;
 use alloc::vec::Vec;
 
+/// Pages of a terminal.
+pub const TERMINAL_PAGES: usize = 4;
 /// Pages of the pipe that carries standard input.
 pub const PIPE_PAGES: usize = 1 + (CAPACITY / 4096) as usize;
 /// Word: environment of the guardian of the file system.
@@ -15,8 +17,12 @@ pub const IMAGE_TABLE_WORD: usize = 2;
 pub const OPTIONS_WORD: usize = 3;
 /// Word: bytes of the command.
 pub const COMMAND_WORD: usize = 4;
+/// Word: page of the board.
+pub const BOARD_WORD: usize = 5;
+/// Words: pages of the terminal; 0 where there is none.
+pub const TERMINAL_WORD: usize = 6;
 /// Words: pages of the pipe.
-pub const PIPE_WORD: usize = 5;
+pub const PIPE_WORD: usize = TERMINAL_WORD + TERMINAL_PAGES;
 /// How many words there are.
 pub const WORDS: usize = PIPE_WORD + PIPE_PAGES;
 /// Offset of the command.
@@ -24,10 +30,8 @@ pub const COMMAND_OFFSET: usize = 256;
 
 const _: () = assert!(WORDS * 8 <= COMMAND_OFFSET);
 
-/// The bytes of the record.
-pub fn build(guardian: u64, bank: u64, image_table: u64, options: u64, pipe: &[u64], command: &[u8]) -> Vec<u8> {
-    let mut words = Vec::from([guardian, bank, image_table, options, command.len() as u64]);
-    words.extend_from_slice(pipe);
+/// The bytes of the record; the words are those before the command, in their order.
+pub fn build(words: &[u64; WORDS], command: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(COMMAND_OFFSET, 0);
     bytes.extend_from_slice(command);

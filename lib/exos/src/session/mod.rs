@@ -1,11 +1,14 @@
 //! The session: what the machine was started for, from the boot archive to the final record.
 //!
 //! `archive` and `command` read what the host sent, `start` makes the guardian and the first process, `pump` feeds its
-//! standard input and waits for its end.
+//! standard input or its terminal, passes signals on and waits for its end.
 
 pub mod archive;
 pub mod birth;
+pub mod board;
 pub mod command;
+#[cfg(target_os = "none")]
+mod keyboard;
 #[cfg(target_os = "none")]
 pub mod pump;
 #[cfg(target_os = "none")]

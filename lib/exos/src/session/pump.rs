@@ -1,16 +1,20 @@
-//! While the first process lives: standard input from the host into its pipe, and the dead without a parent buried.
+//! While the first process lives: what the host sends goes where it belongs, and the dead without a parent are buried.
 
-use super::start::Session;
+use super::start::{Session, Source};
+use super::{board, keyboard};
 use crate::block;
 use crate::pipe::ring::CAPACITY;
 use crate::pipe::{Pipe, Side};
 use crate::process::children::STATUS_WORD;
 use crate::process::status::{DESTROYED, Status};
+use crate::relatives::Sight;
+use crate::signal::post::from_system;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
 use abi::host_channel::{HEADER, PAYLOAD};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
@@ -22,46 +26,86 @@ const CREDIT_STEP: u64 = CAPACITY / 4;
 const SWEEP: u64 = 200_000_000;
 
 /// Standard input on its way.
+#[derive(Default)]
 struct Input {
-    pipe: Pipe,
     /// Bytes that the host was told it may send, in all.
     granted: u64,
-    /// Bytes that came and did not fit, which the credit forbids.
+    /// Bytes that came, in all.
+    received: u64,
+    /// Bytes that came and that nobody had room for yet.
     waiting: Vec<u8>,
     ended: bool,
 }
 
 /// Pumps until the first process has ended; the result is how.
 pub fn run(session: &Session) -> Status {
-    let mut input = Input { pipe: session.input.clone(), granted: 0, waiting: Vec::new(), ended: false };
+    let mut input = Input::default();
     let first = session.first.number;
     while exposed::lives(first) {
-        input.receive();
-        input.pass_on();
-        input.grant();
+        receive(session, &mut input);
+        input.pass_on(session);
+        input.grant(session);
         bury_orphans(first);
-        wait(&input, first);
+        wait(session, &input, first);
     }
     status(session)
 }
 
+/// Takes every frame that has come.
+fn receive(session: &Session, input: &mut Input) {
+    let mut frame = [0; HEADER + PAYLOAD];
+    while let Ok(Some((header, payload))) = channel::receive(&mut frame) {
+        match abi::host_channel::Kind::from_number(header.kind) {
+            Some(Kind::Input) => {
+                input.received += payload.len() as u64;
+                input.waiting.extend_from_slice(payload);
+            }
+            Some(Kind::InputEnd) => input.ended = true,
+            Some(Kind::Signal) => pass_signal_on(session, payload),
+            Some(Kind::WindowSize) => keyboard::set_size(session, payload),
+            _ => {}
+        }
+    }
+}
+
+/// A signal that was sent to the host's command. What the host's keyboard sends goes to all of the first process's group, as
+/// it would there; that nobody reads what is printed is told to whoever prints; all else is for the first process.
+fn pass_signal_on(session: &Session, payload: &[u8]) {
+    let Some(signal) = payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return };
+    if signal == linux::SIGPIPE {
+        session.board.words()[board::OUTPUT_GONE].store(1, SeqCst);
+        block::kick_idle();
+        return;
+    }
+    let sight = Sight { key: KeyIndex::FIRST };
+    let Some(first) = sight.find(session.first.number.0) else { return };
+    let information = from_system(signal);
+    // Who has gone meanwhile needs no signal.
+    let _ = match signal {
+        linux::SIGINT | linux::SIGQUIT => sight.send_to_group(first.group, &information),
+        _ => sight.send(&first, &information),
+    };
+}
+
 impl Input {
-    fn receive(&mut self) {
-        let mut frame = [0; HEADER + PAYLOAD];
-        while let Ok(Some((header, payload))) = channel::receive(&mut frame) {
-            match abi::host_channel::Kind::from_number(header.kind) {
-                Some(Kind::Input) => self.waiting.extend_from_slice(payload),
-                Some(Kind::InputEnd) => self.ended = true,
-                _ => {}
+    fn pass_on(&mut self, session: &Session) {
+        match &session.input {
+            Source::Pipe(pipe) => self.pass_to_pipe(pipe),
+            Source::Terminal(terminal) => {
+                keyboard::type_bytes(terminal, &mut self.waiting);
+                if self.ended && self.waiting.is_empty() {
+                    self.ended = false;
+                    keyboard::hang_up(terminal);
+                }
             }
         }
     }
 
-    fn pass_on(&mut self) {
+    fn pass_to_pipe(&mut self, pipe: &Pipe) {
         while !self.waiting.is_empty() {
             // A pipe whose words make no sense has no reader who could complain.
             let some = self.waiting.len().min(crate::pipe::ring::ATOMIC as usize);
-            let done = self.pipe.write_bytes(&self.waiting[..some]).unwrap_or(some as u64) as usize;
+            let done = pipe.write_bytes(&self.waiting[..some]).unwrap_or(some as u64) as usize;
             if done == 0 {
                 return;
             }
@@ -69,12 +113,20 @@ impl Input {
         }
         if self.ended {
             self.ended = false;
-            self.pipe.leave(Side::Write);
+            pipe.leave(Side::Write);
         }
     }
 
-    fn grant(&mut self) {
-        let wanted = self.pipe.bytes_read().load(Acquire) + CAPACITY;
+    /// Bytes in all that there will have been room for, once what is granted came.
+    fn wanted(&self, session: &Session) -> u64 {
+        match &session.input {
+            Source::Pipe(pipe) => pipe.bytes_read().load(Acquire) + CAPACITY,
+            Source::Terminal(_) => self.received - self.waiting.len() as u64 + CAPACITY,
+        }
+    }
+
+    fn grant(&mut self, session: &Session) {
+        let wanted = self.wanted(session);
         let more = wanted.saturating_sub(self.granted);
         if more >= CREDIT_STEP {
             channel::send(Kind::InputCredit, &(more as u32).to_le_bytes());
@@ -83,24 +135,34 @@ impl Input {
     }
 
     /// Enough was read for more credit, or for what is waiting.
-    fn term(&self) -> Term {
-        let read = self.pipe.bytes_read();
-        if !self.waiting.is_empty() {
-            return word(read, Operator::NotEqual, read.load(Acquire));
+    fn term(&self, session: &Session) -> Option<Term> {
+        match &session.input {
+            Source::Pipe(pipe) => {
+                let read = pipe.bytes_read();
+                Some(if self.waiting.is_empty() {
+                    word(read, Operator::GreaterOrEqual, (self.granted + CREDIT_STEP).saturating_sub(CAPACITY))
+                } else {
+                    word(read, Operator::NotEqual, read.load(Acquire))
+                })
+            }
+            Source::Terminal(_) if self.waiting.is_empty() => None,
+            Source::Terminal(terminal) => {
+                let read = terminal.read_count();
+                Some(word(read, Operator::NotEqual, read.load(Acquire)))
+            }
         }
-        word(read, Operator::GreaterOrEqual, (self.granted + CREDIT_STEP).saturating_sub(CAPACITY))
     }
 }
 
-fn wait(input: &Input, first: EnvironmentId) {
+fn wait(session: &Session, input: &Input, first: EnvironmentId) {
     let Some(info) = exposed::environment(first) else { return };
     let frames = &exposed::kernel().channel_frames;
-    let terms = [
+    let mut terms = Vec::from([
         word(frames, Operator::NotEqual, 0),
         word(info.state_word(), Operator::NotEqual, State::Alive as u64),
-        input.term(),
         clock(runtime::clock::now() + SWEEP),
-    ];
+    ]);
+    terms.extend(input.term(session));
     block::wait_plainly(&terms);
 }
 

@@ -10,7 +10,8 @@ use crate::guardian::service::{self, Guardian};
 use crate::pipe::Pipe;
 use crate::process::create::{Beginning, Made, Maker};
 use crate::process::option;
-use crate::user_memory::shared::Windows;
+use crate::terminal::Terminal;
+use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::{Editor, link_fresh};
 use abi::boot::{COMMAND, EXOS};
 use abi::budget::Resource;
@@ -19,7 +20,6 @@ use abi::memory_map::LIBRARY_BASE;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::environment::Builder;
 use runtime::image::Image;
@@ -37,11 +37,22 @@ pub struct Session {
     /// The first process.
     pub first: Made,
     /// Where its standard input comes through.
-    pub input: Pipe,
+    pub input: Source,
+    /// What processes are told of the host.
+    pub board: Shared,
     /// Open windows.
     pub windows: Windows,
     /// The session's key.
     pub key: KeyIndex,
+}
+
+/// Where standard input comes through.
+#[derive(Debug)]
+pub enum Source {
+    /// A pipe.
+    Pipe(Pipe),
+    /// The terminal that the first process controls.
+    Terminal(Terminal),
 }
 
 /// Parts that all processes share.
@@ -74,14 +85,40 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let (guardian, shared) = make_guardian(archive, session)?;
     let bank = make_bank(session)?;
     let mut windows = Windows::default();
-    let input = refused("a pipe", Pipe::create(&mut windows, shared))?;
-    let pages: Vec<u64> = input.pages().iter().map(|page| page.0).collect();
-    let options = options(&parsed);
-    let record = birth::build(guardian.0, bank.number.0, common.image_table.0, options, &pages, text);
+    let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
+    let board = refused("the board", make_board(&mut windows, session))?;
+    let mut words = [0; birth::WORDS];
+    let known =
+        [guardian.0, bank.number.0, common.image_table.0, options(&parsed), text.len() as u64, board.pages()[0].0];
+    words[..known.len()].copy_from_slice(&known);
+    let (start, pages) = match &input {
+        Source::Pipe(pipe) => (birth::PIPE_WORD, pipe.pages()),
+        Source::Terminal(terminal) => (birth::TERMINAL_WORD, terminal.pages()),
+    };
+    words[start..].iter_mut().zip(pages).for_each(|(word, page)| *word = page.0);
+    let record = birth::build(&words, text);
     let first = refused("the first process", make_first(&common, &record))?;
     refused("the first process's budget", first.endow(session, bank.number, &FIRST_BUDGETS))?;
     refused("the guardian", Client::new(guardian).adopt(first.number))?;
-    Ok(Session { first, input, windows, key: session })
+    Ok(Session { first, input, board, windows, key: session })
+}
+
+/// The pipe or the terminal that the host's input comes through.
+fn make_source(windows: &mut Windows, from: Allocator, terminal: bool) -> Result<Source, crate::errno::Errno> {
+    if !terminal {
+        return Pipe::create(windows, from).map(Source::Pipe);
+    }
+    let mut pages = [PageNumber::NONE; birth::TERMINAL_PAGES];
+    from.allocate_many(&mut pages)?;
+    let terminal = Terminal::open(windows, &pages, from.key)?;
+    terminal.reset();
+    Ok(Source::Terminal(terminal))
+}
+
+/// A page that processes can read.
+fn make_board(windows: &mut Windows, session: KeyIndex) -> Result<Shared, crate::errno::Errno> {
+    let from = Allocator { key: KeyIndex::FIRST, list: list_for(session, Rights::READ)? };
+    windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
 }
 
 const FIRST_BUDGETS: [(Resource, u64); 4] =
@@ -129,6 +166,7 @@ fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
         function: (words[header::FIRST], 0),
         heap: 0,
         process: 0,
+        thread: 0,
         stub_entry: words[header::STUB_ENTRY],
     };
     Ok(Common { session, channel, image: beginning, image_table })
@@ -189,7 +227,7 @@ fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(Environm
 
 /// The environment that holds the budget nobody uses: it never runs.
 fn make_bank(session: KeyIndex) -> Outcome<Made> {
-    let nothing = Beginning { entry: 0, gate: (0, 0), function: (0, 0), heap: 0, process: 0, stub_entry: 0 };
+    let nothing = Beginning { entry: 0, gate: (0, 0), function: (0, 0), heap: 0, process: 0, thread: 0, stub_entry: 0 };
     let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, None))?;
     let bank = refused("the bank", maker.create(&nothing))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));

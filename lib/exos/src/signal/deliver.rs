@@ -1,264 +1,150 @@
-//! Actions, masks, and the delivery of signals to the program.
+//! The delivery of signals: which comes next, and what comes of it.
 
-use super::frame::{self, Information, Interrupted, place};
-use super::mailbox::Mailbox;
+use super::frame::Information;
+use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
-use crate::errno::{Errno, Result};
+use super::{Action, DEFAULT, IGNORE, handler, stop};
 use crate::process::status::Status;
-use crate::user_memory::copy;
-use crate::user_memory::current::process;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use crate::user_memory::current::{process, thread};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_raw_sys::general as linux;
-use runtime::upcall::{Context, Registers};
+use runtime::upcall::Context;
 
-/// Handler word: the default action.
-pub const DEFAULT: u64 = 0;
-/// Handler word: nothing.
-pub const IGNORE: u64 = 1;
-
-/// `si_code` of a signal from `kill`.
-const BY_USER: i32 = 0;
-
-/// What a program wants done with a signal: the kernel's `struct sigaction`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Action {
-    /// Address of the handler, [`DEFAULT`] or [`IGNORE`].
-    pub handler: u64,
-    /// `SA_*`.
-    pub flags: u64,
-    /// Where a handler returns to.
-    pub restorer: u64,
-    /// Signals that are blocked meanwhile.
-    pub mask: u64,
-}
-
-/// A process's signals.
-#[derive(Clone, Debug)]
-pub struct Signals {
-    /// Actions; signal 1 comes first.
-    pub actions: [Action; set::COUNT as usize],
-    /// Signals that wait.
-    pub blocked: u64,
-    /// Mask to put back once the next signal was delivered: `sigsuspend`.
-    pub blocked_before: Option<u64>,
-    /// The alternate stack: address, flags, size.
-    pub alternate: [u64; 3],
-    /// A fault that is about to be delivered.
-    pub fault: Option<(Information, [u64; 3])>,
-}
-
-impl Default for Signals {
-    fn default() -> Self {
-        const NO_ALTERNATE: [u64; 3] = [0, linux::SS_DISABLE as u64, 0];
-        Self {
-            actions: [Action::default(); set::COUNT as usize],
-            blocked: 0,
-            blocked_before: None,
-            alternate: NO_ALTERNATE,
-            fault: None,
-        }
-    }
-}
-
-impl Signals {
-    /// What is to be done with a signal.
-    pub fn action(&self, signal: u32) -> Action {
-        self.actions[(signal as usize - 1) % self.actions.len()]
-    }
-
-    /// Signals that the program does not notice.
-    pub fn ignored(&self) -> u64 {
-        (1..=set::COUNT).filter(|signal| self.ignores(*signal)).map(bit).fold(0, |set, one| set | one)
-    }
-
-    fn ignores(&self, signal: u32) -> bool {
-        match self.action(signal).handler {
-            IGNORE => bit(signal) & UNSTOPPABLE == 0,
-            DEFAULT => matches!(set::default(signal), DefaultAction::Ignore | DefaultAction::Continue),
-            _ => false,
-        }
-    }
-
-    /// Drops what is ignored from the mailbox, and says whether something is left that interrupts a wait.
-    pub fn is_interrupted(&self, mailbox: &Mailbox) -> bool {
-        let pending = mailbox.signals().load(Acquire) & !self.blocked;
-        if pending == 0 {
-            return false;
-        }
-        let ignored = pending & self.ignored();
-        mailbox.signals().fetch_and(!ignored, SeqCst);
-        pending & !ignored != 0
-    }
-
-    /// Whether a call that the next signal interrupts is made again.
-    pub fn next_restarts(&self, mailbox: &Mailbox) -> bool {
-        let pending = mailbox.signals().load(Acquire) & !self.blocked & !self.ignored();
-        set::first(pending).is_none_or(|signal| {
-            let action = self.action(signal);
-            action.handler == DEFAULT || action.flags & u64::from(linux::SA_RESTART) != 0
-        })
-    }
-
-    /// What exec leaves: handlers become defaults.
-    pub fn forget_handlers(&mut self) {
-        for action in &mut self.actions {
-            if action.handler != IGNORE {
-                *action = Action::default();
-            }
-        }
-        self.alternate = Self::default().alternate;
-    }
-
-    /// Takes the next signal to act on out of the mailbox.
-    fn take(&self, mailbox: &Mailbox) -> Option<u32> {
-        loop {
-            let signal = set::first(mailbox.signals().load(Acquire) & !self.blocked)?;
-            mailbox.signals().fetch_and(!bit(signal), SeqCst);
-            if !self.ignores(signal) {
-                return Some(signal);
-            }
-        }
-    }
+/// What the next signal asks for.
+enum Next {
+    /// A function of the program is to be called.
+    Handler(Action, Information),
+    /// The process ends.
+    End(u32),
+    /// The process stops.
+    Stop(u32),
 }
 
 /// Sends a signal to the running process itself.
 pub fn raise_own(signal: u32) {
-    process().mailbox().post(signal, process().number());
+    let _ = process().mailbox().post().put(&from_user(signal, process().number()));
+}
+
+/// Sends a signal to the running thread.
+pub fn raise_here(information: &Information) {
+    let _ = thread().post().put(information);
 }
 
 /// Sends the signal of a fault: it cannot wait. Where it is blocked or ignored the process ends.
 pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
-    let process = process();
-    let mut signals = process.signals.lock();
-    if signals.blocked & bit(signal) != 0 || signals.action(signal).handler == IGNORE {
-        drop(signals);
+    let thread = thread();
+    let ignored = process().signals.lock().get(signal).handler == IGNORE;
+    if thread.blocked() & bit(signal) != 0 || ignored {
         crate::process::exit::end(Status::Killed(signal));
     }
-    signals.fault = Some((Information { signal, code, detail: address, value: 0 }, fault));
-    drop(signals);
-    process.mailbox().post(signal, process.number());
+    *thread.fault.lock() = Some(fault);
+    raise_here(&Information { signal, code, detail: address, value: 0 });
+}
+
+/// Signals that wait for the running thread, or for any thread of its process, as far as it does not block them.
+pub fn pending() -> u64 {
+    let thread = thread();
+    (thread.post().pending().load(Acquire) | process().mailbox().signals().load(Acquire)) & !thread.blocked()
+}
+
+/// Acts on every pending signal that calls no function of the program: drops it, stops, ends. Says whether one is left
+/// that does: then a wait is over.
+pub fn settle() -> bool {
+    let process = process();
+    stop::wait_while_stopped();
+    loop {
+        let Some(signal) = set::first(pending()) else { return false };
+        let action = process.signals.lock().get(signal);
+        if action.is_handler() {
+            return true;
+        }
+        if let Some((next, _)) = take(signal) {
+            act(next);
+        }
+    }
+}
+
+/// Whether a call that the next signal interrupts is made again.
+pub fn next_restarts() -> bool {
+    let signal = set::first(pending());
+    signal.is_none_or(|signal| process().signals.lock().get(signal).has(linux::SA_RESTART))
 }
 
 /// Acts on what is pending before the program goes on at `context`.
 pub fn deliver_pending(context: &mut Context) {
-    let process = process();
-    let mailbox = process.mailbox();
-    loop {
-        let taken = {
-            let signals = process.signals.lock();
-            signals.take(&mailbox).map(|signal| (signal, signals.action(signal)))
-        };
-        let Some((signal, action)) = taken else { break };
-        if action.handler != DEFAULT {
-            return call_handler(context, signal, action);
-        }
-        match set::default(signal) {
-            DefaultAction::End => crate::process::exit::end(Status::Killed(signal)),
-            DefaultAction::Stop => stop(),
-            DefaultAction::Ignore | DefaultAction::Continue => {}
-        }
-    }
-    if let Some(before) = process.signals.lock().blocked_before.take() {
-        process.signals.lock().blocked = before;
-    }
-}
-
-/// Waits for SIGCONT or a signal that ends the process.
-fn stop() {
-    let mailbox = process().mailbox();
-    let wanted = bit(linux::SIGCONT) | bit(linux::SIGKILL);
-    while mailbox.signals().load(Acquire) & wanted == 0 {
-        use runtime::predicate::{Operator, word_masked};
-        crate::block::wait_stopped(&[word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0)]);
-    }
-}
-
-/// Changes `context` so that the program goes on in the handler; where the stack does not hold the frame, it ends.
-fn call_handler(context: &mut Context, signal: u32, action: Action) {
-    let process = process();
-    let (information, fault, blocked, alternate) = {
-        let mut signals = process.signals.lock();
-        let sent = Information { signal, code: BY_USER, detail: process.mailbox().sender(signal), value: 0 };
-        let (information, fault) = match signals.fault.take() {
-            Some((information, fault)) if information.signal == signal => (information, fault),
-            other => {
-                signals.fault = other;
-                (sent, [0; 3])
+    stop::wait_while_stopped();
+    while let Some(signal) = set::first(pending()) {
+        match take(signal) {
+            Some((Next::Handler(action, information), from)) => {
+                return handler::call(context, action, information, from);
             }
-        };
-        let blocked = signals.blocked_before.take().unwrap_or(signals.blocked);
-        (information, fault, blocked, signals.alternate)
-    };
-    let interrupted = Interrupted { registers: to_linux(context), blocked, alternate, fault };
-    let Some(at) = put_frame(&interrupted, &information, action) else {
-        crate::process::exit::end(Status::Killed(linux::SIGSEGV));
-    };
-    let registers = &mut context.registers;
-    (registers.rdi, registers.rax) = (u64::from(signal), 0);
-    (registers.rsi, registers.rdx) = (frame::information_at(at), frame::context_at(at));
-    (context.frame.rip, context.frame.rsp) = (action.handler, at);
-    context.frame.rflags = 0x202;
-    let mut signals = process.signals.lock();
-    let own = if action.flags & u64::from(linux::SA_NODEFER) != 0 { 0 } else { bit(signal) };
-    signals.blocked = (signals.blocked | action.mask | own) & !UNSTOPPABLE;
-    if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
-        signals.actions[signal as usize - 1] = Action::default();
+            Some((next, _)) => act(next),
+            None => {}
+        }
     }
+    thread().restore_mask();
 }
 
-fn put_frame(interrupted: &Interrupted, information: &Information, action: Action) -> Option<u64> {
-    let process = process();
-    let mut vectors = process.vectors.lock();
-    vectors.save();
-    let state = vectors.bytes().to_vec();
-    drop(vectors);
-    let stack = interrupted.registers[place::RSP];
-    let [base, flags, size] = interrupted.alternate;
-    let on_alternate = stack > base && stack - base <= size;
-    let wants = action.flags & u64::from(linux::SA_ONSTACK) != 0 && flags & u64::from(linux::SS_DISABLE) == 0;
-    let (top, switched) = if wants && !on_alternate { (base + size, true) } else { (stack, false) };
-    let layout = frame::lay_out(top, switched, state.len() as u64)?;
-    if switched && layout.frame < base {
+/// Whether a signal came for this thread alone.
+pub type ForThread = bool;
+
+/// Takes a signal out; nothing where another thread was faster, or where the program does not notice it.
+fn take(signal: u32) -> Option<(Next, ForThread)> {
+    let (post, from) = find(signal)?;
+    let information = post.take(signal);
+    let mut actions = process().signals.lock();
+    let action = actions.get(signal);
+    if actions.ignores(signal) {
         return None;
     }
-    let bytes = frame::build(layout, action.restorer, interrupted, information);
-    copy::write(layout.vectors, &state).ok()?;
-    copy::write(layout.frame, &bytes).ok()?;
-    Some(layout.frame)
+    let next = match (action.handler, set::default(signal)) {
+        (DEFAULT, DefaultAction::End) => Next::End(signal),
+        (DEFAULT, DefaultAction::Stop) => Next::Stop(signal),
+        (DEFAULT, _) => return None,
+        _ => {
+            if action.has(linux::SA_RESETHAND) {
+                actions.set(signal, Action::default());
+            }
+            Next::Handler(action, information)
+        }
+    };
+    Some((next, from))
 }
 
-/// `rt_sigreturn`: goes on where a handler interrupted. The frame lies where the handler's return left the stack.
-pub fn return_from_handler(context: &mut Context) -> Result<()> {
-    let words = copy::read_words(context.frame.rsp)?;
-    let returned = frame::read(&words);
-    if returned.registers[place::RIP] > crate::layout::PROGRAM_END {
-        return Err(Errno::EFAULT);
+fn find(signal: u32) -> Option<(Post<'static>, ForThread)> {
+    let (own, common) = (thread().post(), process().mailbox().post());
+    let has = |post: &Post<'static>| post.pending().load(Acquire) & bit(signal) != 0;
+    has(&own).then_some((own, true)).or_else(|| has(&common).then_some((common, false)))
+}
+
+/// Takes one of the signals in `wanted` out for `sigtimedwait` or a descriptor that reads signals.
+pub fn take_wanted(wanted: u64) -> Option<Information> {
+    let thread = thread();
+    let waiting = thread.post().pending().load(Acquire) | process().mailbox().signals().load(Acquire);
+    let signal = set::first(waiting & wanted & !UNSTOPPABLE)?;
+    find(signal).map(|(post, _)| post.take(signal))
+}
+
+fn act(next: Next) {
+    match next {
+        Next::End(signal) => crate::process::exit::end(Status::Killed(signal)),
+        Next::Stop(signal) => stop::stop(signal),
+        Next::Handler(..) => {}
     }
+}
+
+/// Passes on that the process has signals: to a thread that does not block them, where the one that got the event does.
+pub fn pass_on() {
     let process = process();
-    if returned.vectors != 0 {
-        let mut vectors = process.vectors.lock();
-        let mut state = alloc::vec![0; vectors.bytes().len()];
-        drop(vectors);
-        copy::read(returned.vectors, &mut state)?;
-        vectors = process.vectors.lock();
-        vectors.set_bytes(&state);
-        drop(vectors);
-        crate::user_memory::vectors::load();
+    let waiting = process.mailbox().signals().load(Acquire);
+    let own = thread();
+    if waiting & !own.blocked() == waiting {
+        return;
     }
-    process.signals.lock().blocked = returned.blocked & !UNSTOPPABLE;
-    from_linux(context, &returned.registers);
-    Ok(())
-}
-
-fn to_linux(context: &Context) -> frame::Registers {
-    let (registers, frame) = (&context.registers, &context.frame);
-    let Registers { r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, .. } = *registers;
-    [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, frame.rsp, frame.rip, frame.rflags]
-}
-
-fn from_linux(context: &mut Context, linux: &frame::Registers) {
-    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] = *linux;
-    let padding = context.registers.padding;
-    context.registers = Registers { r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, padding };
-    (context.frame.rsp, context.frame.rip, context.frame.rflags) = (rsp, rip, rflags);
+    for other in process.threads.lock().iter().filter(|other| other.number() != own.number()) {
+        if waiting & !other.blocked() != 0 {
+            let number = runtime::EnvironmentId(other.number.load(Relaxed));
+            let _ = super::ring(process.session_key, number);
+        }
+    }
 }

@@ -1,20 +1,27 @@
 //! The mailbox of a process, and how it is written from elsewhere.
 
-use super::set::{COUNT, bit};
+use super::frame::Information;
+use super::post::Post;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::address_space::Access;
+use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
 /// Event bit that says: look into the mailbox.
 pub const EVENT_SIGNAL: u64 = 1;
 
-const SIGNALS: usize = 0;
 const CHILDREN: usize = 1;
-const SENDERS: usize = 2;
+const FLAGS: usize = 2;
+/// Word of the process group: written by the process and by its parent, as `setpgid` allows.
+pub const GROUP: usize = 3;
+/// Flag: the owner does not want to hear of children that stop or go on.
+const NO_STOPS: u64 = 1;
 
 /// A mailbox, one's own or another's.
 #[derive(Clone, Debug)]
@@ -33,54 +40,60 @@ impl Mailbox {
         Ok(Self::new(process().windows.lock().open(vec![page], key, true)?))
     }
 
-    /// Closes the window.
-    pub fn close(self) {
-        process().windows.lock().close(&self.page);
-    }
-
     /// The window it lies in.
     pub const fn window(&self) -> &Shared {
         &self.page
     }
 
+    /// The signals in it.
+    pub fn post(&self) -> Post<'static> {
+        Post::new(self.page.words())
+    }
+
     /// Signals that came and were not taken out, as a set.
     pub fn signals(&self) -> &'static AtomicU64 {
-        self.word(SIGNALS)
+        self.post().pending()
     }
 
     /// A count that grows whenever something happened to a child.
     pub fn children(&self) -> &'static AtomicU64 {
-        self.word(CHILDREN)
+        &self.page.words()[CHILDREN]
     }
 
-    /// Puts a signal in.
-    pub fn post(&self, signal: u32, sender: u64) {
-        if (1..=COUNT).contains(&signal) {
-            self.word(SENDERS + signal as usize).store(sender, Relaxed);
-            self.signals().fetch_or(bit(signal), SeqCst);
-        }
+    /// The process group.
+    pub fn group(&self) -> &'static AtomicU64 {
+        &self.page.words()[GROUP]
     }
 
-    /// Who says to have sent a signal.
-    pub fn sender(&self, signal: u32) -> u64 {
-        self.word(SENDERS + (signal.min(COUNT)) as usize).load(Acquire)
+    /// Says whether the owner wants to hear of children that stop or go on.
+    pub fn set_wants_stops(&self, wants: bool) {
+        self.page.words()[FLAGS].store(if wants { 0 } else { NO_STOPS }, SeqCst);
     }
 
-    /// Tells a parent that something happened to a child.
-    pub fn tell_of_child(&self) {
+    /// Tells a parent that something happened to a child; `code` as in `siginfo`.
+    pub fn tell_of_child(&self, information: &Information) {
+        let stops = matches!(information.code as u32, linux::CLD_STOPPED | linux::CLD_CONTINUED);
         self.children().fetch_add(1, SeqCst);
-    }
-
-    fn word(&self, index: usize) -> &'static AtomicU64 {
-        &self.page.words()[index]
+        if information.signal != 0 && !(stops && self.page.words()[FLAGS].load(Acquire) & NO_STOPS != 0) {
+            let _ = self.post().put(information);
+        }
     }
 }
 
-/// Sends a signal to another process: into its mailbox, then an event so that it looks.
-pub fn send(target: EnvironmentId, mailbox: &Mailbox, signal: u32) -> Result<()> {
-    mailbox.post(signal, process().number());
+/// Sends a signal to the process `target` whose mailbox is `page`: into it, then an event so that it looks.
+pub fn send(key: KeyIndex, target: EnvironmentId, page: PageNumber, information: &Information) -> Result<()> {
+    let window = Window::open(&[page], key, Access::WRITE).map_err(|_| Errno::EPERM)?;
+    let outcome = Post::new(window.words()).put(information);
+    drop(window);
+    ring(key, target)?;
+    // A full queue is the sender's affair only where it asked for queueing.
+    if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
+}
+
+/// Makes a process look into its mailbox.
+pub fn ring(key: KeyIndex, target: EnvironmentId) -> Result<()> {
     crate::block::kick_idle();
-    match syscall::event_raise(process().session_key, target, EVENT_SIGNAL) {
+    match syscall::event_raise(key, target, EVENT_SIGNAL) {
         Ok(()) => Ok(()),
         Err(_) if !exposed::lives(target) => Err(Errno::ESRCH),
         Err(failure) => Err(failure.into()),

@@ -2,16 +2,21 @@
 //!
 //! A process's mailbox is a page that relatives may write: who can map it may signal (DESIGN.md §5: the kernel's check
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
-//! of whoever says to have sent it.
+//! of whoever says to have sent it. What is sent to one thread lies in that thread's record.
 
 pub mod frame;
+pub mod post;
 pub mod set;
 
 #[cfg(target_os = "none")]
+mod actions;
+#[cfg(target_os = "none")]
 mod deliver;
+#[cfg(target_os = "none")]
+mod handler;
 #[cfg(target_os = "none")]
 mod mailbox;
 #[cfg(target_os = "none")]
-pub use deliver::*;
+mod stop;
 #[cfg(target_os = "none")]
-pub use mailbox::*;
+pub use {actions::*, deliver::*, handler::*, mailbox::*, stop::*};

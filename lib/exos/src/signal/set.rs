@@ -35,6 +35,10 @@ pub const fn bit(signal: u32) -> u64 {
 
 /// Signals that can be neither blocked nor handled.
 pub const UNSTOPPABLE: u64 = bit(linux::SIGKILL) | bit(linux::SIGSTOP);
+/// Signals that stop a process unless it handles them.
+pub const STOPS: u64 = bit(linux::SIGSTOP) | bit(linux::SIGTSTP) | bit(linux::SIGTTIN) | bit(linux::SIGTTOU);
+/// The signal that lets a stopped process go on.
+pub const CONTINUE: u64 = bit(linux::SIGCONT);
 /// Signals that a fault raises; they end the process even if they are blocked.
 pub const FAULTS: u64 =
     bit(linux::SIGSEGV) | bit(linux::SIGBUS) | bit(linux::SIGILL) | bit(linux::SIGFPE) | bit(linux::SIGTRAP);

@@ -1,6 +1,8 @@
 //! The process that this environment runs: a pointer in its area (DESIGN.md §5), never a static.
 
 use crate::process::Process;
+use crate::process::thread::Thread;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::area::Area;
 
@@ -12,6 +14,8 @@ pub mod word {
     pub const NUMBER: usize = 1;
     /// Where stubs of rewritten calls jump.
     pub const STUB_ENTRY: usize = 2;
+    /// The thread.
+    pub const THREAD: usize = 3;
 }
 
 /// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].
@@ -23,14 +27,35 @@ pub fn process() -> &'static Process {
     unsafe { &*(address as *const Process) }
 }
 
+/// The thread that the running environment is.
+pub fn thread() -> &'static Thread {
+    let address = Area::current().library().free[word::THREAD].load(Relaxed);
+    assert!(address != 0, "this environment runs no thread");
+    // SAFETY: as for `process`.
+    unsafe { &*(address as *const Thread) }
+}
+
+/// Words in the record of a thread, which stays as long as the process.
+pub fn forever(words: &[AtomicU64]) -> &'static [AtomicU64] {
+    // SAFETY: records of threads are leaked, and used again for other threads, but never freed.
+    unsafe { core::slice::from_raw_parts(words.as_ptr(), words.len()) }
+}
+
+/// The environment area at an address that a process's record holds.
+pub fn area_at(address: u64) -> Area {
+    // SAFETY: the record holds the address of the area of the process's first thread, which lives as long as it.
+    unsafe { Area::at(address) }
+}
+
 /// Whether the running environment runs a process yet.
 pub fn is_adopted() -> bool {
     Area::current().library().free[word::PROCESS].load(Relaxed) != 0
 }
 
-/// Makes `process` the one that this environment runs, for ever.
-pub fn adopt(process: &'static Process) {
+/// Makes `process` the one that this environment runs, for ever, as this thread of it.
+pub fn adopt(process: &'static Process, thread: &'static Thread) {
     let free = &Area::current().library().free;
+    free[word::THREAD].store(core::ptr::from_ref(thread) as u64, Release);
     free[word::PROCESS].store(core::ptr::from_ref(process) as u64, Release);
 }
 

@@ -16,6 +16,7 @@ pub fn beginning() -> Beginning {
         function: (0, 0),
         heap: 0,
         process: 0,
+        thread: 0,
         stub_entry: crate::rewriter::gate::stub_entry as *const () as u64,
     }
 }

@@ -1,7 +1,7 @@
 //! The program's vector registers. ExOS never touches them; but where it gives the CPU away of its own accord the
 //! kernel loads the initial state on the way back, so that they are kept in memory meanwhile.
 
-use super::current::{is_adopted, process};
+use super::current::{is_adopted, thread};
 use runtime::vector::State;
 
 /// The registers, saved; they are restored when this is dropped.
@@ -12,7 +12,7 @@ pub struct Kept(());
 /// Saves the registers until the result is dropped.
 pub fn keep() -> Kept {
     if is_adopted() {
-        process().vectors.lock().save();
+        thread().vectors.lock().save();
     }
     Kept(())
 }
@@ -29,7 +29,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if is_adopted() {
             // SAFETY: ExOS is built without vector registers.
-            unsafe { process().vectors.lock().restore() };
+            unsafe { thread().vectors.lock().restore() };
         }
     }
 }
@@ -41,5 +41,5 @@ pub fn load() {
 
 /// Says that the registers hold something from now on: the end of a slice saves them.
 pub fn declare_live() {
-    core::mem::forget(process().live_vectors.lock().live());
+    core::mem::forget(thread().live_vectors.lock().live());
 }

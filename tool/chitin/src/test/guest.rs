@@ -23,6 +23,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::case::{Case, Verdict};
 use super::configuration::Configuration;
+use super::dialogue;
 use super::registry::{self, ExpectedStop, Guest};
 
 /// What all guests share.
@@ -75,6 +76,9 @@ fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool) -> Resu
 
 /// One boot from start to verdict.
 fn boot(ground: &Ground, guest: &Guest, configuration: &Configuration, transcript: File) -> Verdict {
+    if !guest.dialogue.is_empty() {
+        return dialogue::hold(guest, transcript);
+    }
     let mut recorder = Recorder { transcript, output: Vec::new(), results: Vec::new() };
     let (end, stop, serial) =
         listen(ground, guest, configuration, &mut recorder).map_err(|failure| failure.to_string())?;

@@ -5,6 +5,7 @@
 mod case;
 mod configuration;
 mod cover;
+mod dialogue;
 mod full;
 mod guest;
 mod host;

@@ -12,6 +12,7 @@ use crate::workspace::Workspace;
 
 use super::Depth;
 use super::configuration::Configuration;
+use super::dialogue::Turn;
 
 /// The crate of the programs.
 const PACKAGE: &str = "test-programs";
@@ -31,6 +32,9 @@ pub struct Guest {
     /// What `command` finds on its standard input.
     #[serde(default)]
     pub input: String,
+    /// What is seen and typed on the terminal that `command` has then.
+    #[serde(default)]
+    pub dialogue: Vec<Turn>,
     #[serde(default)]
     pub on: Machines,
     /// Whether the machine's clock counts instructions.
@@ -157,6 +161,9 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
         if guest.program.is_some() && !guest.input.is_empty() {
             return fail("input goes to a command, not to a program");
         }
+        if guest.program.is_some() && !guest.dialogue.is_empty() {
+            return fail("one talks to a command, not to a program");
+        }
     }
     Ok(guests)
 }
@@ -191,6 +198,7 @@ mod tests {
             "[[guest]]\nname = 'a'\nprogram = 'p'\ncommand = ['c']",
             "[[guest]]\nname = 'a'\nprogram = 'p'\n[[guest]]\nname = 'a'\nprogram = 'p'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\ninput = 'x'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\ndialogue = [{ see = 'x' }]",
             "[[guest]]\nname = 'a'\nprogram = 'p'\nprogramme = 'x'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\non = ['pdp-11']",
         ] {

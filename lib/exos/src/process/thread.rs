@@ -1,0 +1,129 @@
+//! A thread: one environment of a process, and what is its own.
+//!
+//! The record lies in the heap, found through a pointer in the environment area. All of it is changed by the thread
+//! itself, but for the signals that others send to it.
+
+use crate::errno::Result;
+use crate::signal::post::{Post, THREAD_WORDS};
+use crate::signal::set::UNSTOPPABLE;
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use linux_raw_sys::general as linux;
+use runtime::area;
+use runtime::lock::Lock;
+use runtime::vector::State;
+
+/// A thread.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its number: that of its environment.
+    pub number: AtomicU64,
+    /// Error code, trap number and address of a fault that is about to be delivered.
+    pub fault: Lock<Option<[u64; 3]>>,
+    /// Room for the vector registers while it waits.
+    pub vectors: Lock<State>,
+    /// Room for them at the end of a slice.
+    pub live_vectors: Lock<State>,
+    /// Base of FS as the program set it.
+    pub segment_base: AtomicU64,
+    /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
+    pub clear_at_end: AtomicU64,
+    /// Address of its list of robust futexes; 0: none.
+    pub robust_list: AtomicU64,
+    /// Signals that wait.
+    blocked: AtomicU64,
+    /// Mask to put back once the next signal was delivered (`sigsuspend`), if there is one.
+    saved_mask: (AtomicBool, AtomicU64),
+    /// The alternate stack: address, flags, size.
+    alternate: [AtomicU64; 3],
+    post: Box<[AtomicU64; THREAD_WORDS]>,
+}
+
+impl Thread {
+    /// The record of a thread that does not run yet.
+    pub fn new(blocked: u64) -> Result<Self> {
+        Ok(Self {
+            number: AtomicU64::new(0),
+            fault: Lock::new(None),
+            vectors: Lock::new(State::new()?),
+            live_vectors: Lock::new(State::new()?),
+            segment_base: AtomicU64::new(0),
+            clear_at_end: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            blocked: AtomicU64::new(blocked),
+            saved_mask: Default::default(),
+            alternate: Default::default(),
+            post: Box::new([const { AtomicU64::new(0) }; THREAD_WORDS]),
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
+    /// The running environment is this thread from now on, in a process that was just copied: what its parent left
+    /// pending is the parent's.
+    pub fn begin_again(&self) {
+        self.number.store(area::number().0, Relaxed);
+        self.post().drop_all(u64::MAX);
+        self.robust_list.store(0, Relaxed);
+        self.clear_at_end.store(0, Relaxed);
+    }
+
+    /// Signals for this thread alone.
+    pub fn post(&self) -> Post<'static> {
+        // The record of a thread outlives the thread.
+        Post::new(crate::user_memory::current::forever(&*self.post))
+    }
+
+    /// Signals that wait.
+    pub fn blocked(&self) -> u64 {
+        self.blocked.load(Acquire)
+    }
+
+    /// Sets which signals wait.
+    pub fn set_blocked(&self, blocked: u64) {
+        self.blocked.store(blocked & !UNSTOPPABLE, SeqCst);
+    }
+
+    /// Sets which signals wait, until the next one was delivered: the mask from before comes back then.
+    pub fn block_for_now(&self, blocked: u64) {
+        self.saved_mask.1.store(self.blocked(), Relaxed);
+        self.saved_mask.0.store(true, Relaxed);
+        self.set_blocked(blocked);
+    }
+
+    /// Puts the mask back that was there before [`Self::block_for_now`].
+    pub fn restore_mask(&self) {
+        if self.saved_mask.0.swap(false, Relaxed) {
+            self.set_blocked(self.saved_mask.1.load(Relaxed));
+        }
+    }
+
+    /// The mask that a handler finds in its frame.
+    pub fn take_saved_mask(&self) -> u64 {
+        let saved = self.saved_mask.0.swap(false, Relaxed);
+        if saved { self.saved_mask.1.load(Relaxed) } else { self.blocked() }
+    }
+
+    /// The alternate stack as `sigaltstack` tells it to a program whose stack pointer is `stack`.
+    pub fn alternate(&self, stack: u64) -> [u64; 3] {
+        let [base, flags, size] = [0, 1, 2].map(|index: usize| self.alternate[index].load(Relaxed));
+        let on_it = stack > base && stack - base <= size;
+        let state = match size {
+            0 => linux::SS_DISABLE,
+            _ if on_it => linux::SS_ONSTACK,
+            _ => 0,
+        };
+        [base, flags | u64::from(state), size]
+    }
+
+    /// Sets the alternate stack; no bytes: none.
+    pub fn set_alternate(&self, [base, flags, size]: [u64; 3]) {
+        for (word, value) in self.alternate.iter().zip([base, flags, size]) {
+            word.store(value, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a program wants done with signals: one table for all threads of a process.
+
+use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
+use linux_raw_sys::general as linux;
+
+/// Handler word: the default action.
+pub const DEFAULT: u64 = 0;
+/// Handler word: nothing.
+pub const IGNORE: u64 = 1;
+
+/// What a program wants done with a signal: the kernel's `struct sigaction`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Action {
+    /// Address of the handler, [`DEFAULT`] or [`IGNORE`].
+    pub handler: u64,
+    /// `SA_*`.
+    pub flags: u64,
+    /// Where a handler returns to.
+    pub restorer: u64,
+    /// Signals that are blocked meanwhile.
+    pub mask: u64,
+}
+
+impl Action {
+    /// Whether a flag is set.
+    pub const fn has(&self, flag: u32) -> bool {
+        self.flags & flag as u64 != 0
+    }
+
+    /// Whether a function of the program is called.
+    pub const fn is_handler(&self) -> bool {
+        self.handler > IGNORE
+    }
+}
+
+/// The actions of a process; signal 1 comes first.
+#[derive(Clone, Debug)]
+pub struct Actions([Action; set::COUNT as usize]);
+
+impl Default for Actions {
+    fn default() -> Self {
+        Self([Action::default(); set::COUNT as usize])
+    }
+}
+
+impl Actions {
+    /// What is to be done with a signal.
+    pub fn get(&self, signal: u32) -> Action {
+        self.0[(signal as usize).wrapping_sub(1) % self.0.len()]
+    }
+
+    /// Sets what is to be done.
+    pub fn set(&mut self, signal: u32, action: Action) {
+        let count = self.0.len();
+        self.0[(signal as usize).wrapping_sub(1) % count] = action;
+    }
+
+    /// Signals that the program does not notice.
+    pub fn ignored(&self) -> u64 {
+        (1..=set::COUNT).filter(|signal| self.ignores(*signal)).map(bit).fold(0, |set, one| set | one)
+    }
+
+    /// Whether the program does not notice a signal.
+    pub fn ignores(&self, signal: u32) -> bool {
+        match self.get(signal).handler {
+            IGNORE => bit(signal) & UNSTOPPABLE == 0,
+            DEFAULT => matches!(set::default(signal), DefaultAction::Ignore | DefaultAction::Continue),
+            _ => false,
+        }
+    }
+
+    /// Whether nobody will ask how children ended: they are not kept.
+    pub fn forgets_children(&self) -> bool {
+        let action = self.get(linux::SIGCHLD);
+        action.handler == IGNORE || action.has(linux::SA_NOCLDWAIT)
+    }
+
+    /// What exec leaves: handlers become defaults.
+    pub fn forget_handlers(&mut self) {
+        for action in &mut self.0 {
+            if action.handler != IGNORE {
+                *action = Action::default();
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Signals on their way: what is pending, who sent it, and the queue of those that are counted.
+//!
+//! Pure, over words that others write too: a page that relatives share, or an array in the heap for what is sent to one
+//! thread. Nothing found there is trusted: every value of every word has a meaning. Signals below [`FIRST_QUEUED`] are
+//! pending or not; those from there on are queued in order, each with what came with it (signal(7)).
+
+use super::frame::Information;
+use super::set::{CONTINUE, COUNT, STOPS, bit};
+use crate::errno::{Errno, Result};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use linux_raw_sys::general as linux;
+
+/// The first signal that is queued.
+pub const FIRST_QUEUED: u32 = 32;
+/// Words without a queue.
+const FIXED: usize = SINGLE + 3 * (COUNT as usize + 1);
+/// Words of an entry of the queue: state, code, detail, value.
+const ENTRY: usize = 4;
+/// Words for the signals of one thread.
+pub const THREAD_WORDS: usize = FIXED + 8 * ENTRY;
+
+const PENDING: usize = 0;
+const SEQUENCE: usize = 4;
+/// Code, detail and value of each signal that is not queued.
+const SINGLE: usize = 16;
+/// State of an entry that is being written or taken; 0 is a free one.
+const BUSY: u64 = 1;
+
+/// Where signals are put and taken out.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<'a>(&'a [AtomicU64]);
+
+impl<'a> Post<'a> {
+    /// In these words, at least [`THREAD_WORDS`].
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        assert!(words.len() >= THREAD_WORDS, "too few words for signals");
+        Self(words)
+    }
+
+    /// The word with the set of pending signals.
+    pub fn pending(self) -> &'a AtomicU64 {
+        &self.0[PENDING]
+    }
+
+    /// Puts a signal in. `EAGAIN` where the queue is full: then it is pending all the same, and what came with it is lost.
+    pub fn put(self, information: &Information) -> Result<()> {
+        let signal = information.signal;
+        if !(1..=COUNT).contains(&signal) {
+            return Err(Errno::EINVAL);
+        }
+        let opposite = match bit(signal) {
+            CONTINUE => STOPS,
+            one if one & STOPS != 0 => CONTINUE,
+            _ => 0,
+        };
+        self.pending().fetch_and(!opposite, SeqCst);
+        let outcome = if signal >= FIRST_QUEUED { self.enqueue(information) } else { self.put_single(information) };
+        self.pending().fetch_or(bit(signal), SeqCst);
+        outcome
+    }
+
+    /// Takes a pending signal out, with what came with it.
+    pub fn take(self, signal: u32) -> Information {
+        if signal >= FIRST_QUEUED {
+            return self.dequeue(signal);
+        }
+        let words = &self.0[Self::single(signal)..];
+        let [code, detail, value] = [0, 1, 2].map(|index| words[index].load(Acquire));
+        self.pending().fetch_and(!bit(signal), SeqCst);
+        Information { signal, code: code as i32, detail, value }
+    }
+
+    /// Drops every pending signal of a set.
+    pub fn drop_all(self, set: u64) {
+        for signal in (FIRST_QUEUED..=COUNT).filter(|signal| set & bit(*signal) != 0) {
+            while let Some(entry) = self.oldest(signal) {
+                entry[0].store(0, Release);
+            }
+        }
+        self.pending().fetch_and(!set, SeqCst);
+    }
+
+    fn put_single(self, information: &Information) -> Result<()> {
+        if self.pending().load(Acquire) & bit(information.signal) == 0 {
+            let words = &self.0[Self::single(information.signal)..];
+            Self::write(words, information);
+        }
+        Ok(())
+    }
+
+    fn enqueue(self, information: &Information) -> Result<()> {
+        let free = |entry: &&[AtomicU64]| entry[0].compare_exchange(0, BUSY, SeqCst, Relaxed).is_ok();
+        let entry = self.entries().find(free).ok_or(Errno::EAGAIN)?;
+        Self::write(&entry[1..], information);
+        let sequence = self.0[SEQUENCE].fetch_add(1, SeqCst) & (u64::MAX >> 9);
+        entry[0].store((sequence + 1) << 8 | u64::from(information.signal), Release);
+        Ok(())
+    }
+
+    fn dequeue(self, signal: u32) -> Information {
+        let unknown = Information { signal, ..Information::default() };
+        let Some(entry) = self.oldest(signal) else {
+            self.pending().fetch_and(!bit(signal), SeqCst);
+            return unknown;
+        };
+        let [code, detail, value] = [1, 2, 3].map(|index| entry[index].load(Acquire));
+        entry[0].store(0, Release);
+        self.pending().fetch_and(!bit(signal), SeqCst);
+        if self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal)) {
+            self.pending().fetch_or(bit(signal), SeqCst);
+        }
+        Information { code: code as i32, detail, value, ..unknown }
+    }
+
+    /// The entry that came first for a signal, made busy.
+    fn oldest(self, signal: u32) -> Option<&'a [AtomicU64]> {
+        loop {
+            let states = self.entries().map(|entry| (entry[0].load(Acquire), entry));
+            let (state, entry) =
+                states.filter(|(state, _)| Self::is_of(*state, signal)).min_by_key(|(state, _)| *state)?;
+            if entry[0].compare_exchange(state, BUSY, SeqCst, Relaxed).is_ok() {
+                return Some(entry);
+            }
+        }
+    }
+
+    fn entries(self) -> impl Iterator<Item = &'a [AtomicU64]> {
+        self.0[FIXED..].chunks_exact(ENTRY)
+    }
+
+    const fn is_of(state: u64, signal: u32) -> bool {
+        state > BUSY && state & 0xff == signal as u64
+    }
+
+    const fn single(signal: u32) -> usize {
+        SINGLE + 3 * signal as usize
+    }
+
+    fn write(words: &[AtomicU64], information: &Information) {
+        let values = [u64::from(information.code as u32), information.detail, information.value];
+        for (word, value) in words.iter().zip(values) {
+            word.store(value, Relaxed);
+        }
+    }
+}
+
+/// What `kill` says of itself: the sender's number; everybody is user 0 of the session.
+pub const fn from_user(signal: u32, sender: u64) -> Information {
+    Information { signal, code: linux::SI_USER as i32, detail: sender & 0xffff_ffff, value: 0 }
+}
+
+/// A signal that nobody sent: the terminal, an alarm.
+pub const fn from_system(signal: u32) -> Information {
+    Information { signal, code: linux::SI_KERNEL as i32, detail: 0, value: 0 }
+}

@@ -1,0 +1,76 @@
+//! Stopping, and going on: job control's half of signals.
+
+use super::frame::Information;
+use super::set::{CONTINUE, bit};
+use crate::block;
+use crate::process::children::public;
+use crate::process::status::{Change, Status};
+use crate::user_memory::current::process;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::EnvironmentId;
+use runtime::predicate::{Operator, word, word_masked};
+
+/// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to a group
+/// that nobody controls any more (POSIX.1-2017, 2.4.3).
+pub(super) fn stop(signal: u32) {
+    let process = process();
+    if signal != linux::SIGSTOP && crate::terminal::job::is_orphaned(process.group()) {
+        return;
+    }
+    if process.stopped.swap(1, SeqCst) != 0 {
+        return wait_while_stopped();
+    }
+    ring_other_threads();
+    announce(Change::Stopped(signal));
+    let mailbox = process.mailbox();
+    let wanted = CONTINUE | bit(linux::SIGKILL);
+    while mailbox.signals().load(Acquire) & wanted == 0 {
+        block::wait_stopped(&[word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0)]);
+    }
+    process.stopped.store(0, SeqCst);
+    block::kick_idle();
+    announce(Change::Continued);
+}
+
+/// Waits until the process is not stopped, if another thread stopped it.
+pub(super) fn wait_while_stopped() {
+    let stopped = &process().stopped;
+    while stopped.load(Acquire) != 0 {
+        block::wait_stopped(&[word(stopped, Operator::Equal, 0)]);
+    }
+}
+
+fn ring_other_threads() {
+    let process = process();
+    let own = runtime::area::number().0;
+    let others: Vec<u64> =
+        process.threads.lock().iter().map(|thread| thread.number()).filter(|number| *number != own).collect();
+    for number in others {
+        let _ = super::ring(process.session_key, EnvironmentId(number));
+    }
+}
+
+/// Writes a change where the parent looks, and tells it.
+fn announce(change: Change) {
+    let word = process().public_word(public::CHANGE);
+    let sequence = (word.load(Acquire) >> 32).wrapping_add(1);
+    word.store(sequence << 32 | u64::from(change.to_word()), SeqCst);
+    tell_parent(change.information());
+}
+
+/// How a process tells its parent of its end.
+pub fn tell_parent_of_end(status: Status) {
+    tell_parent(status.information());
+}
+
+fn tell_parent((code, value): (u32, u32)) {
+    let process = process();
+    let Some(parent) = process.parent_mailbox.lock().clone() else { return };
+    let signal = if code <= linux::CLD_DUMPED { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
+    let detail = process.number() & 0xffff_ffff;
+    parent.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
+    let number = EnvironmentId(process.parent.load(Acquire));
+    let _ = super::ring(process.session_key, number);
+}

@@ -1,0 +1,159 @@
+//! `ioctl` on a terminal, and `/dev/tty`.
+
+use super::Terminal;
+use super::job::{self, Attempt, controls};
+use super::modes::{BYTES, BYTES_2, Modes};
+use crate::descriptor::object::Object;
+use crate::errno::{Errno, Result};
+use crate::relatives;
+use crate::signal::post::from_system;
+use crate::user_memory::copy;
+use crate::user_memory::current::process;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::{general as linux, ioctl};
+
+/// Speed that the modes of a terminal name, in bits a second (`struct termios2`).
+const SPEED: u32 = 38400;
+
+/// What `/dev/tty` opens: the terminal that controls the process.
+pub fn open() -> Result<Object> {
+    let terminal = process().terminal.lock().clone().filter(controls);
+    terminal.map(Object::Terminal).ok_or(Errno::ENXIO)
+}
+
+/// `ioctl` on a terminal.
+pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
+    match request {
+        ioctl::TCGETS => copy::write(argument, &terminal.modes().to_bytes()),
+        ioctl::TCGETS2 => copy::write(argument, &with_speeds(&terminal.modes())),
+        ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
+            set_modes(terminal, argument, BYTES, request == ioctl::TCSETSF)
+        }
+        ioctl::TCSETS2 | ioctl::TCSETSW2 | ioctl::TCSETSF2 => {
+            set_modes(terminal, argument, BYTES_2, request == ioctl::TCSETSF2)
+        }
+        ioctl::TIOCGWINSZ => {
+            let bytes: Vec<u8> = terminal.size().iter().flat_map(|part| part.to_le_bytes()).collect();
+            copy::write(argument, &bytes)
+        }
+        ioctl::TIOCSWINSZ => set_size(terminal, argument),
+        ioctl::TIOCGPGRP => {
+            controlling(terminal)?;
+            copy::write_half(argument, terminal.foreground() as u32)
+        }
+        ioctl::TIOCSPGRP => set_foreground(terminal, copy::read_half(argument)?),
+        ioctl::TIOCGSID => {
+            controlling(terminal)?;
+            copy::write_half(argument, terminal.session() as u32)
+        }
+        ioctl::TIOCSCTTY => take_control(terminal, argument),
+        ioctl::TIOCNOTTY => give_control_up(terminal),
+        ioctl::TCFLSH => flush(terminal, argument),
+        ioctl::TCXONC => hold(terminal, argument),
+        // What was written is on its way; there is no line that could break.
+        ioctl::TCSBRK | ioctl::TCSBRKP | ioctl::TIOCEXCL | ioctl::TIOCNXCL => Ok(()),
+        ioctl::TIOCOUTQ => copy::write_half(argument, 0),
+        ioctl::FIONREAD => copy::write_half(argument, terminal.readable_bytes() as u32),
+        // Typing in another's name is refused, as Linux does since 6.2.
+        ioctl::TIOCSTI => Err(Errno::EIO),
+        _ => Err(Errno::ENOTTY),
+    }
+    .map(|()| 0)
+}
+
+fn with_speeds(modes: &Modes) -> Vec<u8> {
+    let mut bytes = modes.to_bytes();
+    bytes.extend_from_slice(&SPEED.to_le_bytes());
+    bytes.extend_from_slice(&SPEED.to_le_bytes());
+    bytes
+}
+
+fn set_modes(terminal: &Terminal, from: u64, bytes: usize, flush: bool) -> Result<()> {
+    let bytes = copy::read_vec(from, bytes)?;
+    let modes = Modes::from_bytes(&bytes).ok_or(Errno::EINVAL)?;
+    job::wait_for_turn(terminal, Attempt::Write)?;
+    if flush {
+        terminal.flush_input();
+    }
+    terminal.set_modes(&modes);
+    crate::block::kick_idle();
+    Ok(())
+}
+
+fn set_size(terminal: &Terminal, from: u64) -> Result<()> {
+    let bytes = copy::read_vec(from, 8)?;
+    let size = core::array::from_fn(|index| u16::from_le_bytes([bytes[index * 2], bytes[index * 2 + 1]]));
+    if terminal.set_size(size) && terminal.foreground() != 0 {
+        let _ = relatives::sight().send_to_group(terminal.foreground(), &from_system(linux::SIGWINCH));
+    }
+    Ok(())
+}
+
+/// `ENOTTY` where another terminal, or none, controls the process.
+fn controlling(terminal: &Terminal) -> Result<()> {
+    if controls(terminal) { Ok(()) } else { Err(Errno::ENOTTY) }
+}
+
+fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
+    controlling(terminal)?;
+    let group = u64::from(group);
+    if group as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    job::wait_for_turn(terminal, Attempt::Write)?;
+    let session = process().session.load(Relaxed);
+    if group != process().group() {
+        let member = relatives::all().into_iter().find(|other| other.group == group).ok_or(Errno::ESRCH)?;
+        if member.session != session {
+            return Err(Errno::EPERM);
+        }
+    }
+    terminal.set_foreground(group);
+    crate::block::kick_idle();
+    Ok(())
+}
+
+/// A session's leader without a terminal gets this one, if it controls nobody.
+fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
+    let process = process();
+    let session = process.session.load(Relaxed);
+    if controls(terminal) {
+        return Ok(());
+    }
+    let has_one = process.terminal.lock().as_ref().is_some_and(controls);
+    if session != process.number() || has_one || terminal.session() != 0 && steal != 1 {
+        return Err(Errno::EPERM);
+    }
+    terminal.set_session(session);
+    terminal.set_foreground(process.group());
+    *process.terminal.lock() = Some(terminal.clone());
+    Ok(())
+}
+
+fn give_control_up(terminal: &Terminal) -> Result<()> {
+    controlling(terminal)?;
+    job::leader_ends();
+    *process().terminal.lock() = None;
+    Ok(())
+}
+
+fn flush(terminal: &Terminal, queues: u64) -> Result<()> {
+    match queues as u32 {
+        linux::TCIFLUSH | linux::TCIOFLUSH => terminal.flush_input(),
+        linux::TCOFLUSH => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+fn hold(terminal: &Terminal, action: u64) -> Result<()> {
+    match action as u32 {
+        linux::TCOOFF => terminal.hold(true),
+        linux::TCOON => terminal.hold(false),
+        linux::TCIOFF | linux::TCION => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    crate::block::kick_idle();
+    Ok(())
+}

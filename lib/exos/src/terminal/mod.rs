@@ -1,0 +1,25 @@
+//! Terminals: the line discipline and the modes (pure), and the pages that the processes of a session share.
+//!
+//! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b): whoever has the key may type,
+//! read, and change the modes, and each checks what it finds. The machine's own terminal is fed by the session, which
+//! runs the discipline on what the host sends; job control is the readers' and writers' affair.
+
+/// Name of the machine's terminal.
+pub const PATH: &[u8] = b"/dev/console";
+
+pub mod discipline;
+pub mod modes;
+pub mod output;
+
+#[cfg(target_os = "none")]
+pub mod control;
+#[cfg(target_os = "none")]
+pub mod job;
+#[cfg(target_os = "none")]
+mod read;
+#[cfg(target_os = "none")]
+mod shared;
+#[cfg(target_os = "none")]
+mod write;
+#[cfg(target_os = "none")]
+pub use shared::*;

@@ -1,0 +1,79 @@
+//! Reading from a terminal: lines, or as many bytes as `VMIN` and `VTIME` ask for.
+
+use super::job::{self, Attempt};
+use super::modes::Modes;
+use super::shared::Terminal;
+use crate::block::{self, Woken};
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use linux_raw_sys::general as linux;
+
+/// Nanoseconds in a unit of `VTIME`.
+const TENTH: u64 = 100_000_000;
+
+impl Terminal {
+    /// `read`: into the program's memory.
+    pub fn read(&self, to: u64, count: u64, nonblocking: bool) -> Result<u64> {
+        let most = count.min(crate::layout::PAGE_SIZE);
+        if most == 0 {
+            return Ok(0);
+        }
+        loop {
+            job::wait_for_turn(self, Attempt::Read)?;
+            let modes = self.modes();
+            let reachable = copy::prepare(to, most, true)?;
+            if self.is_enough(&modes, reachable)
+                && let Some(bytes) = self.take(reachable as usize)
+            {
+                block::kick_idle();
+                copy::write(to, &bytes)?;
+                return Ok(bytes.len() as u64);
+            }
+            if self.is_hung_up() || !modes.is_canonical() && minimum(&modes) == 0 && timer(&modes) == 0 {
+                return Ok(0);
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            if self.wait_for_input(&modes, reachable)? {
+                let bytes = self.take(reachable as usize).unwrap_or_default();
+                copy::write(to, &bytes)?;
+                return Ok(bytes.len() as u64);
+            }
+        }
+    }
+
+    /// Whether a read would not wait.
+    pub fn is_readable(&self) -> bool {
+        let modes = self.modes();
+        let least = if modes.is_canonical() || timer(&modes) != 0 { 1 } else { minimum(&modes).max(1) };
+        self.waiting() >= least || self.is_hung_up()
+    }
+
+    fn is_enough(&self, modes: &Modes, count: u64) -> bool {
+        let least = if modes.is_canonical() { 1 } else { minimum(modes).clamp(1, count) };
+        self.waiting() >= least
+    }
+
+    /// Waits for input; whether the time of `VTIME` ran out, so that the read ends with what is there.
+    fn wait_for_input(&self, modes: &Modes, count: u64) -> Result<bool> {
+        let canonical = modes.is_canonical();
+        let waiting = self.waiting();
+        let timed = !canonical && timer(modes) != 0 && (minimum(modes) == 0 || waiting > 0);
+        let deadline = timed.then(|| runtime::clock::now() + timer(modes) * TENTH);
+        // Between bytes the timer begins again with each of them.
+        let least = match canonical || timer(modes) != 0 {
+            true => waiting + 1,
+            false => minimum(modes).clamp(1, count),
+        };
+        Ok(block::wait(&self.input_terms(least), deadline)? == Woken::TimedOut && self.waiting() == waiting)
+    }
+}
+
+fn minimum(modes: &Modes) -> u64 {
+    u64::from(modes.character(linux::VMIN))
+}
+
+fn timer(modes: &Modes) -> u64 {
+    u64::from(modes.character(linux::VTIME))
+}

@@ -1,0 +1,91 @@
+//! Signals that are pending and queued, in words that others write too.
+
+use exos::errno::Errno;
+use exos::process::status::Change;
+use exos::signal::frame::Information;
+use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
+use exos::signal::set::bit;
+use linux_raw_sys::general as linux;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+fn words(count: usize) -> Vec<AtomicU64> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+#[test]
+fn a_signal_is_pending_once_and_keeps_what_came_first() {
+    let words = words(512);
+    let post = Post::new(&words);
+    post.put(&from_user(linux::SIGUSR1, 7)).unwrap();
+    post.put(&from_user(linux::SIGUSR1, 8)).unwrap();
+    assert_eq!(post.take(linux::SIGUSR1), from_user(linux::SIGUSR1, 7));
+    assert_eq!(post.pending().load(SeqCst), 0);
+}
+
+#[test]
+fn queued_signals_come_each_in_order() {
+    let words = words(512);
+    let post = Post::new(&words);
+    let signal = FIRST_QUEUED + 2;
+    let sent: Vec<Information> =
+        (0..50).map(|value| Information { signal, code: linux::SI_QUEUE, detail: 9, value }).collect();
+    sent.iter().for_each(|information| post.put(information).unwrap());
+    for information in &sent {
+        assert_eq!(post.pending().load(SeqCst), bit(signal));
+        assert_eq!(post.take(signal), *information);
+    }
+    assert_eq!(post.pending().load(SeqCst), 0);
+}
+
+#[test]
+fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
+    let words = words(THREAD_WORDS);
+    let post = Post::new(&words);
+    let one = Information { signal: 40, code: linux::SI_QUEUE, detail: 1, value: 2 };
+    (0..8).for_each(|_| post.put(&one).unwrap());
+    assert_eq!(post.put(&one), Err(Errno::EAGAIN));
+    post.drop_all(bit(40));
+    assert_eq!(post.put(&one), Ok(()));
+    assert_eq!(post.take(40), one);
+}
+
+#[test]
+fn stopping_and_going_on_cancel_each_other() {
+    let words = words(512);
+    let post = Post::new(&words);
+    post.put(&from_system(linux::SIGTSTP)).unwrap();
+    post.put(&from_system(linux::SIGCONT)).unwrap();
+    assert_eq!(post.pending().load(SeqCst), bit(linux::SIGCONT));
+    post.put(&from_system(linux::SIGSTOP)).unwrap();
+    assert_eq!(post.pending().load(SeqCst), bit(linux::SIGSTOP));
+    assert_eq!(post.put(&from_system(65)), Err(Errno::EINVAL));
+    assert_eq!(post.put(&from_system(0)), Err(Errno::EINVAL));
+}
+
+#[test]
+fn fault_86_any_words_are_signals_of_some_kind() {
+    let mut random = fastrand::Rng::with_seed(21);
+    for _ in 0..200 {
+        let words = words(512);
+        words.iter().for_each(|word| word.store(if random.bool() { random.u64(..) } else { random.u64(..99) }, SeqCst));
+        let post = Post::new(&words);
+        for signal in 1..=64 {
+            assert_eq!(post.take(signal).signal, signal);
+            let _ = post.put(&from_user(signal, 1));
+        }
+        post.drop_all(u64::MAX);
+        assert_eq!(post.pending().load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn changes_of_children_are_words_and_nonsense_is_none() {
+    for change in [Change::Continued, Change::Stopped(linux::SIGSTOP), Change::Stopped(linux::SIGTTIN)] {
+        assert_eq!(Change::from_word(change.to_word()), Some(change));
+    }
+    assert_eq!(Change::Stopped(linux::SIGTSTP).to_word(), 0x147f);
+    for nonsense in [0, 0x7f, 0xff7f, 0x1_147f, 1, 0xff00] {
+        assert_eq!(Change::from_word(nonsense), None, "{nonsense:#x}");
+    }
+}
