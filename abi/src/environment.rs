@@ -83,7 +83,7 @@ pub struct EnvironmentInfo {
     pub time: AtomicU64,
     /// Slices that began for it.
     pub slices: AtomicU64,
-    /// Excesses not yet paid for with a slice.
+    /// Save windows and graces that it let run out; each time that it gives the CPU up by itself takes one off.
     pub excess: AtomicU64,
     /// Terms of predicates evaluated for it.
     pub predicate_terms: AtomicU64,
