@@ -194,6 +194,7 @@ impl Kernel {
             pinned: [NO_PAGE; PINS],
             taking: Taking::default(),
             destruction: Progress::default(),
+            owes_slice: false,
         };
         self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
         environment.change(|info| fill_record(info, creator, &name, wanted));

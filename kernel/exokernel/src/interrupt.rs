@@ -1,12 +1,12 @@
 //! Interrupts while a program runs: the clock, requests of other CPUs, devices.
 //!
 //! The end of a slice is an upcall, followed by a save window; whoever lets the window run out is switched out whole and
-//! pays with a later slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
+//! pays with its next slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
 
 use crate::channel;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, lock};
-use crate::processor::Phase;
+use crate::processor::{Phase, Told};
 use crate::scheduler;
 use abi::area::PENDING_SLICE_END;
 use abi::environment::{DeathReason, State};
@@ -99,18 +99,23 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
     let context = kernel.context_of(caller);
     match kernel.processors[entry::cpu()].phase {
         Phase::Idle => unreachable!("a program runs on an idle CPU"),
+        // On a machine whose host had no time for this CPU: the slice is over before its first instruction. It begins
+        // again, without another frame.
+        Phase::Running if context.stands_at(Entry::SliceStart, frame.program()) => switch_out(kernel, frame, caller),
         Phase::Running if defers_slice_end(context) => {
             context.private_words().pending.fetch_or(PENDING_SLICE_END, Ordering::AcqRel);
-            kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE);
+            kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE, Told::now(caller.number(), frame));
         }
         Phase::Running => {
-            kernel.allow(Phase::SaveWindow, SAVE_WINDOW);
-            let end = Upcall { entry: Entry::SliceEnd, kind: kind::SLICE_END, error: 0, detail: 0 };
             let before = frame.program();
-            match context.push_upcall(before, end) {
-                Ok(program) => frame.set_program(program),
-                Err(failure) => die(kernel, caller, failure, kind::SLICE_END, before),
+            let end = Upcall { entry: Entry::SliceEnd, kind: kind::SLICE_END, error: 0, detail: 0 };
+            if !context.stands_at(Entry::SliceEnd, before) {
+                match context.push_upcall(before, end) {
+                    Ok(program) => frame.set_program(program),
+                    Err(failure) => die(kernel, caller, failure, kind::SLICE_END, before),
+                }
             }
+            kernel.allow(Phase::SaveWindow, SAVE_WINDOW, Told::now(caller.number(), frame));
         }
         Phase::SaveWindow | Phase::Grace => force_out(kernel, frame, caller),
     }
@@ -121,22 +126,30 @@ fn defers_slice_end(context: &Context) -> bool {
     context.private_words().critical_section.load(Ordering::Relaxed) != 0 || !context.declares(Entry::SliceEnd)
 }
 
-/// Switches an environment out whole and counts the excess.
+/// Switches an environment out whole. Who was told that the slice has ended pays with its next slice: that may be another
+/// one, which gave away what was left of its window. It counts as an excess, unless not one instruction was executed
+/// since: then the host of this machine had no time for it.
 fn force_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
-    let excess = &caller.info().excess;
-    let context = kernel.context_of(caller);
-    match time_slice::count_excess(excess.load(Ordering::Relaxed)) {
-        Verdict::Counted(more) => {
-            excess.store(more, Ordering::Release);
-            entry::leave_whole(context, frame);
-            context.release();
-            kernel.note_left(caller);
-        }
-        Verdict::Destroy => {
-            kernel.condemn(caller, DeathReason::ExcessTime, [0, 0, frame.rip], caller);
-            kernel.abandon(caller);
+    let told = kernel.processors[entry::cpu()].told;
+    if let Ok(told_one) = kernel.living(told.environment) {
+        kernel.secrets_mut(told_one).owes_slice = true;
+        if told != Told::now(caller.number(), frame) {
+            kernel.count_excess(told_one, frame.rip);
         }
     }
+    if caller.is(State::Alive) {
+        switch_out(kernel, frame, caller);
+    }
+    kernel.abandon(caller);
+    scheduler::schedule_with(kernel)
+}
+
+/// Switches an environment out whole.
+fn switch_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
+    let context = kernel.context_of(caller);
+    entry::leave_whole(context, frame);
+    context.release();
+    kernel.note_left(caller);
     scheduler::schedule_with(kernel)
 }
 
@@ -164,9 +177,18 @@ pub(crate) fn upcall_failed(frame: &mut TrapFrame) -> ! {
 }
 
 impl Kernel {
-    fn allow(&mut self, phase: Phase, time: u64) {
+    /// One more excess of an environment; past the threshold it dies.
+    fn count_excess(&mut self, environment: Environment, rip: u64) {
+        let excess = &environment.info().excess;
+        match time_slice::count_excess(excess.load(Ordering::Relaxed)) {
+            Verdict::Counted(more) => excess.store(more, Ordering::Release),
+            Verdict::Destroy => self.condemn(environment, DeathReason::ExcessTime, [0, 0, rip], environment),
+        }
+    }
+
+    fn allow(&mut self, phase: Phase, time: u64, told: Told) {
         let processor = &mut self.processors[entry::cpu()];
-        processor.phase = phase;
+        (processor.phase, processor.told) = (phase, told);
         processor.slice_end = clock::now() + time;
         clock::set_timer(processor.slice_end);
     }

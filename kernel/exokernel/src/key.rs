@@ -30,6 +30,8 @@ pub(crate) struct Secrets {
     pub(crate) taking: crate::revocation::Taking,
     /// How far its destruction has come.
     pub(crate) destruction: crate::destruction::Progress,
+    /// Its next slice is cancelled, for an excess.
+    pub(crate) owes_slice: bool,
 }
 
 impl Kernel {

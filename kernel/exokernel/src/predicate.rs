@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, Outcome, copied, refuse};
 use crate::page::count_pins;
 use crate::scheduler;
+use crate::time_slice::forgive_excess;
 use abi::area::{FIRED_GONE, FIRED_UPCALL};
 use abi::budget::Resource;
 use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
@@ -73,6 +74,7 @@ pub(crate) fn wait(mut kernel: Locked, frame: &mut SyscallFrame, terms: UserAddr
     entry::leave(context);
     context.release();
     kernel.note_left(caller);
+    forgive_excess(caller);
     scheduler::schedule_with(kernel)
 }
 

@@ -1,5 +1,7 @@
 //! What the kernel knows of one CPU beyond what it exposes: its slice vector, and where in a slice it is.
 
+use abi::EnvironmentId;
+use machine::entry::TrapFrame;
 use time_slice::SliceVector;
 
 /// Where in a time slice a CPU is.
@@ -15,6 +17,27 @@ pub(crate) enum Phase {
     Grace,
 }
 
+/// An environment that was told that its slice has ended, and a digest of the registers with which it went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its number.
+    pub(crate) environment: EnvironmentId,
+    registers: u64,
+}
+
+/// Spreads the bits of a digest.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Told {
+    const NOBODY: Self = Self { environment: EnvironmentId::NONE, registers: 0 };
+
+    /// An environment as it is now.
+    pub(crate) fn now(environment: EnvironmentId, frame: &TrapFrame) -> Self {
+        let all = frame.registers.iter().chain([&frame.rip, &frame.rsp]);
+        Self { environment, registers: all.fold(0, |digest, register| (digest ^ register).wrapping_mul(ODD)) }
+    }
+}
+
 /// One CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Processor {
@@ -26,6 +49,8 @@ pub(crate) struct Processor {
     pub(crate) phase: Phase,
     /// When the slice ends, in nanoseconds since boot.
     pub(crate) slice_end: u64,
+    /// Who was told last that its slice has ended.
+    pub(crate) told: Told,
     /// When the environment that runs was entered.
     pub(crate) entered: u64,
     /// The number of the environment that ran last; 0: none.
@@ -35,6 +60,14 @@ pub(crate) struct Processor {
 impl Processor {
     /// A CPU with nothing to do.
     pub(crate) const fn new() -> Self {
-        Self { vector: SliceVector::new(), position: 0, phase: Phase::Idle, slice_end: 0, entered: 0, last: 0 }
+        Self {
+            vector: SliceVector::new(),
+            position: 0,
+            phase: Phase::Idle,
+            slice_end: 0,
+            told: Told::NOBODY,
+            entered: 0,
+            last: 0,
+        }
     }
 }

@@ -150,8 +150,7 @@ impl Kernel {
         if !matches!(wakeup, Wakeup::Now(_)) {
             return wakeup;
         }
-        if let Some(rest) = time_slice::pay_excess(environment.info().excess.load(Ordering::Relaxed)) {
-            environment.info().excess.store(rest, Ordering::Release);
+        if core::mem::take(&mut self.secrets_mut(environment).owes_slice) {
             return Wakeup::At(clock::now() + entry_of_next_slice());
         }
         if self.context_of(environment).claim(cpu) { wakeup } else { Wakeup::Never }
@@ -165,6 +164,8 @@ impl Kernel {
         let program = if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
             words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
             Ok(context.program())
+        } else if context.is_forced() && context.stands_at(Entry::SliceStart, context.program()) {
+            self.push_waiting(context, environment, context.program())
         } else {
             let start = Upcall { entry: Entry::SliceStart, kind: kind::SLICE_START, error: 0, detail: 0 };
             context

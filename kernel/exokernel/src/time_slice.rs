@@ -4,7 +4,6 @@ use crate::budget;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, Outcome, refuse};
 use crate::predicate::Wakeup;
-use crate::processor::Phase;
 use crate::scheduler;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -99,27 +98,23 @@ pub(crate) fn give_way(mut kernel: Locked, frame: &mut SyscallFrame, to: Environ
     entry::leave(context);
     context.release();
     kernel.note_left(caller);
-    kernel.pay_by_good_conduct(caller);
+    forgive_excess(caller);
     match target {
         Some(target) => kernel.run(target),
         None => scheduler::schedule_with(kernel),
     }
 }
 
-impl Kernel {
-    /// Who runs in the slices of others has none to pay an excess with: one that it ends in time pays instead.
-    fn pay_by_good_conduct(&self, caller: Environment) {
-        let processor = &self.processors[entry::cpu()];
-        let runner = exposed::slices(entry::cpu())[processor.position].runner.load(Ordering::Relaxed);
-        let was_asked = matches!(processor.phase, Phase::SaveWindow | Phase::Grace);
-        if let Some(rest) = time_slice::pay_excess(caller.info().excess.load(Ordering::Relaxed))
-            && was_asked
-            && runner != caller.number().0
-        {
-            caller.info().excess.store(rest, Ordering::Release);
-        }
+/// Takes one excess off the count of an environment that gives the CPU up by itself. The slice that was cancelled for it
+/// stays lost; only who never gives way comes to the threshold.
+pub(crate) fn forgive_excess(environment: Environment) {
+    let excess = &environment.info().excess;
+    if let Some(rest) = time_slice::forgive_excess(excess.load(Ordering::Relaxed)) {
+        excess.store(rest, Ordering::Release);
     }
+}
 
+impl Kernel {
     /// Claims an environment that is to run in the caller's slice.
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Environment> {
         let target = self.living(to)?;

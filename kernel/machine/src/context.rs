@@ -284,6 +284,11 @@ impl Context {
         self.entry_word(entry).load(Ordering::Relaxed) != 0
     }
 
+    /// Whether the next instruction is the first of a declared entry: what was pushed for it has not begun.
+    pub fn stands_at(&self, entry: Entry, program: Program) -> bool {
+        self.entry_word(entry).load(Ordering::Relaxed) == program.rip
+    }
+
     fn entry_word(&self, entry: Entry) -> &AtomicU64 {
         let words = self.private_words();
         match entry {

@@ -109,8 +109,8 @@ pub fn count_excess(excess: u64) -> Verdict {
     }
 }
 
-/// A slice is about to begin: `Some(rest)` if it is cancelled to pay for an excess.
-pub fn pay_excess(excess: u64) -> Option<u64> {
+/// An environment has given up the CPU by itself: `Some(rest)` if that takes an excess off its count.
+pub fn forgive_excess(excess: u64) -> Option<u64> {
     excess.checked_sub(1)
 }
 

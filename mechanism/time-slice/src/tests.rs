@@ -46,8 +46,8 @@ fn fault_38_excess_is_counted_paid_and_in_the_end_punished() {
     }
     assert_eq!(count_excess(excess), Verdict::Destroy);
     assert_eq!(count_excess(u64::MAX), Verdict::Destroy);
-    assert_eq!(pay_excess(2), Some(1));
-    assert_eq!(pay_excess(0), None);
+    assert_eq!(forgive_excess(2), Some(1));
+    assert_eq!(forgive_excess(0), None);
 }
 
 #[test]

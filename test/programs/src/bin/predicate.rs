@@ -39,7 +39,7 @@ fn a_clock_term_ends_the_wait() -> Outcome {
         let time = clock::now() + wait;
         granted!(granted!(Predicate::new().or(&[until(time)])).wait());
         check!(clock::now() >= time, "the wait for {wait} ns ended {} ns too early", time - clock::now());
-        check!(clock::now() < time + 2_000_000_000, "the wait for {wait} ns took {} ns too long", clock::now() - time);
+        check!(clock::now() < time + 30_000_000_000, "the wait for {wait} ns took {} ns too long", clock::now() - time);
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ fn a_word_of_another_wakes(world: &World) -> Outcome {
     let answer = &public.words()[abi::area::PUBLIC_STATUS as usize / 8 + 1];
     for round in 1..=300 {
         window.words()[0].store(round, SeqCst);
-        let deadline = clock::now() + 5_000_000_000;
+        let deadline = clock::now() + 60_000_000_000;
         let event = granted!(wait_any(&[&[word(answer, Operator::Equal, round)]], Some(deadline)));
         check!(event == Event::Source(0), "round {round}: {event:?}, the child is at {}", answer.load(SeqCst));
     }
@@ -139,7 +139,7 @@ fn no_wakeup_is_lost(world: &World) -> Outcome {
     for round in 1..=500 {
         window.words()[0].store(round, SeqCst);
         granted!(syscall::cpu_kick(cpu));
-        let deadline = clock::now() + 5_000_000_000;
+        let deadline = clock::now() + 60_000_000_000;
         let event = granted!(wait_any(&[&[word(answer, Operator::Equal, round)]], Some(deadline)));
         check!(
             event == Event::Source(0),
@@ -189,7 +189,7 @@ extern "C" fn watch_shown(_: u64) {
     // SAFETY: the creator shows its page here, which holds atomics only.
     let shown = unsafe { &*(SHOWN as *const AtomicU64) };
     Area::current().status(1).store(1, SeqCst);
-    let outcome = wait_any(&[&[word(shown, Operator::Equal, 77)]], Some(clock::now() + 20_000_000_000));
+    let outcome = wait_any(&[&[word(shown, Operator::Equal, 77)]], Some(clock::now() + 100_000_000_000));
     let code = match outcome {
         Ok(Event::Gone) => 1,
         Ok(Event::Source(_)) => 2,

@@ -11,6 +11,7 @@ use abi::area::PUBLIC_LIBRARY;
 use abi::upcall::kind;
 use abi::{UserAddress, feature};
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
@@ -268,8 +269,16 @@ fn fault_30_vector_unit_off() -> Outcome {
 
 fn fault_31_registers_after_a_yield(world: &World) -> Outcome {
     set_entry(kind::SLICE_START, note_and_resume as *const () as u64);
+    let slices = || exposed::environment(runtime::area::number()).map_or(0, |info| info.slices.load(Relaxed));
+    let clean = AtomicU64::new(0);
     let outcome = with_painters(world, |round| {
+        let begun = slices();
         let found = yield_with_own_values();
+        // A slice that ended by itself somewhere in between began with what this environment had in its registers.
+        if slices() != begun + 1 {
+            return Ok(());
+        }
+        clean.fetch_add(1, Relaxed);
         // RCX and R11 hold what SYSRET takes from them: the environment's own entry and flags.
         let entry = note_and_resume as *const () as u64;
         let foreign = found.iter().find(|word| **word > 0xfff && ![OWN, entry].contains(*word));
@@ -277,7 +286,9 @@ fn fault_31_registers_after_a_yield(world: &World) -> Outcome {
         Ok(())
     });
     set_entry(kind::SLICE_START, slice_start_entry as *const () as u64);
-    outcome
+    outcome?;
+    check!(clean.load(Relaxed) >= 20, "only {} of 200 yields were not disturbed", clean.load(Relaxed));
+    Ok(())
 }
 
 extern "C" fn stay(_: u64) {

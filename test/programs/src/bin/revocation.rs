@@ -143,7 +143,7 @@ fn request(child: &Child, resource: Resource, count: u64, wait: u64) -> Outcome 
 
 /// Drives the taking until it is over.
 fn enforce(child: &Child) -> Outcome {
-    let end = clock::now() + 20_000_000_000;
+    let end = clock::now() + 100_000_000_000;
     while let Err(failure) = syscall::revocation_enforce(KeyIndex::FIRST, child.number) {
         check!(matches!(failure.error, Error::Again | Error::BadArgument), "enforcing gave {failure:?}");
         if failure.error == Error::BadArgument {
@@ -158,7 +158,7 @@ fn enforce(child: &Child) -> Outcome {
 fn an_environment_gives_back_what_is_asked(world: &World) -> Outcome {
     let child = holder(world, cooperate, 0)?;
     let before = used(&child, Resource::Page);
-    request(&child, Resource::Page, 30, 5_000_000_000)?;
+    request(&child, Resource::Page, 30, 60_000_000_000)?;
     check!(
         eventually(|| used(&child, Resource::Page) <= before - 30),
         "{before} pages became {}",
@@ -263,7 +263,7 @@ fn requests_that_make_no_sense(world: &World) -> Outcome {
     refused!(ask(KeyIndex::FIRST, child.number, 99, 1), BadArgument);
     refused!(ask(KeyIndex::FIRST, child.number, u64::MAX, 1), BadArgument);
     refused!(syscall::revocation_enforce(KeyIndex::WELL_KNOWN, child.number), NotPermitted);
-    request(&child, Resource::Page, 1, 5_000_000_000)?;
+    request(&child, Resource::Page, 1, 60_000_000_000)?;
     refused!(ask(KeyIndex::FIRST, child.number, 0, 1), InUse);
     granted!(child.destroy());
     Ok(())

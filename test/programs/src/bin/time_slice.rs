@@ -30,6 +30,9 @@ guest! {
     Here fault_38_hoarder_of_time;
     Here fault_38_hoarder_of_given_time;
     Here fault_38_critical_section_without_end;
+    Here fault_38_who_never_gives_way_is_destroyed;
+    Here fault_38_window_given_to_a_victim;
+    Here a_slice_that_is_over_before_it_began_begins_again;
 }
 
 fn own() -> EnvironmentId {
@@ -245,6 +248,13 @@ fn slice_ends_keep_every_register() -> Outcome {
     Ok(())
 }
 
+/// Something that changes registers.
+fn compute() {
+    (0..1000u64).for_each(|number| {
+        core::hint::black_box(number);
+    });
+}
+
 extern "C" fn ignore_the_end(_: &mut Context) {
     let ends = Area::current().status(2);
     ends.store(ends.load(Relaxed) + 1, SeqCst);
@@ -255,7 +265,7 @@ extern "C" fn overrun(times: u64) {
     runtime::upcall::set_handler(kind::SLICE_END, ignore_the_end);
     let ends = Area::current().status(2);
     while ends.load(SeqCst) < times {
-        core::hint::spin_loop();
+        compute();
     }
     runtime::upcall::set_entry(kind::SLICE_END, runtime::upcall::slice_end_entry as *const () as u64);
     loop {
@@ -313,7 +323,7 @@ fn fault_38_hoarder_of_given_time(world: &World) -> Outcome {
 extern "C" fn never_leave(_: u64) {
     core::mem::forget(runtime::critical_section::enter());
     loop {
-        core::hint::spin_loop();
+        compute();
     }
 }
 
@@ -324,6 +334,79 @@ fn fault_38_critical_section_without_end(world: &World) -> Outcome {
     check!(eventually(|| rounds() > begun + 100), "the rounds do not go on");
     let slices = child.info().map_or(0, |info| info.slices.load(SeqCst));
     check!(slices * 10 <= (rounds() - begun) * 6, "it had {slices} slices in {} rounds", rounds() - begun);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Slices of its own are cancelled, one for each that it overran; that does not save it.
+fn fault_38_who_never_gives_way_is_destroyed(world: &World) -> Outcome {
+    for hoarder in [overrun as extern "C" fn(u64), never_leave] {
+        let child = spawn(world, hoarder, u64::MAX)?;
+        check!(eventually(|| !child.alive()), "it lives after {} slices", slices_of(&child));
+        check!(slices_of(&child) >= abi::limits::EXCESS_LIMIT, "it died after {} slices", slices_of(&child));
+        expect_death(child, DeathReason::ExcessTime)?;
+    }
+    Ok(())
+}
+
+fn slices_of(child: &Child) -> u64 {
+    child.info().map_or(0, |info| info.slices.load(SeqCst))
+}
+
+/// Stays at one instruction for ever. As the entry of the start of a slice it is one that never begins.
+#[unsafe(naked)]
+extern "C" fn stay_here() {
+    core::arch::naked_asm!("2:", "jmp 2b")
+}
+
+extern "C" fn never_begin(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    let stay = stay_here as *const () as u64;
+    Area::current().private().slice_end_entry.store(stay, SeqCst);
+    Area::current().private().slice_start_entry.store(stay, SeqCst);
+    time_slice::yield_now();
+}
+
+/// A host that has no time for a virtual CPU lets slices go by in which not one instruction is executed. However many
+/// they are, no frames pile up on the upcall stack, and nobody is taken for a hoarder.
+fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
+    let child = spawn(world, never_begin, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not run");
+    let begun = slices_of(&child);
+    check!(eventually(|| !child.alive() || slices_of(&child) > begun + 400), "the child gets no slices");
+    check!(child.alive(), "the child died: {}", test_programs::child::death(&child));
+    let excess = child.info().map_or(0, |info| info.excess.load(SeqCst));
+    check!(excess <= 1, "its excess is {excess}");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Ends each of its slices by giving what is left of its save window to the environment whose number it was given.
+extern "C" fn give_the_window_away(victim: u64) {
+    runtime::upcall::set_handler(kind::SLICE_END, give_window);
+    Area::current().library().free[0].store(victim, SeqCst);
+    loop {
+        compute();
+    }
+}
+
+extern "C" fn give_window(_: &mut Context) {
+    let area = Area::current();
+    let victim = area.library().free[0].load(SeqCst);
+    if time_slice::yield_to(EnvironmentId(victim)).is_ok() {
+        area.status(1).fetch_add(1, SeqCst);
+    }
+    time_slice::yield_now();
+}
+
+/// Who is run in what is left of another's window was told nothing: it neither pays nor comes nearer to the threshold.
+fn fault_38_window_given_to_a_victim(world: &World) -> Outcome {
+    let victim = world.victim.number();
+    let child = spawn(world, give_the_window_away, victim.0)?;
+    let excess = || exposed::environment(victim).map_or(u64::MAX, |info| info.excess.load(SeqCst));
+    let before = excess();
+    check!(eventually(|| status(&child, 1) > 300), "the window was given away {} times", status(&child, 1));
+    check!(excess() <= before + 8, "the victim's excess went from {before} to {}", excess());
     granted!(child.destroy());
     Ok(())
 }
