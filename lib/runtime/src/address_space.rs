@@ -73,6 +73,7 @@ impl AddressSpace {
                 unsafe { syscall::page_map(self.key, self.root, UserAddress(some.as_ptr() as u64), some.len() as u64) };
             match outcome {
                 Ok(_) => done += some.len(),
+                Err(Failure { error: Error::Again, detail }) => done += detail as usize,
                 Err(Failure { error: Error::NotMapped, detail }) if linked != Some(done + detail as usize) => {
                     done += detail as usize;
                     if rows[done].entry == 0 {
