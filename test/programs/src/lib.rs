@@ -11,7 +11,9 @@ extern crate alloc;
 
 pub mod attempt;
 pub mod child;
+pub mod churn;
 pub mod random;
+pub mod shadow;
 pub mod victim;
 
 use alloc::format;
