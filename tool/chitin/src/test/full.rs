@@ -1,12 +1,14 @@
-//! Full runs: seeded, resumable, and written down. What has passed at this
-//! commit is not run again; the result stands in `doc/testing-full.json`.
+//! Full runs, of all tests or of a part: seeded, resumable, and written down.
+//! What has passed at this commit is not run again; the result of each test's
+//! last full run stands in `doc/testing-full.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Failure, Result};
@@ -17,9 +19,27 @@ use super::pool::Outcome;
 /// The published result, from the root of the checkout.
 const RESULT: &str = "doc/testing-full.json";
 
-/// A full run as far as it got, and in the end its published result.
+/// The published result: for each test its last full run, which need not be of
+/// one commit, as parts can be run alone.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Record {
+struct Published {
+    passed: usize,
+    failed: usize,
+    tests: BTreeMap<String, Test>,
+}
+
+/// How a test came out in a full run, and of what.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct Test {
+    passed: bool,
+    seconds: u64,
+    #[serde(flatten)]
+    of: Subject,
+}
+
+/// What a full run is of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct Subject {
     /// The commit that was tested.
     commit: String,
     /// Whether files differed from that commit.
@@ -28,15 +48,13 @@ pub struct Record {
     date: String,
     /// What tests that draw numbers started from (`CHITIN_SEED`).
     seed: u64,
-    passed: usize,
-    failed: usize,
-    tests: BTreeMap<String, Test>,
 }
 
+/// A full run as far as it got.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-struct Test {
-    passed: bool,
-    seconds: u64,
+struct Record {
+    of: Subject,
+    tests: BTreeMap<String, Test>,
 }
 
 /// A full run in progress.
@@ -55,17 +73,17 @@ impl FullRun {
         let commit = git(workspace, &["rev-parse", "HEAD"])?;
         let changed = !git(workspace, &["status", "--porcelain", "--", ".", &format!(":!{RESULT}")])?.is_empty();
         let state = workspace.test_results().join("full.json");
-        let interrupted = fs::read(&state).ok().and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
         // Changed files may have changed again: then nothing counts any more.
-        let record = match interrupted {
-            Some(record) if record.commit == commit && !record.changed && !changed => record,
-            _ => Record { commit, changed, date: today()?, seed: seed(), ..Record::default() },
+        let usable = |record: &Record| record.of.commit == commit && !record.of.changed && !changed;
+        let record = match read::<Record>(&state).filter(usable) {
+            Some(record) => record,
+            None => Record { of: Subject { commit, changed, date: today()?, seed: seed() }, tests: BTreeMap::new() },
         };
         Ok(Self { record, state, result: workspace.root().join(RESULT) })
     }
 
     pub fn seed(&self) -> u64 {
-        self.record.seed
+        self.record.of.seed
     }
 
     /// Whether a test has passed in this run already.
@@ -78,32 +96,41 @@ impl FullRun {
     /// # Errors
     /// When it cannot be written down.
     pub fn add(&mut self, outcome: &Outcome) -> Result<()> {
-        let test = Test { passed: outcome.verdict.is_ok(), seconds: outcome.took.as_secs() };
+        let (passed, seconds) = (outcome.verdict.is_ok(), outcome.took.as_secs());
+        let test = Test { passed, seconds, of: self.record.of.clone() };
         self.record.tests.insert(outcome.case.name().to_owned(), test);
-        self.write(&self.state)
+        write(&self.record, &self.state)
     }
 
-    /// Publishes the result. After failures the run stays open: the next one
-    /// tries those again and publishes anew.
+    /// Publishes the results. Of `all` tests nothing older stays; a part takes
+    /// the places of its own tests only, and leaves the run open for the rest.
+    /// So does a failure: the next run tries those again and publishes anew.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self) -> Result<()> {
-        let all = self.record.tests.len();
-        self.record.passed = self.record.tests.values().filter(|test| test.passed).count();
-        self.record.failed = all - self.record.passed;
-        self.write(&self.result)?;
-        if self.record.failed > 0 {
+    pub fn finish(self, all: bool) -> Result<()> {
+        let older = if all { None } else { read::<Published>(&self.result) };
+        let mut published = older.unwrap_or_default();
+        published.tests.extend(self.record.tests);
+        let passed = |test: &&Test| test.passed;
+        published.passed = published.tests.values().filter(passed).count();
+        published.failed = published.tests.len() - published.passed;
+        write(&published, &self.result)?;
+        if !all || published.failed > 0 {
             return Ok(());
         }
         fs::remove_file(&self.state).context(self.state.display())
     }
+}
 
-    fn write(&self, file: &std::path::Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(&self.record).context("the result of a full run")?;
-        let partial = file.with_extension("partial");
-        fs::write(&partial, text + "\n").and_then(|()| fs::rename(&partial, file)).context(file.display())
-    }
+fn read<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
+
+fn write(what: &impl Serialize, file: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(what).context("the result of a full run")?;
+    let partial = file.with_extension("partial");
+    fs::write(&partial, text + "\n").and_then(|()| fs::rename(&partial, file)).context(file.display())
 }
 
 fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String> {
@@ -135,7 +162,6 @@ fn seed() -> u64 {
 mod tests {
     use super::super::case::Case;
     use super::*;
-    use std::path::Path;
     use std::time::Duration;
 
     /// A checkout of one commit.
@@ -167,23 +193,48 @@ mod tests {
         run
     }
 
+    fn published(folder: &Path) -> Published {
+        read(&folder.join(RESULT)).unwrap()
+    }
+
     #[test]
     fn a_run_is_resumed_at_the_same_commit_and_published() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = checkout(folder.path());
-        fs::create_dir_all(workspace.test_results()).unwrap();
         let mut run = begin(folder.path(), &workspace);
         add(&mut run, "a", true);
         add(&mut run, "b", false);
-        let resumed: Record = serde_json::from_slice(&fs::read(&run.state).unwrap()).unwrap();
-        assert_eq!(resumed, run.record);
+        assert_eq!(read::<Record>(&run.state).unwrap(), run.record);
         assert!(run.has_passed("a") && !run.has_passed("b") && !run.has_passed("c"));
         add(&mut run, "b", true);
-        run.finish().unwrap();
-        let published: Record = serde_json::from_slice(&fs::read(folder.path().join(RESULT)).unwrap()).unwrap();
+        run.finish(true).unwrap();
+        let published = published(folder.path());
         assert_eq!((published.passed, published.failed), (2, 0));
-        assert_eq!(published.commit, git(&workspace, &["rev-parse", "HEAD"]).unwrap());
-        assert!(!published.changed);
+        assert_eq!(published.tests["a"].of.commit, git(&workspace, &["rev-parse", "HEAD"]).unwrap());
+        assert!(!published.tests["a"].of.changed);
+    }
+
+    #[test]
+    fn a_part_takes_the_places_of_its_own_tests_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = checkout(folder.path());
+        let mut run = begin(folder.path(), &workspace);
+        add(&mut run, "a", true);
+        add(&mut run, "b", false);
+        run.finish(true).unwrap();
+        let first = published(folder.path());
+        commit(&workspace);
+        let mut run = begin(folder.path(), &workspace);
+        add(&mut run, "b", true);
+        run.finish(false).unwrap();
+        let second = published(folder.path());
+        assert_eq!((second.passed, second.failed), (2, 0));
+        assert_eq!(second.tests["a"], first.tests["a"]);
+        assert_ne!(second.tests["b"].of.commit, first.tests["b"].of.commit);
+        let mut run = begin(folder.path(), &workspace);
+        add(&mut run, "c", true);
+        run.finish(true).unwrap();
+        assert_eq!(published(folder.path()).tests.keys().collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]
@@ -191,8 +242,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let workspace = checkout(folder.path());
         fs::write(folder.path().join("new"), "x").unwrap();
-        assert!(begin(folder.path(), &workspace).record.changed);
+        assert!(begin(folder.path(), &workspace).record.of.changed);
         commit(&workspace);
-        assert!(!begin(folder.path(), &workspace).record.changed);
+        assert!(!begin(folder.path(), &workspace).record.of.changed);
     }
 }

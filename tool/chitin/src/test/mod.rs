@@ -79,8 +79,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     std::fs::create_dir_all(&results).context("cannot create the folder of test results")?;
 
     let filter = options.filter.as_deref().unwrap_or_default();
-    // A part of the tests is no full run: nothing is published.
-    let mut full = (depth == Depth::Full && filter.is_empty()).then(|| FullRun::begin(workspace)).transpose()?;
+    let mut full = (depth == Depth::Full).then(|| FullRun::begin(workspace)).transpose()?;
     let seed = full.as_ref().map(FullRun::seed);
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
@@ -101,7 +100,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
             written = run.add(outcome);
         }
     });
-    written.and_then(|()| full.map_or(Ok(()), FullRun::finish))?;
+    written.and_then(|()| full.map_or(Ok(()), |run| run.finish(filter.is_empty())))?;
     let (passed, failed) = (report.passed(), report.failed());
     report.finish();
     println!("{passed} passed, {failed} failed");
