@@ -67,6 +67,7 @@ pub struct RegionEntry {
 
 impl RegionEntry {
     /// Entry of a region of `length` bytes at address `base`.
+    #[inline]
     pub fn new(base: u64, length: u32) -> Self {
         let length = u64::from(length);
         Self { base, limits: [1, 2, 4, 8].map(|size| (length + 1).saturating_sub(size)) }

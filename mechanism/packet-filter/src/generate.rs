@@ -8,8 +8,8 @@
 //! only behind a comparison with what is left. Behind each comparison a conditional move makes the base harmless on the
 //! path that is only speculated (FAULTS row 90).
 //!
-//! Constants that a filter chooses never stand in the code as they are: they are combined with secret
-//! random ones (row 55). Distances and masks of at most 16 bits, and network masks, are too short to blind.
+//! Constants that a filter chooses and that are longer than a byte never stand in the code as they are, whether values,
+//! masks, bounds or offsets: they are combined with secret random ones (row 55).
 
 use crate::condition::{Kind, Test};
 use crate::edges::Edges;
@@ -279,7 +279,7 @@ impl Generator<'_, '_> {
         if end <= self.known {
             return;
         }
-        self.code.arithmetic_immediate(Arithmetic::Compare, Width::Bits64, LEFT, end as i32);
+        self.with_constant(Arithmetic::Compare, Width::Bits64, LEFT, end);
         self.code.jump_if(Condition::Below, FAIL);
         self.code.move_if(Condition::Below, Width::Bits64, PACKET, WORDS);
         self.known = end;
@@ -292,9 +292,21 @@ impl Generator<'_, '_> {
             2 => Width::Bits16,
             _ => Width::Bits32,
         };
-        self.code.load(width, VALUE, Memory::at(PACKET, test.offset as i32));
+        let place = self.place(test.offset);
+        self.code.load(width, VALUE, place);
         if test.mask != test.all_bits() {
-            self.mask(test.raw(test.mask), test.mask.leading_ones() + test.mask.trailing_zeros() == 32);
+            self.with_constant(Arithmetic::And, Width::Bits32, VALUE, test.raw(test.mask));
+        }
+    }
+
+    /// A place in the packet. A long distance from the base goes through scratch.
+    fn place(&mut self, offset: u32) -> Memory {
+        match i8::try_from(offset) {
+            Ok(short) => Memory::at(PACKET, short.into()),
+            Err(_) => {
+                self.load_blinded(SPARE, offset);
+                Memory::indexed(PACKET, SPARE, Scale::One, 0)
+            }
         }
     }
 
@@ -309,12 +321,13 @@ impl Generator<'_, '_> {
         }
     }
 
-    fn mask(&mut self, mask: u32, is_network_mask: bool) {
-        if mask <= 0xffff || is_network_mask {
-            self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, VALUE, mask as i32);
+    /// An operation with a constant that the filter chose: only a byte stands in the code as it is.
+    fn with_constant(&mut self, operation: Arithmetic, width: Width, register: Register, constant: u32) {
+        if constant <= u32::from(u8::MAX) {
+            self.code.arithmetic_immediate(operation, width, register, constant as i32);
         } else {
-            self.load_blinded(SPARE, mask);
-            self.code.arithmetic(Arithmetic::And, Width::Bits32, VALUE, SPARE);
+            self.load_blinded(SPARE, constant);
+            self.code.arithmetic(operation, width, register, SPARE);
         }
     }
 
@@ -358,16 +371,8 @@ impl Generator<'_, '_> {
             self.move_base(test);
             return;
         }
-        let width = test.high - test.low;
-        if test.size <= 2 {
-            self.code.arithmetic_immediate(Arithmetic::Subtract, Width::Bits32, VALUE, test.low as i32);
-            self.code.arithmetic_immediate(Arithmetic::Compare, Width::Bits32, VALUE, width as i32);
-        } else {
-            self.load_blinded(SPARE, test.low);
-            self.code.arithmetic(Arithmetic::Subtract, Width::Bits32, VALUE, SPARE);
-            self.load_blinded(SPARE, width);
-            self.code.arithmetic(Arithmetic::Compare, Width::Bits32, VALUE, SPARE);
-        }
+        self.with_constant(Arithmetic::Subtract, Width::Bits32, VALUE, test.low);
+        self.with_constant(Arithmetic::Compare, Width::Bits32, VALUE, test.high - test.low);
         let fails = if test.kind == Kind::Within { Condition::Above } else { Condition::BelowOrEqual };
         self.code.jump_if(fails, FAIL);
     }

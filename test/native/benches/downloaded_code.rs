@@ -5,16 +5,17 @@
 //! lines, with `CHITIN_BENCH_PICTURE=FILE` the figure as SVG. "native" has its vector instructions taken away by volatile
 //! loads, since the kernel has none either.
 
+mod measure;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion};
 use downloaded_code::compiler::{self, Compiler, Request};
 use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
 use downloaded_code::interpreter::{Interpreter, NoHelpers};
 use downloaded_code::program::Program;
 use downloaded_code::verifier::{Verified, Verifier, storage_bound};
+use measure::{Bench, Row, thread_time};
 use native::downloaded_code::prepared::Prepared;
 
 const REGIONS: [Region<'static>; 1] = [Region {
@@ -148,55 +149,15 @@ fn packet(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Time that this thread has been running: what others do on the machine counts less than on a wall clock.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(status, 0);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// One line of results.
-struct Row {
-    case: String,
-    contender: &'static str,
-    parameter: usize,
-    nanoseconds: f64,
-}
-
-struct Rows(Vec<Row>);
-
-impl Rows {
-    /// Measures with criterion and keeps the fastest of its samples.
-    fn measure<T>(
-        &mut self,
-        criterion: &mut Criterion,
-        case: &str,
-        contender: &'static str,
-        parameter: usize,
-        mut work: impl FnMut() -> T,
-    ) {
-        let mut samples = Vec::new();
-        let mut group = criterion.benchmark_group(case);
-        group.bench_function(BenchmarkId::new(contender, parameter), |bencher| {
-            bencher.iter_custom(|iterations| {
-                let start = thread_time();
-                for _ in 0..iterations {
-                    black_box(work());
-                }
-                let time = thread_time() - start;
-                samples.push(time.as_nanos() as f64 / iterations as f64);
-                time
-            });
-        });
-        group.finish();
-        // The first samples are criterion's warming up, with few iterations. Others on the machine only ever add time.
-        let kept = samples.split_off(samples.len() / 2);
-        if let Some(fastest) = kept.into_iter().min_by(f64::total_cmp) {
-            self.0.push(Row { case: case.into(), contender, parameter, nanoseconds: fastest });
+/// Measures work that is done once an iteration.
+fn measure<T>(bench: &mut Bench, case: &str, contender: &str, parameter: usize, mut work: impl FnMut() -> T) {
+    bench.measure(case, contender, parameter, |iterations| {
+        let start = thread_time();
+        for _ in 0..iterations {
+            black_box(work());
         }
-    }
+        thread_time() - start
+    });
 }
 
 fn compiled(text: &str, speculation: Speculation, bytes: &mut [u8], work: impl FnOnce(&mut Prepared<'_>)) {
@@ -208,14 +169,7 @@ fn compiled(text: &str, speculation: Speculation, bytes: &mut [u8], work: impl F
     work(&mut prepared);
 }
 
-fn contenders(
-    criterion: &mut Criterion,
-    rows: &mut Rows,
-    case: &str,
-    text: &str,
-    length: usize,
-    native: Option<fn(&[u8]) -> u64>,
-) {
+fn contenders(bench: &mut Bench, case: &str, text: &str, length: usize, native: Option<fn(&[u8]) -> u64>) {
     let mut bytes = packet(length);
     let program = rbpf::assembler::assemble(text).expect("assembles");
     // rbpf passes no length: its program starts with one more instruction.
@@ -224,30 +178,30 @@ fn contenders(
     let expected = peer.execute_program(&mut bytes).expect("rbpf runs it");
     if let Some(native) = native {
         assert_eq!(native(&bytes), expected);
-        rows.measure(criterion, case, "native", length, || native(black_box(&bytes)));
+        measure(bench, case, "native", length, || native(black_box(&bytes)));
     }
     for (name, speculation) in [("compiled, masked", Speculation::Masked), ("compiled, trusted", Speculation::Trusted)]
     {
         compiled(text, speculation, &mut bytes.clone(), |prepared| {
             assert_eq!(prepared.run(), Ok(expected));
             assert_eq!(prepared.verdict.checked, 0);
-            rows.measure(criterion, case, name, length, || prepared.run());
+            measure(bench, case, name, length, || prepared.run());
         });
     }
     let context = context(Speculation::Masked);
     let parsed = Program::new(&program).expect("whole slots");
-    rows.measure(criterion, case, "interpreted", length, || {
+    measure(bench, case, "interpreted", length, || {
         let mut regions: [&mut [u8]; 1] = [&mut bytes];
         Interpreter::new(parsed, &context, &mut regions, &[0; 5], 1_000_000).run(&mut NoHelpers).result
     });
     let mut bytes = packet(length);
-    rows.measure(criterion, case, "rbpf interpreted", length, || {
+    measure(bench, case, "rbpf interpreted", length, || {
         // SAFETY: the slice lives as long as the machine; rbpf asks for a lifetime that a loop cannot give.
         let memory = unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) };
         peer.execute_program(memory).expect("runs")
     });
     peer.jit_compile().expect("rbpf compiles it");
-    rows.measure(criterion, case, "rbpf compiled", length, || {
+    measure(bench, case, "rbpf compiled", length, || {
         // SAFETY: as above; the program stays inside its memory, as our verifier has proven.
         unsafe {
             let memory = std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len());
@@ -268,20 +222,20 @@ fn conjunction(terms: usize) -> String {
     text + "mov r0, 1\nexit"
 }
 
-fn figure_7(criterion: &mut Criterion, rows: &mut Rows) {
+fn figure_7(bench: &mut Bench) {
     for terms in [1, 2, 4, 6, 8, 10, 12, 14, 16] {
         let text = conjunction(terms);
         let mut bytes = packet(128);
         compiled(&text, Speculation::Masked, &mut bytes, |prepared| {
             assert_eq!(prepared.run(), Ok(1));
-            rows.measure(criterion, "terms", "compiled, masked", terms, || prepared.run());
+            measure(bench, "terms", "compiled, masked", terms, || prepared.run());
         });
         compiled(&text, Speculation::Trusted, &mut bytes, |prepared| {
-            rows.measure(criterion, "terms", "compiled, trusted", terms, || prepared.run());
+            measure(bench, "terms", "compiled, trusted", terms, || prepared.run());
         });
         let program = rbpf::assembler::assemble(&format!("mov r2, 128\n{text}")).expect("assembles");
         let peer = rbpf::EbpfVmRaw::new(Some(&program)).expect("rbpf takes it");
-        rows.measure(criterion, "terms", "rbpf interpreted", terms, || {
+        measure(bench, "terms", "rbpf interpreted", terms, || {
             // SAFETY: the slice lives as long as the machine; rbpf asks for a lifetime that a loop cannot give.
             let memory = unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) };
             peer.execute_program(memory).expect("runs")
@@ -290,7 +244,7 @@ fn figure_7(criterion: &mut Criterion, rows: &mut Rows) {
 }
 
 /// What verifying and compiling cost, for each instruction of a program without loops and one of many small loops.
-fn costs(criterion: &mut Criterion, rows: &mut Rows) {
+fn costs(bench: &mut Bench) {
     let straight = "ldxb r3, [r1+5]\nadd r4, r3\nxor r4, 77\njgt r4, 1000, +1\nmul r4, 3\n".repeat(200);
     let loops = "mov r3, 0\nadd r4, r3\nadd r3, 1\njlt r3, 20, -3\n".repeat(200);
     for (case, body) in [("straight code", straight), ("loops", loops)] {
@@ -307,31 +261,15 @@ fn costs(criterion: &mut Criterion, rows: &mut Rows) {
         let slots = program.slots();
         let verdict = Verifier::run(program, &context, &mut words)
             .unwrap_or_else(|refusal| panic!("{}", refusal.describe(&context)));
-        rows.measure(criterion, &format!("verifying {case}"), "whole program", slots, || {
+        measure(bench, &format!("verifying {case}"), "whole program", slots, || {
             Verifier::run(program, &context, &mut words)
         });
         let verified = Verified::new(program, &context, &words, verdict).expect("they belong together");
         let request = Request { helpers: &[], code_address: None, blinding: None };
-        rows.measure(criterion, &format!("compiling {case}"), "whole program", slots, || {
+        measure(bench, &format!("compiling {case}"), "whole program", slots, || {
             Compiler::run(&verified, &request, &mut code, &mut labels).expect("compiles")
         });
     }
-}
-
-fn write_results(path: &str, rows: &[Row]) {
-    let mut text = String::from(
-        "{\"bench\":\"downloaded_code\",\"command\":\"CHITIN_BENCH_OUT=FILE cargo bench -p native --bench downloaded_code\",\
-         \"clock\":\"CLOCK_THREAD_CPUTIME_ID\",\"statistic\":\"fastest of 20 samples\",\"parameter\":\"bytes of the packet; \
-         terms of the conjunction; instructions of the program verified or compiled\"}\n",
-    );
-    for Row { case, contender, parameter, nanoseconds } in rows {
-        let _ = writeln!(
-            text,
-            "{{\"bench\":\"downloaded_code\",\"case\":\"{case}\",\"contender\":\"{contender}\",\
-             \"parameter\":{parameter},\"nanoseconds\":{nanoseconds:.2}}}"
-        );
-    }
-    std::fs::write(path, text).expect("a file for the results");
 }
 
 /// Time against terms, one line for each contender.
@@ -375,24 +313,17 @@ fn draw(path: &str, rows: &[Row]) {
 }
 
 fn main() {
-    let mut criterion = Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(600))
-        .configure_from_args();
-    let mut rows = Rows(Vec::new());
+    let mut bench = Bench::new(20, 200, 600);
     for length in [64, 1500] {
-        contenders(&mut criterion, &mut rows, "checksum", CHECKSUM, length, Some(native_checksum));
-        contenders(&mut criterion, &mut rows, "hash", HASH, length, Some(native_hash));
+        contenders(&mut bench, "checksum", CHECKSUM, length, Some(native_checksum));
+        contenders(&mut bench, "hash", HASH, length, Some(native_hash));
     }
-    contenders(&mut criterion, &mut rows, "filter", FILTER, 64, Some(native_filter));
-    figure_7(&mut criterion, &mut rows);
-    costs(&mut criterion, &mut rows);
-    criterion.final_summary();
-    if let Ok(path) = std::env::var("CHITIN_BENCH_OUT") {
-        write_results(&path, &rows.0);
-    }
+    contenders(&mut bench, "filter", FILTER, 64, Some(native_filter));
+    figure_7(&mut bench);
+    costs(&mut bench);
+    let about = "bytes of the packet; terms of the conjunction; instructions of the program verified or compiled";
+    bench.finish("downloaded_code", "parameter", about);
     if let Ok(path) = std::env::var("CHITIN_BENCH_PICTURE") {
-        draw(&path, &rows.0);
+        draw(&path, &bench.rows);
     }
 }

@@ -1,17 +1,20 @@
 //! Classification by merged, compiled filters beside its peers, on the same packets in one run.
 //!
-//! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the medians are also written as JSON
-//! lines. libpcap's interpreter takes part when `libpcap.so.0.8` is there.
+//! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the fastest samples are also written as
+//! JSON lines. libpcap's interpreter takes part when `libpcap.so.0.8` is there.
 
 #[path = "../../../mechanism/packet-filter/tests/support/mod.rs"]
 mod support;
 
+mod measure;
+
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput};
+use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
+use measure::{Bench, thread_time};
+use native::downloaded_code::prepared::Prepared;
 use native::packet_filter::{CodeArena, GuardedWords};
 use packet_filter::{Patch, Sizes};
 use support::{CodeMemory, Differ, Driver, Memory, Random, endpoint, tcp_filter, tcp_packet};
@@ -40,36 +43,23 @@ fn packets(differ: Differ, count: u32, hit: bool) -> Vec<Vec<u8>> {
 
 /// Runs one contender over all packets; the time is for one packet.
 fn measure(
-    criterion: &mut Criterion,
-    group: &str,
-    id: BenchmarkId,
+    bench: &mut Bench,
+    case: &str,
+    contender: &str,
+    filters: u32,
     packets: &[Vec<u8>],
     mut classify: impl FnMut(&[u8]) -> u32,
 ) {
-    let mut group = criterion.benchmark_group(group);
-    group.throughput(Throughput::Elements(1));
-    group.bench_function(id, |bencher| {
-        bencher.iter_custom(|iterations| {
-            let start = thread_time();
-            for index in 0..iterations {
-                black_box(classify(black_box(&packets[index as usize % PACKETS])));
-            }
-            thread_time() - start
-        });
+    bench.measure(case, contender, filters as usize, |iterations| {
+        let start = thread_time();
+        for index in 0..iterations {
+            black_box(classify(black_box(&packets[index as usize % PACKETS])));
+        }
+        thread_time() - start
     });
-    group.finish();
 }
 
-/// Time that this thread has been running: what others do on the machine counts less than on a wall clock.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(status, 0);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-fn dpf(criterion: &mut Criterion) {
+fn dpf(bench: &mut Bench) {
     for differ in [Differ::Port, Differ::Address, Differ::Both] {
         for count in COUNTS {
             let sizes = Sizes::for_filters(1, count as usize);
@@ -84,10 +74,8 @@ fn dpf(criterion: &mut Criterion) {
                 let packets = packets(differ, count, hit);
                 let group = format!("{differ:?}-{kind}").to_lowercase();
                 assert!(packets.iter().all(|packet| classifier.classify(packet).is_some() == hit));
-                measure(criterion, &group, BenchmarkId::new("dpf", count), &packets, |packet| {
-                    code.run_plain(packet, classifier.words())
-                });
-                measure(criterion, &group, BenchmarkId::new("merged-interpreted", count), &packets, |packet| {
+                measure(bench, &group, "dpf", count, &packets, |packet| code.run_plain(packet, classifier.words()));
+                measure(bench, &group, "merged-interpreted", count, &packets, |packet| {
                     classifier.classify(packet).map_or(0, |found| found.filter.slot())
                 });
             }
@@ -144,19 +132,17 @@ fn by_hand_hashed(packet: &[u8], filters: &HashMap<(u32, u16), u32>) -> u32 {
     filters.get(&(address, u16::from_be_bytes([high, low]))).copied().unwrap_or(0)
 }
 
-fn hand_written(criterion: &mut Criterion) {
+fn hand_written(bench: &mut Bench) {
     for (hit, kind) in [(true, "hit"), (false, "miss")] {
         let packets = packets(Differ::Port, 10, hit);
         assert!(packets.iter().all(|packet| (by_hand(packet) != 0) == hit));
         let group = format!("port-{kind}");
-        measure(criterion, &group, BenchmarkId::new("rust-match", 10), &packets, by_hand);
+        measure(bench, &group, "rust-match", 10, &packets, by_hand);
     }
     for count in COUNTS {
         let filters: HashMap<_, _> = (0..count).map(|index| (endpoint(Differ::Both, index), index + 1)).collect();
         let packets = packets(Differ::Both, count, true);
-        measure(criterion, "both-hit", BenchmarkId::new("rust-hashmap", count), &packets, |packet| {
-            by_hand_hashed(packet, &filters)
-        });
+        measure(bench, "both-hit", "rust-hashmap", count, &packets, |packet| by_hand_hashed(packet, &filters));
     }
 }
 
@@ -191,7 +177,7 @@ fn classic(address: u32, port: u16) -> [ClassicInstruction; 11] {
 
 type BpfFilter = unsafe extern "C" fn(*const ClassicInstruction, *const u8, u32, u32) -> u32;
 
-fn libpcap(criterion: &mut Criterion) {
+fn libpcap(bench: &mut Bench) {
     // SAFETY: loading libpcap runs no code of consequence.
     let Ok(library) = (unsafe { libloading::Library::new("libpcap.so.0.8") }) else {
         println!("libpcap.so.0.8 is not here: its interpreter takes no part");
@@ -199,7 +185,7 @@ fn libpcap(criterion: &mut Criterion) {
     };
     // SAFETY: `bpf_filter(const struct bpf_insn *, const u_char *, u_int, u_int)` is libpcap's public interface.
     let bpf_filter = unsafe { library.get::<BpfFilter>(b"bpf_filter").expect("libpcap has bpf_filter") };
-    one_by_one(criterion, "libpcap", &[1, 10, 100, 1_000], |address, port| {
+    one_by_one(bench, "libpcap", &[1, 10, 100, 1_000], |address, port| {
         let (program, bpf_filter) = (classic(address, port), *bpf_filter);
         move |packet: &[u8]| {
             let length = packet.len() as u32;
@@ -209,20 +195,21 @@ fn libpcap(criterion: &mut Criterion) {
     });
 }
 
-/// The same filter in eBPF, checking lengths as a verifier would ask.
-fn extended(address: u32, port: u16) -> String {
+/// The same filter in eBPF, checking lengths as a verifier asks: the packet in r1, its length in r2.
+fn filter_in_bpf(address: u32, port: u16) -> String {
     let (address, port) = (address.swap_bytes() as i32, port.swap_bytes());
     format!(
-        "ldxdw r2, [r1+8]\nldxdw r1, [r1+0]\nsub r2, r1\nmov r0, 0\njlt r2, 34, +19\nldxh r3, [r1+12]\njne r3, 8, +17\nldxb r3, [r1+23]\njne r3, 6, +15\n\
+        "mov r0, 0\njlt r2, 34, +19\nldxh r3, [r1+12]\njne r3, 8, +17\nldxb r3, [r1+23]\njne r3, 6, +15\n\
          ldxw r3, [r1+30]\nmov32 r4, {address}\njne r3, r4, +12\nldxb r3, [r1+14]\nand r3, 15\nlsh r3, 2\n\
          mov r4, r3\nadd r4, 18\njgt r4, r2, +6\nadd r1, r3\nldxh r3, [r1+16]\nmov r4, {port}\njne r3, r4, +2\n\
          mov r0, 1\nexit\nexit"
     )
 }
 
-fn rbpf_interpreter(criterion: &mut Criterion) {
-    one_by_one(criterion, "rbpf", &[1, 10], |address, port| {
-        let program = rbpf::assembler::assemble(&extended(address, port)).expect("it assembles");
+fn rbpf_interpreter(bench: &mut Bench) {
+    one_by_one(bench, "rbpf", &[1, 10], |address, port| {
+        let text = format!("ldxdw r2, [r1+8]\nldxdw r1, [r1+0]\nsub r2, r1\n{}", filter_in_bpf(address, port));
+        let program = rbpf::assembler::assemble(&text).expect("it assembles");
         let program: &'static [u8] = program.leak();
         let machine = rbpf::EbpfVmMbuff::new(Some(program)).expect("it is accepted");
         move |packet: &[u8]| {
@@ -235,13 +222,39 @@ fn rbpf_interpreter(criterion: &mut Criterion) {
     });
 }
 
+/// Our own compiler of BPF, with and without masks against speculation.
+fn compiled_bpf(bench: &mut Bench) {
+    let regions = [Region {
+        name: "packet",
+        access: Access::ReadOnly,
+        size: RegionSize::Passed { minimum: 0, maximum: 1514 },
+        alignment: 1,
+    }];
+    for (name, speculation) in
+        [("compiled-bpf-masked", Speculation::Masked), ("compiled-bpf-trusted", Speculation::Trusted)]
+    {
+        let context = Context {
+            name: "filter",
+            regions: &regions,
+            arguments: &[Argument::Pointer(0), Argument::Length(0)],
+            helpers: &[],
+            budget: 1_000,
+            deterministic: true,
+            strict: true,
+            speculation,
+        };
+        one_by_one(bench, name, &[1, 10], |address, port| {
+            let program = rbpf::assembler::assemble(&filter_in_bpf(address, port)).expect("it assembles");
+            let region: &mut [&mut [u8]] = vec![vec![0; 64].leak()].leak();
+            let mut prepared = Prepared::new(&program, &context, region).expect("it is accepted");
+            // SAFETY: each run is on a packet of its own, which outlives it; there are no others.
+            move |packet: &[u8]| unsafe { prepared.run_on(packet) } == Ok(1)
+        });
+    }
+}
+
 /// Filters tried one at a time, as without merging.
-fn one_by_one<F: FnMut(&[u8]) -> bool>(
-    criterion: &mut Criterion,
-    name: &str,
-    counts: &[u32],
-    make: impl Fn(u32, u16) -> F,
-) {
+fn one_by_one<F: FnMut(&[u8]) -> bool>(bench: &mut Bench, name: &str, counts: &[u32], make: impl Fn(u32, u16) -> F) {
     for count in counts.iter().copied() {
         let endpoints = (0..count).map(|index| endpoint(Differ::Port, index));
         let mut filters: Vec<F> = endpoints.map(|(address, port)| make(address, port)).collect();
@@ -251,13 +264,13 @@ fn one_by_one<F: FnMut(&[u8]) -> bool>(
                 filters.iter_mut().position(|filter| filter(packet)).map_or(0, |index| index as u32 + 1)
             };
             assert!(packets.iter().all(|packet| (classify(packet) != 0) == hit));
-            measure(criterion, &format!("port-{kind}"), BenchmarkId::new(name, count), &packets, classify);
+            measure(bench, &format!("port-{kind}"), name, count, &packets, classify);
         }
     }
 }
 
 /// Installing one filter among many, and removing it again: steps, and time without changing page protections.
-fn insertion(criterion: &mut Criterion) {
+fn insertion(bench: &mut Bench) {
     for differ in [Differ::Port, Differ::Both] {
         for count in COUNTS {
             let sizes = Sizes::for_filters(1, count as usize + 1);
@@ -269,72 +282,31 @@ fn insertion(criterion: &mut Criterion) {
             }
             let (address, port) = endpoint(differ, count);
             let atoms = tcp_filter(address, port);
-            let mut group = criterion.benchmark_group(format!("{differ:?}-insert-and-remove").to_lowercase());
-            group.bench_function(BenchmarkId::new("dpf", count), |bencher| {
-                bencher.iter_custom(|iterations| {
-                    let mut total = Duration::ZERO;
-                    for _ in 0..iterations {
-                        driver.installed.clear();
-                        let start = thread_time();
-                        let id = driver.insert(0, &atoms, false).expect("there is room");
-                        driver.remove(id);
-                        total += thread_time() - start;
-                    }
-                    total
-                });
+            let case = format!("{differ:?}-insert-and-remove").to_lowercase();
+            bench.measure(&case, "dpf", count as usize, |iterations| {
+                let mut total = Duration::ZERO;
+                for _ in 0..iterations {
+                    driver.installed.clear();
+                    let start = thread_time();
+                    let id = driver.insert(0, &atoms, false).expect("there is room");
+                    driver.remove(id);
+                    total += thread_time() - start;
+                }
+                total
             });
-            group.finish();
         }
     }
 }
 
-/// The medians that criterion has left, as JSON lines.
-fn write_results(path: &str) {
-    let root = std::path::Path::new(&std::env::var("CARGO_TARGET_DIR").unwrap_or("target".into())).join("criterion");
-    let mut lines = String::new();
-    let mut files: Vec<_> = glob(&root, 3).into_iter().collect();
-    files.sort();
-    for file in files {
-        let Ok(text) = std::fs::read_to_string(file.join("new/estimates.json")) else { continue };
-        let Some(median) = text.split("\"median\":").nth(1).and_then(|rest| rest.split("\"point_estimate\":").nth(1))
-        else {
-            continue;
-        };
-        let nanoseconds: f64 =
-            median.split([',', '}']).next().and_then(|number| number.parse().ok()).unwrap_or(f64::NAN);
-        let parts: Vec<_> =
-            file.strip_prefix(&root).expect("below the root").iter().map(|part| part.to_string_lossy()).collect();
-        let _ = writeln!(
-            lines,
-            "{{\"bench\":\"packet_filter\",\"case\":\"{}\",\"contender\":\"{}\",\"filters\":{},\"nanoseconds\":{nanoseconds:.2}}}",
-            parts[0], parts[1], parts[2]
-        );
-    }
-    std::fs::write(path, lines).expect("the result file can be written");
-}
-
-/// Directories at a depth.
-fn glob(root: &std::path::Path, depth: usize) -> Vec<std::path::PathBuf> {
-    if depth == 0 {
-        return vec![root.to_path_buf()];
-    }
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.path().is_dir()).flat_map(|entry| glob(&entry.path(), depth - 1)).collect()
-}
-
 fn main() {
-    let mut criterion = Criterion::default()
-        .sample_size(15)
-        .warm_up_time(Duration::from_millis(80))
-        .measurement_time(Duration::from_millis(200))
-        .configure_from_args();
-    dpf(&mut criterion);
-    hand_written(&mut criterion);
-    libpcap(&mut criterion);
-    rbpf_interpreter(&mut criterion);
-    insertion(&mut criterion);
-    criterion.final_summary();
-    if let Ok(path) = std::env::var("CHITIN_BENCH_OUT") {
-        write_results(&path);
-    }
+    let mut bench = Bench::new(25, 80, 200);
+    dpf(&mut bench);
+    hand_written(&mut bench);
+    libpcap(&mut bench);
+    rbpf_interpreter(&mut bench);
+    compiled_bpf(&mut bench);
+    insertion(&mut bench);
+    let about =
+        "how many are installed; classifying 4,096 TCP/IPv4 headers in random order, or installing and removing one";
+    bench.finish("packet_filter", "filters", about);
 }

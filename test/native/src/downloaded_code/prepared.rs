@@ -1,7 +1,9 @@
-//! A program compiled once and run many times over the same memory: for benchmarks and examples.
+//! A program compiled once and run many times: for benchmarks and examples.
+
+use std::ops::RangeInclusive;
 
 use downloaded_code::compiler::{self, Compiler, Request};
-use downloaded_code::context::Context;
+use downloaded_code::context::{Access, Context, RegionSize};
 use downloaded_code::invocation::{Invocation, RegionEntry, STACK_SIZE, Stop};
 use downloaded_code::program::Program;
 use downloaded_code::refusal::{Reason, Refusal};
@@ -14,6 +16,8 @@ pub struct Prepared<'m> {
     code: Code,
     record: Invocation,
     budget: u64,
+    /// Lengths that other memory may have in the place of region 0, if that is only read.
+    lengths: Option<RangeInclusive<usize>>,
     _stack: Vec<u64>,
     /// What the verifier said.
     pub verdict: Verdict,
@@ -51,7 +55,22 @@ impl<'m> Prepared<'m> {
         }
         assert!(record.agrees_with(context), "{record:?}");
         let budget = context.budget;
-        Ok(Self { code, record, budget, _stack: stack, verdict, size, memory: std::marker::PhantomData })
+        let lengths = readable_lengths(context);
+        Ok(Self { code, record, budget, lengths, _stack: stack, verdict, size, memory: std::marker::PhantomData })
+    }
+
+    /// Runs the code once over other memory in the place of region 0; region 0 is that memory from then on.
+    ///
+    /// # Panics
+    /// The context lets programs write to region 0, or does not have regions of this length.
+    ///
+    /// # Safety
+    /// The memory is there whenever the code runs again.
+    #[inline]
+    pub unsafe fn run_on(&mut self, memory: &[u8]) -> Result<u64, Stop> {
+        assert!(self.lengths.as_ref().is_some_and(|lengths| lengths.contains(&memory.len())));
+        self.record.regions[0] = RegionEntry::new(memory.as_ptr() as u64, memory.len() as u32);
+        self.run()
     }
 
     /// Runs the code; r0 if it finished.
@@ -66,4 +85,13 @@ impl<'m> Prepared<'m> {
             stop => Err(stop),
         }
     }
+}
+
+/// Lengths of region 0, if it can only be read and has no alignment to keep.
+fn readable_lengths(context: &Context<'_>) -> Option<RangeInclusive<usize>> {
+    let region = context.regions.first().filter(|region| region.access == Access::ReadOnly && region.alignment == 1)?;
+    Some(match region.size {
+        RegionSize::Fixed(size) => size as usize..=size as usize,
+        RegionSize::Passed { minimum, maximum } => minimum as usize..=maximum as usize,
+    })
 }
