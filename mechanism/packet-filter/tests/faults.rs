@@ -191,7 +191,7 @@ fn fault_52_random_bytes_are_refused_or_sound() {
     let mut random = Random(seed(42));
     let mut memory = Memory::new(Sizes::for_filters(2, 32));
     let mut driver = Driver::new(&mut memory, 1);
-    for _ in 0..cases(4_000, 2_000_000) {
+    for _ in 0..cases(4_000, 10_000_000) {
         let count = random.below(6);
         let atoms: Vec<_> = (0..count).map(|_| wild_atom(&mut random)).collect();
         let _ = driver.insert(random.below(2) as u32, &atoms, random.chance(50));

@@ -47,15 +47,16 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-fn run(command: &mut Command) -> bool {
-    let output = command.output();
-    let Ok(output) = output else { return false };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    true
+fn run(command: &mut Command, advice: &str) {
+    let output = command.output().unwrap_or_else(|error| panic!("{advice}: {error}"));
+    assert!(output.status.success(), "{advice}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn clang() -> bool {
-    Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success())
+/// clang, making an object for BPF.
+fn clang(arguments: &[&str], object: &Path, source: &Path) {
+    let mut clang = Command::new("clang");
+    clang.args(["-target", "bpf", "-c"]).args(arguments).arg("-o").arg(object).arg(source);
+    run(&mut clang, "needs clang (apt-get install clang)");
 }
 
 /// Links, verifies and compiles an object, then runs it on packets; the results, and the first word of the state. So
@@ -96,13 +97,8 @@ fn tcp(words: u8, port: u16) -> Vec<u8> {
 
 #[test]
 fn the_example_in_c() {
-    if !clang() {
-        println!("SKIPPED: clang is not installed (apt-get install clang)");
-        return;
-    }
     let object = scratch("worked-c").join("count_http.o");
-    let arguments = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-c"];
-    assert!(run(Command::new("clang").args(arguments).arg("-o").arg(&object).arg(source("count_http.c"))));
+    clang(&["-mcpu=v3", "-O2", "-g", "-Wall", "-Werror"], &object, &source("count_http.c"));
     let mut cut = tcp(15, 80);
     cut.truncate(50);
     let packets = [tcp(5, 80), tcp(5, 81), tcp(15, 80), cut, vec![], vec![0; 1514]];
@@ -112,25 +108,15 @@ fn the_example_in_c() {
 #[test]
 fn the_example_in_rust() {
     let folder = scratch("worked-rust");
-    let Some(assembly) = compile_rust(&folder).filter(|_| clang()) else {
-        println!("SKIPPED: needs rust-src (rustup component add rust-src) and clang to assemble");
-        return;
-    };
+    let assembly = compile_rust(&folder);
     let object = folder.join("longest_run.o");
-    let mut assembler = Command::new("clang");
-    assembler.args(["-target", "bpf", "-c", "-x", "assembler", "-o"]).arg(&object).arg(assembly);
-    assert!(run(&mut assembler));
+    clang(&["-x", "assembler"], &object, &assembly);
     let packets = [vec![1, 1, 2, 2, 2, 3], vec![], vec![9; 1514], vec![1, 2, 3]];
     assert_eq!(results(&object, 1, &packets), (vec![3, 0, 1514, 1], 1514));
 }
 
-/// rustc's assembly for BPF; `None` where the sources of `core` are missing, from which the target's must be built.
-fn compile_rust(folder: &Path) -> Option<PathBuf> {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
-    let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).ok()?.trim());
-    if !sysroot.join("lib/rustlib/src/rust/library/core").exists() {
-        return None;
-    }
+/// rustc's assembly for BPF, whose `core` must be built from its sources.
+fn compile_rust(folder: &Path) -> PathBuf {
     let manifest = format!(
         "[package]\nname = \"worked\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[lib]\npath = {:?}\n\
          [profile.release]\npanic = \"abort\"\ndebug = true\ncodegen-units = 1\n",
@@ -141,10 +127,9 @@ fn compile_rust(folder: &Path) -> Option<PathBuf> {
     cargo.args(["rustc", "--release", "-Zbuild-std=core", "--target", "bpfel-unknown-none", "--"]);
     cargo.args(["--emit=asm", "-Ctarget-cpu=v3"]).env("RUSTC_BOOTSTRAP", "1");
     cargo.env("CARGO_TARGET_DIR", folder.join("target")).current_dir(folder);
-    run(&mut cargo).then_some(())?;
-    let made = std::fs::read_dir(folder.join("target/bpfel-unknown-none/release/deps")).ok()?;
-    let mut files = made.filter_map(|entry| Some(entry.ok()?.path()));
-    files.find(|path| {
-        path.extension().is_some_and(|extension| extension == "s") && path.to_string_lossy().contains("worked")
-    })
+    run(&mut cargo, "needs rust-src (rustup component add rust-src)");
+    let made = std::fs::read_dir(folder.join("target/bpfel-unknown-none/release/deps")).expect("what rustc made");
+    let mut files = made.map(|entry| entry.expect("an entry").path());
+    let is_ours = |path: &Path| path.extension().is_some_and(|extension| extension == "s");
+    files.find(|path| is_ours(path) && path.to_string_lossy().contains("worked")).expect("rustc wrote assembly")
 }

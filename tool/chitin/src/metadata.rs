@@ -12,6 +12,7 @@ use crate::workspace::Workspace;
 pub struct Metadata {
     pub packages: Vec<Package>,
     pub workspace_members: Vec<String>,
+    pub workspace_default_members: Vec<String>,
     pub workspace_root: PathBuf,
 }
 

@@ -55,19 +55,15 @@ fn link_c() -> Vec<Entry> {
     entries
 }
 
-/// The programs in Rust. Stable rustc can make them only with the sources of `core` at
-/// hand (`rustup component add rust-src`) and the switch that its own bootstrap uses:
-/// without the sources this says so and gives none.
+/// The programs in Rust. Stable rustc makes them with the sources of `core` at hand (the
+/// component `rust-src`) and the switch that its own bootstrap uses.
 pub(crate) fn programs_in_rust() -> &'static [Entry] {
     static PROGRAMS: OnceLock<Vec<Entry>> = OnceLock::new();
     PROGRAMS.get_or_init(link_rust)
 }
 
 fn link_rust() -> Vec<Entry> {
-    let Some(bytes) = compile_rust() else {
-        eprintln!("SKIPPED: rust-src is not installed (rustup component add rust-src), so that no Rust was compiled");
-        return Vec::new();
-    };
+    let bytes = compile_rust();
     let object = Object::parse(&bytes).unwrap_or_else(|refusal| panic!("{refusal}"));
     let mut entries = Vec::new();
     for file in files(&folder().join("rust"), "rs").into_iter().filter(|file| stem(file) != "lib") {
@@ -81,12 +77,7 @@ fn link_rust() -> Vec<Entry> {
     entries
 }
 
-fn compile_rust() -> Option<Vec<u8>> {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
-    let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).ok()?.trim());
-    if !sysroot.join("lib/rustlib/src/rust/library/core").exists() {
-        return None;
-    }
+fn compile_rust() -> Vec<u8> {
     let crate_folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust-corpus");
     std::fs::create_dir_all(&crate_folder).expect("a folder for the crate");
     let library = folder().join("rust/lib.rs");
@@ -103,7 +94,8 @@ fn compile_rust() -> Option<Vec<u8>> {
         .current_dir(&crate_folder)
         .output()
         .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let advice = "is rust-src installed (rustup component add rust-src)?";
+    assert!(output.status.success(), "{advice} {}", String::from_utf8_lossy(&output.stderr));
     let assembly = files(&crate_folder.join("target/bpfel-unknown-none/release/deps"), "s");
     let object = crate_folder.join("corpus.o");
     let assembled = Command::new("clang")
@@ -111,16 +103,13 @@ fn compile_rust() -> Option<Vec<u8>> {
         .arg(&object)
         .arg(assembly.iter().find(|path| stem(path).starts_with("corpus-")).expect("rustc wrote assembly"))
         .output()
-        .expect("clang runs");
+        .expect("clang is installed (apt-get install clang)");
     assert!(assembled.status.success(), "{}", String::from_utf8_lossy(&assembled.stderr));
-    std::fs::read(object).ok()
+    std::fs::read(object).expect("the object was written")
 }
 
 #[test]
 fn the_corpus_has_at_least_40_programs_and_all_link() {
-    if compiler::skipped() {
-        return;
-    }
     let entries: Vec<&Entry> = programs_in_c().iter().chain(programs_in_rust()).collect();
     assert!(entries.len() >= 40, "only {} programs", entries.len());
     for entry in &entries {
@@ -141,21 +130,17 @@ fn verify(entry: &Entry) -> Result<Verdict, String> {
     })
 }
 
-/// Programs that the verifier does not accept yet, with what it would have to learn. This
-/// list may only shrink.
-const NOT_ACCEPTED: [(&str, &str); 3] = [
-    ("packet/vlan_tags.c", "clang copies a register that was never written, and overwrites the copy before any use"),
-    ("memory/sha256_block.c", "an array on the stack that one loop fills and a later loop reads"),
-    ("memory/stream_cipher.c", "an array on the stack that one loop fills and a later loop reads"),
-];
+/// Programs that the verifier does not accept, with what it would have to learn. This list may only shrink.
+const NOT_ACCEPTED: [(&str, &str); 1] = [(
+    "packet/vlan_tags.c",
+    "clang leaves r0 unwritten on a path that meets another one and then, by a comparison made before they met, does not \
+     return: states that meet are merged, so that this is not known any more",
+)];
 
 /// The verifier is of use: of what people write it proves nearly all, and all of packet
 /// code without loops.
 #[test]
 fn the_verifier_proves_at_least_90_of_100_accesses_and_all_of_straight_packet_code() {
-    if compiler::skipped() {
-        return;
-    }
     let entries: Vec<&Entry> = programs_in_c().iter().chain(programs_in_rust()).collect();
     let (mut accepted, mut accesses, mut straight, mut checked) = (0, 0, 0, 0);
     let (mut refused, mut imperfect) = (Vec::new(), Vec::new());
@@ -163,9 +148,7 @@ fn the_verifier_proves_at_least_90_of_100_accesses_and_all_of_straight_packet_co
         let verdict = match verify(entry) {
             Ok(verdict) => verdict,
             Err(refusal) => {
-                if NOT_ACCEPTED.iter().all(|(name, _)| *name != entry.name) {
-                    refused.push(refusal);
-                }
+                refused.push((&entry.name, refusal));
                 continue;
             }
         };
@@ -185,7 +168,9 @@ fn the_verifier_proves_at_least_90_of_100_accesses_and_all_of_straight_packet_co
     println!("{accepted} programs accepted, {accesses} accesses, {checked} checked at run time");
     println!("without straight packet code: {} accesses, {checked} checked", accesses - straight);
     assert!(accepted >= 40, "only {accepted} programs are accepted");
-    assert!(refused.is_empty(), "refused:\n{}", refused.join("\n"));
+    let expected: Vec<&str> = NOT_ACCEPTED.iter().map(|(name, _)| *name).collect();
+    let found: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(found, expected, "refused: {refused:#?}");
     assert!(checked * 10 <= accesses, "{checked} of {accesses} accesses are checked at run time");
     assert!(imperfect.is_empty(), "straight packet code needs run-time checks: {imperfect:?}");
 }

@@ -6,7 +6,7 @@ use bpf_loader::{CONSTANTS_MAX, Object, contexts};
 use fastrand::Rng;
 use object::SectionKind;
 
-use crate::compiler::{compile, skipped};
+use crate::compiler::compile;
 use crate::synthetic::*;
 use crate::{cases, seed};
 
@@ -90,9 +90,6 @@ fn damaged_synthetic_objects() {
 
 #[test]
 fn damaged_objects_of_clang() {
-    if skipped() {
-        return;
-    }
     let sound = compile(
         "typedef unsigned long long u64; typedef unsigned char u8;
 extern u64 clock_now(void); extern u64 state[512];

@@ -4,7 +4,7 @@ use bpf_loader::{Object, Reason, Refusal, contexts};
 use object::SectionKind;
 use object::SymbolScope;
 
-use crate::compiler::{compile, skipped};
+use crate::compiler::compile;
 use crate::synthetic::*;
 
 fn refusal(bytes: &[u8]) -> Refusal {
@@ -182,9 +182,6 @@ fn fault_57_programs_too_long_are_refused_and_cycles_end() {
 
 #[test]
 fn refusals_of_clangs_objects_show_the_source_line() {
-    if skipped() {
-        return;
-    }
     let bytes = compile(
         "typedef unsigned long long u64;
 static u64 counter;
@@ -204,9 +201,6 @@ u64 handle(const u64 *packet) {
 
 #[test]
 fn types_of_a_linux_kernel_are_refused() {
-    if skipped() {
-        return;
-    }
     let bytes = compile(
         "typedef unsigned long long u64;
 struct task { u64 number; u64 flags; } __attribute__((preserve_access_index));
@@ -217,9 +211,6 @@ u64 handle(const struct task *task) { return task->flags; }",
 
 #[test]
 fn tables_of_addresses_are_refused() {
-    if skipped() {
-        return;
-    }
     let bytes = compile(
         "typedef unsigned long long u64;
 static const char *const names[] = {\"one\", \"two\", \"three\", \"four\"};

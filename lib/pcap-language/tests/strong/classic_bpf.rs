@@ -21,15 +21,11 @@ pub(crate) enum Verdict {
     TooShort,
 }
 
-/// Whether Debian's tcpdump is there to compile expressions.
-pub(crate) fn available() -> bool {
-    Command::new("tcpdump").arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
 /// Compiles an expression with libpcap, without its optimizer. An error is its message.
 pub(crate) fn compile(expression: &str) -> Result<Vec<Instruction>, String> {
     let arguments = ["-O", "-ddd", "-y", "EN10MB", "--", expression];
-    let output = Command::new("tcpdump").args(arguments).output().expect("tcpdump runs");
+    let output =
+        Command::new("tcpdump").args(arguments).output().expect("tcpdump is installed (apt-get install tcpdump)");
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::cargo::{self, Executable};
 use crate::children::GuardedChild;
 use crate::failure::{Context, Failure, Result};
+use crate::metadata::{Metadata, Package};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -28,14 +29,24 @@ struct Manner {
 }
 
 /// Builds the harnesses and lists what is in them. Whatever does not build is
-/// one failed test, so that the rest is still tested.
+/// one failed test, so that the rest is still tested. A filter that begins with
+/// a crate's name and `::` builds that crate's harnesses only.
 ///
 /// # Errors
 /// When cargo cannot be started or a harness does not answer.
-pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, seed: Option<u64>) -> Result<Vec<Case>> {
+pub fn cases(
+    toolchain: Toolchain,
+    workspace: &Workspace,
+    depth: Depth,
+    seed: Option<u64>,
+    filter: &str,
+) -> Result<Vec<Case>> {
     let manner = Manner { depth, seed };
     let mut command = toolchain.host_cargo(workspace);
     command.args(["build", "--tests", "--keep-going"]);
+    if let Some(package) = only_package(toolchain, workspace, filter)? {
+        command.args(["--package", &package]);
+    }
     let build = cargo::build(&mut command, "building the host tests")?;
     let mut cases = vec![build_case(build.complaints)];
     for harness in build.executables.iter().filter(|built| built.is_test) {
@@ -47,6 +58,15 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, seed: Op
         }
     }
     Ok(cases)
+}
+
+/// The crate that a filter begins with, if it is one of those tested here.
+fn only_package(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Result<Option<String>> {
+    let Some((first, _)) = filter.split_once("::") else { return Ok(None) };
+    let metadata = Metadata::load(toolchain, workspace, false)?;
+    let tested = |package: &Package| metadata.workspace_default_members.contains(&package.id);
+    let package = metadata.packages.iter().find(|package| package.name == first && tested(package));
+    Ok(package.map(|package| package.name.clone()))
 }
 
 fn build_case(complaints: Option<String>) -> Case {

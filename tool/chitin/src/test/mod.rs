@@ -84,7 +84,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
     let other_kind = ["guest::", "tidy::"].iter().any(|kind| filter.starts_with(kind));
-    let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed)? };
+    let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
     cases.extend(style::cases(workspace)?);
     cases.retain(|case| case.name().contains(filter));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);

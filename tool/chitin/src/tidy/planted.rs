@@ -22,8 +22,9 @@ impl Subject {
 /// A workspace of library crates, each a folder and the folders it imports.
 pub fn metadata(packages: &[(&str, &[&str])]) -> Metadata {
     let packages: Vec<Package> = packages.iter().map(|(at, imports)| package(at, imports)).collect();
-    let workspace_members = packages.iter().map(|package| package.id.clone()).collect();
-    Metadata { packages, workspace_members, workspace_root: PathBuf::from(ROOT) }
+    let workspace_members: Vec<String> = packages.iter().map(|package| package.id.clone()).collect();
+    let workspace_default_members = workspace_members.clone();
+    Metadata { packages, workspace_members, workspace_default_members, workspace_root: PathBuf::from(ROOT) }
 }
 
 fn package(at: &str, imports: &[&str]) -> Package {
