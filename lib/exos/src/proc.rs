@@ -1,10 +1,12 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 
+use crate::call::walk::Last;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::memory::area::{Backing, Protection};
+use crate::pipe::Side;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
@@ -26,6 +28,70 @@ enum Entry {
     Directory(Vec<(String, u32)>),
 }
 
+/// Where a path goes on: from a node, or from wherever a path without one begins.
+type Way = (Option<u64>, Vec<u8>);
+
+/// Where a path below `/proc` goes on outside of it, if it crosses a link.
+pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
+    let Ok(text) = core::str::from_utf8(path) else { return Ok(None) };
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if let Some(up) = parts.iter().position(|part| *part == "..") {
+        return Ok(Some((None, upwards(&parts, up))));
+    }
+    for end in 1..=parts.len() {
+        let is_last = end == parts.len();
+        if is_last && last == Last::Keep {
+            break;
+        }
+        let rest = parts[end..].join("/").into_bytes();
+        match link(&parts[..end], is_last)? {
+            Some(Entry::Link(target)) => return Ok(Some((None, onwards(&parts[..end - 1], &target, &rest)))),
+            Some(Entry::Descriptor(number)) if !is_last || last == Last::Node => {
+                let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+                return Ok(description.object.node().map(|node| (Some(node), rest)));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The path with the first `..` carried out.
+fn upwards(parts: &[&str], up: usize) -> Vec<u8> {
+    let above = match up {
+        0 => Vec::from([""]),
+        _ => [&["", "proc"], &parts[..up - 1]].concat(),
+    };
+    let path = [&above, &parts[up + 1..]].concat().join("/");
+    if path.is_empty() { b"/".to_vec() } else { path.into_bytes() }
+}
+
+/// A link's target with what follows it, from the folder of `/proc` that the link lies in.
+fn onwards(folder: &[&str], target: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut path = Vec::new();
+    if target.first() != Some(&b'/') {
+        path.extend_from_slice(b"/proc/");
+        path.extend_from_slice(folder.join("/").as_bytes());
+        path.push(b'/');
+    }
+    path.extend_from_slice(target);
+    if !rest.is_empty() {
+        path.push(b'/');
+        path.extend_from_slice(rest);
+    }
+    path
+}
+
+/// The link at a place, if one is there: what leads through `self` is its target at once.
+fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
+    let is_link = match parts {
+        ["self" | "thread-self"] => is_last,
+        ["mounts"] | [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
+        _ => false,
+    };
+    if is_link { find(parts.join("/").as_bytes()).map(Some) } else { Ok(None) }
+}
+
 const FILE: u32 = linux::S_IFREG;
 const DIRECTORY: u32 = linux::S_IFDIR;
 const LINK: u32 = linux::S_IFLNK;
@@ -45,14 +111,35 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
         Entry::Text(text) => Object::Text(text.into()),
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
-            description.object.reopened();
-            description.refer_object();
-            description.object
+            return reopen(description, flags);
         }
         Entry::Link(_) => return Err(Errno::ELOOP),
         Entry::Directory(names) => Object::Listing(listing(&names)),
     };
     Description::new(object, flags & !linux::O_CLOEXEC)
+}
+
+/// Opens once more what a descriptor is open on.
+fn reopen(description: Description, flags: u32) -> Result<Description> {
+    if matches!(description.object, Object::Other(_)) {
+        return Err(Errno::ENXIO);
+    }
+    if let (Object::Pipe(pipe, _), linux::O_RDONLY | linux::O_WRONLY) = (&description.object, flags & 3) {
+        let side = if flags & 3 == linux::O_RDONLY { Side::Read } else { Side::Write };
+        let object = Object::Pipe(pipe.clone(), side);
+        object.reopened();
+        let fresh = Description::new(object, flags & !linux::O_CLOEXEC)?;
+        fresh.refer_object();
+        return Ok(fresh);
+    }
+    if flags & linux::O_TRUNC != 0
+        && let Object::File { node } = description.object
+    {
+        process().files.lock().truncate(node, 0)?;
+    }
+    description.object.reopened();
+    description.refer_object();
+    Description::new(description.object, flags & !linux::O_CLOEXEC)
 }
 
 fn is_descriptor(path: &[u8]) -> bool {
@@ -75,13 +162,17 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Text(_) => FILE | 0o444,
         Entry::Directory(_) => DIRECTORY | 0o555,
         Entry::Descriptor(_) | Entry::Link(_) if !follow => LINK | 0o777,
-        Entry::Descriptor(_) => FILE | 0o600,
-        Entry::Link(target) => {
-            let found = process().files.lock().status(crate::file_system::tree::ROOT, &target, 1)?;
-            return found.here(Errno::ELOOP);
+        Entry::Descriptor(number) => {
+            let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+            return crate::call::status_of(&description);
         }
+        Entry::Link(_) => return Err(Errno::ELOOP),
     };
-    Ok(Status { node: 1, mode_links: u64::from(mode) | 1 << 32, ..Status::default() })
+    // A number for each path, so that two files are not taken for one.
+    let node = path.iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
+    let now = crate::call::wall_clock();
+    let (accessed, modified, changed) = (now, now, now);
+    Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, accessed, modified, changed, ..Status::default() })
 }
 
 /// Where a symbolic link leads.
@@ -91,11 +182,15 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
             Ok(match description.object {
-                Object::Pipe(pipe, _) => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
+                Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
                 Object::Console(_) => b"pipe:[1]".to_vec(),
                 Object::Terminal(_) => crate::terminal::PATH.to_vec(),
-                Object::Directory { node } => process().files.lock().path_of(node)?,
-                _ => b"/dev/null".to_vec(),
+                Object::Other(other) => other.name().into_bytes(),
+                Object::Text(_) | Object::Listing(_) => b"/proc".to_vec(),
+                object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
+                    Err(Errno::ENOENT) => b"(deleted)".to_vec(),
+                    found => found?,
+                },
             })
         }
         _ => Err(Errno::EINVAL),
@@ -194,7 +289,7 @@ fn maps() -> String {
     for area in memory.space.areas.iter() {
         let flag = |bit: Protection, letter: char| if area.protection.allows(bit) { letter } else { '-' };
         let (offset, node) = match area.backing {
-            Backing::File { node, offset } => (offset, node),
+            Backing::File { node, offset, .. } => (offset, node),
             _ => (0, 0),
         };
         let name = match area.backing {

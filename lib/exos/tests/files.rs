@@ -45,6 +45,9 @@ impl Store for HostStore {
     fn archive(&self) -> &[u8] {
         &[]
     }
+    fn share(&mut self, _: u32) -> Result<()> {
+        Ok(())
+    }
     fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
 }
 
@@ -250,4 +253,39 @@ fn random_trees_keep_their_link_counts() {
             assert_eq!(tree.node(node).map(|node| node.links), Ok(expected), "seed {seed}, node {node}");
         }
     }
+}
+
+#[test]
+fn holes_are_found_made_and_filled() {
+    let mut tree = tree(8);
+    let f = tree.create(ROOT, b"f", fresh(FILE, b"")).unwrap();
+    tree.truncate(f, 5 * 4096).unwrap();
+    tree.write(f, 2 * 4096, 4096, |_, bytes| bytes.fill(7)).unwrap();
+    assert_eq!((tree.seek(f, 0, false), tree.seek(f, 0, true)), (Ok(2 * 4096), Ok(0)));
+    assert_eq!((tree.seek(f, 8200, true), tree.seek(f, 8200, false)), (Ok(3 * 4096), Ok(8200)));
+    assert_eq!((tree.seek(f, 3 * 4096, false), tree.seek(f, 5 * 4096, true)), (Err(Errno::ENXIO), Err(Errno::ENXIO)));
+    tree.allocate(f, 0, 0, 6 * 4096).unwrap();
+    let status = tree.status(f).unwrap();
+    assert_eq!((status.size, status.allocated), (6 * 4096, 6 * 4096));
+    assert_eq!((tree.seek(f, 0, true), tree.allocate(f, 0, 0, 9 * 4096)), (Ok(6 * 4096), Err(Errno::ENOSPC)));
+    const PUNCH: u32 = 3;
+    tree.allocate(f, PUNCH, 2 * 4096 + 1, 2 * 4096).unwrap();
+    assert_eq!((tree.seek(f, 0, true), tree.status(f).unwrap().allocated), (Ok(3 * 4096), 5 * 4096));
+    let mut head = Vec::new();
+    tree.read(f, 2 * 4096, 3, |_, bytes| head.extend_from_slice(bytes)).unwrap();
+    assert_eq!(head, [7, 0, 0], "what was cut in a page is zero");
+}
+
+#[test]
+fn a_file_without_a_name_may_get_one_if_it_was_made_for_it() {
+    let mut tree = tree(4);
+    for (nameable, name, outcome) in [(true, "named", Ok(())), (false, "never", Err(Errno::ENOENT))] {
+        let f = tree.create_unnamed(ROOT, fresh(FILE, b""), nameable).unwrap();
+        tree.hold(f, true).unwrap();
+        assert_eq!(tree.link(f, ROOT, name.as_bytes()), outcome);
+        tree.hold(f, false).unwrap();
+        assert_eq!(tree.node(f).is_ok(), nameable, "it lives by its name or not at all");
+    }
+    let named = tree.look_up(ROOT, b"named").unwrap();
+    assert_eq!(tree.path_of(named), Ok(b"/named".to_vec()));
 }

@@ -170,7 +170,7 @@ impl Pages for Process {
         let references: usize = self.others.borrow().iter().map(mapped).sum();
         self.machine.borrow().owner.get(&page) == Some(&self.number) && references == 1
     }
-    fn file_page(&mut self, _: u64, _: u64) -> Result<Option<u64>> {
+    fn file_page(&mut self, _: u64, _: u64, _: bool) -> Result<Option<u64>> {
         Ok(None)
     }
     fn hold_file(&mut self, _: u64, _: bool) {}

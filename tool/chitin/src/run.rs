@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
@@ -57,12 +57,44 @@ pub struct Options {
     /// Wait for a debugger on port 1234 before the first instruction
     #[arg(long)]
     gdb: bool,
-    /// Show the machine's log on standard error
+    /// Show on standard error what happens inside
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', num_args = 0..=1, default_missing_value = "log")]
+    trace: Vec<Trace>,
+    /// Tell at the end which calls programs made that ExOS does not have
     #[arg(long)]
-    trace: bool,
+    syscall_summary: bool,
+    /// Tell which files programs looked for and did not find
+    #[arg(long)]
+    missing_files: bool,
     /// The program and its arguments (default: a shell)
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+}
+
+/// What `--trace` can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Trace {
+    /// The machine's log
+    Log,
+    /// Each call of each program, with its result
+    Syscalls,
+}
+
+impl Options {
+    /// Options for ExOS, by their names in the boot archive.
+    fn of_exos(&self) -> Vec<String> {
+        let wanted = [
+            (self.syscall_summary, "syscall-summary"),
+            (self.missing_files, "missing-files"),
+            (self.trace.contains(&Trace::Syscalls), "trace=syscalls"),
+        ];
+        wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// Whether the log is shown: what ExOS was asked to tell comes through it.
+    fn shows_log(&self) -> bool {
+        !self.trace.is_empty() || !self.of_exos().is_empty()
+    }
 }
 
 /// Runs the program; the answer is its exit status.
@@ -83,7 +115,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let session = Session::new(stream).context("host channel")?;
     let raw = command.terminal.then(RawMode::enter).transpose()?;
     connect(&session, command.terminal)?;
-    let mut console = Console { trace: options.trace, writer: Arc::clone(&session.writer), output_gone: false };
+    let mut console = Console { trace: options.shows_log(), writer: Arc::clone(&session.writer), output_gone: false };
     let end = session.serve(&mut console, None);
     drop(raw);
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
@@ -111,7 +143,7 @@ fn command(options: &Options, root: &Tree) -> Result<ProgramCommand> {
         environment,
         working_directory: options.workdir.clone(),
         terminal,
-        options: Vec::new(),
+        options: options.of_exos(),
     })
 }
 
@@ -263,6 +295,24 @@ mod tests {
         let said = what_failed(&end(None), &Stop::KernelPanic, "boot\nassertion failed\n\n");
         assert_eq!(said, "the kernel panicked: assertion failed");
         assert!(what_failed(&end(None), &Stop::Reset, "").contains("triple fault"));
+    }
+
+    #[test]
+    fn what_exos_tells_is_shown() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parse = |line: &str| <Line as clap::Parser>::try_parse_from(line.split(' ')).map(|line| line.options);
+        let quiet = parse("run -- /bin/sh").unwrap();
+        assert!(quiet.of_exos().is_empty() && !quiet.shows_log());
+        let log = parse("run --trace -- /bin/sh").unwrap();
+        assert!(log.of_exos().is_empty() && log.shows_log());
+        let all = parse("run --trace log,syscalls --syscall-summary --missing-files -- a").unwrap();
+        assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls"]);
+        assert!(parse("run --missing-files -- a").unwrap().shows_log());
+        assert!(parse("run --trace weather -- a").is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Calls on descriptors: dup, pipe, fcntl, ioctl, close.
 
 use super::dispatch::Call;
+use super::lock;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -138,16 +139,8 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             Object::Pipe(..) => Ok(crate::pipe::ring::CAPACITY),
             _ => Err(Errno::EBADF),
         },
-        linux::F_GETLK => unlocked(argument),
-        linux::F_SETLK | linux::F_SETLKW => Err(Errno::ENOSYS),
-        _ => Err(Errno::EINVAL),
+        command => lock::fcntl(call, &description, command, argument).unwrap_or(Err(Errno::EINVAL)),
     }
-}
-
-/// Record locks are the guardian's affair and not there yet: nobody holds one.
-fn unlocked(lock: u64) -> Result<u64> {
-    copy::write(lock, &(linux::F_UNLCK as u16).to_le_bytes())?;
-    Ok(0)
 }
 
 pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
@@ -169,6 +162,7 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
                 let size = call.process.files.lock().status_of(*node)?.size;
                 copy::write_half(argument, size.saturating_sub(description.offset()) as u32).map(|()| 0)
             }
+            Object::Other(other) => copy::write_half(argument, other.waiting()? as u32).map(|()| 0),
             _ => Err(Errno::ENOTTY),
         },
         request => match &description.object {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Most that one call moves, as on Linux.
-const MOST: u64 = 0x7fff_f000;
+pub(super) const MOST: u64 = 0x7fff_f000;
 /// Pieces of one scattered call.
 const PIECES: u64 = 1024;
 
@@ -57,6 +57,32 @@ pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
     scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::read)
+}
+
+/// `preadv2`: as `preadv`; the offset -1 means the description's own.
+pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, offset, _, flags] = call.arguments();
+    known_flags(flags)?;
+    match offset {
+        u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::read),
+        _ => scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::read),
+    }
+}
+
+/// `pwritev2`, in the same way.
+pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
+    let [number, pieces, count, offset, _, flags] = call.arguments();
+    known_flags(flags)?;
+    match offset {
+        u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::write),
+        _ => scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::write),
+    }
+}
+
+/// Flags that ask for nothing here: high priority, and data that is in memory at once.
+fn known_flags(flags: u64) -> Result<()> {
+    const HIGH_PRIORITY_AND_SYNCHRONOUS: u64 = 7;
+    if flags & !HIGH_PRIORITY_AND_SYNCHRONOUS == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 
 pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {
@@ -113,9 +139,12 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
         linux::SEEK_SET => offset as i64,
         linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
         linux::SEEK_END => (size as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
-        linux::SEEK_DATA if (offset as i64) >= 0 && offset < size => offset as i64,
-        linux::SEEK_HOLE if (offset as i64) >= 0 && offset < size => size as i64,
-        linux::SEEK_DATA | linux::SEEK_HOLE => return Err(Errno::ENXIO),
+        linux::SEEK_DATA | linux::SEEK_HOLE => match &description.object {
+            Object::File { node } if (offset as i64) >= 0 => {
+                call.process.files.lock().seek(*node, offset, whence as u32 == linux::SEEK_HOLE)? as i64
+            }
+            _ => return Err(Errno::ENXIO),
+        },
         _ => return Err(Errno::EINVAL),
     };
     if place < 0 {

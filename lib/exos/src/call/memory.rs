@@ -6,6 +6,8 @@ use crate::errno::{Errno, Result};
 use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::rounded;
+use crate::user_memory::copy;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 pub(super) fn brk(call: &mut Call<'_>) -> Result<u64> {
@@ -43,10 +45,11 @@ fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: 
         return Err(Errno::EACCES);
     }
     match description.object {
-        // Pages of files belong to the guardian, who lets nobody else write them.
-        Object::File { .. } if shared && protection.allows(Protection::WRITE) => Err(Errno::ENODEV),
-        Object::File { node } => Ok(Backing::File { node, offset }),
-        Object::Device(Device::Zero) => Ok(Backing::Anonymous),
+        Object::File { .. } if shared && protection.allows(Protection::WRITE) && !description.can_write() => {
+            Err(Errno::EACCES)
+        }
+        Object::File { node } => Ok(Backing::File { node, offset, writable: description.can_write() }),
+        Object::Device(Device::Zero, _) => Ok(Backing::Anonymous),
         _ => Err(Errno::ENODEV),
     }
 }
@@ -92,8 +95,10 @@ pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
         return Ok(0);
     }
     let memory = call.process.memory.lock();
-    let forbidden =
-        |area: &Area| area.shared && protection.allows(Protection::WRITE) && area.backing != Backing::Anonymous;
+    let forbidden = |area: &Area| {
+        let read_only = matches!(area.backing, Backing::File { writable: false, .. });
+        area.shared && protection.allows(Protection::WRITE) && read_only
+    };
     if memory.space.areas.within(address, end).iter().any(forbidden) {
         return Err(Errno::EACCES);
     }
@@ -128,6 +133,37 @@ pub(super) fn madvise(call: &mut Call<'_>) -> Result<u64> {
         linux::MADV_COLD | linux::MADV_PAGEOUT | linux::MADV_MERGEABLE | linux::MADV_UNMERGEABLE => Ok(0),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Memory and file are one: there is nothing to write back.
+pub(super) fn msync(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, flags, ..] = call.arguments();
+    let known = linux::MS_ASYNC | linux::MS_INVALIDATE | linux::MS_SYNC;
+    let both = linux::MS_ASYNC | linux::MS_SYNC;
+    if flags as u32 & !known != 0 || flags as u32 & both == both {
+        return Err(Errno::EINVAL);
+    }
+    let end = range(address, bytes)?;
+    if is_mapped(call, address, end) { Ok(0) } else { Err(Errno::ENOMEM) }
+}
+
+/// Whether areas cover a range without a gap.
+fn is_mapped(call: &Call<'_>, start: u64, end: u64) -> bool {
+    let parts = call.process.memory.lock().space.areas.within(start, end);
+    parts.iter().map(|area| area.end - area.start).sum::<u64>() == end - start
+}
+
+pub(super) fn mincore(call: &mut Call<'_>) -> Result<u64> {
+    let [address, bytes, to, ..] = call.arguments();
+    let end = range(address, bytes)?;
+    if !is_mapped(call, address, end) {
+        return Err(Errno::ENOMEM);
+    }
+    let memory = call.process.memory.lock();
+    let present = |address: u64| u8::from(memory.space.frames.get(address) != 0);
+    let told: Vec<u8> = (address..end).step_by(PAGE_SIZE as usize).map(present).collect();
+    drop(memory);
+    copy::write(to, &told).map(|()| 0)
 }
 
 pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {

@@ -8,8 +8,12 @@ mod descriptor;
 #[cfg(target_os = "none")]
 mod dispatch;
 #[cfg(target_os = "none")]
+mod extra;
+#[cfg(target_os = "none")]
 mod file;
 pub mod layout;
+#[cfg(target_os = "none")]
+mod lock;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
@@ -26,8 +30,14 @@ mod system;
 mod table;
 #[cfg(target_os = "none")]
 mod time;
+#[cfg(target_os = "none")]
+pub(crate) mod walk;
 
 #[cfg(target_os = "none")]
 pub use dispatch::*;
 #[cfg(target_os = "none")]
+pub(crate) use path::status_of;
+#[cfg(target_os = "none")]
 pub use table::OPERATIONS;
+#[cfg(target_os = "none")]
+pub(crate) use time::wall_clock;

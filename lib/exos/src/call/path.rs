@@ -2,6 +2,7 @@
 
 use super::dispatch::Call;
 use super::layout;
+use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
@@ -9,6 +10,7 @@ use crate::file_system::node::Status;
 use crate::file_system::populate::device;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation};
+use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::option;
 use crate::user_memory::copy;
@@ -23,9 +25,9 @@ fn start(call: &Call<'_>, descriptor: u64, path: &[u8]) -> Result<u64> {
     if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().directory);
     }
-    match call.process.description(u64::from(descriptor as u32))?.object {
-        Object::Directory { node } => Ok(node),
-        Object::File { node } if path.is_empty() => Ok(node),
+    let object = call.process.description(u64::from(descriptor as u32))?.object;
+    match object.node() {
+        Some(node) if path.is_empty() || matches!(object, Object::Directory { .. }) => Ok(node),
         _ => Err(Errno::ENOTDIR),
     }
 }
@@ -63,17 +65,37 @@ fn open_at(call: &Call<'_>, at: u64, path: u64, flags: u32, mode: u32) -> Result
 
 fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
     let process = call.process;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     if process.descriptors.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
     let at = start(call, at, path)?;
     let mode = mode & 0o7777 & !process.place.lock().mask;
-    let found = process.files.lock().open(at, path, flags, mode)?;
+    if flags & linux::O_TMPFILE == linux::O_TMPFILE {
+        return open_unnamed(call, at, path, flags, mode);
+    }
+    let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
+    let found = walk(at, path, last, |files, at, path| files.open(at, path, flags, mode))?;
     let description = match found {
         Found::Here(opened) => open_node(opened, flags)?,
         Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
     };
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+}
+
+/// `O_TMPFILE`: a file without a name, in the file system of a directory.
+fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
+    if flags & linux::O_ACCMODE == linux::O_RDONLY {
+        return Err(Errno::EINVAL);
+    }
+    let nameable = flags & linux::O_EXCL == 0;
+    let found = walk(at, path, Last::Node, |files, at, path| files.make_unnamed(at, path, mode, nameable))?;
+    let node = found.here(Errno::EOPNOTSUPP)?;
+    let kept = flags & !(linux::O_CREAT | linux::O_EXCL | linux::O_TMPFILE | linux::O_TRUNC | linux::O_CLOEXEC);
+    let description = Description::new(Object::File { node }, kept | linux::O_LARGEFILE)?;
+    call.process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
 /// A description of what the guardian opened, which holds the node if it is a file or a directory.
@@ -82,11 +104,12 @@ fn open_node(opened: Opened, flags: u32) -> Result<Description> {
     let object = match opened.mode & linux::S_IFMT {
         linux::S_IFREG => Object::File { node },
         linux::S_IFDIR => Object::Directory { node },
-        linux::S_IFCHR => device_object(opened.device)?,
         _ if flags & linux::O_PATH != 0 => Object::File { node },
+        linux::S_IFCHR => device_object(opened.device, node).map_err(|error| released(node, error))?,
+        linux::S_IFIFO => open_fifo(node, flags).map_err(|error| released(node, error))?,
         _ => return Err(released(node, Errno::ENXIO)),
     };
-    if !matches!(object, Object::File { .. } | Object::Directory { .. }) {
+    if object.node().is_none() {
         crate::user_memory::current::process().files.lock().hold(node, false);
     }
     const KEPT: u32 = !(linux::O_CREAT | linux::O_EXCL | linux::O_NOCTTY | linux::O_TRUNC | linux::O_CLOEXEC);
@@ -98,15 +121,44 @@ fn released(node: u64, error: Errno) -> Errno {
     error
 }
 
-fn device_object(number: (u32, u32)) -> Result<Object> {
+fn device_object(number: (u32, u32), node: u64) -> Result<Object> {
     Ok(match number {
-        device::NULL => Object::Device(Device::Null),
-        device::ZERO => Object::Device(Device::Zero),
-        device::FULL => Object::Device(Device::Full),
-        device::RANDOM | device::URANDOM => Object::Device(Device::Random),
+        device::NULL => Object::Device(Device::Null, node),
+        device::ZERO => Object::Device(Device::Zero, node),
+        device::FULL => Object::Device(Device::Full, node),
+        device::RANDOM | device::URANDOM => Object::Device(Device::Random, node),
         device::TTY | device::CONSOLE => return crate::terminal::control::open(),
         _ => return Err(Errno::ENXIO),
     })
+}
+
+/// An end of the pipe of a FIFO, whose node is held: waits for somebody at the other end, as fifo(7) says.
+fn open_fifo(node: u64, flags: u32) -> Result<Object> {
+    let process = crate::user_memory::current::process();
+    let side = match flags & linux::O_ACCMODE {
+        linux::O_RDONLY => Side::Read,
+        linux::O_WRONLY => Side::Write,
+        _ => Side::Both,
+    };
+    let pages = process.files.lock().fifo(node)?;
+    let mut pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;
+    pipe.node = node;
+    let nonblocking = flags & linux::O_NONBLOCK != 0;
+    if side == Side::Write && nonblocking && !pipe.has_other(side) {
+        crate::pipe::discard(&pipe);
+        return Err(Errno::ENXIO);
+    }
+    let others = pipe.open_named(side);
+    if side != Side::Both
+        && !nonblocking
+        && !pipe.has_other(side)
+        && let Err(error) = crate::block::wait(&others, None)
+    {
+        pipe.leave(side);
+        crate::pipe::discard(&pipe);
+        return Err(error);
+    }
+    Ok(Object::Pipe(pipe, side))
 }
 
 pub(super) fn stat(call: &mut Call<'_>) -> Result<u64> {
@@ -123,7 +175,7 @@ pub(super) fn lstat(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    let status = status_of(call, &call.process.description(number)?)?;
+    let status = status_of(&call.process.description(number)?)?;
     copy::write(to, &layout::stat(&status)).map(|()| 0)
 }
 
@@ -143,7 +195,7 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
     let follow = if flags & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     if flags & linux::AT_EMPTY_PATH != 0 && (path == 0 || copy::read_path(path)?.is_empty()) {
         if at as i32 != WORKING_DIRECTORY {
-            return status_of(call, &call.process.description(u64::from(at as u32))?);
+            return status_of(&call.process.description(u64::from(at as u32))?);
         }
         let directory = call.process.place.lock().directory;
         return call.process.files.lock().status_of(directory);
@@ -154,32 +206,46 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
 fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
     let at = start(call, at, &path)?;
-    let found = call.process.files.lock().status(at, &path, flags);
+    let last = Last::of(flags & FOLLOW != 0);
+    let found = walk(at, &path, last, |files, at, rest| files.status(at, rest, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
         Found::Here(status) => Ok(status),
         Found::Elsewhere(_, rest) => proc::status(&rest, flags & FOLLOW != 0),
     }
 }
 
+/// An empty path stands for the node itself only where a walk, and not the program, made it empty.
+const fn empty_of(asked: &[u8], rest: &[u8]) -> u64 {
+    if rest.is_empty() && !asked.is_empty() { EMPTY_PATH } else { 0 }
+}
+
 /// What `fstat` tells of an open description.
-pub(crate) fn status_of(call: &Call<'_>, description: &Description) -> Result<Status> {
-    let special =
-        |mode: u32, device: u64| Status { mode_links: u64::from(mode) | 1 << 32, device, ..Status::default() };
-    let character =
-        |(major, minor): (u32, u32)| special(linux::S_IFCHR | 0o620, u64::from(major) << 32 | u64::from(minor));
+pub(crate) fn status_of(description: &Description) -> Result<Status> {
+    let special = |mode: u32, node: u64, device: u64| Status {
+        node,
+        mode_links: u64::from(mode) | 1 << 32,
+        device,
+        ..Status::default()
+    };
+    if let Some(node) = description.object.node() {
+        return crate::user_memory::current::process().files.lock().status_of(node);
+    }
     Ok(match &description.object {
-        Object::File { node } | Object::Directory { node } => return call.process.files.lock().status_of(*node),
-        Object::Pipe(..) | Object::Console(_) => special(linux::S_IFIFO | 0o600, 0),
+        Object::Pipe(pipe, _) => special(linux::S_IFIFO | 0o600, pipe.pages()[0].0, 0),
+        Object::Console(kind) => special(linux::S_IFIFO | 0o600, *kind as u64, 0),
         Object::Terminal(_) => {
-            let node = call.process.files.lock().status(crate::file_system::tree::ROOT, crate::terminal::PATH, FOLLOW);
-            node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or_else(|_| character(device::CONSOLE))
+            let mut files = crate::user_memory::current::process().files.lock();
+            let node = files.status(crate::file_system::tree::ROOT, crate::terminal::PATH, FOLLOW);
+            let console = special(linux::S_IFCHR | 0o620, 3, u64::from(device::CONSOLE.0) << 32 | 1);
+            node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or(console)
         }
-        Object::Device(Device::Null) => character(device::NULL),
-        Object::Device(Device::Zero) => character(device::ZERO),
-        Object::Device(Device::Full) => character(device::FULL),
-        Object::Device(Device::Random) => character(device::URANDOM),
-        Object::Text(_) => special(linux::S_IFREG | 0o444, 0),
-        Object::Listing(_) => special(linux::S_IFDIR | 0o555, 0),
+        Object::Text(text) => special(linux::S_IFREG | 0o444, text.as_ptr() as u64 >> 4, 0),
+        Object::Listing(all) => special(linux::S_IFDIR | 0o555, all.as_ptr() as u64 >> 4, 0),
+        Object::Other(other) => {
+            let (mode, node) = other.status();
+            special(mode, node, 0)
+        }
+        Object::File { .. } | Object::Directory { .. } | Object::Device(..) => return Err(Errno::EIO),
     })
 }
 
@@ -206,7 +272,8 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
     }
     let path = copy::read_path(path)?;
     let at = start(call, at, &path)?;
-    let found = call.process.files.lock().access(at, &path, wanted, flags);
+    let last = Last::of(flags & FOLLOW != 0);
+    let found = walk(at, &path, last, |files, at, rest| files.access(at, rest, wanted, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
         Found::Here(()) => Ok(0),
         Found::Elsewhere(_, rest) => proc::status(&rest, true).map(|_| 0),
@@ -229,7 +296,7 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
     }
     let path = copy::read_path(path)?;
     let at = start(call, at, &path)?;
-    let found = call.process.files.lock().read_link(at, &path);
+    let found = walk(at, &path, Last::Keep, |files, at, path| files.read_link(at, path));
     let target = match note_missing(call, &path, found)? {
         Found::Here(target) => target,
         Found::Elsewhere(_, rest) => proc::read_link(&rest)?,
@@ -258,7 +325,7 @@ pub(super) fn chdir(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::ENOENT);
     }
     let at = start(call, HERE, &path)?;
-    let node = call.process.files.lock().enter(at, &path)?.here(Errno::EACCES)?;
+    let node = walk(at, &path, Last::Node, |files, at, path| files.enter(at, path))?.here(Errno::EACCES)?;
     work_in(call, node)
 }
 
@@ -310,7 +377,9 @@ fn make_at(call: &Call<'_>, at: u64, path: u64, mode: u32, device: u64) -> Resul
         return Err(Errno::EINVAL);
     }
     let mode = kind | mode & 0o7777 & !call.process.place.lock().mask;
-    call.process.files.lock().make(at, &path, mode, layout::device_parts(device)).map(|()| 0)
+    let device = layout::device_parts(device);
+    let found = walk(at, &path, Last::Keep, |files, at, path| files.make(at, path, mode, device))?;
+    found.here(Errno::EPERM).map(|()| 0)
 }
 
 pub(super) fn unlink(call: &mut Call<'_>) -> Result<u64> {
@@ -335,7 +404,8 @@ pub(super) fn unlinkat(call: &mut Call<'_>) -> Result<u64> {
 fn remove_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
     let at = start(call, at, &path)?;
-    call.process.files.lock().remove(at, &path, flags).map(|()| 0)
+    let found = walk(at, &path, Last::Keep, |files, at, path| files.remove(at, path, flags))?;
+    found.here(Errno::EPERM).map(|()| 0)
 }
 
 pub(super) fn rename(call: &mut Call<'_>) -> Result<u64> {
@@ -376,7 +446,11 @@ fn link_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u64) -> Result<
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
     let from = (start(call, from[0], &from_path)?, from_path.as_slice());
     let to = (start(call, to[0], &to_path)?, to_path.as_slice());
-    call.process.files.lock().link(from, to, flags).map(|()| 0)
+    // Only the source can lie below /proc with a meaning: a descriptor's file gets a name.
+    let last = Last::of(flags & FOLLOW != 0);
+    let found =
+        walk(from.0, from.1, last, |files, at, path| files.link((at, path), to, flags | empty_of(&from_path, path)))?;
+    found.here(Errno::EXDEV).map(|()| 0)
 }
 
 pub(super) fn symlink(call: &mut Call<'_>) -> Result<u64> {
@@ -392,7 +466,8 @@ pub(super) fn symlinkat(call: &mut Call<'_>) -> Result<u64> {
 fn symlink_at(call: &Call<'_>, target: u64, at: u64, path: u64) -> Result<u64> {
     let (target, path) = (copy::read_path(target)?, copy::read_path(path)?);
     let at = start(call, at, &path)?;
-    call.process.files.lock().symbolic_link(&target, at, &path).map(|()| 0)
+    let found = walk(at, &path, Last::Keep, |files, at, path| files.symbolic_link(&target, at, path))?;
+    found.here(Errno::EPERM).map(|()| 0)
 }
 
 pub(super) fn chmod(call: &mut Call<'_>) -> Result<u64> {
@@ -403,6 +478,29 @@ pub(super) fn chmod(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn fchmodat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, mode, ..] = call.arguments();
     set_at(call, Operation::SetMode, at, path, &[mode], FOLLOW)
+}
+
+pub(super) fn fchmodat2(call: &mut Call<'_>) -> Result<u64> {
+    let [at, path, mode, flags, ..] = call.arguments();
+    match flags as u32 {
+        0 => set_at(call, Operation::SetMode, at, path, &[mode], FOLLOW),
+        linux::AT_SYMLINK_NOFOLLOW => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `openat2` without restrictions on the walk.
+pub(super) fn openat2(call: &mut Call<'_>) -> Result<u64> {
+    let [at, path, how, bytes, ..] = call.arguments();
+    const HOW_BYTES: u64 = 24;
+    if bytes < HOW_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let [flags, mode, resolve] = copy::read_words::<3>(how)?;
+    if resolve != 0 || flags > u64::from(u32::MAX) || mode & !0o7777 != 0 {
+        return Err(if resolve != 0 { Errno::ENOSYS } else { Errno::EINVAL });
+    }
+    open_at(call, at, path, flags as u32, mode as u32)
 }
 
 pub(super) fn fchmod(call: &mut Call<'_>) -> Result<u64> {
@@ -451,6 +549,40 @@ pub(super) fn utimensat(call: &mut Call<'_>) -> Result<u64> {
     set_at(call, Operation::SetTimes, at, path, &times, follow)
 }
 
+/// `utime`: two times in seconds.
+pub(super) fn utime(call: &mut Call<'_>) -> Result<u64> {
+    let [path, times, ..] = call.arguments();
+    let times = match times {
+        0 => [protocol::TIME_NOW; 2],
+        at => copy::read_words::<2>(at)?.map(|seconds| seconds.saturating_mul(1_000_000_000)),
+    };
+    set_at(call, Operation::SetTimes, HERE, path, &times, FOLLOW)
+}
+
+pub(super) fn utimes(call: &mut Call<'_>) -> Result<u64> {
+    let [path, times, ..] = call.arguments();
+    set_times_at(call, HERE, path, times)
+}
+
+pub(super) fn futimesat(call: &mut Call<'_>) -> Result<u64> {
+    let [at, path, times, ..] = call.arguments();
+    set_times_at(call, at, path, times)
+}
+
+/// Two times in seconds and microseconds.
+fn set_times_at(call: &Call<'_>, at: u64, path: u64, times: u64) -> Result<u64> {
+    let times = if times == 0 {
+        [protocol::TIME_NOW; 2]
+    } else {
+        let [a_seconds, a_rest, m_seconds, m_rest] = copy::read_words::<4>(times)?;
+        if a_rest >= 1_000_000 || m_rest >= 1_000_000 {
+            return Err(Errno::EINVAL);
+        }
+        [time_to_set(a_seconds, a_rest * 1000)?, time_to_set(m_seconds, m_rest * 1000)?]
+    };
+    set_at(call, Operation::SetTimes, at, path, &times, FOLLOW)
+}
+
 fn time_to_set(seconds: u64, nanoseconds: u64) -> Result<u64> {
     match nanoseconds as u32 {
         linux::UTIME_NOW => Ok(protocol::TIME_NOW),
@@ -463,17 +595,20 @@ fn time_to_set(seconds: u64, nanoseconds: u64) -> Result<u64> {
 fn set_at(call: &Call<'_>, operation: Operation, at: u64, path: u64, words: &[u64], flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
     let at = start(call, at, &path)?;
-    let outcome = call.process.files.lock().set(operation, at, &path, words, flags);
-    note_missing(call, &path, outcome).map(|()| 0)
+    let last = Last::of(flags & FOLLOW != 0);
+    let outcome =
+        walk(at, &path, last, |files, at, rest| files.set(operation, at, rest, words, flags | empty_of(&path, rest)));
+    note_missing(call, &path, outcome)?.here(Errno::EPERM).map(|()| 0)
 }
 
 fn set_open(call: &Call<'_>, operation: Operation, number: u64, words: &[u64]) -> Result<u64> {
-    match call.process.description(number)?.object {
-        Object::File { node } | Object::Directory { node } => {
-            call.process.files.lock().set(operation, node, b"", words, EMPTY_PATH).map(|()| 0)
+    match call.process.description(number)?.object.node() {
+        Some(node) => {
+            let found = call.process.files.lock().set(operation, node, b"", words, EMPTY_PATH)?;
+            found.here(Errno::EIO).map(|()| 0)
         }
-        // Devices, pipes and the like have no attributes that are kept.
-        _ => Ok(0),
+        // Pipes and the like have no attributes that are kept.
+        None => Ok(0),
     }
 }
 
@@ -484,8 +619,9 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     }
     let path = copy::read_path(path)?;
     let at = start(call, HERE, &path)?;
+    let found = walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY, 0))?;
+    let opened = found.here(Errno::EACCES)?;
     let mut files = call.process.files.lock();
-    let opened = files.open(at, &path, linux::O_WRONLY, 0)?.here(Errno::EACCES)?;
     let outcome = files.truncate(opened.node, size);
     files.hold(opened.node, false);
     outcome.map(|()| 0)

@@ -1,7 +1,7 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
 use super::dispatch::{NUMBERS, Operation, Operations};
-use super::{descriptor, file, memory, path, poll, process, signal, system, time};
+use super::{descriptor, extra, file, lock, memory, path, poll, process, signal, system, time};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {
@@ -145,4 +145,42 @@ pub static OPERATIONS: Operations = operations! {
     __NR_statx => path::statx,
     __NR_close_range => descriptor::close_range,
     __NR_sched_getaffinity => process::sched_getaffinity,
+    __NR_setresuid => process::set_identities,
+    __NR_setresgid => process::set_identities,
+    __NR_setreuid => process::set_identities,
+    __NR_setregid => process::set_identities,
+    __NR_flock => lock::flock,
+    __NR_fallocate => extra::fallocate,
+    __NR_copy_file_range => extra::copy_file_range,
+    __NR_memfd_create => extra::memfd_create,
+    __NR_fadvise64 => extra::advise,
+    __NR_readahead => extra::advise,
+    __NR_sync_file_range => extra::advise,
+    __NR_syncfs => extra::syncfs,
+    __NR_mlock => extra::fulfilled,
+    __NR_mlock2 => extra::fulfilled,
+    __NR_munlock => extra::fulfilled,
+    __NR_mlockall => extra::fulfilled,
+    __NR_munlockall => extra::fulfilled,
+    __NR_getxattr => extra::path_attribute,
+    __NR_setxattr => extra::path_attribute,
+    __NR_removexattr => extra::path_attribute,
+    __NR_lgetxattr => extra::link_attribute,
+    __NR_lsetxattr => extra::link_attribute,
+    __NR_lremovexattr => extra::link_attribute,
+    __NR_fgetxattr => extra::open_attribute,
+    __NR_fsetxattr => extra::open_attribute,
+    __NR_fremovexattr => extra::open_attribute,
+    __NR_listxattr => extra::path_attributes,
+    __NR_llistxattr => extra::link_attributes,
+    __NR_flistxattr => extra::open_attributes,
+    __NR_preadv2 => file::preadv2,
+    __NR_pwritev2 => file::pwritev2,
+    __NR_utime => path::utime,
+    __NR_utimes => path::utimes,
+    __NR_futimesat => path::futimesat,
+    __NR_fchmodat2 => path::fchmodat2,
+    __NR_openat2 => path::openat2,
+    __NR_msync => memory::msync,
+    __NR_mincore => memory::mincore,
 };

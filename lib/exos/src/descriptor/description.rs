@@ -87,6 +87,11 @@ impl Description {
         matches!(self.flags() & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
     }
 
+    /// A number that no other open description has: page and index of its record.
+    pub fn number(&self) -> u64 {
+        self.record.page.pages()[0].0 << 8 | self.record.index as u64
+    }
+
     /// One descriptor more refers to it.
     pub fn refer(&self) {
         self.record.state().fetch_add(1, SeqCst);
@@ -99,7 +104,8 @@ impl Description {
         if last {
             self.record.state().store(0, SeqCst);
         }
-        self.object.closed(last);
+        let number = self.number();
+        self.object.closed(last, number);
     }
 }
 

@@ -6,3 +6,5 @@ pub mod table;
 pub mod description;
 #[cfg(target_os = "none")]
 pub mod object;
+#[cfg(target_os = "none")]
+pub mod operations;

@@ -1,6 +1,7 @@
 //! What a description can be open on, and what each kind does when it is read, written, or waited for.
 
 use super::description::Description;
+use super::operations::Operations;
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
@@ -36,8 +37,10 @@ pub enum Object {
     Console(Kind),
     /// A terminal.
     Terminal(Terminal),
-    /// A device that the library plays.
-    Device(Device),
+    /// A device that the library plays, and its node, which the description holds.
+    Device(Device, u64),
+    /// Whatever brings its own table of operations.
+    Other(Arc<dyn Operations>),
     /// A text that was made when it was opened, such as a file of `/proc`.
     Text(Arc<[u8]>),
     /// A directory of a file system that the library makes: its entries, as `getdents64` gives them.
@@ -78,27 +81,45 @@ pub enum Event {
 }
 
 impl Object {
-    /// A description let go of it; `last`: the last one in any process.
-    pub fn closed(self, last: bool) {
+    /// A descriptor of it was closed; `last`: the last one of its description, which is `number`, in any process.
+    pub fn closed(self, last: bool, number: u64) {
         match self {
-            Self::File { node } | Self::Directory { node } => process().files.lock().hold(node, false),
+            Self::File { node } => process().files.lock().close(node, if last { number } else { 0 }),
+            Self::Directory { node } | Self::Device(_, node) => process().files.lock().hold(node, false),
             Self::Pipe(pipe, side) => {
                 if last {
                     pipe.leave(side);
+                }
+                if pipe.node != 0 {
+                    process().files.lock().hold(pipe.node, false);
                 }
                 let still = |object: &Self| matches!(object, Self::Pipe(other, _) if *other == pipe);
                 if !process().descriptors.lock().iter().any(|(_, description)| still(&description.object)) {
                     pipe::discard(&pipe);
                 }
             }
+            Self::Other(other) => {
+                let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, &other));
+                let still = process().descriptors.lock().iter().any(|(_, description)| same(&description.object));
+                other.closed(last, !still);
+            }
             _ => {}
+        }
+    }
+
+    /// The node that each descriptor of it holds, if it has one.
+    pub fn node(&self) -> Option<u64> {
+        match self {
+            Self::File { node } | Self::Directory { node } | Self::Device(_, node) => Some(*node),
+            Self::Pipe(pipe, _) => Some(pipe.node).filter(|node| *node != 0),
+            _ => None,
         }
     }
 
     /// A descriptor more in this process stands for it.
     pub fn reopened(&self) {
-        if let Self::File { node } | Self::Directory { node } = self {
-            process().files.lock().hold(*node, true);
+        if let Some(node) = self.node() {
+            process().files.lock().hold(node, true);
         }
     }
 
@@ -127,7 +148,8 @@ impl Description {
             Object::Pipe(pipe, _) => return self.read_pipe(pipe, to, count),
             Object::Terminal(terminal) => return terminal.read(to, count, self.is_nonblocking()),
             Object::Console(_) => return Ok(0),
-            Object::Device(device) => return read_device(*device, to, count),
+            Object::Device(device, _) => return read_device(*device, to, count),
+            Object::Other(other) => return other.read(self, to, count),
             Object::Text(text) => read_text(text, at, to, count)?,
         };
         if place.is_none() {
@@ -147,8 +169,9 @@ impl Description {
             Object::Pipe(pipe, _) => self.write_pipe(pipe, from, count),
             Object::Console(kind) => write_console(*kind, from, count),
             Object::Terminal(terminal) => terminal.write(from, count, self.is_nonblocking()),
-            Object::Device(Device::Full) => Err(Errno::ENOSPC),
-            Object::Device(_) => Ok(count),
+            Object::Device(Device::Full, _) => Err(Errno::ENOSPC),
+            Object::Device(..) => Ok(count),
+            Object::Other(other) => other.write(self, from, count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
             Object::Text(_) => Err(Errno::EACCES),
         }
@@ -158,11 +181,12 @@ impl Description {
     pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
         match &self.object {
             Object::File { node } => self.write_bytes_to_file(*node, bytes),
-            Object::Pipe(pipe, Side::Write) => self.write_bytes_to_pipe(pipe, bytes),
+            Object::Pipe(pipe, Side::Write | Side::Both) => self.write_bytes_to_pipe(pipe, bytes),
+            Object::Other(other) => other.write_bytes(self, bytes),
             Object::Console(kind) => send(*kind, bytes),
             Object::Terminal(terminal) => terminal.write_bytes(bytes, self.is_nonblocking()),
-            Object::Device(Device::Full) => Err(Errno::ENOSPC),
-            Object::Device(_) => Ok(bytes.len() as u64),
+            Object::Device(Device::Full, _) => Err(Errno::ENOSPC),
+            Object::Device(..) => Ok(bytes.len() as u64),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -197,13 +221,14 @@ impl Description {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
             (Object::Terminal(terminal), Event::Writable) => !terminal.is_held() || terminal.is_hung_up(),
-            (Object::Pipe(pipe, Side::Read), Event::Readable) => {
+            (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => {
                 pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read)
             }
-            (Object::Pipe(pipe, Side::Write), Event::Writable) => {
+            (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
                 pipe.ring().takes(pipe::ring::ATOMIC) != Ok(false) || !pipe.has_other(Side::Write)
             }
             (Object::Pipe(..), _) => false,
+            (Object::Other(other), event) => other.is_ready(event),
             (Object::Console(_), Event::Readable) => false,
             _ => true,
         }
@@ -214,8 +239,11 @@ impl Description {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.input_terms(terminal.waiting() + 1).to_vec(),
             (Object::Terminal(terminal), Event::Writable) => terminal.held_terms().to_vec(),
-            (Object::Pipe(pipe, Side::Read), Event::Readable) => pipe.readable().to_vec(),
-            (Object::Pipe(pipe, Side::Write), Event::Writable) => pipe.writable(pipe::ring::ATOMIC).to_vec(),
+            (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => pipe.readable().to_vec(),
+            (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
+                pipe.writable(pipe::ring::ATOMIC).to_vec()
+            }
+            (Object::Other(other), event) => other.terms(event),
             _ => Vec::new(),
         }
     }
@@ -224,6 +252,7 @@ impl Description {
     pub fn has_data(&self) -> bool {
         match &self.object {
             Object::Pipe(pipe, Side::Read) => pipe.ring().waiting() != Ok(0),
+            Object::Other(other) => other.is_ready(Event::Readable),
             _ => true,
         }
     }
@@ -240,6 +269,7 @@ impl Description {
         match &self.object {
             Object::Pipe(pipe, side) => !pipe.has_other(*side),
             Object::Terminal(terminal) => terminal.is_hung_up(),
+            Object::Other(other) => other.is_hung_up(),
             _ => false,
         }
     }

@@ -21,6 +21,8 @@ pub trait Store {
     fn bytes_mut(&mut self, page: u32) -> &mut [u8];
     /// The number by which others can map it.
     fn number(&self, page: u32) -> u64;
+    /// Lets others write the page, for good: it is mapped shared.
+    fn share(&mut self, page: u32) -> Result<()>;
     /// The boot archive.
     fn archive(&self) -> &[u8];
     /// Copies bytes of the boot archive to the beginning of a page.
@@ -105,13 +107,19 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// The page at an index, for mapping; `None` past the end.
-    pub fn page(&mut self, id: NodeId, index: u64) -> Result<Option<u64>> {
+    /// The page at an index, for mapping, with others able to write it or not; `None` past the end.
+    pub fn page(&mut self, id: NodeId, index: u64, shared: bool) -> Result<Option<u64>> {
         if index >= self.node(id)?.size.div_ceil(PAGE_SIZE) {
             return Ok(None);
         }
         self.bring_into_pages(id)?;
         let page = self.page_for_writing(id, index as usize)?;
+        if shared {
+            self.store.share(page)?;
+            let now = self.now;
+            let node = self.node_mut(id)?;
+            (node.modified, node.changed) = (now, now);
+        }
         Ok(Some(self.store.number(page)))
     }
 
@@ -125,7 +133,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// Copies a file out of the archive into pages of its own; all or nothing.
-    fn bring_into_pages(&mut self, id: NodeId) -> Result<()> {
+    pub(super) fn bring_into_pages(&mut self, id: NodeId) -> Result<()> {
         let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
         match node.body {
             Body::Pages(_) => return Ok(()),

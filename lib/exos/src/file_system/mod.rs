@@ -1,8 +1,11 @@
 //! The memory file system: pure, kept by a guardian, tested on the host.
 //!
-//! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes.
+//! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
+//! about holes, `lock` about record locks.
 
 pub mod contents;
+pub mod extent;
+pub mod lock;
 pub mod node;
 pub mod path;
 pub mod populate;

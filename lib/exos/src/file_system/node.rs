@@ -59,6 +59,10 @@ pub struct Node {
     pub changed: u64,
     /// Processes that hold it open.
     pub holds: u32,
+    /// The directory that it got its last name in.
+    pub named_in: NodeId,
+    /// Made without a name, and may get one (`O_TMPFILE`).
+    pub nameable: bool,
     /// Contents.
     pub body: Body,
 }

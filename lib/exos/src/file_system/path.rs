@@ -103,11 +103,14 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// The absolute path of a directory; `ENOENT` where it was removed.
+    /// The absolute path of a node: of a file with several names the last that it was given, where it still has that
+    /// one; `ENOENT` where it has none.
     pub fn path_of(&self, mut id: NodeId) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         while id != ROOT {
-            let parent = self.look_up(id, b"..")?;
+            let node = self.node(id)?;
+            let parent =
+                if matches!(node.body, Body::Directory { .. }) { self.look_up(id, b"..")? } else { node.named_in };
             let mut found = None;
             self.list(parent, 2, |name, node, _| {
                 if node == id {

@@ -71,6 +71,8 @@ impl<S: Store> Tree<S> {
             modified: 0,
             changed: 0,
             holds: 0,
+            named_in: ROOT,
+            nameable: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
         };
         Self { store, now: 0, nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
@@ -120,6 +122,21 @@ impl<S: Store> Tree<S> {
     /// Makes a node under a name that is free.
     pub fn create(&mut self, directory: NodeId, name: &[u8], fresh: Fresh<'_>) -> Result<NodeId> {
         self.check_new_name(directory, name)?;
+        let id = self.insert(directory, fresh)?;
+        let is_directory = self.node(id)?.is_directory();
+        self.enter(directory, name, id, is_directory)?;
+        Ok(id)
+    }
+
+    /// Makes a file without a name, as if it were in `directory`: it lives as long as somebody holds it.
+    pub fn create_unnamed(&mut self, directory: NodeId, fresh: Fresh<'_>, nameable: bool) -> Result<NodeId> {
+        let id = self.insert(directory, fresh)?;
+        let node = self.node_mut(id)?;
+        (node.links, node.nameable) = (0, nameable);
+        Ok(id)
+    }
+
+    fn insert(&mut self, directory: NodeId, fresh: Fresh<'_>) -> Result<NodeId> {
         let id = self.next;
         let is_directory = fresh.mode & linux::S_IFMT == linux::S_IFDIR;
         let body = match fresh.mode & linux::S_IFMT {
@@ -140,11 +157,12 @@ impl<S: Store> Tree<S> {
             modified: self.now,
             changed: self.now,
             holds: 0,
+            named_in: directory,
+            nameable: false,
             body,
         };
         self.next += 1;
         self.nodes.insert(id, node);
-        self.enter(directory, name, id, is_directory)?;
         Ok(id)
     }
 
@@ -156,6 +174,9 @@ impl<S: Store> Tree<S> {
         self.check_new_name(directory, name)?;
         let now = self.now;
         let node = self.node_mut(id)?;
+        if node.links == 0 && !node.nameable {
+            return Err(Errno::ENOENT);
+        }
         node.links = node.links.checked_add(1).ok_or(Errno::EMLINK)?;
         node.changed = now;
         self.enter(directory, name, id, false)
@@ -321,6 +342,7 @@ impl<S: Store> Tree<S> {
         if let Body::Directory { entries, .. } = &mut node.body {
             entries.insert(name.into(), id);
         }
+        self.node_mut(id)?.named_in = directory;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A process's side of the file system: one function for each operation, paths and bytes through the window.
 
-use super::protocol::{self, ELSEWHERE, Operation, WINDOW_BYTES, outcome};
+use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::user_memory::current::process;
@@ -8,6 +8,7 @@ use crate::user_memory::shared::Shared;
 use crate::user_memory::vectors;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
@@ -17,6 +18,8 @@ use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 pub struct Client {
     guardian: EnvironmentId,
     window: Option<Shared>,
+    /// The guardian's page that tells of changes.
+    notice: Option<Shared>,
 }
 
 /// Where an operation on a path came out: done, or in a file system that this process makes itself.
@@ -62,7 +65,7 @@ pub struct Opened {
 impl Client {
     /// A connection that attaches when it is first used.
     pub const fn new(guardian: EnvironmentId) -> Self {
-        Self { guardian, window: None }
+        Self { guardian, window: None, notice: None }
     }
 
     /// Forgets the window: the process is a new one that has another.
@@ -207,10 +210,10 @@ impl Client {
         Ok((length.min(bytes), entries))
     }
 
-    /// The page of a file for mapping; `None` past its end.
-    pub fn page(&mut self, node: u64, index: u64) -> Result<Option<u64>> {
+    /// The page of a file for mapping, to be written by this process or not; `None` past its end.
+    pub fn page(&mut self, node: u64, index: u64, shared: bool) -> Result<Option<u64>> {
         self.window()?;
-        let [_, count, ..] = self.exchange([Operation::Pages as u64, node, index, 1, 0, 0])?;
+        let [_, count, ..] = self.exchange([Operation::Pages as u64, node, index, 1, u64::from(shared), 0])?;
         if count == 0 {
             return Ok(None);
         }
@@ -225,17 +228,66 @@ impl Client {
         let _ = self.exchange([operation as u64, node, 0, 0, 0, 0]);
     }
 
+    /// A descriptor of a node was closed; `ended`: the description that ended with it, or 0.
+    pub fn close(&mut self, node: u64, ended: u64) {
+        let _ = self.exchange([Operation::Release as u64, node, 1, ended, 0, 0]);
+    }
+
+    /// A file without a name in the file system of a directory, held.
+    pub fn make_unnamed(&mut self, at: u64, path: &[u8], mode: u32, nameable: bool) -> Result<Found<u64>> {
+        let length = self.put_path(path)?;
+        let message = [Operation::Unnamed as u64, at, u64::from(mode), u64::from(nameable), length, 0];
+        Ok(self.on_path(message)?.map(|answer| answer[1]))
+    }
+
+    /// Where the next hole, or the next data, begins.
+    pub fn seek(&self, node: u64, offset: u64, hole: bool) -> Result<u64> {
+        Ok(self.exchange([Operation::Seek as u64, node, offset, u64::from(hole), 0, 0])?[1])
+    }
+
+    /// `fallocate`.
+    pub fn allocate(&self, node: u64, mode: u32, offset: u64, length: u64) -> Result<()> {
+        self.exchange([Operation::Allocate as u64, node, u64::from(mode), offset, length, 0]).map(|_| ())
+    }
+
+    /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.
+    pub fn lock(
+        &self,
+        node: u64,
+        request: LockRequest,
+        range: (u64, u64),
+        description: u64,
+    ) -> Result<Option<[u64; 4]>> {
+        let message = [Operation::Lock as u64, node, request.to_word(), range.0, range.1, description];
+        let [_, in_the_way, rest @ ..] = self.exchange(message)?;
+        Ok((in_the_way != 0).then_some(rest))
+    }
+
+    /// The pages of the pipe of a FIFO that is held.
+    pub fn fifo(&mut self, node: u64) -> Result<Vec<PageNumber>> {
+        let window = self.window()?;
+        let [_, count, ..] = self.exchange([Operation::Fifo as u64, node, 0, 0, 0, 0])?;
+        let words = window.words().iter().take(count as usize);
+        Ok(words.map(|word| PageNumber(word.load(Relaxed))).collect())
+    }
+
+    /// The guardian's count of changes that clients wait for.
+    pub fn changes(&mut self) -> Result<&'static AtomicU64> {
+        self.window()?;
+        Ok(&self.notice.as_ref().ok_or(Errno::EIO)?.words()[0])
+    }
+
     /// Makes a node of any type but a symbolic link.
-    pub fn make(&mut self, at: u64, path: &[u8], mode: u32, device: (u32, u32)) -> Result<()> {
+    pub fn make(&mut self, at: u64, path: &[u8], mode: u32, device: (u32, u32)) -> Result<Found<()>> {
         let length = self.put_path(path)?;
         let device = u64::from(device.1) | u64::from(device.0) << 32;
-        self.on_path([Operation::Make as u64, at, u64::from(mode), device, length, 0])?.here(Errno::EPERM).map(|_| ())
+        Ok(self.on_path([Operation::Make as u64, at, u64::from(mode), device, length, 0])?.map(|_| ()))
     }
 
     /// Removes a name.
-    pub fn remove(&mut self, at: u64, path: &[u8], flags: u64) -> Result<()> {
+    pub fn remove(&mut self, at: u64, path: &[u8], flags: u64) -> Result<Found<()>> {
         let length = self.put_path(path)?;
-        self.on_path([Operation::Remove as u64, at, flags, length, 0, 0])?.here(Errno::EPERM).map(|_| ())
+        Ok(self.on_path([Operation::Remove as u64, at, flags, length, 0, 0])?.map(|_| ()))
     }
 
     /// Renames.
@@ -246,15 +298,15 @@ impl Client {
     }
 
     /// Makes one more name for a node.
-    pub fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u64) -> Result<()> {
+    pub fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u64) -> Result<Found<()>> {
         let lengths = self.put_two(from.1, to.1)?;
-        self.on_path([Operation::Link as u64, from.0, to.0, lengths, flags, 0])?.here(Errno::EXDEV).map(|_| ())
+        Ok(self.on_path([Operation::Link as u64, from.0, to.0, lengths, flags, 0])?.map(|_| ()))
     }
 
     /// Makes a symbolic link.
-    pub fn symbolic_link(&mut self, target: &[u8], at: u64, path: &[u8]) -> Result<()> {
+    pub fn symbolic_link(&mut self, target: &[u8], at: u64, path: &[u8]) -> Result<Found<()>> {
         let lengths = self.put_two(target, path)?;
-        self.on_path([Operation::SymbolicLink as u64, at, lengths, 0, 0, 0])?.here(Errno::EPERM).map(|_| ())
+        Ok(self.on_path([Operation::SymbolicLink as u64, at, lengths, 0, 0, 0])?.map(|_| ()))
     }
 
     /// Where a symbolic link leads.
@@ -275,16 +327,16 @@ impl Client {
     }
 
     /// One of the operations that set attributes: `SetMode`, `SetOwner` with one word, `SetTimes` with two.
-    pub fn set(&mut self, operation: Operation, at: u64, path: &[u8], words: &[u64], flags: u64) -> Result<()> {
+    pub fn set(&mut self, operation: Operation, at: u64, path: &[u8], words: &[u64], flags: u64) -> Result<Found<()>> {
         let length = self.put_path(path)?;
         let message = match words {
             [first, second] => [operation as u64, at, *first, *second, flags, length],
             _ => [operation as u64, at, words[0], flags, length, 0],
         };
-        self.on_path(message)?.here(Errno::EPERM).map(|_| ())
+        Ok(self.on_path(message)?.map(|_| ()))
     }
 
-    /// The absolute path of a directory.
+    /// The absolute path of a node.
     pub fn path_of(&mut self, node: u64) -> Result<Vec<u8>> {
         self.window()?;
         let [_, length, ..] = self.exchange([Operation::PathOf as u64, node, 0, 0, 0, 0])?;
@@ -349,6 +401,10 @@ impl Client {
             let pages: Vec<PageNumber> = answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect();
             let process = process();
             self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
+            if self.notice.is_none() {
+                let page = alloc::vec![PageNumber(answer[5])];
+                self.notice = Some(process.windows.lock().open(page, process.session_key, false)?);
+            }
         }
         self.window.clone().ok_or(Errno::EIO)
     }

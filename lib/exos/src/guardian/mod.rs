@@ -1,7 +1,8 @@
 //! The guardian of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
-//! `protocol` is what travels, `server` runs in the guardian, `client` in each process.
+//! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
+//! locks, FIFOs and files without names; `client` runs in each process.
 
 pub mod protocol;
 
@@ -11,3 +12,5 @@ pub mod client;
 pub mod server;
 #[cfg(target_os = "none")]
 pub mod service;
+#[cfg(target_os = "none")]
+mod sharing;

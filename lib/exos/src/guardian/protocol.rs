@@ -47,7 +47,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// () -> page numbers of the window, two in a word.
+    /// () -> page numbers of the window, two in a word; then the page that tells of changes that clients wait for.
     Attach = 0,
     /// (environment): it becomes a client that holds what the caller holds.
     Adopt = 1,
@@ -63,9 +63,9 @@ operations! {
     Truncate = 6,
     /// (node, entries to skip, bytes) -> bytes, entries; records of `getdents64` in the window.
     List = 7,
-    /// (node, first index, count) -> count; page numbers in the window, one a word.
+    /// (node, first index, count, whether they are to be written) -> count; page numbers in the window, one a word.
     Pages = 8,
-    /// (node): the caller holds it no more.
+    /// (node, 0 or 1: a descriptor was closed, description that ended with it or 0): the caller holds it no more.
     Release = 9,
     /// (at, mode, device, length of path)
     Make = 10,
@@ -87,7 +87,7 @@ operations! {
     SetOwner = 18,
     /// (at, accessed, modified, flags, length of path)
     SetTimes = 19,
-    /// (node) -> length of its absolute path in the window.
+    /// (node) -> length of its absolute path in the window; the path of a file may be one of several.
     PathOf = 20,
     /// () -> pages in all, pages free, nodes.
     Space = 21,
@@ -95,6 +95,97 @@ operations! {
     Enter = 22,
     /// (node): the caller holds it once more.
     Hold = 23,
+    /// (at, mode, 1 if it may get a name, length of path of a directory) -> node of a file without a name, held.
+    Unnamed = 24,
+    /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
+    Seek = 25,
+    /// (node, mode of `fallocate`, offset, length)
+    Allocate = 26,
+    /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
+    /// last byte, process.
+    Lock = 27,
+    /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
+    Fifo = 28,
+}
+
+/// What is asked about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// Shared, exclusive, or none at all.
+    pub kind: LockKind,
+    /// Whose it is to be.
+    pub holder: LockHolder,
+    /// What is to be done about a lock in the way.
+    pub manner: LockManner,
+}
+
+/// Kinds of locks.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may have shared ones.
+    Shared = 0,
+    /// Nobody else may have one.
+    Exclusive = 1,
+    /// None: give it up.
+    None = 2,
+}
+
+/// Who can hold locks.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// The calling process.
+    Process = 0,
+    /// An open description.
+    Description = 1,
+    /// An open description, of the whole file, by `flock`.
+    Whole = 2,
+}
+
+/// What becomes of a request that cannot be granted.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockManner {
+    /// The lock in the way is told.
+    Try = 0,
+    /// As `Try`, and the caller is going to wait: `EDEADLK` where that would be for ever.
+    Wait = 1,
+    /// Nothing is taken: the lock in the way is told.
+    Ask = 2,
+    /// The caller waits no more.
+    GiveUp = 3,
+}
+
+impl LockRequest {
+    /// As a word of a message.
+    pub const fn to_word(self) -> u64 {
+        self.kind as u64 | (self.holder as u64) << 8 | (self.manner as u64) << 16
+    }
+
+    /// From such a word; `None` for one that means nothing.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        let kind = match word & 0xff {
+            0 => LockKind::Shared,
+            1 => LockKind::Exclusive,
+            2 => LockKind::None,
+            _ => return None,
+        };
+        let holder = match word >> 8 & 0xff {
+            0 => LockHolder::Process,
+            1 => LockHolder::Description,
+            2 => LockHolder::Whole,
+            _ => return None,
+        };
+        let manner = match word >> 16 {
+            0 => LockManner::Try,
+            1 => LockManner::Wait,
+            2 => LockManner::Ask,
+            3 => LockManner::GiveUp,
+            _ => return None,
+        };
+        Some(Self { kind, holder, manner })
+    }
 }
 
 /// Two lengths in one word.

@@ -2,15 +2,18 @@
 
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, WINDOW_BYTES};
 use crate::errno::{Errno, Result};
+use crate::file_system::lock::Locks;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
-use crate::file_system::tree::{Credentials, Fresh, Tree, access};
+use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use crate::user_memory::shared::Shared;
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
+use runtime::PageNumber;
+use runtime::page::Allocator;
 use runtime::transfer::Message;
 
 /// A process, as the guardian knows it.
@@ -31,17 +34,25 @@ pub struct Server {
     pub tree: Tree<PageStore>,
     /// The processes.
     pub clients: BTreeMap<u64, Client>,
+    /// Locks on files.
+    pub locks: Locks,
+    /// The pipes of FIFOs that somebody holds open.
+    pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
+    /// Where clients' windows and pipes come from: pages that the session may write.
+    pub window_pages: Allocator,
+    /// The page that clients watch; its first word counts changes.
+    pub notice: Shared,
 }
 
 /// What an operation answers: up to five words.
-type Answer = [u64; 5];
+pub(super) type Answer = [u64; 5];
 /// An answer, or the way out of the file system.
-enum Outcome {
+pub(super) enum Outcome {
     Done(Answer),
     Elsewhere(NodeId, Vec<u8>),
 }
 
-const NOTHING: Answer = [0; 5];
+pub(super) const NOTHING: Answer = [0; 5];
 
 impl From<Answer> for Outcome {
     fn from(answer: Answer) -> Self {
@@ -89,11 +100,15 @@ impl Server {
             Operation::Rename => self.rename(caller, who, [a, b], c, d as u32),
             Operation::Link => self.link(caller, who, [a, b], c, d),
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
-            _ => self.perform_on_node(caller, operation, a, b, c).map(Outcome::Done),
+            Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
+                server.make_unnamed(caller, who, directory, b as u32, c != 0)
+            }),
+            _ => self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done),
         }
     }
 
-    fn perform_on_node(&mut self, caller: u64, operation: Operation, node: u64, b: u64, c: u64) -> Result<Answer> {
+    fn perform_on_node(&mut self, caller: u64, operation: Operation, node: u64, words: [u64; 4]) -> Result<Answer> {
+        let [b, c, d, _] = words;
         if !matches!(operation, Operation::Space) && !self.clients[&caller].holds.contains_key(&node) {
             return Err(Errno::EBADF);
         }
@@ -102,8 +117,17 @@ impl Server {
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
             Operation::List => self.list(caller, node, b as usize, c),
-            Operation::Pages => self.pages(caller, node, b, c),
-            Operation::Release => self.release(caller, node).map(|()| NOTHING),
+            Operation::Pages => self.pages(caller, node, b, c, d != 0),
+            Operation::Release => {
+                if b != 0 {
+                    self.unlock_closed(caller, node, c);
+                }
+                self.release(caller, node).map(|()| NOTHING)
+            }
+            Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
+            Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
+            Operation::Lock => self.lock(caller, node, words),
+            Operation::Fifo => self.fifo(caller, node),
             Operation::Hold => self.hold(caller, node).map(|()| NOTHING),
             Operation::PathOf => {
                 let path = self.tree.path_of(node)?;
@@ -120,6 +144,9 @@ impl Server {
         let path = self.path(caller, 0, length)?;
         let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
         let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
+        if path.is_empty() && at != ROOT {
+            return self.open_node(caller, who, at, flags);
+        }
         let (directory, name, node, slash) = match self.tree.walk(self.from(caller, at, who, follow)?, &path)? {
             Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, name, node, slash } => (directory, name, node, slash),
@@ -138,6 +165,17 @@ impl Server {
         if node.is_some() {
             self.check_open(id, who, flags, slash)?;
         }
+        self.opened(caller, id, flags)
+    }
+
+    /// Opens a node that the caller holds once more, by what `/proc` or a descriptor says of it.
+    fn open_node(&mut self, caller: u64, who: Credentials, id: NodeId, flags: u32) -> Result<Outcome> {
+        self.check_start(caller, id)?;
+        self.check_open(id, who, flags, false)?;
+        self.opened(caller, id, flags)
+    }
+
+    fn opened(&mut self, caller: u64, id: NodeId, flags: u32) -> Result<Outcome> {
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(id)?.is_file() {
             self.tree.truncate(id, 0)?;
         }
@@ -235,11 +273,11 @@ impl Server {
         Ok([self.put(caller, &records)?, entries as u64, 0, 0, 0])
     }
 
-    fn pages(&mut self, caller: u64, node: NodeId, first: u64, count: u64) -> Result<Answer> {
+    fn pages(&mut self, caller: u64, node: NodeId, first: u64, count: u64, shared: bool) -> Result<Answer> {
         let count = count.min(WINDOW_BYTES / 8);
         let mut numbers = Vec::new();
         for index in first..first.saturating_add(count) {
-            match self.tree.page(node, index)? {
+            match self.tree.page(node, index, shared)? {
                 Some(page) => numbers.extend_from_slice(&page.to_le_bytes()),
                 None => break,
             }
@@ -384,7 +422,10 @@ impl Server {
             self.check_start(caller, at[0])?;
             at[0]
         } else {
-            self.tree.resolve(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)?
+            match self.tree.walk(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)? {
+                Place::Here { node, .. } => node.ok_or(Errno::ENOENT)?,
+                Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
+            }
         };
         self.on_new_name(caller, who, at[1], &to, false, |server, directory, name| {
             server.tree.link(node, directory, name)
@@ -446,11 +487,11 @@ impl Server {
 
     /// A walk begins only at what the caller holds, or at the root.
     fn check_start(&self, caller: u64, at: NodeId) -> Result<()> {
-        let held = at == crate::file_system::tree::ROOT || self.clients[&caller].holds.contains_key(&at);
+        let held = at == ROOT || self.clients[&caller].holds.contains_key(&at);
         if held { Ok(()) } else { Err(Errno::EBADF) }
     }
 
-    fn hold(&mut self, caller: u64, node: NodeId) -> Result<()> {
+    pub(super) fn hold(&mut self, caller: u64, node: NodeId) -> Result<()> {
         self.tree.hold(node, true)?;
         if let Some(client) = self.clients.get_mut(&caller) {
             *client.holds.entry(node).or_default() += 1;
@@ -465,6 +506,16 @@ impl Server {
         if *count == 0 {
             client.holds.remove(&node);
         }
+        self.let_go(node)
+    }
+
+    /// One holder less; the pipe of a FIFO that nobody holds is empty the next time.
+    pub fn let_go(&mut self, node: NodeId) -> Result<()> {
+        if self.tree.node(node)?.holds == 1
+            && let Some(pages) = self.fifos.remove(&node)
+        {
+            self.window_pages.free_many(&pages);
+        }
         self.tree.hold(node, false)
     }
 
@@ -472,7 +523,7 @@ impl Server {
         self.clients.get(&caller).and_then(|client| client.window.clone()).ok_or(Errno::EPERM)
     }
 
-    fn put(&self, caller: u64, bytes: &[u8]) -> Result<u64> {
+    pub(super) fn put(&self, caller: u64, bytes: &[u8]) -> Result<u64> {
         self.window(caller)?.write(0, bytes)?;
         Ok(bytes.len() as u64)
     }

@@ -3,10 +3,12 @@
 use super::protocol::{Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::lock::{Locks, Owner};
 use crate::file_system::tree::{ROOT, Tree};
 use crate::user_memory::current::service_state;
-use crate::user_memory::shared::Windows;
+use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use runtime::lock::Lock;
@@ -19,8 +21,6 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, entry, exposed};
 pub struct Guardian {
     server: Server,
     windows: Windows,
-    /// Where clients' windows come from: pages that the session may write.
-    window_pages: Allocator,
 }
 
 impl Guardian {
@@ -30,11 +30,20 @@ impl Guardian {
         file_pages: Allocator,
         window_pages: Allocator,
     ) -> core::result::Result<Self, &'static str> {
-        let mut tree = Tree::new(PageStore::new(file_pages, archive));
+        let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive));
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
-        let server = Server { tree, clients: alloc::collections::BTreeMap::new() };
-        Ok(Self { server, windows: Windows::of_guardian(), window_pages })
+        let mut windows = Windows::of_guardian();
+        let notice = open_notice(&mut windows, file_pages).map_err(|_| "there is no page for notices")?;
+        let server = Server {
+            tree,
+            clients: BTreeMap::new(),
+            locks: Locks::default(),
+            fifos: BTreeMap::new(),
+            window_pages,
+            notice,
+        };
+        Ok(Self { server, windows })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
@@ -55,13 +64,14 @@ impl Guardian {
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         if client.window.is_none() {
             let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
-            self.window_pages.allocate_many(&mut pages)?;
-            client.window = Some(self.windows.open(pages, self.window_pages.key, true)?);
+            self.server.window_pages.allocate_many(&mut pages)?;
+            client.window = Some(self.windows.open(pages, self.server.window_pages.key, true)?);
         }
         let window = client.window.as_ref().ok_or(Errno::EIO)?;
         for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
             *word = two[0].0 | two[1].0 << 32;
         }
+        message[5] = self.server.notice.pages()[0].0;
         Ok(())
     }
 
@@ -92,15 +102,23 @@ impl Guardian {
             let Some(client) = self.server.clients.remove(&number) else { continue };
             for (node, count) in client.holds {
                 for _ in 0..count {
-                    let _ = self.server.tree.hold(node, false);
+                    let _ = self.server.let_go(node);
                 }
+            }
+            if self.server.locks.forget(Owner::Process(number)) {
+                self.server.tell_of_change();
             }
             if let Some(window) = client.window {
                 self.windows.close(&window);
-                self.window_pages.free_many(window.pages());
+                self.server.window_pages.free_many(window.pages());
             }
         }
     }
+}
+
+/// The page that tells clients of changes: they may read it.
+fn open_notice(windows: &mut Windows, from: Allocator) -> Result<Shared> {
+    windows.open(vec![from.allocate()?], from.key, true)
 }
 
 /// The function that the guardian's environment runs: serves for ever. `argument` is the address of a locked

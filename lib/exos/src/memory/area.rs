@@ -46,6 +46,8 @@ pub enum Backing {
         node: u64,
         /// Byte of the file at the area's first address.
         offset: u64,
+        /// Whether the file itself may be written through the area, if that is shared.
+        writable: bool,
     },
     /// Made by the library: stubs of rewritten calls.
     Library,
@@ -54,7 +56,7 @@ pub enum Backing {
 impl Backing {
     fn at(self, distance: u64) -> Self {
         match self {
-            Self::File { node, offset } => Self::File { node, offset: offset + distance },
+            Self::File { node, offset, writable } => Self::File { node, offset: offset + distance, writable },
             other => other,
         }
     }

@@ -29,8 +29,8 @@ pub trait Pages {
     fn read(&mut self, page: u64) -> Result<Vec<u8>>;
     /// Whether `page` is on this process's account and only one entry of a page table maps it.
     fn is_sole(&self, page: u64) -> bool;
-    /// The page of a file; `None` past its end.
-    fn file_page(&mut self, node: u64, index: u64) -> Result<Option<u64>>;
+    /// The page of a file, which this process is to write or not; `None` past its end.
+    fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>>;
     /// A handle to a file is kept as long as areas name it: one more, or one less.
     fn hold_file(&mut self, node: u64, hold: bool);
 }
@@ -310,13 +310,16 @@ impl Space {
         address: u64,
         write: bool,
     ) -> core::result::Result<(), Violation> {
-        let Backing::File { node, offset } = area.backing else {
+        let Backing::File { node, offset, writable } = area.backing else {
             let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
             let held = if area.shared { SHARED } else { 0 };
             return self.put(pages, address, entry_for(area, page, held));
         };
         let index = (offset + (address - area.start)) / PAGE_SIZE;
-        let page = pages.file_page(node, index).map_err(|_| Violation::OutOfMemory)?.ok_or(Violation::PastEnd)?;
+        let page = pages
+            .file_page(node, index, area.shared && writable)
+            .map_err(|_| Violation::OutOfMemory)?
+            .ok_or(Violation::PastEnd)?;
         if area.shared {
             return self.put(pages, address, entry_for(area, page, SHARED));
         }

@@ -21,11 +21,16 @@ const WRITTEN: usize = 1;
 const READ: usize = 2;
 const WRITERS: usize = 3;
 const READERS: usize = 4;
+/// How often the end to write was opened by name, in all, and the end to read.
+const WRITER_OPENS: usize = 5;
+const READER_OPENS: usize = 6;
 
 /// A pipe, as this process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipe {
     shared: Shared,
+    /// Node of the FIFO that it is the pipe of, which each descriptor holds; 0: it has no name.
+    pub node: u64,
 }
 
 /// Which end.
@@ -35,14 +40,28 @@ pub enum Side {
     Read,
     /// Where they go in.
     Write,
+    /// Both: a FIFO that was opened to read and write.
+    Both,
 }
 
 impl Side {
-    const fn count(self) -> usize {
+    /// Words that count the open descriptions of this side.
+    const fn counts(self) -> &'static [usize] {
         match self {
-            Self::Read => READERS,
-            Self::Write => WRITERS,
+            Self::Read => &[READERS],
+            Self::Write => &[WRITERS],
+            Self::Both => &[READERS, WRITERS],
         }
+    }
+
+    /// Whether bytes come out here.
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Both)
+    }
+
+    /// Whether bytes go in here.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Both)
     }
 }
 
@@ -51,7 +70,7 @@ impl Pipe {
     pub fn create(windows: &mut Windows, from: Allocator) -> Result<Self> {
         let mut pages = vec![PageNumber::NONE; PAGES];
         from.allocate_many(&mut pages)?;
-        let pipe = Self { shared: windows.open(pages, from.key, true)? };
+        let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
         Ok(pipe)
@@ -62,7 +81,7 @@ impl Pipe {
         if pages.len() != PAGES {
             return Err(Errno::EIO);
         }
-        Ok(Self { shared: windows.open(pages.to_vec(), key, true)? })
+        Ok(Self { shared: windows.open(pages.to_vec(), key, true)?, node: 0 })
     }
 
     /// Its pages.
@@ -77,23 +96,40 @@ impl Pipe {
 
     /// One more open description of an end.
     pub fn add(&self, side: Side) {
-        self.word(side.count()).fetch_add(1, SeqCst);
+        for count in side.counts() {
+            self.word(*count).fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Opens an end by the name of a FIFO: the result becomes true when somebody has the other end open, or had since.
+    pub fn open_named(&self, side: Side) -> [Term; 2] {
+        let (own, others, count) = match side {
+            Side::Read | Side::Both => (READER_OPENS, WRITER_OPENS, WRITERS),
+            Side::Write => (WRITER_OPENS, READER_OPENS, READERS),
+        };
+        let seen = self.word(others).load(Acquire);
+        self.add(side);
+        self.word(own).fetch_add(1, SeqCst);
+        crate::block::kick_idle();
+        [word(self.word(others), Operator::NotEqual, seen), word(self.word(count), Operator::NotEqual, 0)]
     }
 
     /// One open description less; who waits at the other end learns of it.
     pub fn leave(&self, side: Side) {
-        let count = self.word(side.count());
-        let _ = count.fetch_update(SeqCst, Relaxed, |open| Some(open.saturating_sub(1)));
+        for count in side.counts() {
+            let _ = self.word(*count).fetch_update(SeqCst, Relaxed, |open| Some(open.saturating_sub(1)));
+        }
         crate::block::kick_idle();
     }
 
     /// Whether somebody has the other end open.
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
-            Side::Read => Side::Write,
-            Side::Write => Side::Read,
+            Side::Read => WRITERS,
+            Side::Write => READERS,
+            Side::Both => return true,
         };
-        self.word(other.count()).load(Acquire) != 0
+        self.word(other).load(Acquire) != 0
     }
 
     /// The counts now.

@@ -3,11 +3,12 @@
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
 use super::status::Status;
+use crate::call::walk::{Last, walk};
 use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
-use crate::guardian::client::Opened;
-use crate::guardian::protocol::FOLLOW;
+use crate::guardian::client::{Found, Opened};
+use crate::guardian::protocol::{EMPTY_PATH, FOLLOW};
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, STACK_TOP, page_up};
 use crate::loader::image::{HEAD, Image, Segment};
 use crate::loader::stack::{self, Auxiliary};
@@ -51,6 +52,7 @@ pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environ
     stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())?;
     forget_old_program()?;
     let started = start(context, &plan, path, &environment);
+    note_program(&plan, &environment);
     close(&plan.program.0);
     if let Some((file, _)) = &plan.interpreter {
         close(file);
@@ -58,7 +60,6 @@ pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environ
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
-    note_program(&plan, &environment);
     Ok(())
 }
 
@@ -127,9 +128,15 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image
 fn open(path: &[u8]) -> Result<File> {
     let process = process();
     let directory = process.place.lock().directory;
+    let found = walk(directory, path, Last::Node, |files, at, path| {
+        let empty = if path.is_empty() { EMPTY_PATH } else { 0 };
+        match files.access(at, path, u64::from(access::EXECUTE), FOLLOW | empty)? {
+            Found::Here(()) => files.open(at, path, linux::O_RDONLY, 0),
+            Found::Elsewhere(node, rest) => Ok(Found::Elsewhere(node, rest)),
+        }
+    })?;
+    let opened = found.here(Errno::EACCES)?;
     let mut files = process.files.lock();
-    files.access(directory, path, u64::from(access::EXECUTE), FOLLOW)?.here(Errno::EACCES)?;
-    let opened = files.open(directory, path, linux::O_RDONLY, 0)?.here(Errno::EACCES)?;
     if opened.mode & linux::S_IFMT != linux::S_IFREG {
         files.hold(opened.node, false);
         return Err(Errno::EACCES);
@@ -254,7 +261,8 @@ fn map_segment(file: &File, segment: &Segment, bias: u64) -> Result<()> {
     let end = page_up(address + segment.memory_bytes).ok_or(Errno::ENOMEM)?;
     process().with_memory(|space, pages| {
         if mapped_end > start {
-            let backing = Backing::File { node: file.opened.node, offset: segment.file_offset & PAGE_MASK };
+            let backing =
+                Backing::File { node: file.opened.node, offset: segment.file_offset & PAGE_MASK, writable: false };
             space.map(pages, Area { backing, ..Area::anonymous(start, mapped_end, protection) })?;
         }
         if end > mapped_end {
@@ -273,7 +281,7 @@ fn note_program(plan: &Plan, environment: &[Vec<u8>]) {
     let process = process();
     let file = &plan.program.0;
     let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let path = absolute(&file.path);
+    let path = process.files.lock().path_of(file.opened.node).unwrap_or_else(|_| absolute(&file.path));
     let joined = |strings: &[Vec<u8>]| strings.iter().flat_map(|string| [string, &b"\0"[..]].concat()).collect();
     {
         let mut program = process.program.lock();

@@ -89,8 +89,8 @@ impl Pages for OwnPages<'_> {
         exposed::page(PageNumber(page)).is_some_and(|info| info.owner() == area::number() && info.references() == 1)
     }
 
-    fn file_page(&mut self, node: u64, index: u64) -> Result<Option<u64>> {
-        self.files.lock().page(node, index)
+    fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>> {
+        self.files.lock().page(node, index, write)
     }
 
     fn hold_file(&mut self, node: u64, hold: bool) {

@@ -8,7 +8,7 @@ use abi::budget::Resource;
 use alloc::vec::Vec;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
-use runtime::{PageNumber, area, exposed};
+use runtime::{PageNumber, area, exposed, syscall};
 
 /// Pages by index: the n-th lies at `FILES + n * 4096`.
 #[derive(Debug)]
@@ -16,13 +16,16 @@ pub struct PageStore {
     pages: Vec<PageNumber>,
     free: Vec<u32>,
     from: Allocator,
+    /// The list of pages that the session may write, for those that are mapped shared.
+    written_by_others: Allocator,
     archive: &'static [u8],
 }
 
 impl PageStore {
-    /// An empty one, whose pages come from `from`, over the boot archive.
-    pub fn new(from: Allocator, archive: &'static [u8]) -> Self {
-        Self { pages: Vec::new(), free: Vec::new(), from, archive }
+    /// An empty one over the boot archive, whose pages come from `from`; those that others may write from then on get
+    /// the access list of `written_by_others`.
+    pub fn new([from, written_by_others]: [Allocator; 2], archive: &'static [u8]) -> Self {
+        Self { pages: Vec::new(), free: Vec::new(), from, written_by_others, archive }
     }
 
     /// Pages that it could hold in all.
@@ -76,10 +79,11 @@ impl Store for PageStore {
         Ok(index)
     }
 
-    /// A page that others still map is given up, so that they do not see what comes into its place.
+    /// A page that others still map, or may write, is given up, so that they do not see what comes into its place.
     fn free(&mut self, page: u32) {
         let number = self.pages[page as usize];
-        if exposed::page(number).is_none_or(|info| info.references() > 1) {
+        let is_shared = |info: exposed::Page| info.access() != self.from.list || info.references() > 1;
+        if exposed::page(number).is_none_or(is_shared) {
             // SAFETY: nobody borrows from the page: the store is borrowed.
             let _ = unsafe { self.space().unmap(Self::address(page), 1) };
             let _ = self.from.free(number);
@@ -102,6 +106,14 @@ impl Store for PageStore {
 
     fn number(&self, page: u32) -> u64 {
         self.pages[page as usize].0
+    }
+
+    fn share(&mut self, page: u32) -> Result<()> {
+        let (number, list) = (self.pages[page as usize], self.written_by_others);
+        if exposed::page(number).is_some_and(|info| info.access() != list.list) {
+            syscall::page_claim(self.from.key, number, list.key, list.list)?;
+        }
+        Ok(())
     }
 
     fn archive(&self) -> &[u8] {

@@ -209,9 +209,15 @@ pub fn link_fresh(editor: &Editor, address: u64, level: u64) -> Result<PageNumbe
     Ok(table)
 }
 
+/// Removes a link. A full table is emptied in several steps of the kernel's.
 fn unlink(editor: &Editor, address: u64, level: u64) -> core::result::Result<PageNumber, Failure> {
-    // SAFETY: the tables are the program's, in which no object of ExOS lies.
-    unsafe { syscall::page_table_unlink(editor.key, editor.root, UserAddress(address), level) }
+    loop {
+        // SAFETY: the tables are the program's, in which no object of ExOS lies.
+        match unsafe { syscall::page_table_unlink(editor.key, editor.root, UserAddress(address), level) } {
+            Err(Failure { error: Error::Again, .. }) => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Ends the sharing of one table; whether `fresh` is in use now.

@@ -1,0 +1,158 @@
+//! Calls that few programs make: room in files, copies between them, advice that memory files need not follow, and
+//! extended attributes, which they do not have.
+
+use super::dispatch::Call;
+use super::file::MOST;
+use super::walk::{Last, walk};
+use crate::descriptor::description::Description;
+use crate::descriptor::object::Object;
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::ROOT;
+use crate::guardian::protocol::WINDOW_BYTES;
+use crate::user_memory::copy;
+use linux_raw_sys::general as linux;
+
+pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
+    let [number, mode, offset, length, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    if !description.can_write() {
+        return Err(Errno::EBADF);
+    }
+    if (offset as i64) < 0 || (length as i64) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    match description.object {
+        Object::File { node } => {
+            call.process.files.lock().allocate(node, mode as u32, offset, length)?;
+            Ok(0)
+        }
+        Object::Pipe(..) => Err(Errno::ESPIPE),
+        _ => Err(Errno::ENODEV),
+    }
+}
+
+/// Through a buffer of the library.
+pub(super) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
+    let [from, from_at, to, to_at, count, flags] = call.arguments();
+    let (from, to) = (call.process.description(from)?, call.process.description(to)?);
+    let (Object::File { node: source }, Object::File { node: target }) = (&from.object, &to.object) else {
+        return Err(Errno::EINVAL);
+    };
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !from.can_read() || !to.can_write() || to.flags() & linux::O_APPEND != 0 {
+        return Err(Errno::EBADF);
+    }
+    let (read_at, write_at) = (place(&from, from_at)?, place(&to, to_at)?);
+    let count = count.min(MOST);
+    if source == target && read_at < write_at.saturating_add(count) && write_at < read_at.saturating_add(count) {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0;
+    while done < count {
+        let wanted = (count - done).min(WINDOW_BYTES) as usize;
+        let mut files = call.process.files.lock();
+        let bytes = files.read(*source, read_at + done, wanted)?;
+        if bytes.is_empty() {
+            break;
+        }
+        match files.write(*target, write_at + done, &bytes) {
+            Err(_) if done > 0 => break,
+            outcome => done += outcome?.0,
+        }
+    }
+    set_place(&from, from_at, read_at + done)?;
+    set_place(&to, to_at, write_at + done)?;
+    Ok(done)
+}
+
+fn place(description: &Description, at: u64) -> Result<u64> {
+    if at == 0 { Ok(description.offset()) } else { copy::read_word(at) }
+}
+
+fn set_place(description: &Description, at: u64, place: u64) -> Result<()> {
+    if at == 0 {
+        description.set_offset(place);
+        return Ok(());
+    }
+    copy::write_word(at, place)
+}
+
+/// A file that lives in memory has no name and no directory: `memfd_create`.
+pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
+    const NAME_BYTES: usize = 249;
+    let [name, flags, ..] = call.arguments();
+    copy::read_string(name, NAME_BYTES + 1, Errno::EINVAL)?;
+    if flags as u32 & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let found = call.process.files.lock().make_unnamed(ROOT, b"/", 0o777, false)?;
+    let object = Object::File { node: found.here(Errno::ENODEV)? };
+    let description = Description::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
+    call.process.descriptors.lock().add(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
+}
+
+/// Advice on a descriptor, which changes nothing for a file that is in memory anyway.
+pub(super) fn advise(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    match call.process.description(number)?.object {
+        Object::Pipe(..) | Object::Other(_) | Object::Console(_) => Err(Errno::ESPIPE),
+        _ => Ok(0),
+    }
+}
+
+/// Requests that are fulfilled as soon as they are made: memory is never paged out.
+pub(super) fn fulfilled(_: &mut Call<'_>) -> Result<u64> {
+    Ok(0)
+}
+
+pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    call.process.description(number).map(|_| 0)
+}
+
+/// Attributes by path: the file must be there.
+pub(super) fn path_attribute(call: &mut Call<'_>) -> Result<u64> {
+    attributes_of(call, true)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// Attributes by the path of a symbolic link itself.
+pub(super) fn link_attribute(call: &mut Call<'_>) -> Result<u64> {
+    attributes_of(call, false)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// Attributes by descriptor.
+pub(super) fn open_attribute(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    call.process.description(number)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// A list of attributes is empty.
+pub(super) fn path_attributes(call: &mut Call<'_>) -> Result<u64> {
+    attributes_of(call, true).map(|()| 0)
+}
+
+pub(super) fn link_attributes(call: &mut Call<'_>) -> Result<u64> {
+    attributes_of(call, false).map(|()| 0)
+}
+
+pub(super) fn open_attributes(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    call.process.description(number).map(|_| 0)
+}
+
+fn attributes_of(call: &Call<'_>, follow: bool) -> Result<()> {
+    let [path, ..] = call.arguments();
+    let path = copy::read_path(path)?;
+    let at = call.process.place.lock().directory;
+    let flags = if follow { crate::guardian::protocol::FOLLOW } else { 0 };
+    walk(at, &path, Last::of(follow), |files, at, rest| {
+        let empty = if rest.is_empty() && !path.is_empty() { crate::guardian::protocol::EMPTY_PATH } else { 0 };
+        files.status(at, rest, flags | empty)
+    })?;
+    Ok(())
+}

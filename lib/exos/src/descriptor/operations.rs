@@ -1,0 +1,66 @@
+//! The table of operations of an open description that is no file, pipe, terminal or device: eventfd, timerfd, epoll
+//! and sockets are made of it, and so can be what a native program adds.
+//!
+//! Blocking is the description's affair: an operation that would have to wait does so by [`crate::block::wait`] on its
+//! own terms, unless the description is nonblocking.
+
+use super::description::Description;
+use super::object::Event;
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt::Debug;
+use runtime::predicate::Term;
+
+/// What can be done with it. A call that a kind does not have is refused as Linux refuses it.
+pub trait Operations: Any + Debug + Send + Sync {
+    /// Reads into the program's memory.
+    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        let _ = (description, to, count);
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes from the program's memory.
+    fn write(&self, description: &Description, from: u64, count: u64) -> Result<u64> {
+        let bytes = copy::read_vec(from, count.min(1 << 16) as usize)?;
+        self.write_bytes(description, &bytes)
+    }
+
+    /// Writes bytes of ExOS.
+    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
+        let _ = (description, bytes);
+        Err(Errno::EINVAL)
+    }
+
+    /// Whether an event has come.
+    fn is_ready(&self, event: Event) -> bool;
+
+    /// What becomes true when an event comes that has not come yet.
+    fn terms(&self, event: Event) -> Vec<Term>;
+
+    /// A number that is another one after each new event of a kind, for edge-triggered waiting.
+    fn stamp(&self, event: Event) -> u64 {
+        u64::from(self.is_ready(event))
+    }
+
+    /// Whether the other side is gone.
+    fn is_hung_up(&self) -> bool {
+        false
+    }
+
+    /// A descriptor was closed: `ended`, the last of its description in any process; `gone`, the last in this one.
+    fn closed(&self, ended: bool, gone: bool);
+
+    /// Type and permissions, and number, as `fstat` tells them.
+    fn status(&self) -> (u32, u64);
+
+    /// What `/proc/self/fd` shows.
+    fn name(&self) -> String;
+
+    /// Bytes that can be read now, for FIONREAD.
+    fn waiting(&self) -> Result<u64> {
+        Err(Errno::ENOTTY)
+    }
+}

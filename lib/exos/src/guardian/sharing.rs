@@ -1,0 +1,135 @@
+//! What strangers share through the guardian beside names and bytes: locks on files, the pipes of FIFOs, and files
+//! without names.
+
+use super::protocol::{LockHolder, LockKind, LockManner, LockRequest};
+use super::server::{Answer, NOTHING, Outcome, Server};
+use crate::errno::{Errno, Result};
+use crate::file_system::lock::{Lock, Owner};
+use crate::file_system::node::NodeId;
+use crate::file_system::tree::{Credentials, Fresh, access};
+use crate::pipe;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+use linux_raw_sys::general as linux;
+use runtime::{EnvironmentId, PageNumber, exposed};
+
+impl Server {
+    /// Takes, asks about, or gives up a lock: see `protocol::Operation::Lock`.
+    pub(super) fn lock(&mut self, caller: u64, node: NodeId, words: [u64; 4]) -> Result<Answer> {
+        let [request, start, last, description] = words;
+        let request = LockRequest::from_word(request).ok_or(Errno::EINVAL)?;
+        let owner = match request.holder {
+            LockHolder::Process => Owner::Process(caller),
+            LockHolder::Description => Owner::Description(description),
+            LockHolder::Whole => Owner::Whole(description),
+        };
+        if request.manner == LockManner::GiveUp {
+            self.locks.stop_waiting(owner);
+            return Ok(NOTHING);
+        }
+        if start > last {
+            return Err(Errno::EINVAL);
+        }
+        let wanted = Lock { owner, exclusive: request.kind == LockKind::Exclusive, start, last };
+        if request.kind == LockKind::None {
+            if self.locks.clear(node, owner, start, last) {
+                self.tell_of_change();
+            }
+            return Ok(NOTHING);
+        }
+        self.forget_dead_holder(node, &wanted);
+        if request.manner == LockManner::Ask {
+            return Ok(self.locks.conflict(node, &wanted).map_or(NOTHING, in_the_way));
+        }
+        match self.locks.set(node, wanted) {
+            Ok(()) => {
+                // A lock that became a shared one, or smaller, may be what others wait for.
+                self.tell_of_change();
+                Ok(NOTHING)
+            }
+            Err(conflict) => self.refuse_lock(node, wanted, request.manner, conflict),
+        }
+    }
+
+    fn refuse_lock(&mut self, node: NodeId, wanted: Lock, manner: LockManner, conflict: Lock) -> Result<Answer> {
+        // flock(2): who asks for another kind of lock has given up the one he had.
+        if matches!(wanted.owner, Owner::Whole(_)) && self.locks.clear(node, wanted.owner, 0, u64::MAX) {
+            self.tell_of_change();
+        }
+        if manner == LockManner::Wait {
+            self.locks.wait(node, wanted)?;
+        }
+        Ok(in_the_way(conflict))
+    }
+
+    fn forget_dead_holder(&mut self, node: NodeId, wanted: &Lock) {
+        while let Some(Lock { owner: Owner::Process(holder), .. }) = self.locks.conflict(node, wanted)
+            && !exposed::lives(EnvironmentId(holder))
+        {
+            self.locks.forget(Owner::Process(holder));
+        }
+    }
+
+    /// A process that closes any descriptor of a file loses its record locks on it (fcntl(2)); a description that
+    /// ended (0: none did) loses its own.
+    pub(super) fn unlock_closed(&mut self, caller: u64, node: NodeId, description: u64) {
+        let mut any = self.locks.clear(node, Owner::Process(caller), 0, u64::MAX);
+        if description != 0 {
+            any |= self.locks.clear(node, Owner::Description(description), 0, u64::MAX);
+            any |= self.locks.clear(node, Owner::Whole(description), 0, u64::MAX);
+        }
+        if any {
+            self.tell_of_change();
+        }
+    }
+
+    /// Who waits for a change looks again.
+    pub(super) fn tell_of_change(&self) {
+        self.notice.words()[0].fetch_add(1, SeqCst);
+        crate::block::kick_idle();
+    }
+
+    /// The pages of a FIFO's pipe, made for the first who opens it.
+    pub(super) fn fifo(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
+        if self.tree.node(node)?.mode & linux::S_IFMT != linux::S_IFIFO {
+            return Err(Errno::EINVAL);
+        }
+        if !self.fifos.contains_key(&node) {
+            let mut pages = vec![PageNumber::NONE; pipe::PAGES];
+            self.window_pages.allocate_many(&mut pages)?;
+            self.fifos.insert(node, pages);
+        }
+        let numbers: Vec<u8> = self.fifos[&node].iter().flat_map(|page| page.0.to_le_bytes()).collect();
+        Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+    }
+
+    /// A file without a name.
+    pub(super) fn make_unnamed(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        directory: NodeId,
+        mode: u32,
+        nameable: bool,
+    ) -> Result<Outcome> {
+        if !self.tree.node(directory)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+        let fresh = Fresh { mode: linux::S_IFREG | mode & 0o7777, owner: who, device: (0, 0), target: b"" };
+        let node = self.tree.create_unnamed(directory, fresh, nameable)?;
+        self.hold(caller, node)?;
+        Ok([node, 0, 0, 0, 0].into())
+    }
+}
+
+/// A lock as an answer tells it.
+fn in_the_way(lock: Lock) -> Answer {
+    let kind = if lock.exclusive { LockKind::Exclusive } else { LockKind::Shared };
+    let process = match lock.owner {
+        Owner::Process(number) => number,
+        Owner::Description(_) | Owner::Whole(_) => u64::MAX,
+    };
+    [1, kind as u64, lock.start, lock.last, process]
+}
