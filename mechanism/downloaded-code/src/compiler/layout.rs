@@ -28,7 +28,7 @@ pub(super) const KEPT: [Register; 6] =
 pub(super) const SAVED: [Register; 4] = [Register::R12, Register::R13, Register::R14, Register::R15];
 
 /// The register of a BPF register.
-pub(super) fn register(number: u8) -> Register {
+pub(super) const fn register(number: u8) -> Register {
     match number {
         0 => Register::Rax,
         1 => Register::Rdi,

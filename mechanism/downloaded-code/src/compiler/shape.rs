@@ -6,6 +6,20 @@ use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::x86_64::Register;
 
+/// For each of [`KEPT`] the BPF registers that live in it, as bits.
+const HOMES: [u16; KEPT.len()] = {
+    let mut homes = [0; KEPT.len()];
+    let mut at = 0;
+    while at < KEPT.len() * 11 {
+        let (kept, number) = (at / 11, at % 11);
+        if layout::register(number as u8) as u8 == KEPT[kept] as u8 {
+            homes[kept] |= 1 << number;
+        }
+        at += 1;
+    }
+    homes
+};
+
 /// Collected from the reachable instructions before anything is emitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -45,10 +59,8 @@ impl Shape {
 
     /// The caller's registers that the code changes, in the order in which they are pushed.
     pub(super) fn kept(self) -> impl DoubleEndedIterator<Item = Register> {
-        let named = move |register: &Register| {
-            (0..=10).any(|number| self.registers & 1 << number != 0 && layout::register(number) == *register)
-        };
-        KEPT.into_iter().filter(move |register| *register == RECORD || named(register))
+        let kept = KEPT.into_iter().zip(HOMES);
+        kept.filter(move |(register, home)| *register == RECORD || self.registers & home != 0).map(|(register, _)| register)
     }
 
     /// Whether one more word aligns the native stack for helpers: the return address and the kept ones are there.
