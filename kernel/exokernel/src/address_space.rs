@@ -5,7 +5,6 @@
 
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::page::note_use;
 use crate::page_map::editable;
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
@@ -18,22 +17,26 @@ use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
 impl Kernel {
-    /// The root in a page, which a key opens with this right.
-    pub(crate) fn root(&self, key: KeyIndex, root: PageNumber, right: Rights) -> Result<&'static PageInfo, Failure> {
-        let info = self.page(root)?;
-        if self.remembered(&self.last_root, key, root).is_some_and(|rights| rights.contains(right)) {
-            return Ok(info);
+    /// Fails unless a page is a root that a key opens with this right.
+    #[inline]
+    pub(crate) fn root(&self, key: KeyIndex, root: PageNumber, right: Rights) -> Result<(), Failure> {
+        match self.remembered(&self.last_root, key, root) {
+            Some(rights) if rights.contains(right) => Ok(()),
+            _ => self.find_root(key, root, right),
         }
+    }
+
+    #[inline(never)]
+    fn find_root(&self, key: KeyIndex, root: PageNumber, right: Rights) -> Result<(), Failure> {
+        let info = self.page(root)?;
         let rights = self.rights_on_page(key, info)?;
         permit(rights, right)?;
         let state = memory::state(info);
-        match (state.kind, state.level) {
-            (PageKind::PageTable, ROOT_LEVEL) => {
-                self.remember(&self.last_root, key, root, rights);
-                Ok(info)
-            }
-            (kind, _) => Err(Error::WrongKind.about(kind as u64)),
+        if (state.kind, state.level) != (PageKind::PageTable, ROOT_LEVEL) {
+            return Err(Error::WrongKind.about(state.kind as u64));
         }
+        self.remember(&self.last_root, key, root, rights);
+        Ok(())
     }
 
     /// Makes a page a root (see `abi::syscall`).
@@ -94,7 +97,7 @@ impl Kernel {
         }
         let narrowed = links(info) == 1;
         self.memory.link(slot, table);
-        note_use(info);
+        memory::note_use(info);
         if narrowed {
             tlb::drop_all();
         }
@@ -140,7 +143,7 @@ impl Kernel {
             if self.is_spent() {
                 return false;
             }
-            self.put_leaf(slot, 0, true);
+            self.put_leaf(slot, 0);
         }
         true
     }
@@ -212,7 +215,7 @@ impl Kernel {
             if entry & PRESENT != 0 {
                 self.check_leaf(key, entry)?;
             }
-            self.put_leaf(slot, entry, true);
+            self.put_leaf(slot, entry);
             return Ok(());
         }
         self.spend(1);
@@ -292,7 +295,7 @@ impl Kernel {
             let leaf = Slot { index, ..slot };
             let entry = leaf.entry();
             if entry & PRESENT != 0 && page_of(entry) == page {
-                self.put_leaf(leaf, 0, true);
+                self.put_leaf(leaf, 0);
                 found = true;
             }
         }

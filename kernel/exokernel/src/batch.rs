@@ -51,7 +51,7 @@ impl Kernel {
             (row.number, row.arguments[0]) = (Error::Again as u64, 0);
             return false;
         }
-        let outcome = dispatch(self, row.number, row.arguments);
+        let outcome = dispatch(self, row.number, &row.arguments);
         let (error, value) = match outcome {
             Ok(value) => (0, value),
             Err(Stop::Refused(Failure { error, detail })) => (error as u64, detail),

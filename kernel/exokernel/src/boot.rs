@@ -157,8 +157,7 @@ impl<'a> FirstEnvironment<'a> {
             match walk(self.root, address, 1) {
                 Ok(found) => {
                     let entry = page.address() | PRESENT | rights;
-                    let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
-                    self.kernel.memory.set_leaf(found.slot, entry, nx);
+                    self.kernel.memory.set_leaf(found.slot, entry);
                     return;
                 }
                 Err(WalkError::Missing(level)) => {

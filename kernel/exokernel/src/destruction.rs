@@ -225,7 +225,7 @@ impl Kernel {
                 return Progress::AddressSpace(address);
             }
         } else if slot.entry() & abi::page_table::LARGE != 0 {
-            self.put_leaf(slot, 0, true);
+            self.put_leaf(slot, 0);
         }
         self.unlink_emptied(root, address);
         Progress::AddressSpace(address.saturating_add(span(2)) & !(span(2) - 1))

@@ -14,36 +14,38 @@ fn record(page: u64) -> &'static PageInfo {
     memory::info(PageNumber(page)).expect("a page in a list has a record")
 }
 
-fn neighbours(page: u64) -> (u64, u64) {
-    let word = record(page).neighbours.load(Ordering::Relaxed);
-    (word & NONE, word >> 32)
+/// Writes one half of the neighbours of a page and keeps the other.
+fn set_next(page: u64, next: u64) {
+    let word = &record(page).neighbours;
+    word.store(word.load(Ordering::Relaxed) & !NONE | next, Ordering::Release);
 }
 
-fn set_neighbours(page: u64, next: u64, previous: u64) {
-    record(page).neighbours.store(previous << 32 | next, Ordering::Release);
+fn set_previous(page: u64, previous: u64) {
+    let word = &record(page).neighbours;
+    word.store(word.load(Ordering::Relaxed) & NONE | previous << 32, Ordering::Release);
 }
 
 /// Puts a page at the front of the list that begins at `head`.
 pub(crate) fn push(head: &AtomicU64, page: PageNumber) {
     let first = head.load(Ordering::Relaxed);
-    set_neighbours(page.0, first, NONE);
+    record(page.0).neighbours.store(NONE << 32 | first, Ordering::Release);
     if first != NONE {
-        set_neighbours(first, neighbours(first).0, page.0);
+        set_previous(first, page.0);
     }
     head.store(page.0, Ordering::Release);
 }
 
-/// Takes a page out of the list that begins at `head`, in which it is.
+/// Takes a page out of the list that begins at `head`, in which it is. Its own neighbours are for the next list to set.
 pub(crate) fn remove(head: &AtomicU64, page: PageNumber) {
-    let (next, previous) = neighbours(page.0);
+    let word = record(page.0).neighbours.load(Ordering::Relaxed);
+    let (next, previous) = (word & NONE, word >> 32);
     match previous {
         NONE => head.store(next, Ordering::Release),
-        previous => set_neighbours(previous, next, neighbours(previous).1),
+        previous => set_next(previous, next),
     }
     if next != NONE {
-        set_neighbours(next, neighbours(next).0, previous);
+        set_previous(next, previous);
     }
-    set_neighbours(page.0, NONE, NONE);
 }
 
 /// The first page of a list.
@@ -54,6 +56,6 @@ pub(crate) fn first(head: &AtomicU64) -> Option<PageNumber> {
 
 /// The page after this one in its list.
 pub(crate) fn next(page: PageNumber) -> Option<PageNumber> {
-    let (next, _) = neighbours(page.0);
+    let next = record(page.0).neighbours.load(Ordering::Relaxed) & NONE;
     (next != NONE).then_some(PageNumber(next))
 }

@@ -43,11 +43,24 @@ pub(crate) struct Answer {
     rights: Rights,
 }
 
+impl Answer {
+    /// The rights, if the caller asked and no right was lost since: while `authority` is what it was.
+    pub(crate) fn holds(&self, authority: u64) -> Option<Rights> {
+        let (caller, _, _, asked) = self.question;
+        (caller == caller_number() && asked == authority).then_some(self.rights)
+    }
+
+    /// The key and the page that it is about.
+    pub(crate) fn about(&self) -> (KeyIndex, PageNumber) {
+        let (_, key, page, _) = self.question;
+        (key, page)
+    }
+}
+
 impl Kernel {
     /// The remembered answer, if it is one to this question and still holds.
     pub(crate) fn remembered(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber) -> Option<Rights> {
-        let Answer { question, rights } = answer.get();
-        (question == (caller_number(), key, page, self.authority.get())).then_some(rights)
+        answer.get().holds(self.authority.get()).filter(|_| answer.get().about() == (key, page))
     }
 
     /// Remembers an answer.
@@ -103,6 +116,11 @@ impl Kernel {
     /// Counts work that a caller's input can multiply.
     pub(crate) fn spend(&self, units: u32) {
         self.work.set(self.work.get() + units);
+    }
+
+    /// Units of work that this entry may still do.
+    pub(crate) fn work_left(&self) -> u32 {
+        WORK_PER_ENTRY.saturating_sub(self.work.get())
     }
 
     /// Whether this entry has done enough: what is left is for the next call.

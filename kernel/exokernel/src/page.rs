@@ -12,11 +12,11 @@ use crate::key::permit;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::limits::PINS;
-use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind};
+use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::exposed::{self, add, subtract};
-use machine::memory::{self, references, state};
+use machine::memory::{self, note_use, references, state};
 
 /// Pins of a page.
 pub(crate) fn pins(info: &PageInfo) -> u32 {
@@ -40,15 +40,13 @@ pub(crate) fn access_list(info: &PageInfo) -> PageNumber {
     PageNumber(info.access.load(Ordering::Relaxed) & 0xffff_ffff)
 }
 
-/// Notes that a page was bound or unbound now.
-pub(crate) fn note_use(info: &PageInfo) {
-    let events = &exposed::kernel().binding_events;
-    add(events, 1);
-    info.last_use.store(events.load(Ordering::Relaxed), Ordering::Release);
-}
-
 /// Units of work of taking a page, which may have to be filled with zeros.
 const TAKE: u32 = 12;
+
+/// Free pages, from the first on, that an idle CPU keeps filled with zeros.
+const PAGES_AHEAD: usize = 256;
+/// Pages that one kernel entry fills.
+const ZEROED_PER_ENTRY: usize = 8;
 
 impl Kernel {
     /// The record of a page of memory.
@@ -149,6 +147,23 @@ impl Kernel {
         self.set_access_list(page, Some(list));
         self.set_owner(page, owner);
         budget::charge(owner, Resource::Page, 1);
+    }
+
+    /// Fills some of the pages that will be taken next with zeros, for a CPU that has nothing else to do; false where that
+    /// is done already.
+    pub(crate) fn zero_ahead(&mut self) -> bool {
+        let mut next = free_list::first(&exposed::kernel().first_free_page);
+        let mut zeroed = 0;
+        for _ in 0..PAGES_AHEAD {
+            let Some(page) = next.filter(|_| zeroed < ZEROED_PER_ENTRY) else { break };
+            let info = memory::info(page).expect("a free page has a record");
+            if state(info).flags & ZEROED == 0 {
+                self.memory.zero_free(page);
+                zeroed += 1;
+            }
+            next = free_list::next(page);
+        }
+        zeroed > 0
     }
 
     /// Charges a page of the boot archive to an environment.

@@ -2,49 +2,39 @@
 //!
 //! Rights are checked when an entry is made or widened, never after. An entry that keeps its page and widens nothing
 //! needs no key. Translations are dropped on every CPU before the call returns: one by one for up to
-//! [`SINGLE_DROPS`] narrowed entries, else all at once.
+//! [`SINGLE_DROPS`] rows, else all at once.
 
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
-use crate::page::{access_list, note_use};
+use crate::page::access_list;
 use abi::capability::Rights;
 use abi::limits::MAP_ROWS;
 use abi::memory_map::in_user_half;
 use abi::page::PageKind;
-use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, WRITE};
+use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, USER, WRITE};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering;
-use machine::page_table::{LARGE_PAGES, Slot, WalkError, is_safe_leaf, page_of, walk};
+use machine::page_table::{LARGE_PAGES, Slot, WalkError, WriteGrant, is_safe_leaf, page_of, span, walk};
 use machine::tlb::{self, Extent};
-use machine::{exposed, memory, user};
+use machine::{memory, user};
 
-/// Narrowed entries up to which each translation is dropped by itself.
-const SINGLE_DROPS: u32 = 32;
+/// Rows up to which each translation is dropped by itself.
+const SINGLE_DROPS: usize = 32;
+/// The rights that a writable mapping takes.
+const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 /// Units of work of mapping or unmapping 2 MiB.
 const LARGE_WORK: u32 = 150;
 /// Bits of an address below its page, where a row keeps its key.
 const IN_PAGE: u64 = 0xfff;
-const _: () = assert!(MAP_ROWS <= 128, "a bit a row");
 
-/// The table that the last row's entry lay in, so that neighbours need no walk.
-struct LastTable {
-    first: u64,
-    slot: Option<Slot>,
-}
-
-impl LastTable {
-    fn slot(&mut self, root: PageNumber, address: u64, level: u8) -> Result<Slot, Failure> {
-        let span = machine::page_table::span(level + 1);
-        let index = machine::page_table::index(address, level);
-        let first = (address & !(span - 1)) | u64::from(level);
-        if let Some(slot) = self.slot.filter(|_| self.first == first) {
-            return Ok(Slot { index, ..slot });
-        }
-        let slot = editable(root, address, level)?;
-        *self = Self { first, slot: Some(slot) };
-        Ok(slot)
-    }
+/// The rows of one call.
+struct Edit<'rows> {
+    root: PageNumber,
+    rows: &'rows [MapRow],
+    /// Rows that are done.
+    done: usize,
+    /// Bits that differ from what TLBs may hold, over all rows so far.
+    changed: u64,
 }
 
 /// The slot for an address at a level, if nothing on the way is shared.
@@ -63,11 +53,6 @@ fn widens(old: u64, new: u64) -> bool {
     (old & PRESENT == 0) || (old ^ new) & (PAGE | LARGE) != 0 || (new & WRITE != 0 && old & WRITE == 0)
 }
 
-/// Whether some access that the old entry allowed, or the page it led to, is gone: TLBs have to know.
-fn narrows(old: u64, new: u64) -> bool {
-    old & PRESENT != 0 && (old ^ new) & (ALLOWED & !SOFTWARE) != 0
-}
-
 impl Kernel {
     /// Edits entries (see `abi::syscall`).
     pub(crate) fn map_pages(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
@@ -76,49 +61,83 @@ impl Kernel {
             return refuse(Error::TooMany, MAP_ROWS as u64);
         }
         let mut copy = [const { MaybeUninit::uninit() }; MAP_ROWS];
-        let copy: &[MapRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
-        let mut narrowed = 0;
-        let mut last = LastTable { first: u64::MAX, slot: None };
-        let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
-        let mut done = Ok(count);
-        for (index, row) in copy.iter().enumerate() {
-            self.spend(1);
-            let result = match self.is_spent() {
-                true => Err(Error::Again.about(0)),
-                false => self.map_row(root, row, &mut last, nx),
-            };
-            match result {
-                Ok(narrows) => narrowed |= u128::from(narrows) << index,
-                Err(failure) => {
-                    done = refuse(failure.error, index as u64);
-                    break;
-                }
-            }
+        let rows: &[MapRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
+        let (done, changed) = self.change_run(root, rows);
+        let mut edit = Edit { root, rows, done, changed };
+        let ended = if done == rows.len() { Ok(()) } else { self.edit_rows(&mut edit) };
+        drop_translations(root, &rows[..edit.done], edit.changed);
+        match ended {
+            Ok(()) => Ok(count),
+            Err(failure) => refuse(failure.error, edit.done as u64),
         }
-        drop_translations(root, copy, narrowed);
-        done
     }
 
-    /// Carries out one row; tells whether TLBs have to know.
-    fn map_row(&mut self, root: PageNumber, row: &MapRow, last: &mut LastTable, nx: bool) -> Result<bool, Failure> {
-        let (address, key) = (row.address & !IN_PAGE, KeyIndex(row.address & IN_PAGE));
-        let level = if row.entry & LARGE != 0 { 2 } else { 1 };
-        check_row(address, row.entry)?;
-        let slot = last.slot(root, address, level)?;
+    /// Rows of every kind.
+    #[inline(never)]
+    fn edit_rows(&mut self, edit: &mut Edit<'_>) -> Result<(), Failure> {
+        while edit.done < edit.rows.len() {
+            if self.is_spent() {
+                return Err(Error::Again.about(0));
+            }
+            self.edit_row(edit)?;
+            let (done, changed) = self.change_run(edit.root, &edit.rows[edit.done..]);
+            (edit.done, edit.changed) = (edit.done + done, edit.changed | changed);
+        }
+        Ok(())
+    }
+
+    /// The first rows, as long as each lies in the same table and needs no right but what was granted last: the way of
+    /// those who protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and the bits changed.
+    #[inline(always)]
+    fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, u64) {
+        let Some(first) = rows.first() else { return (0, 0) };
+        let grant = if first.entry & WRITE != 0 { self.granted_last() } else { WriteGrant::NONE };
+        let rows = &rows[..rows.len().min(self.work_left() as usize)];
+        let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, 0) };
+        let (done, changed) = table.change(rows, grant);
+        self.spend(done as u32);
+        (done, changed)
+    }
+
+    /// What writing was granted to the caller last.
+    fn granted_last(&self) -> WriteGrant {
+        let answer = self.last_rights.get();
+        let (KeyIndex(key), list) = answer.about();
+        match answer.holds(self.authority.get()) {
+            Some(rights) if rights.contains(READ_WRITE) => WriteGrant { key, list },
+            _ => WriteGrant::NONE,
+        }
+    }
+
+    /// Carries out the next row.
+    fn edit_row(&mut self, edit: &mut Edit<'_>) -> Result<(), Failure> {
+        let MapRow { address, entry } = edit.rows[edit.done];
+        let (address, key) = (address & !IN_PAGE, KeyIndex(address & IN_PAGE));
+        let level = if entry & LARGE != 0 { 2 } else { 1 };
+        check_row(address, entry)?;
+        let slot = match self.memory.leaf_table(edit.root, address).filter(|_| level == 1) {
+            Some(table) => table.slot(address),
+            None => editable(edit.root, address, level)?,
+        };
         let old = slot.entry();
         if level == 2 && old & PRESENT != 0 && old & LARGE == 0 {
             return Err(Error::NotFree.about(page_of(old).0));
         }
-        if row.entry & PRESENT != 0 && widens(old, row.entry) {
-            self.check_leaf(key, row.entry)?;
+        if entry & PRESENT != 0 && widens(old, entry) {
+            self.check_leaf(key, entry)?;
         }
-        self.put_leaf(slot, row.entry, nx);
-        Ok(narrows(old, row.entry))
+        self.spend(1);
+        let old = self.put_leaf(slot, entry);
+        if old & PRESENT != 0 {
+            edit.changed |= old ^ (entry | USER);
+        }
+        edit.done += 1;
+        Ok(())
     }
 
     /// Whether a key gives the access that an entry would. The pages of a large entry must have one access list.
     pub(crate) fn check_leaf(&self, key: KeyIndex, entry: u64) -> Result<(), Failure> {
-        let right = if entry & WRITE != 0 { Rights::READ.either(Rights::WRITE) } else { Rights::READ };
+        let right = if entry & WRITE != 0 { READ_WRITE } else { Rights::READ };
         let page = page_of(entry);
         let info = self.page(page)?;
         match memory::state(info).kind {
@@ -158,24 +177,20 @@ impl Kernel {
         if own { Ok(()) } else { Err(Error::NotPermitted.about(0)) }
     }
 
-    /// Puts a checked entry into a slot and settles what it releases.
-    pub(crate) fn put_leaf(&mut self, slot: Slot, entry: u64, nx: bool) {
-        let old = self.memory.set_leaf(slot, entry, nx);
-        if (old ^ entry) & (PAGE | PRESENT | LARGE) == 0 {
-            return;
+    /// Puts a checked entry into a slot and settles what it releases; returns what was there.
+    pub(crate) fn put_leaf(&mut self, slot: Slot, entry: u64) -> u64 {
+        let old = self.memory.set_leaf(slot, entry);
+        if (old ^ entry) & (PAGE | PRESENT | LARGE) != 0 {
+            self.spend(1);
+            if old & PRESENT != 0 {
+                self.note_released(old);
+            }
         }
-        self.spend(1);
-        if old & PRESENT != 0 {
-            self.note_released(old);
-        }
-        if entry & PRESENT != 0 {
-            note_use(memory::info(page_of(entry)).expect("a mapped page has a record"));
-        }
+        old
     }
 
     fn note_released(&mut self, old: u64) {
         let first = page_of(old);
-        note_use(memory::info(first).expect("a mapped page has a record"));
         let pages = if old & LARGE != 0 { LARGE_PAGES } else { 1 };
         if old & LARGE != 0 {
             self.spend(LARGE_WORK);
@@ -186,22 +201,22 @@ impl Kernel {
     }
 }
 
-/// Drops the translations of the narrowed rows on every CPU.
-fn drop_translations(root: PageNumber, rows: &[MapRow], narrowed: u128) {
-    match narrowed.count_ones() {
-        0 => {}
-        count if count > SINGLE_DROPS => tlb::drop_everywhere(root, Extent::All),
-        _ => {
-            for (_, row) in rows.iter().enumerate().filter(|(index, _)| narrowed >> index & 1 != 0) {
-                tlb::drop_everywhere(root, Extent::Address(row.address & !IN_PAGE));
-            }
-        }
+/// Drops on every CPU what TLBs may hold of rows that changed an entry, where it matters to them.
+fn drop_translations(root: PageNumber, rows: &[MapRow], changed: u64) {
+    if changed & (ALLOWED & !SOFTWARE) == 0 {
+        return;
+    }
+    if rows.len() > SINGLE_DROPS {
+        return tlb::drop_everywhere(root, Extent::All);
+    }
+    for row in rows {
+        tlb::drop_everywhere(root, Extent::Address(row.address & !IN_PAGE));
     }
 }
 
 /// What can be wrong with a row by itself.
 fn check_row(address: u64, entry: u64) -> Result<(), Failure> {
-    let span = if entry & LARGE != 0 { machine::page_table::span(2) } else { machine::page_table::span(1) };
+    let span = if entry & LARGE != 0 { span(2) } else { span(1) };
     if !address.is_multiple_of(span) || !in_user_half(address, span) {
         return Err(Error::BadAddress.about(address));
     }

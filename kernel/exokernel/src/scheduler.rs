@@ -44,6 +44,12 @@ extern "C" fn schedule_again() -> ! {
 /// The same, with the lock held.
 pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
     let cpu = entry::cpu();
+    let processor = &mut kernel.processors[cpu];
+    if processor.phase == Phase::Idle {
+        let now = clock::now();
+        add(&exposed::cpus()[cpu].idle_time, now.saturating_sub(processor.entered));
+        processor.entered = now;
+    }
     exposed::cpus()[cpu].state.store(CpuState::Running as u64, Ordering::Release);
     match kernel.next_runner(cpu) {
         Found::Runner(environment) => begin(kernel, environment, entry_of_next_slice()),
@@ -71,15 +77,18 @@ fn idle(mut kernel: Locked, cpu: usize) -> ! {
     info.state.store(CpuState::Idle as u64, Ordering::SeqCst);
     info.environment.store(0, Ordering::Release);
     fence(Ordering::SeqCst);
-    kernel.processors[cpu].phase = Phase::Idle;
+    if kernel.processors[cpu].phase != Phase::Idle {
+        kernel.processors[cpu].phase = Phase::Idle;
+        kernel.processors[cpu].entered = clock::now();
+    }
     match kernel.next_runner(cpu) {
         Found::Runner(environment) => {
             info.state.store(CpuState::Running as u64, Ordering::Release);
             begin(kernel, environment, entry_of_next_slice())
         }
         Found::More => go_on(kernel),
+        Found::Nobody(_) if kernel.zero_ahead() => go_on(kernel),
         Found::Nobody(earliest) => {
-            kernel.processors[cpu].entered = clock::now();
             cpu_control::load_kernel_address_space();
             drop(kernel);
             match earliest {

@@ -8,7 +8,6 @@ use crate::transfer::transfer;
 use abi::environment::State;
 use abi::syscall::number;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
-use core::sync::atomic::Ordering;
 use machine::context::{Entry, Upcall};
 use machine::entry::{Frame, SyscallFrame};
 use machine::user::UserFault;
@@ -17,54 +16,58 @@ use machine::{cpu_control, exposed};
 /// A system call other than the null call.
 pub(crate) fn system_call(frame: &mut SyscallFrame) {
     let kernel = lock();
-    match frame.rax as u32 {
-        call if u64::from(call) == number::time_slice_yield => {
-            let to = EnvironmentId(frame.rdi);
-            switching(frame, |frame| time_slice::give_way(kernel, frame, to));
-        }
-        call if u64::from(call) == number::predicate_wait => {
-            let (terms, count) = (UserAddress(frame.rdi), frame.rsi);
-            switching(frame, |frame| predicate::wait(kernel, frame, terms, count));
-        }
-        call if u64::from(call) == number::transfer_synchronous => {
-            transferring(frame, |frame| transfer(kernel, frame, Entry::Synchronous));
-        }
-        call if u64::from(call) == number::transfer_asynchronous => {
-            transferring(frame, |frame| transfer(kernel, frame, Entry::Asynchronous));
-        }
-        _ => plain(kernel, frame),
+    if is_switch(frame.rax as u32) {
+        return switch(kernel, frame);
     }
+    plain(kernel, frame);
 }
 
-/// A call that goes on in another environment unless it is refused.
-fn switching(frame: &mut SyscallFrame, call: impl FnOnce(&mut SyscallFrame) -> Outcome<()>) {
-    let number = frame.rax;
-    if let Err(stop) = call(frame) {
-        frame.rax = number;
-        finish(frame, Err(stop));
-    }
+/// Whether a call is one of those after which another environment may run.
+fn is_switch(call: u32) -> bool {
+    (number::time_slice_yield as u32..=number::transfer_synchronous as u32).contains(&call)
 }
 
-/// A call whose registers go on in another environment unless it is refused.
-fn transferring(frame: &mut SyscallFrame, call: impl FnOnce(&mut SyscallFrame) -> Outcome<()>) {
-    if let Err(stop) = call(frame) {
-        finish(frame, Err(stop));
+const _: () = {
+    assert!(number::predicate_wait > number::time_slice_yield && number::predicate_wait < number::transfer_synchronous);
+    assert!(number::transfer_asynchronous > number::time_slice_yield);
+};
+
+/// A call after which another environment may run, so that its body gets the lock and the whole frame.
+#[cold]
+#[inline(never)]
+fn switch(kernel: Locked, frame: &mut SyscallFrame) {
+    let (call, [first, second, ..]) = (frame.rax, frame.arguments);
+    let outcome = match u64::from(call as u32) {
+        number::time_slice_yield => time_slice::give_way(kernel, frame, EnvironmentId(first)),
+        number::predicate_wait => predicate::wait(kernel, frame, UserAddress(first), second),
+        number::transfer_synchronous => transfer(kernel, frame, Entry::Synchronous),
+        number::transfer_asynchronous => transfer(kernel, frame, Entry::Asynchronous),
+        number::cpu_kick => return plain(kernel, frame),
+        call => unreachable!("call {call} is none that switches"),
+    };
+    if let Err(stop) = outcome {
+        frame.rax = call;
+        stopped(frame, stop);
     }
 }
 
 /// A call that returns to its caller, unless the caller dies of it.
+#[inline(always)]
 fn plain(mut kernel: Locked, frame: &mut SyscallFrame) {
-    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    let outcome = dispatch(&mut kernel, frame.rax, arguments);
+    let outcome = dispatch(&mut kernel, frame.rax, &frame.arguments);
     if kernel.attention.get() {
         kernel = attend(kernel);
     }
     drop(kernel);
-    finish(frame, outcome);
+    match outcome {
+        Ok(value) => frame.answer(0, value),
+        Err(stop) => stopped(frame, stop),
+    }
 }
 
 /// The call may have been about its caller: a dead one does not return, and one that an upcall waits for is interrupted
 /// as soon as it is back in user mode.
+#[cold]
 fn attend(mut kernel: Locked) -> Locked {
     let caller = kernel.caller();
     if !caller.is(State::Alive) {
@@ -77,12 +80,12 @@ fn attend(mut kernel: Locked) -> Locked {
     kernel
 }
 
-/// Puts the outcome into the caller's registers, or makes its fault an upcall.
-fn finish(frame: &mut SyscallFrame, outcome: Outcome<u64>) {
-    match outcome {
-        Ok(value) => (frame.rax, frame.rdx) = (0, value),
-        Err(Stop::Refused(Failure { error, detail })) => (frame.rax, frame.rdx) = (error as u64, detail),
-        Err(Stop::Fault(fault)) => fault_upcall(frame, fault),
+/// Puts a refusal into the caller's registers, or makes its fault an upcall.
+#[cold]
+fn stopped(frame: &mut SyscallFrame, stop: Stop) {
+    match stop {
+        Stop::Refused(Failure { error, detail }) => frame.answer(error as u64, detail),
+        Stop::Fault(fault) => fault_upcall(frame, fault),
     }
 }
 
@@ -116,19 +119,33 @@ macro_rules! make_dispatch {
             $(fn $name(&mut self, $($argument: $type),*) -> Outcome<$result>;)*
         }
 
-        /// Calls the body of a row.
-        pub(crate) fn dispatch(kernel: &mut Kernel, number: u64, arguments: [u64; 6]) -> Outcome<u64> {
-            match number {
-                $($number => {
-                    #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]
-                    let mut words = arguments.into_iter();
-                    $(let $argument = <$type>::from_word(words.next().expect("at most six arguments"));)*
-                    Calls::$name(kernel, $($argument),*).map(Word::to_word)
-                })*
-                _ => Err(Error::UnknownCall.about(number).into()),
+        /// The bodies by number.
+        static BODIES: &[fn(&mut Kernel, &[u64; 6]) -> Outcome<u64>] = &[$(
+            #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]
+            |kernel, words| {
+                let mut words = words.iter();
+                $(let $argument = <$type>::from_word(*words.next().expect("at most six arguments"));)*
+                Calls::$name(kernel, $($argument),*).map(Word::to_word)
             }
-        }
+        ),*];
+
+        const _: () = {
+            let numbers: &[u64] = &[$($number),*];
+            let mut index = 0;
+            while index < numbers.len() {
+                assert!(numbers[index] == index as u64, "the rows of the table stand in the order of their numbers");
+                index += 1;
+            }
+        };
     };
+}
+
+/// Calls the body of a row.
+pub(crate) fn dispatch(kernel: &mut Kernel, number: u64, arguments: &[u64; 6]) -> Outcome<u64> {
+    match BODIES.get(number as usize) {
+        Some(body) => body(kernel, arguments),
+        None => Err(Error::UnknownCall.about(number).into()),
+    }
 }
 
 abi::for_each_syscall!(make_dispatch);
@@ -350,14 +367,5 @@ impl Calls for Kernel {
     }
     fn machine_stop(&mut self, key: KeyIndex) -> Outcome<()> {
         self.stop_machine(key)
-    }
-}
-
-/// The tick count of the longest kernel entry so far, and which it was.
-pub(crate) fn note_entry(ticks: u64, call: u64) {
-    let kernel = exposed::kernel();
-    if ticks > kernel.longest_entry.load(Ordering::Relaxed) {
-        kernel.longest_entry.store(ticks, Ordering::Relaxed);
-        kernel.longest_entry_call.store(call, Ordering::Release);
     }
 }

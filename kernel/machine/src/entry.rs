@@ -48,18 +48,8 @@ pub struct EntryState {
 #[repr(C)]
 #[derive(Debug)]
 pub struct SyscallFrame {
-    /// Sixth argument.
-    pub r9: u64,
-    /// Fifth argument.
-    pub r8: u64,
-    /// Fourth argument.
-    pub r10: u64,
-    /// Third argument; result or detail.
-    pub rdx: u64,
-    /// Second argument.
-    pub rsi: u64,
-    /// First argument.
-    pub rdi: u64,
+    /// rdi, rsi, rdx, r10, r8, r9; the third takes the result or the detail.
+    pub arguments: [u64; 6],
     /// Number; error.
     pub rax: u64,
     /// Where it goes on.
@@ -90,6 +80,13 @@ pub struct TrapFrame {
     pub rsp: u64,
     /// Stack segment.
     pub ss: u64,
+}
+
+impl SyscallFrame {
+    /// Puts a result, or an error and its detail, where the program finds them.
+    pub fn answer(&mut self, error: u64, value: u64) {
+        (self.rax, self.arguments[2]) = (error, value);
+    }
 }
 
 /// A frame whose program can be made to go on elsewhere.

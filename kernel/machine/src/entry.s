@@ -28,20 +28,20 @@ chitin_syscall_entry:
     push r11
     push rcx
     push rax
-    push rdi
-    push rsi
-    push rdx
-    push r10
-    push r8
     push r9
+    push r8
+    push r10
+    push rdx
+    push rsi
+    push rdi
     mov rdi, rsp
     call chitin_system_call
-    pop r9
-    pop r8
-    pop r10
-    pop rdx
-    pop rsi
     pop rdi
+    pop rsi
+    pop rdx
+    pop r10
+    pop r8
+    pop r9
     pop rax
     pop rcx
     pop r11

@@ -20,15 +20,20 @@ struct Array<T> {
 
 impl<T> Array<T> {
     const fn new() -> Self {
-        Self { first: AtomicPtr::new(core::ptr::null_mut()), length: AtomicUsize::new(0) }
+        // Before it is made it is empty, at an address that suits an empty slice.
+        Self { first: AtomicPtr::new(core::ptr::dangling_mut()), length: AtomicUsize::new(0) }
     }
 
+    #[inline]
     fn get(&self) -> &'static [T] {
+        let length = self.length.load(Ordering::Relaxed);
         let first = self.first.load(Ordering::Relaxed);
-        assert!(!first.is_null(), "the exposed structures are used before they are made");
-        // SAFETY: set once at boot (`make`) to zeroed memory of this length that the kernel keeps for ever; every T is
-        // made of atomics, for which zero is a value.
-        unsafe { core::slice::from_raw_parts(first, self.length.load(Ordering::Relaxed)) }
+        // SAFETY: both words are set once at boot (`make`), the address first, to zeroed memory of this length that the
+        // kernel keeps for ever; every T is made of atomics, for which zero is a value. The address is never null.
+        unsafe {
+            core::hint::assert_unchecked(!first.is_null());
+            core::slice::from_raw_parts(first, length)
+        }
     }
 }
 
@@ -39,16 +44,19 @@ static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
 static PAGE_RECORDS: Array<PageInfo> = Array::new();
 
 /// The kernel's record.
+#[inline]
 pub fn kernel() -> &'static KernelInfo {
     &KERNEL.get()[0]
 }
 
 /// The records of the CPUs that run.
+#[inline]
 pub fn cpus() -> &'static [CpuInfo] {
     CPU_RECORDS.get()
 }
 
 /// How many CPUs run.
+#[inline]
 pub fn cpu_count() -> usize {
     CPU_RECORDS.length.load(Ordering::Relaxed)
 }
@@ -59,11 +67,13 @@ pub fn slices(cpu: usize) -> &'static [SliceInfo] {
 }
 
 /// The environment table.
+#[inline]
 pub fn environments() -> &'static [EnvironmentInfo] {
     ENVIRONMENT_RECORDS.get()
 }
 
 /// The record of every physical page.
+#[inline]
 pub fn pages() -> &'static [PageInfo] {
     PAGE_RECORDS.get()
 }
@@ -116,8 +126,8 @@ pub fn make(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window;
 fn make_array<T>(memory: &mut BootMemory, array: &Array<T>, address: u64, length: usize) -> Option<Window> {
     let pages = ((length * size_of::<T>()) as u64).div_ceil(PAGE_SIZE);
     let physical = memory.allocate_zeroed(pages)?;
-    array.length.store(length, Ordering::Relaxed);
     array.first.store(direct(physical) as *mut T, Ordering::Relaxed);
+    array.length.store(length, Ordering::Relaxed);
     Some(Window { address, physical, pages })
 }
 

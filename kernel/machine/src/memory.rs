@@ -21,7 +21,12 @@ const OBJECT_OFFSET: u64 = 64;
 
 /// The one owner of all typed pages.
 #[derive(Debug)]
-pub struct Memory(());
+pub struct Memory {
+    /// The bits of a page-table entry that the CPUs know: all, or all but the no-execute bit.
+    pub(crate) entry_bits: u64,
+    /// The level-1 table that was looked for last.
+    pub(crate) last_leaf: crate::page_table::LastLeaf,
+}
 
 /// Flags and kind of [`PageInfo::state`], unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,7 @@ impl PageState {
 }
 
 /// Reads the state word of a page.
+#[inline]
 pub fn state(info: &PageInfo) -> PageState {
     let word = info.state.load(Ordering::Relaxed);
     PageState { kind: PageKind::from_number(word as u8), flags: (word >> 8) as u8, level: (word >> 16) as u8 }
@@ -61,22 +67,36 @@ pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
 }
 
 /// Entries of page tables that map the page.
+#[inline]
 pub fn references(info: &PageInfo) -> u32 {
     (info.access.load(Ordering::Relaxed) >> 32) as u32
 }
 
+/// Notes that a page was bound or unbound now.
+pub fn note_use(info: &PageInfo) {
+    let events = &exposed::kernel().binding_events;
+    let now = events.load(Ordering::Relaxed) + 1;
+    events.store(now, Ordering::Release);
+    info.last_use.store(now, Ordering::Release);
+}
+
 /// The exposed record of a page, if there is one.
+#[inline]
 pub fn info(page: PageNumber) -> Option<&'static PageInfo> {
-    exposed::pages().get(usize::try_from(page.0).ok()?)
+    let (pages, page) = (exposed::pages(), page.0 as usize);
+    // Two branches: `get` becomes a conditional move and a test of its result.
+    if page < pages.len() { Some(&pages[page]) } else { None }
 }
 
 impl Memory {
     /// The only one.
     ///
     /// # Safety
-    /// Called once, at boot.
+    /// Called once, at boot, when the kernel's record is filled.
     pub(crate) unsafe fn new() -> Self {
-        Self(())
+        let nx = exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::NX != 0;
+        let entry_bits = if nx { !0 } else { !abi::page_table::NO_EXECUTE };
+        Self { entry_bits, last_leaf: crate::page_table::LastLeaf::NONE }
     }
 
     /// Fills a page with zeros through the direct map.

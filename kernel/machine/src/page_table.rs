@@ -9,18 +9,21 @@
 //!
 //! Who may do what is decided by the kernel proper; what is decided here is only what could break the kernel itself.
 
+use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::memory::{self, Memory, PageState, set_state, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
 use abi::page::{PageInfo, PageKind};
-use abi::page_table::{ALLOWED, DIRTY, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE};
+use abi::page_table::{ALLOWED, DIRTY, LARGE, MapRow, PAGE, PRESENT, USER, WRITE};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of a table.
 pub const ENTRIES: usize = 512;
 /// Level of a root.
 pub const ROOT_LEVEL: u8 = 4;
+/// Bits of an address that one level-1 table translates.
+const LEAF_BITS: u32 = 21;
 /// Pages that a large entry maps.
 pub const LARGE_PAGES: u64 = 512;
 
@@ -52,9 +55,12 @@ pub enum WalkError {
 }
 
 /// The table in a page. The page must be a table.
+#[inline]
 fn table(page: PageNumber) -> &'static [AtomicU64; ENTRIES] {
-    let info = memory::info(page).expect("a page table has a record");
-    assert_eq!(state(info).kind, PageKind::PageTable, "page {} is no page table", page.0);
+    assert!(
+        memory::info(page).is_some_and(|info| state(info).kind == PageKind::PageTable),
+        "no page table in the page"
+    );
     // SAFETY: the page is a table: 512 words that the CPUs and this module read and write whole.
     unsafe { &*(direct(page.address()) as *const [AtomicU64; ENTRIES]) }
 }
@@ -140,17 +146,152 @@ pub fn is_safe_leaf(entry: u64) -> bool {
         })
 }
 
+/// Where the level-1 table for an address was found, as long as no link between tables changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastLeaf {
+    root: PageNumber,
+    first: u64,
+    table: PageNumber,
+}
+
+impl LastLeaf {
+    /// Nothing was looked for.
+    pub(crate) const NONE: Self = Self { root: PageNumber::NONE, first: 0, table: PageNumber::NONE };
+}
+
+/// A level-1 table that was found once for many changes. While it is borrowed, no table is made, linked or dissolved.
+#[derive(Debug)]
+pub struct LeafTable<'memory> {
+    entries: &'static [AtomicU64; ENTRIES],
+    table: PageNumber,
+    first: u64,
+    memory: &'memory mut Memory,
+}
+
+impl LeafTable<'_> {
+    /// The slot of an address that the table covers.
+    pub fn slot(&self, address: u64) -> Slot {
+        Slot { table: self.table, index: index(address, 1) }
+    }
+
+    /// Edits the entries of rows and returns how many are done, and the bits that TLBs have to know to differ now in any of
+    /// them. A row keeps the page that is mapped, maps one where none was, or unmaps one. Ends before a row of another kind,
+    /// or whose address lies outside of the table, or that allows what neither the old entry does nor `grant`, or that
+    /// would free its page.
+    #[inline(never)]
+    pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, u64) {
+        let (first, known, mut changed) = (self.first, self.memory.entry_bits, 0);
+        let mut left = rows;
+        while let [row, rest @ ..] = left {
+            match self.change_one(row, first, known, grant) {
+                Some(bits) => changed |= bits,
+                None => break,
+            }
+            left = rest;
+        }
+        (rows.len() - left.len(), changed)
+    }
+
+    #[inline(always)]
+    fn change_one(&self, row: &MapRow, first: u64, known: u64, grant: WriteGrant) -> Option<u64> {
+        let (entry, offset) = (row.entry, row.address.wrapping_sub(first));
+        let word = self.entries.get((offset >> PAGE_SIZE.trailing_zeros()) as usize)?;
+        let old = word.load(Ordering::Relaxed);
+        // What is in a table has none of the bits that nobody may set.
+        if (old ^ entry) & (PAGE | PRESENT | LARGE | !ALLOWED) != 0 || entry & PRESENT == 0 {
+            return exchange(word, row, known, grant);
+        }
+        if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
+            return None;
+        }
+        // Only here is the entry replaced: what the CPU noted in it since the look above is in what comes back.
+        let new = (entry | USER) & known;
+        let old = word.swap(new, Ordering::AcqRel);
+        if old & DIRTY != 0 {
+            note_dirty(old);
+        }
+        Some(old ^ new)
+    }
+}
+
+/// The rows of [`LeafTable::change`] that bind or unbind a page.
+#[inline(never)]
+fn exchange(word: &AtomicU64, row: &MapRow, known: u64, grant: WriteGrant) -> Option<u64> {
+    let old = word.load(Ordering::Relaxed);
+    let binds = old & PRESENT == 0 && row.entry & (PRESENT | LARGE | !ALLOWED) == PRESENT && grant.covers(row);
+    let unbinds = || row.entry == 0 && old & PRESENT != 0 && !is_orphan(old);
+    if !binds && !unbinds() {
+        return None;
+    }
+    let new = if binds { (row.entry | USER) & known } else { 0 };
+    let old = word.swap(new, Ordering::AcqRel);
+    count_leaf(new, 1);
+    count_leaf(old, -1);
+    if old & (PRESENT | DIRTY) == PRESENT | DIRTY {
+        note_dirty(old);
+    }
+    Some(if old & PRESENT != 0 { old } else { 0 })
+}
+
+/// Whether the page of a small entry is freed when its last mapping goes.
+fn is_orphan(entry: u64) -> bool {
+    memory::info(page_of(entry)).is_some_and(|info| state(info).flags & abi::page::ORPHAN != 0)
+}
+
+/// Writing was granted through a key to the pages of an access list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteGrant {
+    /// Index of the key.
+    pub key: u64,
+    /// Page of the list.
+    pub list: PageNumber,
+}
+
+impl WriteGrant {
+    /// None: no row has this key.
+    pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE };
+
+    /// Whether a row may map its page by it.
+    #[inline(always)]
+    fn covers(self, row: &MapRow) -> bool {
+        let (pages, page) = (exposed::pages(), page_of(row.entry).0 as usize);
+        if page >= pages.len() {
+            return false;
+        }
+        let info = &pages[page];
+        row.address % PAGE_SIZE == self.key
+            && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
+            && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8
+    }
+}
+
 impl Memory {
-    /// Puts a leaf entry into a slot, which returns what was there with what the CPU had noted in it. `nx` is whether the
-    /// CPU knows the no-execute bit. TLBs are the caller's affair.
-    pub fn set_leaf(&mut self, slot: Slot, entry: u64, nx: bool) -> u64 {
+    /// The level-1 table for an address under a root, if the way to it exists, nothing on it is shared, and all that it
+    /// translates is the user's.
+    #[inline]
+    pub fn leaf_table(&mut self, root: PageNumber, address: u64) -> Option<LeafTable<'_>> {
+        let first = address >> LEAF_BITS << LEAF_BITS;
+        if first >= USER_END >> LEAF_BITS << LEAF_BITS {
+            return None;
+        }
+        if (self.last_leaf.root, self.last_leaf.first) != (root, first) {
+            let found = walk(root, address, 1).ok().filter(|found| found.shared.is_none())?;
+            self.last_leaf = LastLeaf { root, first, table: found.slot.table };
+        }
+        let table = self.last_leaf.table;
+        // SAFETY: `walk` found a table in the page, and it is one still: whatever changes a link or dissolves a table
+        // forgets what was found last.
+        let entries = unsafe { &*(direct(table.address()) as *const [AtomicU64; ENTRIES]) };
+        Some(LeafTable { entries, table, first, memory: self })
+    }
+
+    /// Puts a leaf entry into a slot, which returns what was there with what the CPU had noted in it. TLBs are the
+    /// caller's affair.
+    pub fn set_leaf(&mut self, slot: Slot, entry: u64) -> u64 {
         assert!(is_safe_leaf(entry), "leaf entry {entry:#x} would let a program break the kernel");
-        let mut new = entry & ALLOWED;
+        let mut new = entry & ALLOWED & self.entry_bits;
         if new & PRESENT != 0 {
             new |= USER;
-        }
-        if !nx {
-            new &= !NO_EXECUTE;
         }
         let old = slot.word().swap(new, Ordering::AcqRel);
         if (old ^ new) & (PAGE | PRESENT | LARGE) != 0 {
@@ -170,6 +311,7 @@ impl Memory {
         set_state(info, PageState { level, ..PageState::of(PageKind::PageTable) });
         set_links(info, 0);
         set_parent(info, None);
+        self.last_leaf = LastLeaf::NONE;
         let entries = table(page);
         let kernel = kernel_half();
         for (index, entry) in entries.iter().enumerate() {
@@ -182,6 +324,7 @@ impl Memory {
     pub fn dissolve_table(&mut self, page: PageNumber) {
         let info = memory::info(page).expect("a table has a record");
         assert_eq!(links(info), 0, "a linked table is not dissolved");
+        self.last_leaf = LastLeaf::NONE;
         let level = state(info).level;
         let own = if level == ROOT_LEVEL { ENTRIES / 2 } else { ENTRIES };
         assert!(
@@ -201,6 +344,7 @@ impl Memory {
             "a link leads one level down"
         );
         assert_eq!(slot.entry() & PRESENT, 0, "the slot is taken");
+        self.last_leaf = LastLeaf::NONE;
         let writable = if links(info) == 0 { WRITE } else { 0 };
         if let Some(first) = parent(info) {
             first.word().fetch_and(!WRITE, Ordering::AcqRel);
@@ -212,6 +356,7 @@ impl Memory {
 
     /// Removes the link in a slot; returns the table.
     pub fn unlink(&mut self, slot: Slot) -> PageNumber {
+        self.last_leaf = LastLeaf::NONE;
         let old = slot.word().swap(0, Ordering::AcqRel);
         assert!(old & PRESENT != 0 && old & LARGE == 0, "no link in the slot");
         let child = page_of(old);
@@ -260,11 +405,12 @@ fn set_parent(info: &PageInfo, slot: Option<Slot>) {
     info.parent.store(word, Ordering::Release);
 }
 
-/// Counts a leaf entry that came (1) or went (-1).
+/// Counts a leaf entry that came (1) or went (-1): a binding event.
 fn count_leaf(entry: u64, change: i64) {
     if entry & PRESENT == 0 {
         return;
     }
+    memory::note_use(memory::info(page_of(entry)).expect("a mapped page has a record"));
     let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
     for page in page_of(entry).0..page_of(entry).0 + pages {
         let info = memory::info(PageNumber(page)).expect("a mapped page has a record");
@@ -274,6 +420,7 @@ fn count_leaf(entry: u64, change: i64) {
 }
 
 /// Notes in the record of a page that it was written through a mapping.
+#[cold]
 fn note_dirty(entry: u64) {
     let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
     for page in page_of(entry).0..page_of(entry).0 + pages {

@@ -29,6 +29,7 @@ pub enum Extent {
 
 /// Drops translations under `root` on every CPU that has it loaded; returns when all have. Called with the kernel's lock
 /// held, so that there is one asker at a time.
+#[inline]
 pub fn drop_everywhere(root: PageNumber, extent: Extent) {
     if cpu_control::loaded_root() == root {
         match extent {
@@ -36,6 +37,13 @@ pub fn drop_everywhere(root: PageNumber, extent: Extent) {
             Extent::All => cpu_control::flush_tlb(),
         }
     }
+    if exposed::cpu_count() > 1 {
+        drop_on_others(root);
+    }
+}
+
+#[inline(never)]
+fn drop_on_others(root: PageNumber) {
     // Order the caller's stores to the tables before the loads of the records.
     core::sync::atomic::fence(Ordering::SeqCst);
     ask(|cpu| exposed::cpus()[cpu].root.load(Ordering::SeqCst) == root.0);
@@ -48,9 +56,6 @@ pub fn quiesce() {
 }
 
 fn ask(concerned: impl Fn(usize) -> bool) {
-    if exposed::cpu_count() == 1 {
-        return;
-    }
     let this = entry::cpu();
     let mut waiting = [None; CPUS];
     for cpu in (0..exposed::cpu_count()).filter(|cpu| *cpu != this && concerned(*cpu)) {

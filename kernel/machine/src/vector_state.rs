@@ -74,7 +74,7 @@ pub(crate) fn switch_to(own: Option<&VectorState>, on: bool) {
 }
 
 /// Switches the vector unit of the running context on or off; off, its state is gone.
-pub fn set(on: bool) {
+pub(crate) fn set(on: bool) {
     switch_to(None, on);
 }
 

@@ -34,7 +34,7 @@ fn kernel() -> &'static Path {
         let target = program.ancestors().nth(3).expect("a target folder").join("machine-test");
         let status = Command::new(env!("CARGO"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--release", "--target", "x86_64-unknown-none", "--package", "image"])
+            .args(["build", "--quiet", "--profile", "kernel", "--target", "x86_64-unknown-none", "--package", "image"])
             .args(["--bin", "machine-test", "--target-dir"])
             .arg(&target)
             .env("RUSTFLAGS", FLAGS)
@@ -42,7 +42,7 @@ fn kernel() -> &'static Path {
             .status()
             .expect("cargo runs");
         assert!(status.success(), "the test kernel does not build");
-        target.join("x86_64-unknown-none/release/machine-test")
+        target.join("x86_64-unknown-none/kernel/machine-test")
     })
 }
 

@@ -49,7 +49,7 @@ impl Images {
 }
 
 fn kernel(toolchain: Toolchain, workspace: &Workspace) -> Result<PathBuf> {
-    let mut command = toolchain.guest_build(workspace, &workspace.kernel_target(), KERNEL_FLAGS);
+    let mut command = toolchain.guest_build(workspace, &workspace.kernel_target(), "kernel", KERNEL_FLAGS);
     command.args(["--package", "image", "--bin", "image"]);
     let built = cargo::build_all(&mut command, "building the kernel")?;
     let image = built.into_iter().find(|executable| executable.target == "image");
@@ -60,7 +60,7 @@ fn kernel(toolchain: Toolchain, workspace: &Workspace) -> Result<PathBuf> {
 
 fn programs(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Vec<Executable>> {
     let metadata = Metadata::load(toolchain, workspace, false)?;
-    let mut command = toolchain.guest_build(workspace, &workspace.guest_target(), GUEST_FLAGS);
+    let mut command = toolchain.guest_build(workspace, &workspace.guest_target(), "release", GUEST_FLAGS);
     command.arg("--bins");
     let mut any = false;
     for package in metadata.members().filter(|package| package.has_program()) {

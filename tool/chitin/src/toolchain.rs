@@ -37,9 +37,9 @@ impl Toolchain {
 
     /// `cargo build` for the machine, into `target`, with these code
     /// generation flags.
-    pub fn guest_build(self, workspace: &Workspace, target: &Path, flags: &str) -> Command {
+    pub fn guest_build(self, workspace: &Workspace, target: &Path, profile: &str, flags: &str) -> Command {
         let mut cargo = self.host_cargo(workspace);
-        cargo.arg("build").arg("--release").args(["--target", GUEST_TARGET]);
+        cargo.args(["build", "--profile", profile, "--target", GUEST_TARGET]);
         cargo.arg("--target-dir").arg(target);
         match self {
             Self::Pinned => cargo.env("RUSTFLAGS", flags),
