@@ -131,7 +131,7 @@ impl<'a> Object<'a> {
 
 fn check_header(bytes: &[u8]) -> Result<&Header, Refusal> {
     if bytes.len() > OBJECT_MAX {
-        return Err(Refusal::whole(Reason::TooLarge(bytes.len())));
+        return Err(Refusal::whole(Reason::TooLarge));
     }
     if bytes.starts_with(BITCODE) {
         return Err(Refusal::whole(Reason::Bitcode));

@@ -30,8 +30,8 @@ pub struct Place {
 /// What can be wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It has more than [`OBJECT_MAX`] bytes; the number it has.
-    TooLarge(usize),
+    /// It has more than [`OBJECT_MAX`] bytes.
+    TooLarge,
     /// It is no 64-bit little-endian ELF file.
     NotElf,
     /// It is LLVM bitcode, which rustc writes in place of objects for BPF.
@@ -116,8 +116,8 @@ impl fmt::Display for Place {
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::TooLarge(bytes) => {
-                write!(out, "the object has {bytes} bytes, of {OBJECT_MAX} at most: strip what is not needed")
+            Reason::TooLarge => {
+                write!(out, "the object has more than {OBJECT_MAX} bytes: strip what is not needed")
             }
             Reason::NotBpf(machine) => {
                 write!(

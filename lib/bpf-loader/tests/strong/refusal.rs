@@ -28,7 +28,7 @@ fn files_that_are_no_objects() {
     assert_eq!(refusal(b"").reason, Reason::NotElf);
     assert_eq!(refusal(b"#!/bin/sh\n").reason, Reason::NotElf);
     assert_eq!(refusal(b"BC\xc0\xde5\x14").reason, Reason::Bitcode);
-    assert_eq!(refusal(&vec![0; bpf_loader::OBJECT_MAX + 1]).reason, Reason::TooLarge(bpf_loader::OBJECT_MAX + 1));
+    assert_eq!(refusal(&vec![0; bpf_loader::OBJECT_MAX + 1]).reason, Reason::TooLarge);
     let sound = Synthetic::new(&[NOTHING, EXIT]).bytes();
     let with = |offset: usize, value: u8| {
         let mut bytes = sound.clone();

@@ -115,6 +115,7 @@ u64 bad(const u8 *packet, const u8 *end, u64 length) {
         let said = |file: &std::path::Path, context| subject(file, None, context).expect_err("refused").to_string();
         assert!(said(&text, "packet").contains("compile with `clang -target bpf -c`"));
         assert!(said(&folder.path().join("missing"), "packet").contains("No such file"));
+        assert!(said(std::path::Path::new("/dev/zero"), "packet").contains("more than 4194304 bytes"));
         assert!(said(&text, "kitchen").contains("choose one of packet, owns, memory"));
         assert!(said(&object(folder.path()), "packet").contains("choose one of `good`, `loop`, `bad`"));
     }

@@ -1,7 +1,11 @@
 //! The program that a subcommand is about: read, linked, and verified in its
 //! context.
 
-use bpf_loader::{Line, Object, Program, contexts, regions_with_constants};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use bpf_loader::{Line, OBJECT_MAX, Object, Program, contexts, regions_with_constants};
 use downloaded_code::context::{Context, Region};
 use downloaded_code::program;
 use downloaded_code::refusal::Refusal;
@@ -29,6 +33,13 @@ pub struct Verification {
     pub words: Vec<u64>,
 }
 
+/// Reads a file, and of one that is too long (or has no end) only enough to see that.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(OBJECT_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl Subject {
     /// Reads and links the program that the command line names.
     ///
@@ -37,7 +48,7 @@ impl Subject {
     pub fn load(options: &Options) -> Result<Subject> {
         let file = options.file.display().to_string();
         let context = find_context(&options.context)?;
-        let bytes = std::fs::read(&options.file).context(&file)?;
+        let bytes = read(&options.file).context(&file)?;
         let refuse = |refusal| Failure::with_status(REFUSED, format!("{file}: {}", describe(&refusal)));
         let object = Object::parse(&bytes).map_err(refuse)?;
         let program = object.link(options.entry.as_deref(), context).map_err(refuse)?;
