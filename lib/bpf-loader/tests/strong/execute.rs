@@ -2,16 +2,19 @@
 //! runs them, and the answers are known from elsewhere. So relocations of calls, regions
 //! and constants, and the layout of functions, are right.
 
-use bpf_loader::regions_with_constants;
+use bpf_loader::{Object, contexts, regions_with_constants};
 use downloaded_code::context::Context;
 use downloaded_code::interpreter::{Ending, HelperCall, Helpers, Interpreter};
 use downloaded_code::invocation::Stop;
 use downloaded_code::program;
+use fastrand::Rng;
 
+use crate::compiler::compile;
 use crate::corpus::{Entry, programs_in_c, programs_in_rust};
+use crate::{cases, seed};
 
 /// Helpers that write down what they are called with.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Recorder {
     owned: Vec<(u64, u64)>,
     replies: Vec<Vec<u8>>,
@@ -32,6 +35,7 @@ impl Helpers for Recorder {
 }
 
 /// What a run left behind.
+#[derive(Debug, PartialEq)]
 struct Run {
     result: u64,
     /// The second region: state or output.
@@ -41,6 +45,13 @@ struct Run {
 
 fn run(entries: &[Entry], name: &str, input: &[u8], scalar: u64) -> Run {
     let entry = entries.iter().find(|entry| entry.name == name).unwrap_or_else(|| panic!("no program {name}"));
+    let (ending, run) = execute(entry, input, scalar);
+    assert_eq!(ending, Ending::Stopped(Stop::Finished), "{name}");
+    run
+}
+
+/// Runs a program in memory of this run's own.
+fn execute(entry: &Entry, input: &[u8], scalar: u64) -> (Ending, Run) {
     let regions = regions_with_constants(entry.context.regions, entry.program.constants.len());
     let context = Context { regions: &regions, ..*entry.context };
     let code = program::Program::new(&entry.program.bytes).expect("a legal length");
@@ -51,8 +62,7 @@ fn run(entries: &[Entry], name: &str, input: &[u8], scalar: u64) -> Run {
         _ => vec![&mut first, &mut second, &mut constants],
     };
     let outcome = Interpreter::new(code, &context, &mut memory, &[0, scalar, 0, 0, 0], 100_000_000).run(&mut recorder);
-    assert_eq!(outcome.ending, Ending::Stopped(Stop::Finished), "{name} at {}", outcome.instruction);
-    Run { result: outcome.result, second, recorder }
+    (outcome.ending, Run { result: outcome.result, second, recorder })
 }
 
 #[test]
@@ -134,4 +144,47 @@ fn programs_in_rust_agree_with_those_in_c() {
     block[8..24].copy_from_slice(&[100, 0, 0, 0, 8, 0, 0, 0, 44, 1, 0, 0, 1, 0, 0, 0]);
     let owned = |entries: &[Entry], name| run(entries, name, &block, 0).recorder.owned;
     assert_eq!(owned(rust, "rust/extents.rs"), owned(entries, "owns/extent_list.c"));
+}
+
+/// A function that claims blocks says the same of the same metadata, wherever its memory lies.
+#[test]
+fn fault_61_the_same_metadata_gives_the_same_claims() {
+    let mut rng = Rng::with_seed(seed());
+    let all = programs_in_c().iter().chain(programs_in_rust());
+    let owns: Vec<&Entry> = all.filter(|entry| entry.context.name == "owns").collect();
+    assert!(owns.len() >= 10, "only {}", owns.len());
+    let mut claims = 0;
+    for _ in 0..cases(10, 3_000) {
+        let words = (0..1024).map(|_| if rng.bool() { rng.u32(0..16) } else { rng.u32(..) });
+        let block: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+        let kind = rng.u64(0..256);
+        for entry in &owns {
+            let first = execute(entry, &block, kind);
+            // Other memory is in use now: the second run cannot lie where the first did.
+            let second = execute(entry, &block, kind);
+            assert_eq!(first, second, "{} on {block:?}", entry.name);
+            claims += first.1.recorder.owned.len();
+        }
+    }
+    assert!(claims > 100, "only {claims} claims");
+}
+
+/// What a function claims passes through the helper's stated range: no empty, huge or overflowing run of blocks.
+#[test]
+fn fault_62_a_claim_out_of_range_stops_the_function() {
+    let bytes = compile(
+        "typedef unsigned long long u64; extern u64 own_blocks(u64 first, u64 count);
+u64 owns(const u64 *block, u64 type) { own_blocks(block[0], block[1]); return 0; }",
+    );
+    let program = Object::parse(&bytes).and_then(|object| object.link(None, &contexts::OWNS)).expect("linked");
+    let entry = Entry { name: "claims".into(), context: &contexts::OWNS, program };
+    for (count, accepted) in [(0, false), (1, true), (1 << 20, true), ((1 << 20) + 1, false), (1 << 32, false)] {
+        let mut block = vec![0; 4096];
+        block[..8].copy_from_slice(&77u64.to_le_bytes());
+        block[8..16].copy_from_slice(&u64::to_le_bytes(count));
+        let (ending, run) = execute(&entry, &block, 0);
+        let stop = if accepted { Stop::Finished } else { Stop::BadArgument };
+        assert_eq!(ending, Ending::Stopped(stop), "{count} blocks");
+        assert_eq!(run.recorder.owned.len(), usize::from(accepted), "{count} blocks");
+    }
 }
