@@ -234,6 +234,9 @@ exception 31, 0
     push rcx
     push rbx
     push rax
+    # The flags of the program stay its own: Rust wants the direction flag clear, and SMAP the alignment flag.
+    push 2
+    popfq
 .endm
 
 .macro pop_registers

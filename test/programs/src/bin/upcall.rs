@@ -29,6 +29,7 @@ guest! {
     Here fault_22_fault_storm;
     Child fault_23_bad_iret_frames;
     Child fault_24_flags_at_a_kernel_call;
+    Here fault_24_flags_at_interrupts;
     Child fault_25_debug_traps_and_software_interrupts;
     Child fault_27_segment_bases;
     Child fault_28_privileged_instructions;
@@ -414,5 +415,29 @@ fn fault_29_port_input_and_output() -> Outcome {
     raises!("mov edx, 0x3f8; mov al, 65; out dx, al", kind::GENERAL_PROTECTION);
     raises!("mov edx, 0xffff; in al, dx", kind::GENERAL_PROTECTION);
     raises!("mov edx, 0x64; lea rdi, [rsp - 64]; mov ecx, 1; rep insb", kind::GENERAL_PROTECTION);
+    Ok(())
+}
+
+extern "C" fn go_on(_: &mut Context) {}
+
+/// Runs on when its slices end, with every flag set that a program can set: direction, alignment check, the arithmetic ones.
+extern "C" fn spin_with_flags(_: u64) {
+    set_handler(kind::SLICE_END, go_on);
+    Area::current().status(1).store(1, SeqCst);
+    // SAFETY: the loop changes rax only, and touches no memory but the two words it pushes and pops.
+    unsafe { core::arch::asm!("push 0x40cd7", "popfq", "2:", "inc rax", "jmp 2b", options(noreturn)) };
+}
+
+/// Interrupts come with the flags of whoever they interrupt. What the kernel does then, which is to switch to one whose
+/// predicate has become true, must not go by them.
+fn fault_24_flags_at_interrupts(world: &World) -> Outcome {
+    let child = spawn(world, spin_with_flags, 0)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not start");
+    for _ in 0..60 {
+        let time = runtime::clock::now() + 500_000;
+        granted!(runtime::predicate::wait_any(&[], Some(time)));
+    }
+    check!(child.alive(), "the child died: {}", test_programs::child::death(&child));
+    granted!(child.destroy());
     Ok(())
 }
