@@ -4,7 +4,7 @@
 
 use crate::area::Area;
 use crate::layout::{AREA_COUNT, HEAP, HEAP_BYTES};
-use crate::lock::OwnerLock;
+use crate::lock::{Held, OwnerLock};
 use abi::limits::PAGE_SIZE;
 use abi::{Error, Failure};
 use core::alloc::{GlobalAlloc, Layout};
@@ -136,6 +136,21 @@ pub fn reserve_area() -> Result<u64, Failure> {
 pub fn release_area(index: u64) {
     if let Some(heap) = heap() {
         heap.areas[index as usize / 64].fetch_and(!(1 << (index % 64)), SeqCst);
+    }
+}
+
+/// Keeps everybody from the heap: its holder copies it, and asks for no memory meanwhile.
+pub fn hold() -> Option<Held<'static>> {
+    heap().map(|heap| heap.lock.acquire())
+}
+
+/// The heap is a copy, made while it was held elsewhere, for one environment whose area has this index.
+pub fn begin_copy(area: u64) {
+    if let Some(heap) = heap() {
+        heap.lock.free_copy();
+        for (index, word) in heap.areas.iter().enumerate() {
+            word.store(if index as u64 == area / 64 { 1 << (area % 64) } else { 0 }, Relaxed);
+        }
     }
 }
 

@@ -50,6 +50,11 @@ impl OwnerLock {
         EnvironmentId(self.owner.load(Relaxed))
     }
 
+    /// Makes it free, whoever held it: for a copy of memory that was made while somebody who is not here held it.
+    pub fn free_copy(&self) {
+        self.owner.store(0, Release);
+    }
+
     /// Takes it if it is free or its owner is dead.
     pub fn try_acquire(&self) -> Option<Held<'_>> {
         let section = critical_section::enter();
@@ -111,6 +116,11 @@ impl<T> Lock<T> {
     /// Who holds the lock.
     pub fn owner(&self) -> EnvironmentId {
         self.lock.owner()
+    }
+
+    /// As [`OwnerLock::free_copy`].
+    pub fn free_copy(&self) {
+        self.lock.free_copy();
     }
 
     /// Waits for the lock.

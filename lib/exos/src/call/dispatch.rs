@@ -97,6 +97,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// As `Lock::free_copy`.
+    pub fn free_copy(&self) {
+        self.counts.free_copy();
+    }
+
     /// Counts one.
     pub fn count(&self, number: u64) {
         *self.counts.lock().entry(number).or_default() += 1;

@@ -11,6 +11,8 @@ mod dispatch;
 mod extra;
 #[cfg(target_os = "none")]
 mod file;
+#[cfg(target_os = "none")]
+mod futex;
 pub mod layout;
 #[cfg(target_os = "none")]
 mod lock;

@@ -7,7 +7,7 @@ use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
 use crate::process::wait::{self, Wanted, Which};
-use crate::process::{begin, exec, exit as end};
+use crate::process::{begin, exec, exit as end, spawn};
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use alloc::vec::Vec;
@@ -63,13 +63,6 @@ pub(super) fn gettid(_: &mut Call<'_>) -> Result<u64> {
     Ok(thread().number())
 }
 
-/// A process of one thread leaves no lock that another of its threads could wait for.
-pub(super) fn set_robust_list(call: &mut Call<'_>) -> Result<u64> {
-    const HEAD_BYTES: u64 = 24;
-    let [_, bytes, ..] = call.arguments();
-    if bytes == HEAD_BYTES { Ok(0) } else { Err(Errno::EINVAL) }
-}
-
 pub(super) fn sched_yield(_: &mut Call<'_>) -> Result<u64> {
     crate::block::yield_now();
     Ok(0)
@@ -90,30 +83,107 @@ pub(super) fn fork(call: &mut Call<'_>) -> Result<u64> {
     fork::fork(call.context, Options::PLAIN)
 }
 
-/// `clone` as libc uses it for processes. Threads, which share memory, are not there yet.
+/// `clone`: a thread, or a process.
 pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
     let [flags, stack, parent_number, child_number, base, _] = call.arguments();
-    let (signal, flags) = (flags as u32 & 0xff, flags as u32 & !0xff);
-    let known = linux::CLONE_VFORK
-        | linux::CLONE_CHILD_SETTID
+    let signal = flags as u32 & 0xff;
+    let how = How { flags: flags & !0xff, stack, parent_number, child_number, base };
+    begin_clone(call, signal, how)
+}
+
+/// `clone3`: the same, from a structure.
+pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
+    const WORDS: u64 = 11;
+    let [from, bytes, ..] = call.arguments();
+    if bytes < u64::from(linux::CLONE_ARGS_SIZE_VER0) {
+        return Err(Errno::EINVAL);
+    }
+    let words = (0..WORDS.min(bytes / 8)).map(|index| copy::read_word(from + index * 8)).collect::<Result<Vec<_>>>()?;
+    let word = |index: usize| words.get(index).copied().unwrap_or(0);
+    if (8..WORDS as usize).any(|index| word(index) != 0) || word(0) & 0xff != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let stack = if word(5) == 0 { 0 } else { word(5).wrapping_add(word(6)) };
+    let how = How { flags: word(0), stack, parent_number: word(3), child_number: word(2), base: word(7) };
+    begin_clone(call, word(4) as u32, how)
+}
+
+/// What `clone` and `clone3` were asked for.
+struct How {
+    flags: u64,
+    stack: u64,
+    parent_number: u64,
+    child_number: u64,
+    base: u64,
+}
+
+impl How {
+    const fn has(&self, flag: u32) -> bool {
+        self.flags & flag as u64 != 0
+    }
+
+    /// An address, if a flag says that it is meant; else 0.
+    const fn address(&self, flag: u32, address: u64) -> u64 {
+        if self.has(flag) { address } else { 0 }
+    }
+
+    fn segment_base(&self) -> Option<u64> {
+        self.has(linux::CLONE_SETTLS).then_some(self.base)
+    }
+}
+
+fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
+    const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
         | linux::CLONE_CHILD_CLEARTID
         | linux::CLONE_PARENT_SETTID
-        | linux::CLONE_SETTLS;
-    let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
-    if flags & !(known | linux::CLONE_VM) != 0 || flags & linux::CLONE_VM != 0 && flags & vfork != vfork {
-        return Err(Errno::ENOSYS);
+        | linux::CLONE_SETTLS
+        | linux::CLONE_DETACHED;
+    const THREAD: u32 = linux::CLONE_VM
+        | linux::CLONE_FS
+        | linux::CLONE_FILES
+        | linux::CLONE_SIGHAND
+        | linux::CLONE_THREAD
+        | linux::CLONE_SYSVSEM;
+    if how.flags >> 32 != 0 || exit_signal > 64 {
+        return Err(Errno::EINVAL);
     }
-    let has = |flag: u32| flags & flag != 0;
+    let flags = how.flags as u32 & !(NUMBERS | linux::CLONE_SYSVSEM);
+    let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
+    match flags {
+        thread if thread == THREAD & !linux::CLONE_SYSVSEM => spawn_thread(call, &how),
+        0 => fork_process(call, exit_signal, &how),
+        process if process == linux::CLONE_VFORK || process == vfork => fork_process(call, exit_signal, &how),
+        _ if how.has(linux::CLONE_THREAD) && !how.has(linux::CLONE_SIGHAND) => Err(Errno::EINVAL),
+        _ if how.has(linux::CLONE_SIGHAND) && !how.has(linux::CLONE_VM) => Err(Errno::EINVAL),
+        // Sharing some of these and not others is not there.
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn spawn_thread(call: &mut Call<'_>, how: &How) -> Result<u64> {
+    let options = spawn::Options {
+        stack: how.stack,
+        segment_base: how.segment_base(),
+        set_number: [
+            how.address(linux::CLONE_PARENT_SETTID, how.parent_number),
+            how.address(linux::CLONE_CHILD_SETTID, how.child_number),
+        ],
+        clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
+    };
+    spawn::spawn(call.context, options)
+}
+
+fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
     let options = Options {
-        exit_signal: signal,
-        stack,
-        segment_base: has(linux::CLONE_SETTLS).then_some(base),
-        set_number: if has(linux::CLONE_CHILD_SETTID) { child_number } else { 0 },
-        clear_number: if has(linux::CLONE_CHILD_CLEARTID) { child_number } else { 0 },
+        exit_signal,
+        stack: how.stack,
+        segment_base: how.segment_base(),
+        set_number: how.address(linux::CLONE_CHILD_SETTID, how.child_number),
+        clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
     };
     let number = fork::fork(call.context, options)?;
-    if has(linux::CLONE_PARENT_SETTID) {
-        copy::write_half(parent_number, number as u32)?;
+    if how.has(linux::CLONE_PARENT_SETTID) {
+        copy::write_half(how.parent_number, number as u32)?;
     }
     Ok(number)
 }
@@ -155,6 +225,11 @@ fn strings(mut list: u64) -> Result<Vec<Vec<u8>>> {
 }
 
 pub(super) fn exit(call: &mut Call<'_>) -> Result<u64> {
+    let [code, ..] = call.arguments();
+    end::end_thread(code as u8)
+}
+
+pub(super) fn exit_group(call: &mut Call<'_>) -> Result<u64> {
     let [code, ..] = call.arguments();
     end::end(Status::Exited(code as u8))
 }

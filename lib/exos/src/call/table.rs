@@ -1,7 +1,7 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
 use super::dispatch::{NUMBERS, Operation, Operations};
-use super::{descriptor, extra, file, lock, memory, path, poll, process, signal, system, time};
+use super::{descriptor, extra, file, futex, lock, memory, path, poll, process, signal, system, time};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {
@@ -48,6 +48,7 @@ pub static OPERATIONS: Operations = operations! {
     __NR_getpid => process::getpid,
     __NR_sendfile => file::sendfile,
     __NR_clone => process::clone,
+    __NR_clone3 => process::clone3,
     __NR_fork => process::fork,
     __NR_vfork => process::fork,
     __NR_execve => process::execve,
@@ -115,7 +116,7 @@ pub static OPERATIONS: Operations = operations! {
     __NR_clock_gettime => time::clock_gettime,
     __NR_clock_getres => time::clock_getres,
     __NR_clock_nanosleep => time::clock_nanosleep,
-    __NR_exit_group => process::exit,
+    __NR_exit_group => process::exit_group,
     __NR_tgkill => signal::tgkill,
     __NR_waitid => process::waitid,
     __NR_openat => path::openat,
@@ -133,7 +134,9 @@ pub static OPERATIONS: Operations = operations! {
     __NR_faccessat2 => path::faccessat2,
     __NR_pselect6 => poll::pselect6,
     __NR_ppoll => poll::ppoll,
-    __NR_set_robust_list => process::set_robust_list,
+    __NR_set_robust_list => futex::set_robust_list,
+    __NR_get_robust_list => futex::get_robust_list,
+    __NR_futex => futex::futex,
     __NR_utimensat => path::utimensat,
     __NR_dup3 => descriptor::dup3,
     __NR_pipe2 => descriptor::pipe2,

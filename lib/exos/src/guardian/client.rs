@@ -83,6 +83,11 @@ impl Client {
         self.exchange([Operation::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
     }
 
+    /// Makes a new environment one that speaks for this process: a thread.
+    pub fn join(&self, thread: EnvironmentId) -> Result<()> {
+        self.exchange([Operation::Join as u64, thread.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
     /// Opens a path as `openat` does.
     pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
         let length = self.put_path(path)?;

@@ -106,6 +106,8 @@ operations! {
     Lock = 27,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
+    /// (environment): it speaks for the caller from now on, as a thread of it.
+    Join = 29,
 }
 
 /// What is asked about a lock.

@@ -21,6 +21,8 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, entry, exposed};
 pub struct Guardian {
     server: Server,
     windows: Windows,
+    /// Clients that other environments speak for, by the number of those.
+    threads: BTreeMap<u64, u64>,
 }
 
 impl Guardian {
@@ -43,14 +45,16 @@ impl Guardian {
             window_pages,
             notice,
         };
-        Ok(Self { server, windows })
+        Ok(Self { server, windows, threads: BTreeMap::new() })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
         self.server.tree.now = now();
+        let caller = self.threads.get(&caller).copied().unwrap_or(caller);
         let outcome = match Operation::from_number(message[0]) {
             Some(Operation::Attach) => self.attach(caller, message),
             Some(Operation::Adopt) => self.adopt(caller, message[1]),
+            Some(Operation::Join) => self.join(caller, message[1]),
             _ => {
                 self.server.serve(caller, message);
                 return;
@@ -91,6 +95,17 @@ impl Guardian {
             }
         }
         self.server.clients.insert(newborn, Client { window: None, holds, who });
+        Ok(())
+    }
+
+    /// A thread speaks for its process.
+    fn join(&mut self, caller: u64, thread: u64) -> Result<()> {
+        let known = |number: &u64| self.server.clients.contains_key(number);
+        if !known(&caller) || known(&thread) || self.threads.contains_key(&thread) {
+            return Err(Errno::EPERM);
+        }
+        self.threads.retain(|number, _| exposed::lives(EnvironmentId(*number)));
+        self.threads.insert(thread, caller);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::children::{Children, public};
 use super::fork::Options;
+use super::futex::Futexes;
 use super::record::{Memory, Place, Process, Program, option};
 use super::thread::Thread;
 use crate::call::Summary;
@@ -29,6 +30,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::area::{self, Area};
+use runtime::heap;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
@@ -64,6 +66,9 @@ pub fn not_inherited(process: &Process) -> Vec<u64> {
 
 /// The first function of a child: `argument` is the address of its [`Inherited`].
 pub extern "C" fn forked(argument: u64) {
+    // Copied while the parent held it.
+    heap::begin_copy(runtime::layout::area_index(Area::current().address()));
+    process().free_copied_locks();
     let inherited = image::inherited(argument);
     if let Err(error) = become_child(inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
@@ -113,7 +118,10 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     gone.iter().for_each(|window| windows.forget(window));
     drop(windows);
     *process.children.lock() = Children::default();
-    *process.threads.lock() = vec![thread];
+    let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
+    process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
+    process.remains.lock().clear();
+    *process.futexes.lock() = Futexes::default();
     process.lent.lock().clear();
     process.files.lock().begin_again();
 }
@@ -161,7 +169,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let (words, command) = image::birth_record();
     let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
     let internal = |error: Errno| format!("chitin: the first process cannot begin: error {}\n", error.number());
-    let thread: &'static Thread = Box::leak(Box::new(Thread::new(0).map_err(internal)?));
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
     gate::install();
@@ -195,6 +203,7 @@ fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
 fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
     thread.number.store(number, Relaxed);
+    thread.area.store(Area::current().address(), Relaxed);
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let own = Allocator::own();
@@ -222,6 +231,10 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         parent: AtomicU64::new(runtime::entry::FIRST.0),
         exit_signal: AtomicU32::new(0),
         stopped: AtomicU64::new(0),
+        ending: AtomicU64::new(0),
+        remains: Lock::new(Vec::new()),
+        spare_threads: Lock::new(Vec::new()),
+        futexes: Lock::new(Futexes::default()),
         session: AtomicU64::new(number),
         session_key: SESSION_SLOT,
         bank,

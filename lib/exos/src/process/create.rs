@@ -137,7 +137,7 @@ impl Maker {
 
     /// Creates the environment. It has no slice yet.
     pub fn create(self, beginning: &Beginning) -> Result<Made> {
-        self.fill_words(beginning)?;
+        write_words(self.private[0], self.power, &area_words(beginning, layout::AREAS, self.channel.is_some()))?;
         let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
         self.show(layout::AREAS, &area_pages, Access::WRITE)?;
         let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
@@ -157,37 +157,43 @@ impl Maker {
         }
         Ok(())
     }
-
-    fn fill_words(&self, beginning: &Beginning) -> Result<()> {
-        let upcall_stack_end = layout::AREAS + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
-        let channel = self.channel.is_some();
-        let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
-        let library = |offset: usize| LIBRARY as usize + offset;
-        let free = |index: usize| LIBRARY as usize + offset_of!(LibraryWords, free) + index * 8;
-        let words = [
-            (offset_of!(PrivateWords, slice_start_entry), beginning.entry),
-            (offset_of!(PrivateWords, critical_section), 1),
-            (offset_of!(PrivateWords, gate_start), beginning.gate.0),
-            (offset_of!(PrivateWords, gate_end), beginning.gate.1),
-            (offset_of!(PrivateWords, events_accepted), crate::signal::EVENT_SIGNAL),
-            (library(offset_of!(LibraryWords, keys)), keys),
-            (library(offset_of!(LibraryWords, channel_key)), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
-            (library(offset_of!(LibraryWords, heap)), beginning.heap),
-            (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
-            (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
-            (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),
-            (free(word::PROCESS), beginning.process),
-            (free(word::THREAD), beginning.thread),
-            (free(word::STUB_ENTRY), beginning.stub_entry),
-        ];
-        let window = Window::open(&self.private[..1], self.power, Access::WRITE)?;
-        for (offset, value) in words {
-            window.words()[offset / 8].store(value, Relaxed);
-        }
-        Ok(())
-    }
 }
 
+/// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
+pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 14] {
+    let upcall_stack_end = place + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
+    let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
+    let library = |offset: usize| LIBRARY as usize + offset;
+    let free = |index: usize| LIBRARY as usize + offset_of!(LibraryWords, free) + index * 8;
+    [
+        (offset_of!(PrivateWords, slice_start_entry), beginning.entry),
+        (offset_of!(PrivateWords, critical_section), 1),
+        (offset_of!(PrivateWords, gate_start), beginning.gate.0),
+        (offset_of!(PrivateWords, gate_end), beginning.gate.1),
+        (offset_of!(PrivateWords, events_accepted), crate::signal::EVENT_SIGNAL),
+        (library(offset_of!(LibraryWords, keys)), keys),
+        (library(offset_of!(LibraryWords, channel_key)), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
+        (library(offset_of!(LibraryWords, heap)), beginning.heap),
+        (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
+        (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
+        (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),
+        (free(word::PROCESS), beginning.process),
+        (free(word::THREAD), beginning.thread),
+        (free(word::STUB_ENTRY), beginning.stub_entry),
+    ]
+}
+
+/// Writes words of a page.
+pub fn write_words(page: PageNumber, key: KeyIndex, words: &[(usize, u64)]) -> Result<()> {
+    let window = Window::open(&[page], key, Access::WRITE)?;
+    for (offset, value) in words {
+        window.words()[offset / 8].store(*value, Relaxed);
+    }
+    Ok(())
+}
+
+/// Pages of an environment area: the public one and the private ones.
+pub const AREA_PAGES: usize = 1 + AREA_PRIVATE_PAGES;
 const WINDOW: usize = runtime::window::WINDOW_PAGES;
 /// Pages that making a process takes at most, program memory not counted.
 const FOR_A_PROCESS: u64 = 96;

@@ -1,17 +1,111 @@
-//! The end of a process.
+//! The end of a process, and of a thread.
+//!
+//! A process ends by the hand of its first thread, in whose public page the status stands: whoever ends it says how, lets
+//! all threads know, and the first one waits for the others to be gone.
 
-use super::children::{Child, STATUS_WORD};
+use super::children::{Child, STATUS_WORD, public};
+use super::futex;
+use super::record::state;
+use super::spawn::Remains;
 use super::status::{Change, Status};
+use crate::block;
 use crate::terminal::job;
-use crate::user_memory::current::process;
+use crate::user_memory::current::{area_at, process, thread};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Release;
-use runtime::area::{self, Area};
-use runtime::{EnvironmentId, KeyIndex, syscall, time_slice};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use runtime::area;
+use runtime::predicate::{Operator, Term, clock, word};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, exposed, syscall, time_slice};
 
-/// Ends the running process: lets go of what others see, leaves the status in the public page, and dies. The parent
-/// takes back the rest.
+/// Ends the running process: all its threads.
 pub fn end(status: Status) -> ! {
+    let process = process();
+    // Who comes second ends as the first one said.
+    let _ = process.ending.compare_exchange(0, status.to_word(), SeqCst, Relaxed);
+    leave()
+}
+
+/// Ends the running thread because the process ends.
+pub fn leave() -> ! {
+    let process = process();
+    let thread = thread();
+    process.stopped.store(state::ENDS, SeqCst);
+    futex::release_robust_list(thread);
+    if thread.number() != process.number() {
+        ring(EnvironmentId(process.number()));
+        die();
+    }
+    end_other_threads();
+    let status = Status::from_word(process.ending.load(Acquire)).unwrap_or(super::status::DESTROYED);
+    finish(status)
+}
+
+/// The running thread ends by itself; with the last one the process ends.
+pub fn end_thread(code: u8) -> ! {
+    let process = process();
+    let thread = thread();
+    futex::release_robust_list(thread);
+    futex::clear_at_end(thread);
+    if thread.number() == process.number() {
+        wait_to_be_alone();
+        end(Status::Exited(code));
+    }
+    let time = exposed::environment(area::number()).map_or(0, |info| info.time.load(Relaxed));
+    process.public_word(public::TIME).fetch_add(time, SeqCst);
+    process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
+    process.remains.lock().push(Remains::of(thread));
+    ring(EnvironmentId(process.number()));
+    die()
+}
+
+/// The first thread has ended: it waits for the others, and for the end of the process.
+fn wait_to_be_alone() {
+    // What calls functions of the program is for the others.
+    thread().set_blocked(u64::MAX);
+    while process().threads.lock().len() > 1 {
+        let _ = block::wait(&[], Some(runtime::clock::now() + LOOK_AGAIN));
+    }
+}
+
+/// Nanoseconds after which the first thread looks again at the others.
+const LOOK_AGAIN: u64 = 20_000_000;
+
+/// Ends every thread but the running one, which is the first, and takes them back.
+pub fn end_other_threads() {
+    let process = process();
+    let others = || -> Vec<EnvironmentId> {
+        let threads = process.threads.lock();
+        threads.iter().map(|other| EnvironmentId(other.number())).filter(|other| *other != area::number()).collect()
+    };
+    let numbers = others();
+    numbers.iter().for_each(|number| ring(*number));
+    wait_for_deaths(&numbers);
+    for number in numbers {
+        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(process.session_key, number) {
+        }
+    }
+}
+
+/// Gives threads a while to go by themselves: who is in the middle of something finishes it.
+fn wait_for_deaths(numbers: &[EnvironmentId]) {
+    const PATIENCE: u64 = 200_000_000;
+    let deadline = runtime::clock::now() + PATIENCE;
+    loop {
+        let alive: Vec<Term> = numbers
+            .iter()
+            .filter(|number| exposed::lives(**number))
+            .filter_map(|number| exposed::environment(*number))
+            .map(|info| word(info.state_word(), Operator::NotEqual, abi::environment::State::Alive as u64))
+            .collect();
+        if alive.is_empty() || runtime::clock::now() >= deadline {
+            return;
+        }
+        block::wait_stopped(&[alive[0], clock(deadline)]);
+    }
+}
+
+/// Lets go of what others see, leaves the status in the public page, and dies. The parent takes back the rest.
+fn finish(status: Status) -> ! {
     let process = process();
     // One by one: who closes looks for what is still open.
     loop {
@@ -27,12 +121,26 @@ pub fn end(status: Status) -> ! {
 
 /// Ends the running process without tidying up: its library may be damaged.
 pub fn abandon(status: Status) -> ! {
-    Area::current().status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
+    let process = process();
+    let area = area_at(process.area.load(Relaxed));
+    area.status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
     crate::signal::tell_parent_of_end(status);
+    let first = EnvironmentId(process.number());
+    if first != area::number() {
+        let _ = syscall::environment_destroy(process.session_key, first);
+    }
+    die()
+}
+
+fn die() -> ! {
     loop {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, area::number());
         let _ = time_slice::yield_to(EnvironmentId::NONE);
     }
+}
+
+fn ring(thread: EnvironmentId) {
+    let _ = crate::signal::ring(process().session_key, thread);
 }
 
 const STATUS_BASE: usize = (abi::area::PUBLIC_STATUS / 8) as usize;

@@ -9,8 +9,10 @@ use super::children::Child;
 use super::create::{Beginning, Made, Maker};
 use crate::budget;
 use crate::errno::{Errno, Result};
+use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
+use crate::user_memory::shared::Windows;
 use abi::budget::Resource;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -58,11 +60,9 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     }
     let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
-    share_memory(&maker)?;
     let mailbox = maker.pages.allocate()?;
     let inherited = Box::new(Inherited::new(context, mailbox, options));
-    show_windows(&maker, mailbox)?;
-    copy_heap(&maker)?;
+    copy(&maker, mailbox)?;
     let beginning = Beginning {
         function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
         heap: heap::address(),
@@ -87,31 +87,39 @@ fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
     Ok(())
 }
 
-/// Makes the program's memory copy-on-write here, and links it there.
-fn share_memory(maker: &Maker) -> Result<()> {
-    process().with_memory(|space, pages| {
-        space.share_for_fork(pages)?;
-        pages.tables.link_into(&maker.editor())
-    })
-}
-
-/// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
-fn show_windows(maker: &Maker, mailbox: PageNumber) -> Result<()> {
+/// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
+/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied.
+fn copy(maker: &Maker, mailbox: PageNumber) -> Result<()> {
     let process = process();
     let own_mailbox = process.mailbox();
     let forgotten = begin::not_inherited(process);
-    let windows = process.windows.lock();
+    let mut held = process.hold_all();
+    held.with_memory(process, |space, pages| {
+        space.share_for_fork(pages)?;
+        pages.tables.link_into(&maker.editor())
+    })?;
+    show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten)?;
+    copy_heap(maker)
+}
+
+/// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
+fn show_windows(
+    maker: &Maker,
+    windows: &Windows,
+    (own_mailbox, mailbox): (&Mailbox, PageNumber),
+    forgotten: &[u64],
+) -> Result<()> {
     for window in windows.iter() {
         if window == own_mailbox.window() {
             maker.show(window.address(), &[mailbox], Access::WRITE)?;
         } else if !forgotten.contains(&window.address()) {
-            window.map_into(&maker.space, process.session_key)?;
+            window.map_into(&maker.space, maker.session)?;
         }
     }
     Ok(())
 }
 
-/// Copies ExOS's own data. Nothing that is copied changes from here on until the child was created.
+/// Copies ExOS's own data.
 fn copy_heap(maker: &Maker) -> Result<()> {
     const AT_ONCE: usize = runtime::window::WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
@@ -127,6 +135,7 @@ fn copy_heap(maker: &Maker) -> Result<()> {
         pages.resize(count + AT_ONCE, PageNumber::NONE);
     };
     maker.pages.allocate_many(&mut pages)?;
+    let _held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
         image::copy_own(address, some, maker.power)?;
     }

@@ -16,7 +16,13 @@ pub mod exit;
 #[cfg(target_os = "none")]
 pub mod fork;
 #[cfg(target_os = "none")]
+pub mod futex;
+#[cfg(target_os = "none")]
+pub mod hold;
+#[cfg(target_os = "none")]
 mod record;
+#[cfg(target_os = "none")]
+pub mod spawn;
 pub mod status;
 #[cfg(target_os = "none")]
 pub mod thread;

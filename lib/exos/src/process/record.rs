@@ -7,6 +7,8 @@ use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::memory::space::Space;
 use crate::process::children::{Children, public};
+use crate::process::futex::Futexes;
+use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
 use crate::signal::{Actions, Mailbox};
 use crate::terminal::Terminal;
@@ -92,8 +94,16 @@ pub struct Process {
     pub parent: AtomicU64,
     /// Signal that tells its parent of its end; 0: none.
     pub exit_signal: AtomicU32,
-    /// Not 0 while it is stopped.
+    /// [`state::RUNS`], [`state::STOPPED`] or [`state::ENDS`]: what its threads have to obey.
     pub stopped: AtomicU64,
+    /// How it ends, once it does, as `Status::to_word`; 0 before.
+    pub ending: AtomicU64,
+    /// What threads left that ended.
+    pub remains: Lock<Vec<Remains>>,
+    /// Records of threads that ended, to be used again.
+    pub spare_threads: Lock<Vec<&'static Thread>>,
+    /// Threads that wait for a word of the program.
+    pub futexes: Lock<Futexes>,
     /// Session, in the sense of `setsid`.
     pub session: AtomicU64,
     /// Key of the session, in the machine's sense, in its own ring.
@@ -159,8 +169,8 @@ impl Process {
 
     /// Takes pages out of use: they are freed when no relative maps them any more.
     pub fn lend(&self, pages: &[PageNumber]) {
-        let own = runtime::area::number();
-        let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.owner() == own);
+        let own = runtime::area::access_list();
+        let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.access() == own);
         self.lent.lock().extend(pages.iter().filter(is_own));
         self.sweep_lent();
     }
@@ -169,6 +179,16 @@ impl Process {
     pub fn has_option(&self, option: u32) -> bool {
         self.options.load(Relaxed) & option != 0
     }
+}
+
+/// What the threads of a process have to obey.
+pub mod state {
+    /// Nothing.
+    pub const RUNS: u64 = 0;
+    /// To wait until the process goes on.
+    pub const STOPPED: u64 = 1;
+    /// To end.
+    pub const ENDS: u64 = 2;
 }
 
 /// Options of the host, as bits.

@@ -7,11 +7,14 @@ use crate::errno::Result;
 use crate::signal::post::{Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_raw_sys::general as linux;
+use runtime::PageNumber;
 use runtime::area;
 use runtime::lock::Lock;
+use runtime::upcall::Context;
 use runtime::vector::State;
 
 /// A thread.
@@ -31,6 +34,12 @@ pub struct Thread {
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
     pub robust_list: AtomicU64,
+    /// Address of its environment area.
+    pub area: AtomicU64,
+    /// Pages that its environment is made of, where it is not the process's first.
+    pub pages: Lock<Vec<PageNumber>>,
+    /// Where it begins, until it has begun.
+    pub start: Lock<Option<Context>>,
     /// Signals that wait.
     blocked: AtomicU64,
     /// Mask to put back once the next signal was delivered (`sigsuspend`), if there is one.
@@ -42,7 +51,7 @@ pub struct Thread {
 
 impl Thread {
     /// The record of a thread that does not run yet.
-    pub fn new(blocked: u64) -> Result<Self> {
+    pub fn new() -> Result<Self> {
         Ok(Self {
             number: AtomicU64::new(0),
             fault: Lock::new(None),
@@ -51,7 +60,10 @@ impl Thread {
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            blocked: AtomicU64::new(blocked),
+            area: AtomicU64::new(0),
+            pages: Lock::new(Vec::new()),
+            start: Lock::new(None),
+            blocked: AtomicU64::new(0),
             saved_mask: Default::default(),
             alternate: Default::default(),
             post: Box::new([const { AtomicU64::new(0) }; THREAD_WORDS]),
@@ -67,9 +79,21 @@ impl Thread {
     /// pending is the parent's.
     pub fn begin_again(&self) {
         self.number.store(area::number().0, Relaxed);
+        self.area.store(area::Area::current().address(), Relaxed);
+        self.pages.lock().clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.clear_at_end.store(0, Relaxed);
+    }
+
+    /// The record is another thread's from now on, which does not run yet.
+    pub fn reset(&self, blocked: u64) {
+        self.post().drop_all(u64::MAX);
+        self.robust_list.store(0, Relaxed);
+        self.saved_mask.0.store(false, Relaxed);
+        self.set_alternate([0; 3]);
+        *self.fault.lock() = None;
+        self.set_blocked(blocked);
     }
 
     /// Signals for this thread alone.

@@ -4,6 +4,7 @@ use super::frame::Information;
 use super::set::{CONTINUE, bit};
 use crate::block;
 use crate::process::children::public;
+use crate::process::state;
 use crate::process::status::{Change, Status};
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
@@ -19,26 +20,33 @@ pub(super) fn stop(signal: u32) {
     if signal != linux::SIGSTOP && crate::terminal::job::is_orphaned(process.group()) {
         return;
     }
-    if process.stopped.swap(1, SeqCst) != 0 {
+    if process.stopped.compare_exchange(state::RUNS, state::STOPPED, SeqCst, Acquire).is_err() {
         return wait_while_stopped();
     }
     ring_other_threads();
     announce(Change::Stopped(signal));
     let mailbox = process.mailbox();
     let wanted = CONTINUE | bit(linux::SIGKILL);
-    while mailbox.signals().load(Acquire) & wanted == 0 {
-        block::wait_stopped(&[word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0)]);
+    while mailbox.signals().load(Acquire) & wanted == 0 && process.stopped.load(Acquire) == state::STOPPED {
+        block::wait_stopped(&[
+            word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
+            word(&process.stopped, Operator::NotEqual, state::STOPPED),
+        ]);
     }
-    process.stopped.store(0, SeqCst);
+    let _ = process.stopped.compare_exchange(state::STOPPED, state::RUNS, SeqCst, Acquire);
     block::kick_idle();
     announce(Change::Continued);
 }
 
-/// Waits until the process is not stopped, if another thread stopped it.
+/// Obeys what another thread decided for all: waits until the process is not stopped, or ends with it.
 pub(super) fn wait_while_stopped() {
     let stopped = &process().stopped;
-    while stopped.load(Acquire) != 0 {
-        block::wait_stopped(&[word(stopped, Operator::Equal, 0)]);
+    loop {
+        match stopped.load(Acquire) {
+            state::RUNS => return,
+            state::STOPPED => block::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
+            _ => crate::process::exit::leave(),
+        }
     }
 }
 

@@ -39,3 +39,16 @@ pub fn create(
     // SAFETY: the kernel reads this record; the private pages are mapped at their place only, by the caller.
     Ok(unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }?)
 }
+
+/// Maps the area of a new thread into the own address space.
+pub fn show_area(place: u64, pages: &[PageNumber]) -> Result<()> {
+    // SAFETY: the place was reserved for this area; nothing lies there.
+    unsafe { runtime::address_space::own().map(place, pages, Access::WRITE) }?;
+    Ok(())
+}
+
+/// Takes the area of a thread that is gone out of the own address space.
+pub fn hide_area(place: u64, pages: u64) {
+    // SAFETY: the environment that used the area is destroyed.
+    let _ = unsafe { runtime::address_space::own().unmap(place, pages) };
+}

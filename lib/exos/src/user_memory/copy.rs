@@ -34,6 +34,17 @@ core::arch::global_asm!(
     "exos_user_touch_end:",
     "mov eax, 1",
     "ret",
+    // Puts edx at rdi where esi is there; rax: what was there, or -1 after a fault.
+    ".global exos_user_exchange",
+    "exos_user_exchange:",
+    "mov eax, esi",
+    "lock cmpxchg dword ptr [rdi], edx",
+    "mov eax, eax",
+    "ret",
+    ".global exos_user_exchange_end",
+    "exos_user_exchange_end:",
+    "mov rax, -1",
+    "ret",
     ".popsection",
 );
 
@@ -44,13 +55,17 @@ unsafe extern "C" {
     /// Makes sure that the byte at `address` can be written; not zero where it cannot.
     fn exos_user_touch(address: u64) -> u32;
     static exos_user_touch_end: u8;
+    /// Puts `new` at `address` where `old` is there; the result is what was there, or -1 where it cannot be written.
+    fn exos_user_exchange(address: u64, old: u32, new: u32) -> u64;
+    static exos_user_exchange_end: u8;
 }
 
 /// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
 pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
     let touch = (exos_user_touch as *const () as u64, &raw const exos_user_touch_end as u64);
-    [copy, touch].into_iter().find(|(start, end)| (*start..*end).contains(&rip)).map(|(_, end)| end)
+    let exchange = (exos_user_exchange as *const () as u64, &raw const exos_user_exchange_end as u64);
+    [copy, touch, exchange].into_iter().find(|(start, end)| (*start..*end).contains(&rip)).map(|(_, end)| end)
 }
 
 /// Makes sure that a range of the program's memory is in place, so that a copy under a lock does not fault: the fault
@@ -128,6 +143,21 @@ pub fn read_half(from: u64) -> Result<u32> {
 /// Writes one 32-bit number.
 pub fn write_half(to: u64, half: u32) -> Result<()> {
     write(to, &half.to_le_bytes())
+}
+
+/// Changes a 32-bit number at a multiple of four as one step; the result is what it was.
+pub fn update_half(at: u64, change: impl Fn(u32) -> Result<u32>) -> Result<u32> {
+    check(at, 4)?;
+    let mut old = read_half(at)?;
+    loop {
+        let new = change(old)?;
+        // SAFETY: the address lies in the program's range, where a fault is fixed up.
+        match unsafe { exos_user_exchange(at, old, new) } {
+            u64::MAX => return Err(Errno::EFAULT),
+            found if found == u64::from(old) => return Ok(old),
+            found => old = found as u32,
+        }
+    }
 }
 
 /// Consecutive 64-bit words.

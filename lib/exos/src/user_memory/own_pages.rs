@@ -48,9 +48,9 @@ impl Pages for OwnPages<'_> {
     }
 
     fn release(&mut self, pages: &[u64]) {
-        let own = area::number();
+        let own = area::access_list();
         let is_own = |page: &PageNumber| {
-            exposed::page(*page).is_some_and(|info| info.owner() == own && info.kind() == PageKind::Ordinary)
+            exposed::page(*page).is_some_and(|info| info.access() == own && info.kind() == PageKind::Ordinary)
         };
         let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();
         Allocator::own().free_many(&mine);
@@ -86,7 +86,8 @@ impl Pages for OwnPages<'_> {
     }
 
     fn is_sole(&self, page: u64) -> bool {
-        exposed::page(PageNumber(page)).is_some_and(|info| info.owner() == area::number() && info.references() == 1)
+        let own = area::access_list();
+        exposed::page(PageNumber(page)).is_some_and(|info| info.access() == own && info.references() == 1)
     }
 
     fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>> {

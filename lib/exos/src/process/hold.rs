@@ -1,0 +1,70 @@
+//! All locks of a process at once: fork copies what they guard.
+
+use super::children::Children;
+use super::record::{Memory, Place, Process, Program};
+use super::thread::Thread;
+use crate::descriptor::description::{Description, Records};
+use crate::descriptor::table::Table;
+use crate::guardian::client::Client;
+use crate::memory::space::Space;
+use crate::signal::{Actions, Mailbox};
+use crate::user_memory::own_pages::OwnPages;
+use crate::user_memory::shared::Windows;
+use alloc::vec::Vec;
+use runtime::PageNumber;
+use runtime::lock::Guard;
+
+/// Every lock of a process, held.
+#[derive(Debug)]
+pub struct Held<'a> {
+    /// The program's memory.
+    pub memory: Guard<'a, Memory>,
+    /// Open windows.
+    pub windows: Guard<'a, Windows>,
+    _first: (Guard<'a, Children>, Guard<'a, Vec<&'static Thread>>, Guard<'a, Actions>, Guard<'a, Program>),
+    _second: (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>),
+    _third: (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>),
+}
+
+impl Held<'_> {
+    /// As [`Process::with_memory`].
+    pub fn with_memory<T>(&mut self, process: &Process, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
+        let Memory { space, tables } = &mut *self.memory;
+        action(space, &mut OwnPages { tables, key: process.session_key, files: &process.files })
+    }
+}
+
+impl Process {
+    /// Takes every lock, in their order.
+    pub fn hold_all(&self) -> Held<'_> {
+        let first = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
+        let (descriptors, place) = (self.descriptors.lock(), self.place.lock());
+        let memory = self.memory.lock();
+        let second = (descriptors, place, self.files.lock(), self.records.lock());
+        let windows = self.windows.lock();
+        let third = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock());
+        Held { memory, windows, _first: first, _second: second, _third: third }
+    }
+
+    /// In a copy that was made while all was held: nobody holds anything.
+    pub fn free_copied_locks(&self) {
+        self.children.free_copy();
+        self.threads.free_copy();
+        self.signals.free_copy();
+        self.program.free_copy();
+        self.descriptors.free_copy();
+        self.place.free_copy();
+        self.memory.free_copy();
+        self.files.free_copy();
+        self.records.free_copy();
+        self.windows.free_copy();
+        self.lent.free_copy();
+        self.mailbox.free_copy();
+        self.parent_mailbox.free_copy();
+        self.terminal.free_copy();
+        self.remains.free_copy();
+        self.spare_threads.free_copy();
+        self.futexes.free_copy();
+        self.summary.free_copy();
+    }
+}

@@ -1,0 +1,178 @@
+//! Threads: `clone` with shared memory makes another environment in the same address space, which runs in parallel.
+//!
+//! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of its
+//! own. Who clones next takes back what threads that ended were made of.
+
+use super::create::{AREA_PAGES, Beginning, Made, area_words, write_words};
+use super::thread::Thread;
+use crate::budget;
+use crate::errno::{Errno, Result};
+use crate::loader::enter;
+use crate::rewriter::gate;
+use crate::user_memory::current::{area_at, process, thread, word};
+use crate::user_memory::{birth, copy, image, vectors};
+use abi::budget::Resource;
+use abi::capability::Rights;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::environment::CHANNEL_SLOT;
+use runtime::layout::{AREA_ALIGNMENT, AREAS};
+use runtime::page::Allocator;
+use runtime::upcall::Context;
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, heap, syscall};
+
+/// What a thread may use at first; it draws more from the bank.
+const BUDGETS: [(Resource, u64); 4] =
+    [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16), (Resource::Environment, 4)];
+
+/// How a thread begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Its stack pointer.
+    pub stack: u64,
+    /// Base of FS, if it gets another one than its maker's.
+    pub segment_base: Option<u64>,
+    /// Where its number is stored for its maker, and for itself; 0: nowhere.
+    pub set_number: [u64; 2],
+    /// Where its number is cleared when it ends; 0: nowhere.
+    pub clear_number: u64,
+}
+
+/// A thread that ended: what it was made of.
+#[derive(Clone, Debug)]
+pub struct Remains {
+    thread: &'static Thread,
+}
+
+/// Makes a thread that goes on at `context`, on a stack of its own; the result is its number.
+pub fn spawn(context: &Context, options: Options) -> Result<u64> {
+    take_remains_back();
+    budget::reserve(AREA_PAGES as u64 + 8);
+    let record = record(context, &options)?;
+    let index = heap::reserve_area()?;
+    let made = build(record, AREAS + index * AREA_ALIGNMENT).inspect_err(|_| {
+        heap::release_area(index);
+        process().spare_threads.lock().push(record);
+    })?;
+    let number = made.number.0;
+    for to in options.set_number.into_iter().filter(|to| *to != 0) {
+        // As on Linux, a place that cannot be written is the program's affair.
+        let _ = copy::write_half(to, number as u32);
+    }
+    process().threads.lock().push(record);
+    made.run(process().session_key).map_err(|_| Errno::EAGAIN)?;
+    Ok(number)
+}
+
+/// The record of a new thread: a fresh one, or that of a thread that ended.
+fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
+    let spare = process().spare_threads.lock().pop();
+    let maker = thread();
+    let record = match spare {
+        Some(record) => record,
+        None => Box::leak(Box::new(Thread::new()?)),
+    };
+    record.reset(maker.blocked());
+    let mut context = *context;
+    context.registers.rax = 0;
+    if options.stack != 0 {
+        context.frame.rsp = options.stack;
+    }
+    *record.start.lock() = Some(context);
+    record.segment_base.store(options.segment_base.unwrap_or_else(enter::segment_base), Relaxed);
+    record.clear_at_end.store(options.clear_number, Relaxed);
+    let state = {
+        let mut vectors = maker.vectors.lock();
+        vectors.save();
+        vectors.bytes().to_vec()
+    };
+    record.vectors.lock().set_bytes(&state);
+    Ok(record)
+}
+
+/// Makes the environment.
+fn build(record: &'static Thread, place: u64) -> Result<Made> {
+    let process = process();
+    let own = Allocator::own();
+    let mut pages = vec![PageNumber::NONE; AREA_PAGES + 2];
+    own.allocate_many(&mut pages)?;
+    *record.pages.lock() = pages.clone();
+    record.area.store(place, Relaxed);
+    let (fixed, in_area) = pages.split_at(2);
+    let beginning = Beginning {
+        function: (begin as *const () as u64, 0),
+        heap: heap::address(),
+        process: core::ptr::from_ref(process) as u64,
+        thread: core::ptr::from_ref(record) as u64,
+        ..image::beginning()
+    };
+    let channel = area::channel_key();
+    let outcome = (|| {
+        write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
+        birth::show_area(place, in_area)?;
+        let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
+        let pages = [fixed[0], fixed[1], in_area[0], area::root()];
+        let number = birth::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;
+        record.number.store(number.0, Relaxed);
+        let made = Made { number, public: in_area[0], list: own.list };
+        equip(&made, channel)?;
+        Result::Ok(made)
+    })();
+    outcome.inspect_err(|_| demolish(record))
+}
+
+/// Gives a new environment keys, budgets, and the connection to the guardian.
+fn equip(made: &Made, channel: Option<KeyIndex>) -> Result<()> {
+    let process = process();
+    let key = process.session_key;
+    syscall::key_copy(key, u64::from(Rights::ALL.0), made.number, key, KeyIndex::FIRST)?;
+    if let Some(channel) = channel {
+        syscall::key_copy(channel, u64::from(Rights::WRITE.0), made.number, CHANNEL_SLOT, KeyIndex::FIRST)?;
+    }
+    made.endow(key, process.bank, &BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    process.files.lock().join(made.number)
+}
+
+/// The first function of a thread.
+extern "C" fn begin(_argument: u64) {
+    gate::install();
+    let thread = thread();
+    area_at(thread.area.load(Relaxed)).library().free[word::NUMBER].store(process().number(), Relaxed);
+    enter::set_segment_base(thread.segment_base.load(Relaxed));
+    vectors::declare_live();
+    let start = thread.start.lock().take();
+    let Some(context) = start else { super::exit::leave() };
+    vectors::load();
+    enter::resume(&context)
+}
+
+/// Takes back what threads that ended were made of.
+pub fn take_remains_back() {
+    let remains = core::mem::take(&mut *process().remains.lock());
+    for Remains { thread } in remains {
+        demolish(thread);
+        process().spare_threads.lock().push(thread);
+    }
+}
+
+/// Destroys the environment of a thread, if there is one, and frees its pages.
+fn demolish(thread: &'static Thread) {
+    let number = EnvironmentId(thread.number.swap(0, Relaxed));
+    if number != EnvironmentId::NONE {
+        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(KeyIndex::FIRST, number) {}
+    }
+    let pages = core::mem::take(&mut *thread.pages.lock());
+    let place = thread.area.load(Relaxed);
+    birth::hide_area(place, pages.len() as u64 - 2);
+    Allocator::own().free_many(&pages);
+    heap::release_area((place - AREAS) / AREA_ALIGNMENT);
+}
+
+impl Remains {
+    /// What the running thread leaves.
+    pub fn of(thread: &'static Thread) -> Self {
+        Self { thread }
+    }
+}
