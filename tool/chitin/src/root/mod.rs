@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
 
-pub use tree::Tree;
+pub use tree::{Contents, Kind, Node, Tree};
 
 /// Reads the root file system at `path`, or makes the built-in one.
 ///

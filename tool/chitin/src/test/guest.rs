@@ -1,6 +1,7 @@
 //! Guest tests: each boots a machine of its own, listens to it, and compares
 //! what it said and how it stopped with what the registry expects.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -24,6 +25,7 @@ use super::Depth;
 use super::case::{Case, Verdict};
 use super::configuration::Configuration;
 use super::dialogue;
+use super::linux_program;
 use super::registry::{self, ExpectedStop, Guest};
 
 /// What all guests share.
@@ -52,7 +54,9 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    let ground = match prepare(toolchain, workspace, chosen.iter().any(|(_, guest, _)| guest.program.is_none())) {
+    let sources = chosen.iter().filter_map(|(_, guest, _)| guest.source.as_deref()).collect();
+    let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none());
+    let ground = match prepare(toolchain, workspace, with_root, &sources) {
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::guest", failure.to_string())]),
     };
@@ -68,9 +72,12 @@ fn name(guest: &Guest, machine: &Configuration) -> String {
     format!("guest::{}@{machine}", guest.name)
 }
 
-fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool) -> Result<Ground> {
+fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool, sources: &BTreeSet<&str>) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::TESTED)?;
-    let root = with_root.then(|| root::load(workspace, None)).transpose()?;
+    let mut root = with_root.then(|| root::load(workspace, None)).transpose()?;
+    if let Some(root) = &mut root {
+        sources.iter().try_for_each(|source| linux_program::add(workspace, source, root))?;
+    }
     Ok(Ground { images, root })
 }
 

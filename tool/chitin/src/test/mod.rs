@@ -9,6 +9,7 @@ mod dialogue;
 mod full;
 mod guest;
 mod host;
+mod linux_program;
 mod pool;
 mod registry;
 mod report;

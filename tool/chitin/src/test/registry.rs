@@ -29,6 +29,8 @@ pub struct Guest {
     /// What ExOS runs: a program of the built-in root and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
+    /// A C program of `test/programs/linux`, compiled for Linux as it is, which `command` finds under `/test`, without `.c`.
+    pub source: Option<String>,
     /// What `command` finds on its standard input.
     #[serde(default)]
     pub input: String,
@@ -158,6 +160,9 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
         if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
             return fail("the name is there twice");
         }
+        if guest.program.is_some() && guest.source.is_some() {
+            return fail("a source goes with a command, not with a program");
+        }
         if guest.program.is_some() && !guest.input.is_empty() {
             return fail("input goes to a command, not to a program");
         }
@@ -198,6 +203,7 @@ mod tests {
             "[[guest]]\nname = 'a'\nprogram = 'p'\ncommand = ['c']",
             "[[guest]]\nname = 'a'\nprogram = 'p'\n[[guest]]\nname = 'a'\nprogram = 'p'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\ninput = 'x'",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\nsource = 'x.c'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\ndialogue = [{ see = 'x' }]",
             "[[guest]]\nname = 'a'\nprogram = 'p'\nprogramme = 'x'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\non = ['pdp-11']",

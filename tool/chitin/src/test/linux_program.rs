@@ -1,0 +1,42 @@
+//! Programs of `test/programs/linux`: written for Linux in C, compiled by this host's
+//! compiler as they are, and put into the root file system of a guest. The
+//! same source runs on the host: what it prints there is what is expected.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::{Context, Failure, Result};
+use crate::root::{Contents, Kind, Node, Tree};
+use crate::scratch;
+use crate::workspace::Workspace;
+
+/// Where the sources stand.
+const FOLDER: &str = "test/programs/linux";
+/// Where the programs stand in the root.
+const PLACE: &str = "test";
+
+/// Compiles one source, statically, and adds the program to the tree.
+///
+/// # Errors
+/// When there is no such source, or the compiler refuses it.
+pub fn add(workspace: &Workspace, source: &str, tree: &mut Tree) -> Result<()> {
+    let place = scratch::folder()?;
+    let program = place.path().join("program");
+    compile(&workspace.root().join(FOLDER).join(source), &program)?;
+    let file = tree.add_contents(Contents::Bytes(fs::read(&program).context(program.display())?));
+    tree.insert(PLACE.as_bytes(), Node::of_root(Kind::Directory, 0o755));
+    let name = format!("{PLACE}/{}", source.trim_end_matches(".c"));
+    tree.insert(name.as_bytes(), Node::of_root(Kind::File(file), 0o755));
+    Ok(())
+}
+
+fn compile(source: &Path, program: &Path) -> Result<()> {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"]).arg(program).arg(source);
+    let output = compiler.output().context("cannot start cc, the C compiler")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("cc refuses {}: {}", source.display(), String::from_utf8_lossy(&output.stderr))))
+}
