@@ -55,7 +55,7 @@ pub struct PrivateWords {
     pub synchronous_entry: AtomicU64,
     /// Entry of an asynchronous protected control transfer.
     pub asynchronous_entry: AtomicU64,
-    /// PKRU while an upcall or a transfer runs; looked at when `protection_keys` is not zero.
+    /// PKRU while an upcall or a transfer runs; looked at where protection keys are on.
     pub upcall_pkru: AtomicU64,
     /// Not zero: in a critical section, upcalls that it defers stay pending.
     pub critical_section: AtomicU64,
@@ -65,7 +65,7 @@ pub struct PrivateWords {
     pub gate_start: AtomicU64,
     /// First address after it; 0 means that any code may.
     pub gate_end: AtomicU64,
-    /// PKRU that must hold at a kernel call; looked at when `gate_pkru_checked` is not zero.
+    /// PKRU that must hold at a kernel call; looked at when `gate_pkru_checked` is not zero and protection keys are on.
     pub gate_pkru: AtomicU64,
     /// Not zero: `gate_pkru` must hold.
     pub gate_pkru_checked: AtomicU64,
@@ -91,10 +91,8 @@ pub struct PrivateWords {
     pub number: AtomicU64,
     /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on.
     pub cpu: AtomicU64,
-    /// Not zero: protection keys are in use, so that an upcall saves PKRU in its frame and loads `upcall_pkru`.
-    pub protection_keys: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 38],
+    pub unused: [AtomicU64; 39],
     /// Written by the kernel: what was taken by force, the n-th at index n modulo the length.
     pub repossession: [Repossessed; REPOSSESSION_ENTRIES],
     /// Pages by number, the first to be taken first.

@@ -75,11 +75,9 @@ pub struct EnvironmentInfo {
     /// Slot of the next (0..32) and the previous (32..64) child of the same creator, each plus one. In a slot that
     /// waits to be used again, the next such slot.
     pub siblings: AtomicU64,
-    /// CPU on which it runs now, plus one; 0: it does not run.
-    pub running: AtomicU64,
     /// Budgets, by [`Resource`].
     pub budget: [Budget; Resource::COUNT],
-    /// Time it ran, in nanoseconds.
+    /// Time of the slices that it began and of those yielded to it, in nanoseconds, whoever ran in them by control transfer.
     pub time: AtomicU64,
     /// Slices that began for it.
     pub slices: AtomicU64,
@@ -112,7 +110,7 @@ pub struct EnvironmentInfo {
     /// When even vital pages are taken, in nanoseconds since boot; 0: no emergency was announced.
     pub revocation_emergency: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 11],
+    pub unused: [AtomicU64; 12],
 }
 
 /// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to

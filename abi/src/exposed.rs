@@ -93,7 +93,7 @@ pub struct CpuInfo {
     pub position: AtomicU64,
     /// When the slice ends, in nanoseconds since boot.
     pub slice_end: AtomicU64,
-    /// Changes from one environment to another.
+    /// Changes from one environment to another, control transfers not counted.
     pub switches: AtomicU64,
     /// Time spent idle, in nanoseconds.
     pub idle_time: AtomicU64,
@@ -103,10 +103,8 @@ pub struct CpuInfo {
     pub kicks: AtomicU64,
     /// Local APIC identifier.
     pub apic: AtomicU64,
-    /// Page of the page-table root that is loaded: whoever narrows a mapping under it waits for this CPU.
-    pub root: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 6],
+    pub unused: [AtomicU64; 7],
 }
 
 const _: () = assert!(size_of::<KernelInfo>() == 512);

@@ -128,6 +128,9 @@ macro_rules! for_each_syscall {
             43 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
             /// Stops the machine in order.
             44 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
+            /// Switches the protection keys of the caller on (1) or off (0: WRPKRU and RDPKRU are invalid opcodes, and no key
+            /// forbids anything). Off at the start.
+            45 protection_keys_set(on: u64) -> (), right "none", errors [BadArgument];
         }
     };
 }
