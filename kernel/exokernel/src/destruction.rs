@@ -148,7 +148,7 @@ impl Kernel {
 
     /// One step; true when nothing is left.
     fn destruction_step(&mut self, environment: Environment) -> bool {
-        if self.context_of(environment).holder().is_some() {
+        if self.context_of(environment).is_claimed() {
             self.notify(environment);
             return false;
         }
@@ -269,6 +269,8 @@ impl Kernel {
 
     /// Turns its own pages back into what they were, and itself into a record.
     fn release_own(&mut self, environment: Environment) {
+        // From here on no transfer finds it; one that has found it has failed when every CPU has left the kernel.
+        machine::context::publish(environment.slot(), None);
         tlb::quiesce();
         let info = environment.info();
         let root = self.context_of(environment).root();

@@ -201,7 +201,9 @@ impl Kernel {
         if let Some(creator) = creator {
             crate::destruction::adopt(creator, environment);
         }
-        self.context_of(environment).private_words().number.store(number.0, Ordering::Relaxed);
+        let context = self.context_of(environment);
+        context.private_words().number.store(number.0, Ordering::Relaxed);
+        machine::context::publish(environment.slot(), Some(context));
     }
 
     /// Takes the slot that has waited longest and gives it its next number.
@@ -275,7 +277,7 @@ fn fill_record(info: &EnvironmentInfo, creator: Option<Environment>, name: &Capa
 /// Empties the record of a slot that is used again.
 fn clear_record(info: &EnvironmentInfo) {
     info.pages.store(PageNumber::NONE.0, Ordering::Relaxed);
-    let links = [&info.first_child, &info.siblings, &info.running];
+    let links = [&info.first_child, &info.siblings];
     let counts = [&info.time, &info.slices, &info.excess, &info.predicate_terms];
     let death =
         [&info.death_reason, &info.death_kind, &info.death_address, &info.death_rip, &info.death_by, &info.death_time];

@@ -41,10 +41,12 @@ impl Kernel {
     /// Makes an environment look at what waits for it: at once if it runs, else when its slice comes.
     pub(crate) fn notify(&mut self, target: Environment) {
         self.attention.set(true);
-        if let Some(cpu) = self.context_of(target).holder() {
-            interrupt::kick(cpu);
-        } else {
-            interrupt::wake_all_idle();
+        let context = self.context_of(target);
+        match machine::entry::runner_of(context) {
+            Some(cpu) => interrupt::kick(cpu),
+            // Some CPU is just entering it.
+            None if context.is_claimed() => (0..machine::exposed::cpu_count()).for_each(interrupt::kick),
+            None => interrupt::wake_all_idle(),
         }
     }
 

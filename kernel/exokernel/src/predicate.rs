@@ -69,6 +69,7 @@ pub(crate) fn wait(mut kernel: Locked, frame: &mut SyscallFrame, terms: UserAddr
     secrets.predicate = Some(predicate);
     secrets.watched = watched;
     let context = kernel.context_of(caller);
+    context.set_waiting(true);
     frame.rax = 0;
     context.keep_voluntary(frame.program());
     entry::leave(context);
@@ -146,6 +147,7 @@ impl Kernel {
     /// Ends what an environment waits for and lets go of the pages.
     pub(crate) fn drop_predicate(&mut self, environment: Environment) {
         let Some(predicate) = self.secrets_mut(environment).predicate.take() else { return };
+        self.context_of(environment).set_waiting(false);
         let watched = self.secrets(environment).watched;
         for (term, _) in predicate.watched() {
             let page = watched_page(watched[term]);

@@ -51,8 +51,12 @@ pub(crate) struct Processor {
     pub(crate) slice_end: u64,
     /// Who was told last that its slice has ended.
     pub(crate) told: Told,
-    /// When the environment that runs was entered.
+    /// Since when the time of the slice is not accounted for yet.
     pub(crate) entered: u64,
+    /// Who is charged for it: whom the slice was begun for, or to whom it was yielded.
+    pub(crate) payer: EnvironmentId,
+    /// The position was freed while its slice ran: it is nobody's to give.
+    pub(crate) position_lost: bool,
     /// The number of the environment that ran last; 0: none.
     pub(crate) last: u64,
 }
@@ -67,6 +71,8 @@ impl Processor {
             slice_end: 0,
             told: Told::NOBODY,
             entered: 0,
+            payer: EnvironmentId::NONE,
+            position_lost: false,
             last: 0,
         }
     }

@@ -106,7 +106,7 @@ fn begin(mut kernel: Locked, environment: Environment, length: u64) -> ! {
     let end = now + length;
     let cpu = entry::cpu();
     let processor = &mut kernel.processors[cpu];
-    (processor.phase, processor.slice_end) = (Phase::Running, end);
+    (processor.phase, processor.slice_end, processor.position_lost) = (Phase::Running, end, false);
     exposed::cpus()[cpu].position.store(processor.position as u64, Ordering::Release);
     exposed::cpus()[cpu].slice_end.store(end, Ordering::Release);
     add(&environment.info().slices, 1);
@@ -162,7 +162,7 @@ impl Kernel {
         if core::mem::take(&mut self.secrets_mut(environment).owes_slice) {
             return Wakeup::At(clock::now() + entry_of_next_slice());
         }
-        if self.context_of(environment).claim(cpu) { wakeup } else { Wakeup::Never }
+        if self.context_of(environment).claim() { wakeup } else { Wakeup::Never }
     }
 
     /// Enters a claimed environment in the slice that runs; never returns. The lock is let go.
@@ -208,21 +208,41 @@ impl Kernel {
         Ok(program)
     }
 
+    /// If transfers by the fast way gave this position away, or back, the slice is told now.
+    pub(crate) fn note_runner(&mut self, environment: Environment) {
+        let cpu = entry::cpu();
+        let processor = &self.processors[cpu];
+        if entry::has_position() && !processor.position_lost {
+            exposed::slices(cpu)[processor.position].runner.store(environment.number().0, Ordering::Release);
+        }
+    }
+
+    /// Tells the fast way of transfers whether the environment that is entered is the runner of this position.
+    pub(crate) fn note_position(&mut self, environment: Environment) {
+        let cpu = entry::cpu();
+        let runner = exposed::slices(cpu)[self.processors[cpu].position].runner.load(Ordering::Relaxed);
+        let has = runner == environment.number().0 && !self.processors[cpu].position_lost;
+        entry::set_has_position(self.context_of(environment), has);
+    }
+
     /// Notes that an environment stops running on this CPU.
     pub(crate) fn note_left(&mut self, environment: Environment) {
         let now = clock::now();
+        self.note_runner(environment);
         let processor = &mut self.processors[entry::cpu()];
-        add(&environment.info().time, now.saturating_sub(processor.entered));
+        let (payer, spent) = (processor.payer, now.saturating_sub(processor.entered));
         processor.entered = now;
-        environment.info().running.store(0, Ordering::Release);
+        if let Some(payer) = self.known(payer) {
+            add(&payer.info().time, spent);
+        }
         exposed::cpus()[entry::cpu()].environment.store(0, Ordering::Release);
     }
 
     /// Notes that an environment begins to run on this CPU.
     pub(crate) fn note_entered(&mut self, environment: Environment) {
         let cpu = entry::cpu();
-        self.processors[cpu].entered = clock::now();
-        environment.info().running.store(cpu as u64 + 1, Ordering::Release);
+        (self.processors[cpu].entered, self.processors[cpu].payer) = (clock::now(), environment.number());
+        self.note_position(environment);
         exposed::cpus()[cpu].environment.store(environment.number().0, Ordering::Release);
         if core::mem::replace(&mut self.processors[cpu].last, environment.number().0) != environment.number().0 {
             add(&exposed::cpus()[cpu].switches, 1);

@@ -283,6 +283,14 @@ impl Calls for Kernel {
         self.context_of(self.caller()).set_vector(on == 1);
         Ok(())
     }
+    fn protection_keys_set(&mut self, on: u64) -> Outcome<()> {
+        if on > 1 || (on == 1 && !cpu_control::has(abi::feature::PKU)) {
+            return crate::kernel::refuse(Error::BadArgument, 0);
+        }
+        self.context_of(self.caller()).set_keys(on == 1);
+        cpu_control::write_pkru(0);
+        Ok(())
+    }
     fn event_raise(&mut self, key: KeyIndex, environment: EnvironmentId, bits: u64) -> Outcome<()> {
         self.raise_event(key, environment, bits)
     }

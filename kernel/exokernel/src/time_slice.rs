@@ -76,6 +76,9 @@ impl Kernel {
 
     /// Frees a position of an environment.
     pub(crate) fn release_slice_quietly(&mut self, owner: Environment, cpu: usize, position: usize) {
+        if self.processors[cpu].position == position {
+            self.processors[cpu].position_lost = true;
+        }
         let info = &exposed::slices(cpu)[position];
         info.owner.store(0, Ordering::Release);
         info.runner.store(0, Ordering::Release);
@@ -119,6 +122,6 @@ impl Kernel {
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Environment> {
         let target = self.living(to)?;
         let can_run = matches!(self.wakeup(target), Wakeup::Now(_));
-        if can_run && self.context_of(target).claim(entry::cpu()) { Ok(target) } else { refuse(Error::Busy, to.0) }
+        if can_run && self.context_of(target).claim() { Ok(target) } else { refuse(Error::Busy, to.0) }
     }
 }

@@ -16,6 +16,7 @@ use machine::exposed;
 pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
     let callee = kernel.claim_callee(EnvironmentId(frame.rax >> 32))?;
     let caller = kernel.caller();
+    kernel.note_runner(caller);
     let (from, to) = (kernel.context_of(caller), kernel.context_of(callee));
     let Ok(program) = to.enter(frame.program(), entry_point) else {
         to.release();
@@ -25,14 +26,14 @@ pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point
     if entry_point == Entry::Synchronous {
         kernel.move_position(caller, callee);
     }
-    hand_over(&mut kernel, frame, (caller, from), (callee, to), program);
+    hand_over(&mut kernel, frame, from, (callee, to), program);
     Ok(())
 }
 
 fn hand_over(
     kernel: &mut Kernel,
     frame: &mut SyscallFrame,
-    (caller, from): (Environment, &'static Context),
+    from: &'static Context,
     (callee, to): (Environment, &'static Context),
     program: machine::context::Program,
 ) {
@@ -40,8 +41,8 @@ fn hand_over(
     from.keep_voluntary(frame.program());
     entry::leave(from);
     from.release();
-    kernel.note_left(caller);
-    kernel.note_entered(callee);
+    kernel.note_position(callee);
+    exposed::cpus()[entry::cpu()].environment.store(callee.number().0, Ordering::Release);
     to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
     to.keep_voluntary(program);
     entry::enter_with_registers(to, frame, program, vector_passes);
@@ -52,7 +53,7 @@ impl Kernel {
     fn claim_callee(&mut self, number: EnvironmentId) -> Outcome<Environment> {
         let callee = self.living(number)?;
         let context = self.context_of(callee);
-        if callee == self.caller() || !context.claim(entry::cpu()) {
+        if callee == self.caller() || !context.claim() {
             return refuse(Error::Busy, number.0);
         }
         if context.is_forced() || context.private_words().ready.load(Ordering::Acquire) == 0 {

@@ -9,17 +9,54 @@
 //! - vector state is kept only for a context that was switched out whole with its vector unit on.
 
 use abi::area::PrivateWords;
-use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
+use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Bytes kept for vector state: XSAVE's standard form up to AVX-512.
 pub const VECTOR_BYTES: usize = 2752;
 /// Value of [`Context::claim`] while nobody holds it.
 pub const UNCLAIMED: u64 = 0;
+/// Value of [`Context::claim`] while a CPU holds it.
+pub const CLAIMED: u64 = 1;
 /// Value of [`Context::claim`] once the environment is being destroyed.
 pub const CONDEMNED: u64 = u64::MAX;
+
+/// Bits of [`Context::callee`]. All but the first send a transfer the slow way.
+pub(crate) mod callee {
+    /// The vector unit is on; it must be as the caller's.
+    pub(crate) const VECTOR: u64 = 1 << 32;
+    /// Protection keys are on.
+    pub(crate) const KEYS: u64 = 1 << 33;
+    /// It cannot go on from RIP, RSP and flags alone.
+    pub(crate) const WHOLE: u64 = 1 << 34;
+    /// It waits for a predicate.
+    pub(crate) const WAITS: u64 = 1 << 35;
+    /// For the caller's side: the fast way is closed.
+    pub(crate) const CLOSED: u64 = 1 << 63;
+}
+
+/// The context of each slot of the environment table; [`NOBODY`] where there is none. Assembly reads it without a lock: an
+/// entry is taken out and every CPU has left the kernel before the page of its context is used for anything else.
+#[unsafe(no_mangle)]
+static chitin_contexts: [AtomicPtr<Context>; ENVIRONMENTS as usize] =
+    [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; ENVIRONMENTS as usize];
+
+/// A context that no transfer finds.
+static NOBODY: Context = {
+    // SAFETY: a Context is made of atomics, for which zero is a value.
+    let mut nobody: Context = unsafe { core::mem::zeroed() };
+    nobody.callee = AtomicU64::new(u64::MAX);
+    nobody.claim = AtomicU64::new(CONDEMNED);
+    nobody
+};
+
+/// Puts the context of a slot where transfers find it, or takes it away.
+pub fn publish(slot: usize, context: Option<&'static Context>) {
+    let context = core::ptr::from_ref(context.unwrap_or(&NOBODY));
+    chitin_contexts[slot].store(context.cast_mut(), Ordering::Release);
+}
 
 /// How a context goes on.
 pub mod resume {
@@ -37,8 +74,10 @@ pub mod resume {
 pub struct Context {
     /// Number of the environment.
     pub(crate) number: AtomicU64,
-    /// Who holds the context: [`UNCLAIMED`], a CPU's number plus one, or [`CONDEMNED`].
+    /// [`UNCLAIMED`], [`CLAIMED`] by the CPU that runs or is about to run it, or [`CONDEMNED`].
     pub(crate) claim: AtomicU64,
+    /// The number and, above it, bits of [`callee`]: what a control transfer by the fast way compares.
+    pub(crate) callee: AtomicU64,
     /// Address of [`PrivateWords`] in the direct map.
     pub(crate) private: AtomicU64,
     /// User address of the upcall stack's lowest byte.
@@ -67,6 +106,8 @@ pub struct Context {
     pub(crate) pkru: AtomicU64,
     /// Not zero: the vector unit is on.
     pub(crate) vector_on: AtomicU64,
+    /// Not zero: protection keys are on.
+    pub(crate) keys_on: AtomicU64,
     /// Vector state as XSAVE or FXSAVE writes it.
     pub(crate) vector: VectorState,
 }
@@ -142,8 +183,8 @@ impl Context {
     }
 
     /// Takes the context for this CPU, unless somebody has it.
-    pub fn claim(&self, cpu: usize) -> bool {
-        self.claim.compare_exchange(UNCLAIMED, cpu as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    pub fn claim(&self) -> bool {
+        self.claim.compare_exchange(UNCLAIMED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Lets the context go.
@@ -161,12 +202,9 @@ impl Context {
         self.claim.store(CONDEMNED, Ordering::Release);
     }
 
-    /// The CPU that holds it, if one does.
-    pub fn holder(&self) -> Option<usize> {
-        match self.claim.load(Ordering::Acquire) {
-            UNCLAIMED | CONDEMNED => None,
-            cpu => Some(cpu as usize - 1),
-        }
+    /// Whether a CPU holds it.
+    pub fn is_claimed(&self) -> bool {
+        self.claim.load(Ordering::Acquire) == CLAIMED
     }
 
     /// Page of the root of its address space.
@@ -187,7 +225,41 @@ impl Context {
     /// Switches the vector unit of the context, which runs on this CPU, on or off; off, its state is gone.
     pub fn set_vector(&self, on: bool) {
         self.vector_on.store(u64::from(on), Ordering::Relaxed);
+        self.mark(callee::VECTOR, on);
         crate::vector_state::set(on);
+        crate::entry::note_callers_side(self);
+    }
+
+    /// Whether its protection keys are on.
+    pub fn keys_on(&self) -> bool {
+        self.keys_on.load(Ordering::Relaxed) != 0
+    }
+
+    /// Switches the protection keys of the context, which runs on this CPU, on or off.
+    pub fn set_keys(&self, on: bool) {
+        self.keys_on.store(u64::from(on), Ordering::Relaxed);
+        self.mark(callee::KEYS, on);
+        crate::cpu_control::switch_protection_keys(on);
+        crate::entry::note_callers_side(self);
+    }
+
+    /// Says whether it waits for a predicate.
+    pub fn set_waiting(&self, waits: bool) {
+        self.mark(callee::WAITS, waits);
+    }
+
+    fn mark(&self, bit: u64, on: bool) {
+        if on {
+            self.callee.fetch_or(bit, Ordering::AcqRel);
+        } else {
+            self.callee.fetch_and(!bit, Ordering::AcqRel);
+        }
+    }
+
+    /// Says how it goes on.
+    pub(crate) fn set_resume(&self, how: u64) {
+        self.resume.store(how, Ordering::Relaxed);
+        self.mark(callee::WHOLE, how != resume::VOLUNTARY);
     }
 
     /// Whether the kernel holds all of its registers.
@@ -221,7 +293,7 @@ impl Context {
     /// Keeps only where it goes on: it gave up the CPU of its own will.
     pub fn keep_voluntary(&self, program: Program) {
         self.set_program(program);
-        self.resume.store(resume::VOLUNTARY, Ordering::Relaxed);
+        self.set_resume(resume::VOLUNTARY);
     }
 
     /// Its private words, through the kernel's own alias.
@@ -259,24 +331,23 @@ impl Context {
             rip: entry,
             rsp: stack_base + offset,
             rflags: program.rflags & !CLEARED_BY_UPCALL,
-            pkru: self.pkru_of_upcalls(program.pkru),
+            pkru: self.pkru_of_upcalls(),
         })
     }
 
     /// How a callee goes on that a transfer enters: at the declared entry, its stack pointer as the caller's.
     pub fn enter(&self, program: Program, entry: Entry) -> Result<Program, Undeliverable> {
         let rip = self.declared_entry(entry)?;
-        let pkru = self.pkru_of_upcalls(program.pkru);
+        let pkru = self.pkru_of_upcalls();
         Ok(Program { rip, pkru, rflags: program.rflags & !CLEARED_BY_UPCALL, ..program })
     }
 
-    /// PKRU while an upcall runs: the declared value, or what it is where protection keys are not in use.
-    fn pkru_of_upcalls(&self, now: u64) -> u64 {
-        let words = self.private_words();
-        match words.protection_keys.load(Ordering::Relaxed) {
-            0 => now,
-            _ => words.upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff,
+    /// PKRU while an upcall or a transfer runs: the declared value where protection keys are on.
+    fn pkru_of_upcalls(&self) -> u64 {
+        if !self.keys_on() {
+            return 0;
         }
+        self.private_words().upcall_pkru.load(Ordering::Relaxed) & 0xffff_ffff
     }
 
     /// Whether an entry is declared: not 0.

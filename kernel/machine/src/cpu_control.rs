@@ -11,7 +11,8 @@ use core::sync::atomic::Ordering;
 const MSR_FS_BASE: u32 = 0xc000_0100;
 const MSR_USER_GS_BASE: u32 = 0xc000_0102;
 
-fn has(feature: u64) -> bool {
+/// Whether the CPUs have a feature ([`abi::feature`]).
+pub fn has(feature: u64) -> bool {
     exposed::kernel().features.load(Ordering::Relaxed) & feature != 0
 }
 
@@ -25,7 +26,7 @@ pub fn read_cr2() -> u64 {
 
 /// PKRU, or 0 where there are no protection keys.
 pub fn read_pkru() -> u64 {
-    if entry_state().pku.load(Ordering::Relaxed) == 0 {
+    if entry_state().keys_on.load(Ordering::Relaxed) == 0 {
         return 0;
     }
     let pkru: u32;
@@ -36,12 +37,30 @@ pub fn read_pkru() -> u64 {
 
 /// Loads PKRU where there are protection keys, unless it holds the value already.
 pub fn write_pkru(pkru: u64) {
-    if entry_state().pku.load(Ordering::Relaxed) == 0 || read_pkru() == pkru {
+    if entry_state().keys_on.load(Ordering::Relaxed) == 0 || read_pkru() == pkru {
         return;
     }
     // SAFETY: the CPU has protection keys and CR4.PKE is set; PKRU governs user pages only, which the kernel touches
     // only where a fault is caught.
     unsafe { asm!("wrpkru", in("ecx") 0, in("eax") pkru as u32, in("edx") 0, options(nostack, preserves_flags)) };
+}
+
+/// Switches protection keys on or off on this CPU, where it has them: off, no program can change PKRU, so that it needs no
+/// look at every switch.
+pub fn switch_protection_keys(on: bool) {
+    let state = entry_state();
+    if state.keys_on.load(Ordering::Relaxed) == u64::from(on) || state.pku.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    state.keys_on.store(u64::from(on), Ordering::Relaxed);
+    // SAFETY: the CPU has protection keys; CR4.PKE governs nothing but them, and pages of the kernel have none.
+    unsafe {
+        if on {
+            asm!("mov {0}, cr4", "bts {0}, 22", "mov cr4, {0}", out(reg) _, options(nostack));
+        } else {
+            asm!("mov {0}, cr4", "btr {0}, 22", "mov cr4, {0}", out(reg) _, options(nostack));
+        }
+    }
 }
 
 /// Closes the SMAP window that a program may have left open (AC survives an interrupt).
@@ -129,14 +148,14 @@ pub fn load_null_segments() {
     }
 }
 
-/// Loads an address space unless it is loaded; says so in the exposed record first, so that whoever narrows a mapping
-/// under this root either sees this CPU or is seen by it.
+/// Loads an address space unless it is loaded; says so first, so that whoever narrows a mapping under this root either sees
+/// this CPU or is seen by it.
 pub fn load_address_space(root_address: u64) {
-    let info = &exposed::cpus()[crate::entry::cpu()];
-    if info.root.load(Ordering::Relaxed) == root_address >> 12 {
+    let loaded = &entry_state().address_space;
+    if loaded.load(Ordering::Relaxed) == root_address {
         return;
     }
-    info.root.store(root_address >> 12, Ordering::SeqCst);
+    loaded.store(root_address, Ordering::SeqCst);
     // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any context
     // names it.
     unsafe { asm!("mov cr3, {}", in(reg) root_address, options(nostack, preserves_flags)) };
@@ -161,5 +180,5 @@ pub fn drop_tlb_entry(address: u64) {
 
 /// The root that this CPU has loaded.
 pub fn loaded_root() -> PageNumber {
-    PageNumber(exposed::cpus()[crate::entry::cpu()].root.load(Ordering::Relaxed))
+    PageNumber(entry_state().address_space.load(Ordering::Relaxed) >> 12)
 }

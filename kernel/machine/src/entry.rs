@@ -4,7 +4,7 @@
 //! The kernel proper gives its handlers once, at boot ([`install`]); they run with interrupts off on the CPU's one stack,
 //! and either return to where the user was or enter another context and never return.
 
-use crate::context::{self, Context, Program};
+use crate::context::{self, Context, Program, callee};
 use crate::per_cpu::entry_state;
 use crate::{cpu_control, vector_state};
 use abi::area::PrivateWords;
@@ -36,6 +36,22 @@ pub struct EntryState {
     pub fault_error: AtomicU64,
     /// For assembly.
     pub scratch: [AtomicU64; 3],
+    /// Not zero: protection keys are switched on (CR4.PKE).
+    pub keys_on: AtomicU64,
+    /// Slots of the environment table, less one.
+    pub slot_mask: AtomicU64,
+    /// The exposed record of this CPU.
+    pub cpu_record: AtomicU64,
+    /// What CR3 holds, said before it is loaded: whoever narrows a mapping under it waits for this CPU.
+    pub address_space: AtomicU64,
+    /// Not zero: who runs is the runner of the position.
+    pub position: AtomicU64,
+    /// Not zero: the CPU has FSGSBASE.
+    pub fs_gs_base: AtomicU64,
+    /// What a callee of a synchronous transfer has above its number, or [`callee::CLOSED`].
+    pub synchronous_side: AtomicU64,
+    /// The same for asynchronous ones.
+    pub asynchronous_side: AtomicU64,
     /// Number of this CPU.
     pub cpu: AtomicU64,
     /// Not zero: a program may have left vector state in the registers.
@@ -235,6 +251,13 @@ pub fn current() -> Option<&'static Context> {
     (address != 0).then(|| unsafe { &*(address as *const Context) })
 }
 
+/// The CPU that runs a context, if one does. A CPU that has claimed it and not entered it yet does not run it.
+pub fn runner_of(context: &Context) -> Option<usize> {
+    let address = core::ptr::from_ref(context) as u64;
+    (0..crate::exposed::cpu_count())
+        .find(|cpu| crate::per_cpu::get(*cpu).entry.current.load(Ordering::Acquire) == address)
+}
+
 /// The number of this CPU.
 pub fn cpu() -> usize {
     entry_state().cpu.load(Ordering::Relaxed) as usize
@@ -255,7 +278,7 @@ pub fn leave_whole(context: &Context, frame: &TrapFrame) {
         kept.store(register, Ordering::Relaxed);
     }
     context.set_program(frame.program());
-    context.resume.store(context::resume::FORCED, Ordering::Relaxed);
+    context.set_resume(context::resume::FORCED);
     if context.vector_on() {
         vector_state::save(&context.vector);
     }
@@ -271,6 +294,7 @@ fn install_context(context: &Context, pkru: u64) {
     cpu_control::load_null_segments();
     cpu_control::write_fs_base(context.fs_base.load(Ordering::Relaxed));
     cpu_control::write_user_gs_base(context.gs_base.load(Ordering::Relaxed));
+    cpu_control::switch_protection_keys(context.keys_on());
     cpu_control::write_pkru(pkru);
     let whole = context.is_forced() && context.vector_on();
     vector_state::switch_to(whole.then_some(&context.vector), context.vector_on());
@@ -283,14 +307,33 @@ pub fn enter(context: &Context) -> ! {
     // SAFETY: the context is claimed by this CPU and its address space is loaded; RIP is in the user half because every
     // store of it came from a user return address or from a checked entry.
     unsafe {
-        if context.is_forced() {
-            context.resume.store(context::resume::VOLUNTARY, Ordering::Relaxed);
-            chitin_enter_whole(context)
-        } else {
-            context.resume.store(context::resume::VOLUNTARY, Ordering::Relaxed);
-            chitin_enter_program(program.rip, program.rflags, program.rsp)
-        }
+        let whole = context.is_forced();
+        context.set_resume(context::resume::VOLUNTARY);
+        if whole { chitin_enter_whole(context) } else { chitin_enter_program(program.rip, program.rflags, program.rsp) }
     }
+}
+
+/// Whether the environment that runs on this CPU is the runner of the position, so that a synchronous transfer gives the
+/// position too. The fast way only changes who runs: whoever does at the next entry into Rust is the runner then.
+pub fn has_position() -> bool {
+    entry_state().position.load(Ordering::Relaxed) != 0
+}
+
+/// Notes for the fast way whether the environment that this CPU enters is the runner of the position.
+pub fn set_has_position(context: &Context, has: bool) {
+    entry_state().position.store(u64::from(has), Ordering::Relaxed);
+    note_callers_side(context);
+}
+
+/// Opens or closes the fast way of transfers for the context that runs on this CPU.
+pub(crate) fn note_callers_side(context: &Context) {
+    let state = entry_state();
+    let position = state.position.load(Ordering::Relaxed) != 0;
+    let open = !context.keys_on() && state.fs_gs_base.load(Ordering::Relaxed) != 0;
+    let vector = if context.vector_on() { callee::VECTOR } else { 0 };
+    let side = |may: bool| if open && may { vector } else { callee::CLOSED };
+    state.synchronous_side.store(side(position), Ordering::Relaxed);
+    state.asynchronous_side.store(side(!position), Ordering::Relaxed);
 }
 
 /// Makes a claimed context the running one in the middle of a system call whose registers pass to it; the frame goes on
@@ -327,7 +370,6 @@ core::arch::global_asm!(
     CURRENT = const offset_of!(EntryState, current),
     PRIVATE = const offset_of!(EntryState, private),
     KERNEL_STACK = const offset_of!(EntryState, kernel_stack),
-    PKU = const offset_of!(EntryState, pku),
     SMAP = const offset_of!(EntryState, smap),
     SCRATCH = const offset_of!(EntryState, scratch),
     STACK_BASE = const offset_of!(Context, stack_base),
@@ -342,7 +384,27 @@ core::arch::global_asm!(
     GATE_PKRU = const offset_of!(PrivateWords, gate_pkru),
     GATE_PKRU_CHECKED = const offset_of!(PrivateWords, gate_pkru_checked),
     UPCALL_PKRU = const offset_of!(PrivateWords, upcall_pkru),
-    PROTECTION_KEYS = const offset_of!(PrivateWords, protection_keys),
+    KEYS_ON = const offset_of!(Context, keys_on),
+    SLOT_MASK = const offset_of!(EntryState, slot_mask),
+    CPU_RECORD = const offset_of!(EntryState, cpu_record),
+    ADDRESS_SPACE_LOADED = const offset_of!(EntryState, address_space),
+    SYNCHRONOUS_SIDE = const offset_of!(EntryState, synchronous_side),
+    ASYNCHRONOUS_SIDE = const offset_of!(EntryState, asynchronous_side),
+    NUMBER = const offset_of!(Context, number),
+    CLAIM = const offset_of!(Context, claim),
+    CALLEE = const offset_of!(Context, callee),
+    CONTEXT_PRIVATE = const offset_of!(Context, private),
+    ADDRESS_SPACE = const offset_of!(Context, address_space),
+    FS_BASE = const offset_of!(Context, fs_base),
+    GS_BASE = const offset_of!(Context, gs_base),
+    CPU_ENVIRONMENT = const offset_of!(abi::exposed::CpuInfo, environment),
+    READY = const offset_of!(PrivateWords, ready),
+    CALLER = const offset_of!(PrivateWords, caller),
+    SYNCHRONOUS_ENTRY = const offset_of!(PrivateWords, synchronous_entry),
+    ASYNCHRONOUS_ENTRY = const offset_of!(PrivateWords, asynchronous_entry),
+    SYNCHRONOUS = const abi::syscall::number::transfer_synchronous,
+    ASYNCHRONOUS = const abi::syscall::number::transfer_asynchronous,
+    CALLEE_FLAGS = const 0x202,
     EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
     REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),
     FRAME_BYTES = const size_of::<UpcallFrame>(),

@@ -21,8 +21,13 @@ chitin_syscall_entry:
     mov rsp, gs:[{PRIVATE}]
     cmp qword ptr [rsp + {GATE_END}], 0
     jne 2f
-1:  test eax, eax
+1:  cmp eax, {SYNCHRONOUS}
+    je chitin_transfer_synchronous
+    cmp eax, {ASYNCHRONOUS}
+    je chitin_transfer_asynchronous
+    test eax, eax
     jz 3f
+chitin_system_call_in_rust:
     mov rsp, gs:[{KERNEL_STACK}]
     push qword ptr gs:[{USER_RSP}]
     push r11
@@ -57,7 +62,9 @@ chitin_syscall_entry:
     ja chitin_reflect
     cmp qword ptr [rsp + {GATE_PKRU_CHECKED}], 0
     je 1b
-    cmp qword ptr gs:[{PKU}], 0
+    mov rsp, gs:[{CURRENT}]
+    cmp qword ptr [rsp + {KEYS_ON}], 0
+    mov rsp, gs:[{PRIVATE}]
     je 1b
     mov gs:[{SCRATCH}], rax
     mov gs:[{SCRATCH} + 8], rcx
@@ -75,6 +82,76 @@ chitin_syscall_entry:
     xor edx, edx
     swapgs
     sysretq
+
+# ---- Protected control transfer ------------------------------------------------------------------------------------
+
+# The fast way: caller and callee alike in their vector units, neither with protection keys, the callee waiting for nothing
+# and whole in RIP, RSP and flags (all that is one comparison), the callee free and ready. rcx, r11 and rsp are all that is
+# used; every other register passes. Anything else goes on in Rust, with the caller's registers as they were.
+.macro transfer side, entry
+    mov rsp, gs:[{CURRENT}]
+    mov [rsp + {RIP}], rcx
+    mov [rsp + {RFLAGS}], r11
+    mov rcx, gs:[{USER_RSP}]
+    mov [rsp + {RSP}], rcx
+    mov rcx, rax
+    shr rcx, 32
+    mov r11, gs:[{CPU_RECORD}]
+    mov [r11 + {CPU_ENVIRONMENT}], rcx
+    mov r11, gs:[{SLOT_MASK}]
+    and r11, rcx
+    mov r11, [r11 * 8 + chitin_contexts]
+    or rcx, gs:[\side]
+    cmp [r11 + {CALLEE}], rcx
+    jne 8f
+    lock bts qword ptr [r11 + {CLAIM}], 0
+    jc 8f
+    mov rcx, [r11 + {CONTEXT_PRIVATE}]
+    cmp qword ptr [rcx + {READY}], 0
+    je 7f
+    # From here on the callee runs.
+    mov gs:[{PRIVATE}], rcx
+    mov gs:[{CURRENT}], r11
+    rdfsbase rcx
+    mov [rsp + {FS_BASE}], rcx
+    mov rcx, [r11 + {FS_BASE}]
+    wrfsbase rcx
+    mov rcx, [r11 + {ADDRESS_SPACE}]
+    mov gs:[{ADDRESS_SPACE_LOADED}], rcx
+    mov cr3, rcx
+    swapgs
+    rdgsbase rcx
+    mov [rsp + {GS_BASE}], rcx
+    mov rcx, [r11 + {GS_BASE}]
+    wrgsbase rcx
+    mov r11, [r11 + {CONTEXT_PRIVATE}]
+    mov rcx, [rsp + {NUMBER}]
+    mov [r11 + {CALLER}], rcx
+    # An entry outside of the user half becomes one inside: sysretq must not meet it.
+    mov rcx, [r11 + \entry]
+    shl rcx, 17
+    shr rcx, 17
+    # The caller may be entered elsewhere as soon as its claim is gone.
+    mov r11, [rsp + {RSP}]
+    mov qword ptr [rsp + {CLAIM}], 0
+    mov rsp, r11
+    mov r11d, {CALLEE_FLAGS}
+    sysretq
+7:  mov qword ptr [r11 + {CLAIM}], 0
+8:  mov rcx, [rsp + {NUMBER}]
+    mov r11, gs:[{CPU_RECORD}]
+    mov [r11 + {CPU_ENVIRONMENT}], rcx
+    mov rcx, [rsp + {RIP}]
+    mov r11, [rsp + {RFLAGS}]
+    jmp chitin_system_call_in_rust
+.endm
+
+.balign 64
+chitin_transfer_synchronous:
+    transfer {SYNCHRONOUS_SIDE}, {SYNCHRONOUS_ENTRY}
+.balign 64
+chitin_transfer_asynchronous:
+    transfer {ASYNCHRONOUS_SIDE}, {ASYNCHRONOUS_ENTRY}
 
 # ---- Upcalls for exceptions and reflected calls --------------------------------------------------------------------
 
@@ -123,8 +200,8 @@ chitin_syscall_entry:
     .endif
     mov qword ptr [rcx + {FRAME_CS}], {USER_CODE}
     mov qword ptr [rcx + {FRAME_SS}], {USER_DATA}
-    mov rax, gs:[{PRIVATE}]
-    cmp qword ptr [rax + {PROTECTION_KEYS}], 0
+    mov rax, gs:[{CURRENT}]
+    cmp qword ptr [rax + {KEYS_ON}], 0
     jne 7f
     mov qword ptr [rcx + {FRAME_PKRU}], 0
 6:  pop rdx
@@ -133,9 +210,7 @@ chitin_syscall_entry:
     add rsp, 8
     swapgs
     iretq
-7:  cmp qword ptr gs:[{PKU}], 0
-    je 6b
-    push rcx
+7:  push rcx
     xor ecx, ecx
     rdpkru
     pop rcx

@@ -66,7 +66,6 @@ const CR4_FSGSBASE: u64 = 1 << 16;
 const CR4_XSAVE: u64 = 1 << 18;
 const CR4_SMEP: u64 = 1 << 20;
 const CR4_SMAP: u64 = 1 << 21;
-const CR4_PROTECTION_KEYS: u64 = 1 << 22;
 
 /// Debug control: nothing enabled; bit 10 reads as one.
 const NO_BREAKPOINTS: u64 = 1 << 10;
@@ -126,7 +125,8 @@ fn decide(leaves: &Leaves) -> Features {
         (bit(structured.ebx, 7), feature::SMEP, CR4_SMEP),
         (bit(structured.ebx, 20), feature::SMAP, CR4_SMAP),
         (bit(structured.ecx, 2), feature::UMIP, CR4_UMIP),
-        (bit(structured.ecx, 3), feature::PKU, CR4_PROTECTION_KEYS),
+        // Switched on for those who ask: `cpu_control::switch_protection_keys`.
+        (bit(structured.ecx, 3), feature::PKU, 0),
         (bit(structured.ebx, 0), feature::FSGSBASE, CR4_FSGSBASE),
         (mask != 0, feature::XSAVE, CR4_XSAVE),
         (mask & AVX_STATE != 0, feature::AVX, 0),
@@ -216,10 +216,6 @@ impl Features {
     pub(crate) unsafe fn enable(&self) {
         // SAFETY: every bit was announced by CPUID; user memory is not in use yet, so SMEP and SMAP stop nothing.
         unsafe { asm!("mov cr4, {}", in(reg) self.control, options(nostack, preserves_flags)) };
-        if self.has(feature::PKU) {
-            // SAFETY: CR4.PKE has just been set.
-            unsafe { asm!("wrpkru", in("ecx") 0, in("eax") 0, in("edx") 0, options(nostack, preserves_flags)) };
-        }
         // SAFETY: every 64-bit CPU has x87 and debug registers; their state is nobody's yet, and no breakpoint is wanted.
         unsafe { asm!("fninit", "mov dr7, {}", in(reg) NO_BREAKPOINTS, options(nostack, preserves_flags)) };
         if self.has(feature::XSAVE) {

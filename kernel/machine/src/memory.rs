@@ -267,7 +267,8 @@ impl Memory {
         context.address_space.store(root.address(), Ordering::Relaxed);
         context.vector_on.store(1, Ordering::Relaxed);
         context.set_program(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
-        context.resume.store(context::resume::FRESH, Ordering::Relaxed);
+        context.callee.store(number.0 | context::callee::VECTOR, Ordering::Relaxed);
+        context.set_resume(context::resume::FRESH);
         set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
     }
 

@@ -1,13 +1,13 @@
 //! Dropping translations from the TLBs of all CPUs before a page is used again (DESIGN.md §2, "TLB").
 //!
-//! A CPU that may hold translations of a root says so in its exposed record before it loads it. Whoever has narrowed a
+//! A CPU that may hold translations of a root says so in its own structure before it loads it. Whoever has narrowed a
 //! mapping asks every CPU that shows the root, and waits for the answers. Without PCID a CPU that loads another root has
 //! dropped the old one's translations.
 //!
 //! Requests are counted a CPU: one has been answered when the count of answers has reached it. A CPU answers when the
 //! interrupt reaches it, or while it waits for the kernel's lock.
 
-use crate::{apic, cpu_control, entry, exposed};
+use crate::{apic, cpu_control, entry, exposed, per_cpu};
 use abi::PageNumber;
 use abi::limits::CPUS;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub fn drop_everywhere(root: PageNumber, extent: Extent) {
 fn drop_on_others(root: PageNumber) {
     // Order the caller's stores to the tables before the loads of the records.
     core::sync::atomic::fence(Ordering::SeqCst);
-    ask(|cpu| exposed::cpus()[cpu].root.load(Ordering::SeqCst) == root.0);
+    ask(|cpu| per_cpu::get(cpu).entry.address_space.load(Ordering::SeqCst) == root.address());
 }
 
 /// Makes sure that every other CPU has left whatever it did in the kernel when this was called.

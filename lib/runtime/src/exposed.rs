@@ -36,6 +36,11 @@ pub fn cpus() -> impl Iterator<Item = &'static CpuInfo> {
     (0..kernel().cpus.load(Relaxed)).map_while(cpu)
 }
 
+/// Whether an environment runs on some CPU now.
+pub fn runs(environment: EnvironmentId) -> bool {
+    cpus().any(|cpu| cpu.environment.load(Relaxed) == environment.0)
+}
+
 /// The slice vector of a CPU; empty where there is no such CPU.
 pub fn slices(cpu: u64) -> &'static [SliceInfo] {
     if cpu >= kernel().cpus.load(Relaxed) {

@@ -75,8 +75,7 @@ impl OwnerLock {
                 return held;
             }
             let owner = self.owner();
-            let runs = exposed::environment(owner).is_some_and(|info| info.running.load(Relaxed) != 0);
-            if runs || crate::time_slice::yield_to(owner).is_err() {
+            if exposed::runs(owner) || crate::time_slice::yield_to(owner).is_err() {
                 core::hint::spin_loop();
             }
         }

@@ -40,6 +40,9 @@ unsafe extern "C" {
     fn costs_skip_two();
     fn costs_resume();
     fn costs_fill_page();
+    fn costs_transfers();
+    fn costs_returned();
+    fn costs_bounce();
 }
 
 // SAFETY: the pieces keep to the C calling convention: they change only registers that a call may change. The entries
@@ -74,7 +77,12 @@ global_asm!(
     "mov eax, {page_map}", "mov edi, 1", "mov rsi, [rip + costs_root]", "lea rdx, [rip + costs_row]", "mov r10d, 1", "syscall",
     "pop r11", "pop r10", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rax",
     "add rsp, 32", "iretq",
-    ".data", ".balign 16", "costs_row: .quad 0, 0", ".global costs_list", "costs_list: .quad 0",
+    // Sixteen calls into another environment and back: every register passes, the stack pointer too.
+    ".global costs_transfers", "costs_transfers:", "push rbx", "mov ebx, 16",
+    "2:", "mov rax, [rip + costs_callee]", "syscall", "ud2",
+    ".global costs_returned", "costs_returned:", "dec ebx", "jnz 2b", "pop rbx", "ret",
+    ".global costs_bounce", "costs_bounce:", "mov rax, [rip + costs_callee]", "syscall", "ud2",
+    ".data", ".balign 16", ".global costs_callee", "costs_callee: .quad 0", "costs_row: .quad 0, 0", ".global costs_list", "costs_list: .quad 0",
     ".global costs_root", "costs_root: .quad 0", ".text",
     page_map = const number::page_map,
     page_allocate = const number::page_allocate,
@@ -83,6 +91,7 @@ global_asm!(
 unsafe extern "C" {
     static mut costs_list: u64;
     static mut costs_root: u64;
+    static mut costs_callee: u64;
 }
 
 /// The time stamp counter, after everything before it.
@@ -200,6 +209,35 @@ extern "C" fn yield_back(parent: u64) {
     }
 }
 
+/// Makes this environment one that can be entered at `entry`, and names the one that it transfers to.
+fn open_for_transfers(entry: unsafe extern "C" fn(), other: abi::EnvironmentId) {
+    // SAFETY: only the pieces that transfer read the word, and none runs now.
+    unsafe { costs_callee = other.0 << 32 | number::transfer_synchronous };
+    let private = Area::current().private();
+    private.synchronous_entry.store(entry as usize as u64, SeqCst);
+    private.ready.store(1, SeqCst);
+}
+
+extern "C" fn bounce(parent: u64) {
+    let _section = runtime::critical_section::enter();
+    open_for_transfers(costs_bounce, abi::EnvironmentId(parent));
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+fn transfers(overhead: u64) {
+    let callee = child(bounce);
+    (0..50).for_each(|_| drop(time_slice::yield_to(callee.number)));
+    let _section = runtime::critical_section::enter();
+    open_for_transfers(costs_returned, callee.number);
+    // SAFETY: the callee sends everything back as it came.
+    let total = least(|| (), || unsafe { costs_transfers() });
+    report("synchronous transfer, one way", total - overhead, 2 * REPEATS);
+    Area::current().private().ready.store(0, SeqCst);
+    callee.destroy().expect("the callee can be destroyed");
+}
+
 extern "C" fn answer(_: abi::EnvironmentId, _: &mut Message) {}
 
 extern "C" fn serve(_: u64) {
@@ -244,6 +282,7 @@ fn main() -> u32 {
     protection(overhead, &pages);
     fresh_pages(overhead, own);
     switching(overhead);
+    transfers(overhead);
     let kernel = exposed::kernel();
     report("boot to the first user instruction", kernel.boot_ticks.load(Relaxed), 1);
     report("longest kernel entry", kernel.longest_entry.load(Relaxed), 1);

@@ -389,9 +389,8 @@ impl Client {
         if time_slice::yield_to(self.guardian).is_ok() {
             return;
         }
-        let runs = || exposed::environment(self.guardian).is_some_and(|info| info.running.load(Relaxed) != 0);
         for _ in 0..LOOKS {
-            if !runs() {
+            if !exposed::runs(self.guardian) {
                 return;
             }
             core::hint::spin_loop();

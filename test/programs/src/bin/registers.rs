@@ -344,7 +344,7 @@ extern "C" fn set_bases(_: u64) {
     loop {
         // SAFETY: nothing of this program uses FS.
         let _ = unsafe { syscall::segment_base_set(0, UserAddress(0x6666_0000)) };
-        if exposed::has(feature::PKU) {
+        if exposed::has(feature::PKU) && syscall::protection_keys_set(1).is_ok() {
             set_protection_keys(0xffff_fff0);
         }
         Area::current().status(1).store(1, SeqCst);
@@ -366,6 +366,9 @@ fn protection_keys() -> u32 {
 
 fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outcome {
     let child = spawn(world, set_bases, 0)?;
+    if exposed::has(feature::PKU) {
+        granted!(syscall::protection_keys_set(1));
+    }
     check!(eventually(|| status(&child, 1) == 1), "the other environment does not run");
     // SAFETY: nothing of this program uses FS.
     granted!(unsafe { syscall::segment_base_set(0, UserAddress(0x7777_0000)) });

@@ -35,7 +35,7 @@ fn without_slice(world: &World, function: extern "C" fn(u64), argument: u64) -> 
 
 /// Lets a child come to its waiting place.
 fn settle(child: &Child) -> Outcome {
-    let ready = || child.info().is_some_and(|info| info.running.load(SeqCst) == 0) && status(child, 1) == 1;
+    let ready = || !exposed::runs(child.number) && status(child, 1) == 1;
     let mut turns = 0;
     check!(
         eventually(|| {
@@ -128,6 +128,8 @@ fn a_synchronous_transfer_gives_the_position(world: &World) -> Outcome {
         message[1],
         own[0]
     );
+    // Transfers write nothing down: the slice is told when the CPU changes hands otherwise.
+    time_slice::yield_now();
     let runner = exposed::slices(0)[own[0]].runner.load(SeqCst);
     check!(runner == area::number().0, "after the answer {runner} runs in our position");
     granted!(child.destroy());
