@@ -1,7 +1,7 @@
 //! Compiled BPF beside its peers: the same functions by rustc, rbpf's interpreter and compiler, our own interpreter; what
 //! verifying and compiling cost; and the analogue of Palladium's Figure 7 (conjunctions of 1 to 16 terms).
 //!
-//! `cargo bench -p native --bench downloaded_code`. With `CHITIN_BENCH_OUT=FILE` the fastest samples are also written as JSON
+//! `cargo bench -p native --bench downloaded_code`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written as JSON
 //! lines, with `CHITIN_BENCH_PICTURE=FILE` the figure as SVG. "native" has its vector instructions taken away by volatile
 //! loads, since the kernel has none either.
 
@@ -9,13 +9,14 @@ mod measure;
 
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::time::Instant;
 
 use downloaded_code::compiler::{self, Compiler, Request};
 use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
 use downloaded_code::interpreter::{Interpreter, NoHelpers};
 use downloaded_code::program::Program;
 use downloaded_code::verifier::{Verified, Verifier, storage_bound};
-use measure::{Bench, Row, thread_time};
+use measure::{Bench, Row};
 use native::downloaded_code::prepared::Prepared;
 
 const REGIONS: [Region<'static>; 1] = [Region {
@@ -149,14 +150,15 @@ fn packet(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Measures work that is done once an iteration.
+/// Measures work in passes of some tens of microseconds.
 fn measure<T>(bench: &mut Bench, case: &str, contender: &str, parameter: usize, mut work: impl FnMut() -> T) {
-    bench.measure(case, contender, parameter, |iterations| {
-        let start = thread_time();
-        for _ in 0..iterations {
+    let start = Instant::now();
+    (0..8).for_each(|_| drop(black_box(work())));
+    let times = (400_000 / (1 + start.elapsed().as_nanos() as usize)).clamp(1, 5_000);
+    bench.measure(case, contender, parameter, times, || {
+        for _ in 0..times {
             black_box(work());
         }
-        thread_time() - start
     });
 }
 

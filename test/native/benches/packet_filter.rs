@@ -1,6 +1,6 @@
 //! Classification by merged, compiled filters beside its peers, on the same packets in one run.
 //!
-//! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the fastest samples are also written as
+//! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written as
 //! JSON lines. libpcap's interpreter takes part when `libpcap.so.0.8` is there.
 
 #[path = "../../../mechanism/packet-filter/tests/support/mod.rs"]
@@ -10,10 +10,9 @@ mod measure;
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::time::Duration;
 
 use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
-use measure::{Bench, thread_time};
+use measure::Bench;
 use native::downloaded_code::prepared::Prepared;
 use native::packet_filter::{CodeArena, GuardedWords};
 use packet_filter::{Patch, Sizes};
@@ -21,6 +20,7 @@ use support::{CodeMemory, Differ, Driver, Memory, Random, endpoint, tcp_filter, 
 
 const COUNTS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const PACKETS: usize = 4096;
+const INSERTIONS: usize = 50;
 
 struct Arena(CodeArena);
 
@@ -50,12 +50,10 @@ fn measure(
     packets: &[Vec<u8>],
     mut classify: impl FnMut(&[u8]) -> u32,
 ) {
-    bench.measure(case, contender, filters as usize, |iterations| {
-        let start = thread_time();
-        for index in 0..iterations {
-            black_box(classify(black_box(&packets[index as usize % PACKETS])));
+    bench.measure(case, contender, filters as usize, PACKETS, || {
+        for packet in packets {
+            black_box(classify(black_box(packet)));
         }
-        thread_time() - start
     });
 }
 
@@ -283,16 +281,12 @@ fn insertion(bench: &mut Bench) {
             let (address, port) = endpoint(differ, count);
             let atoms = tcp_filter(address, port);
             let case = format!("{differ:?}-insert-and-remove").to_lowercase();
-            bench.measure(&case, "dpf", count as usize, |iterations| {
-                let mut total = Duration::ZERO;
-                for _ in 0..iterations {
+            bench.measure(&case, "dpf", count as usize, INSERTIONS, || {
+                for _ in 0..INSERTIONS {
                     driver.installed.clear();
-                    let start = thread_time();
                     let id = driver.insert(0, &atoms, false).expect("there is room");
                     driver.remove(id);
-                    total += thread_time() - start;
                 }
-                total
             });
         }
     }

@@ -1,6 +1,7 @@
-//! What the benchmarks share: criterion runs them, the fastest sample of each is kept and written as a line of JSON.
+//! What the benchmarks share: criterion runs them, the fastest pass of each is kept and written as a line of JSON.
 //!
-//! Others on the machine only ever add time, so that the fastest sample says most; the clock is the thread's own.
+//! Others on the machine only ever add time, so that the fastest of many short passes says most; the clock is the
+//! thread's own.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -30,28 +31,33 @@ impl Bench {
         Self { criterion: criterion.configure_from_args(), rows: Vec::new() }
     }
 
-    /// Measures one contender. `work` does so many iterations and says how long they took.
+    /// Measures one contender: `pass` does `times` units of work, and the fastest pass counts, for one unit.
     pub(crate) fn measure(
         &mut self,
         case: &str,
         contender: &str,
         parameter: usize,
-        mut work: impl FnMut(u64) -> Duration,
+        times: usize,
+        mut pass: impl FnMut(),
     ) {
-        let mut samples = Vec::new();
+        let mut fastest = Duration::MAX;
         let mut group = self.criterion.benchmark_group(case);
         group.bench_function(BenchmarkId::new(contender, parameter), |bencher| {
-            bencher.iter_custom(|iterations| {
-                let time = work(iterations);
-                samples.push(time.as_nanos() as f64 / iterations as f64);
-                time
+            bencher.iter_custom(|passes| {
+                let mut total = Duration::ZERO;
+                for _ in 0..passes {
+                    let start = thread_time();
+                    pass();
+                    let time = thread_time() - start;
+                    (total, fastest) = (total + time, fastest.min(time));
+                }
+                total
             });
         });
         group.finish();
-        // The first samples are criterion's warming up, with few iterations.
-        let kept = samples.split_off(samples.len() / 2);
-        if let Some(fastest) = kept.into_iter().min_by(f64::total_cmp) {
-            self.rows.push(Row { case: case.into(), contender: contender.into(), parameter, nanoseconds: fastest });
+        if fastest < Duration::MAX {
+            let nanoseconds = fastest.as_nanos() as f64 / times as f64;
+            self.rows.push(Row { case: case.into(), contender: contender.into(), parameter, nanoseconds });
         }
     }
 
@@ -61,7 +67,7 @@ impl Bench {
         let Ok(path) = std::env::var("CHITIN_BENCH_OUT") else { return };
         let mut text = format!(
             "{{\"bench\":\"{name}\",\"command\":\"CHITIN_BENCH_OUT=FILE cargo bench -p native --bench {name}\",\
-             \"clock\":\"CLOCK_THREAD_CPUTIME_ID\",\"statistic\":\"fastest sample\",\"{parameter}\":\"{about}\"}}\n"
+             \"clock\":\"CLOCK_THREAD_CPUTIME_ID\",\"statistic\":\"fastest pass\",\"{parameter}\":\"{about}\"}}\n"
         );
         for Row { case, contender, parameter: value, nanoseconds } in &self.rows {
             let _ = writeln!(
@@ -75,7 +81,7 @@ impl Bench {
 }
 
 /// Time that this thread has been running: what others do on the machine counts less than on a wall clock.
-pub(crate) fn thread_time() -> Duration {
+fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

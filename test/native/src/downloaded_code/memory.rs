@@ -75,7 +75,9 @@ impl Guarded {
         let bytes = self.bytes();
         let end = offset + content.len();
         content.copy_from_slice(&bytes[offset..end]);
-        bytes[..offset].iter().chain(&bytes[end..]).all(|byte| *byte == PATTERN)
+        let pattern = [PATTERN; PAGE];
+        let whole = |bytes: &[u8]| bytes.chunks(PAGE).all(|chunk| *chunk == pattern[..chunk.len()]);
+        whole(&bytes[..offset]) && whole(&bytes[end..])
     }
 }
 
