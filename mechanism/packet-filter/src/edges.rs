@@ -14,6 +14,9 @@ use crate::words::Words;
 pub(crate) const LIST: u32 = 4;
 /// Capacity of the smallest hash table, as a power of two.
 const LEAST_TABLE: u32 = 4;
+/// Keys up to which a table has room to spare: in a table that is mostly empty, packets for no one find an empty slot at
+/// once, which branch prediction learns.
+const SMALL: u32 = 64;
 /// Slots a key may lie from its place.
 const REACH: u32 = 32;
 
@@ -187,7 +190,9 @@ pub(crate) struct Growth {
 impl Growth {
     /// Begins a table for one key more than `edges` has.
     pub(crate) fn begin(words: &mut Words<'_>, edges: &Edges, multiplier: u32) -> Result<Self, Refusal> {
-        let order = (3 * (edges.count + 1)).next_power_of_two().ilog2().max(LEAST_TABLE);
+        let count = edges.count + 1;
+        let slots = if count <= SMALL { 8 * count } else { 3 * count };
+        let order = slots.next_power_of_two().ilog2().max(LEAST_TABLE);
         Ok(Self { table: Edges::table(words, order, multiplier)?, cleared: 0, copied: 0 })
     }
 
