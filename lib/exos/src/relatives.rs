@@ -31,6 +31,10 @@ pub struct Other {
     pub mailbox: PageNumber,
     /// Short name of its program.
     pub name: Vec<u8>,
+    /// Its arguments, each with its NUL, as far as they fit into the public page.
+    pub arguments: Vec<u8>,
+    /// Its last change that was no end: see `process::status::Change`.
+    pub change: u32,
 }
 
 /// Processes, as far as a key shows them.
@@ -55,6 +59,15 @@ pub fn all() -> Vec<Other> {
     sight().all()
 }
 
+/// The arguments that a process wrote into its public page; a length that cannot be is the longest.
+fn arguments(word: impl Fn(usize) -> u64) -> Vec<u8> {
+    let length = (word(public::ARGUMENTS) as usize).min(public::ARGUMENT_BYTES);
+    let words = (0..length.div_ceil(8)).map(|index| word(public::ARGUMENTS + 1 + index));
+    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(length);
+    bytes
+}
+
 impl Sight {
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
@@ -77,6 +90,8 @@ impl Sight {
             session: word(public::SESSION),
             mailbox,
             name,
+            arguments: arguments(word),
+            change: word(public::CHANGE) as u32,
         })
     }
 

@@ -8,6 +8,8 @@ mod descriptor;
 #[cfg(target_os = "none")]
 mod dispatch;
 #[cfg(target_os = "none")]
+mod event;
+#[cfg(target_os = "none")]
 mod extra;
 #[cfg(target_os = "none")]
 mod file;
@@ -27,6 +29,8 @@ mod process;
 #[cfg(target_os = "none")]
 mod signal;
 #[cfg(target_os = "none")]
+mod socket;
+#[cfg(target_os = "none")]
 mod system;
 #[cfg(target_os = "none")]
 mod table;
@@ -39,6 +43,8 @@ pub(crate) mod walk;
 pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use path::status_of;
+#[cfg(target_os = "none")]
+pub(crate) use poll::state as poll_state;
 #[cfg(target_os = "none")]
 pub use table::OPERATIONS;
 #[cfg(target_os = "none")]

@@ -3,7 +3,7 @@
 use super::dispatch::Call;
 use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Event;
+use crate::descriptor::object::{Event, Object};
 use crate::errno::{Errno, Result};
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
@@ -64,7 +64,7 @@ pub(super) fn duration(address: u64, unit: u64) -> Result<Option<u64>> {
 }
 
 /// Blocks other signals while something is done; the mask comes back once a signal was delivered.
-fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_>) -> Result<u64>) -> Result<u64> {
+pub(super) fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_>) -> Result<u64>) -> Result<u64> {
     if mask == 0 {
         return action(call);
     }
@@ -166,7 +166,8 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
-fn state(description: &Description, wanted: u16) -> u16 {
+/// The events of `poll` that have come, of those that are wanted, and those that are told always.
+pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     let mut found = 0;
     if wanted & READABLE != 0 && description.is_ready(Event::Readable) {
         found |= wanted & READABLE;
@@ -175,7 +176,9 @@ fn state(description: &Description, wanted: u16) -> u16 {
         found |= wanted & WRITABLE;
     }
     if description.is_hung_up() {
-        found |= if description.can_write() { BROKEN } else { HUNG_UP };
+        // The writer of a pipe without readers is told of an error; all others that the other side is gone.
+        let is_writer = description.can_write() && !matches!(description.object, Object::Other(_));
+        found |= if is_writer { BROKEN } else { HUNG_UP };
     }
     // A pipe whose writers are gone is at its end, not full of data.
     if found & HUNG_UP != 0 && !description.has_data() {

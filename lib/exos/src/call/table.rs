@@ -1,7 +1,7 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
 use super::dispatch::{NUMBERS, Operation, Operations};
-use super::{descriptor, extra, file, futex, lock, memory, path, poll, process, signal, system, time};
+use super::{descriptor, event, extra, file, futex, lock, memory, path, poll, process, signal, socket, system, time};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {
@@ -152,6 +152,33 @@ pub static OPERATIONS: Operations = operations! {
     __NR_setresgid => process::set_identities,
     __NR_setreuid => process::set_identities,
     __NR_setregid => process::set_identities,
+    __NR_eventfd => event::eventfd,
+    __NR_eventfd2 => event::eventfd2,
+    __NR_timerfd_create => event::timerfd_create,
+    __NR_timerfd_settime => event::timerfd_settime,
+    __NR_timerfd_gettime => event::timerfd_gettime,
+    __NR_epoll_create => event::epoll_create,
+    __NR_epoll_create1 => event::epoll_create1,
+    __NR_epoll_ctl => event::epoll_ctl,
+    __NR_epoll_wait => event::epoll_wait,
+    __NR_epoll_pwait => event::epoll_pwait,
+    __NR_epoll_pwait2 => event::epoll_pwait2,
+    __NR_socket => socket::socket,
+    __NR_socketpair => socket::socketpair,
+    __NR_bind => socket::bind,
+    __NR_listen => socket::listen,
+    __NR_accept => socket::accept,
+    __NR_accept4 => socket::accept4,
+    __NR_connect => socket::connect,
+    __NR_getsockname => socket::getsockname,
+    __NR_getpeername => socket::getpeername,
+    __NR_shutdown => socket::shutdown,
+    __NR_setsockopt => socket::setsockopt,
+    __NR_getsockopt => socket::getsockopt,
+    __NR_sendto => socket::sendto,
+    __NR_recvfrom => socket::recvfrom,
+    __NR_sendmsg => socket::sendmsg,
+    __NR_recvmsg => socket::recvmsg,
     __NR_flock => lock::flock,
     __NR_fallocate => extra::fallocate,
     __NR_copy_file_range => extra::copy_file_range,

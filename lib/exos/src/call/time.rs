@@ -14,7 +14,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const TICKS: u64 = 100;
 
 /// Nanoseconds that a clock shows.
-fn read(which: u64) -> Result<u64> {
+pub(super) fn read(which: u64) -> Result<u64> {
     match which as u32 {
         linux::CLOCK_REALTIME | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_TAI => Ok(wall_clock()),
         linux::CLOCK_MONOTONIC | linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_MONOTONIC_COARSE | linux::CLOCK_BOOTTIME => {

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use linux_raw_sys::general as linux;
+use runtime::PageNumber;
 use runtime::page::Allocator;
 
 /// Words of a record: offset, then references (0..32) and flags (32..64).
@@ -92,6 +93,17 @@ impl Description {
         self.record.page.pages()[0].0 << 8 | self.record.index as u64
     }
 
+    /// Page and index of its record.
+    pub fn place(&self) -> (u64, u64) {
+        (self.record.page.pages()[0].0, self.record.index as u64)
+    }
+
+    /// One that another process made, by the place of its record; its reference is taken over.
+    pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
+        let page = process().records.lock().page(page)?;
+        Ok(Self { object, record: Record { page, index: index.min(RECORDS - 1) } })
+    }
+
     /// One descriptor more refers to it.
     pub fn refer(&self) {
         self.record.state().fetch_add(1, SeqCst);
@@ -110,6 +122,16 @@ impl Description {
 }
 
 impl Records {
+    /// A page of records that another process made.
+    fn page(&mut self, number: PageNumber) -> Result<Shared> {
+        if let Some(page) = self.pages.iter().find(|page| page.pages()[0] == number) {
+            return Ok(page.clone());
+        }
+        let page = process().windows.lock().open(vec![number], process().session_key, true)?;
+        self.pages.push(page.clone());
+        Ok(page)
+    }
+
     fn take(&mut self, flags: u32) -> Result<Record> {
         for page in &self.pages {
             if let Some(record) = Record::take_in(page, flags) {

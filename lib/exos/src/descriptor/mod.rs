@@ -3,8 +3,20 @@
 pub mod table;
 
 #[cfg(target_os = "none")]
+mod cell;
+#[cfg(target_os = "none")]
+pub mod counter;
+#[cfg(target_os = "none")]
 pub mod description;
+#[cfg(target_os = "none")]
+pub mod epoll;
 #[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]
 pub mod operations;
+#[cfg(target_os = "none")]
+pub mod passing;
+#[cfg(target_os = "none")]
+pub mod socket;
+#[cfg(target_os = "none")]
+pub mod timer;

@@ -248,6 +248,27 @@ impl Description {
         }
     }
 
+    /// A number that changes with each new event of a kind.
+    pub fn stamp(&self, event: Event) -> u64 {
+        match (&self.object, event) {
+            (Object::Pipe(pipe, _), Event::Readable) => {
+                pipe.ring().written << 1 | u64::from(pipe.has_other(Side::Read))
+            }
+            (Object::Pipe(pipe, _), Event::Writable) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
+            (Object::Other(other), event) => other.stamp(event),
+            (_, event) => u64::from(self.is_ready(event)),
+        }
+    }
+
+    /// What becomes true when the stamp changes.
+    pub fn changes(&self, event: Event) -> Vec<Term> {
+        match (&self.object, event) {
+            (Object::Pipe(pipe, _), event) => pipe.changes(event == Event::Readable).to_vec(),
+            (Object::Other(other), event) => other.changes(event),
+            (_, event) => self.terms(event),
+        }
+    }
+
     /// Whether bytes wait in a pipe; everything else counts as having some.
     pub fn has_data(&self) -> bool {
         match &self.object {

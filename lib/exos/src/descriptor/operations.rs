@@ -45,6 +45,11 @@ pub trait Operations: Any + Debug + Send + Sync {
         u64::from(self.is_ready(event))
     }
 
+    /// What becomes true when the stamp of an event changes.
+    fn changes(&self, event: Event) -> Vec<Term> {
+        self.terms(event)
+    }
+
     /// Whether the other side is gone.
     fn is_hung_up(&self) -> bool {
         false

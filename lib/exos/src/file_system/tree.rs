@@ -185,6 +185,7 @@ impl<S: Store> Tree<S> {
     /// Takes a name away: of a directory with `directory_wanted`, else of anything else.
     pub fn remove(&mut self, directory: NodeId, name: &[u8], directory_wanted: bool) -> Result<()> {
         match name {
+            b"." | b".." if !directory_wanted => return Err(Errno::EISDIR),
             b"." => return Err(Errno::EINVAL),
             b".." => return Err(Errno::ENOTEMPTY),
             _ => {}

@@ -268,6 +268,29 @@ impl Client {
         Ok((in_the_way != 0).then_some(rest))
     }
 
+    /// A node that is held is on its way to another client.
+    pub fn offer(&self, node: u64) -> Result<()> {
+        self.exchange([Operation::Offer as u64, node, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Holds a node that was on its way.
+    pub fn accept_offer(&self, node: u64) -> Result<()> {
+        self.exchange([Operation::AcceptOffer as u64, node, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Gives a socket a name that leads to a page.
+    pub fn bind(&mut self, at: u64, path: &[u8], mode: u32, page: PageNumber) -> Result<()> {
+        let length = self.put_path(path)?;
+        self.on_path([Operation::Bind as u64, at, u64::from(mode), page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// The page that the name of a socket leads to.
+    pub fn peer(&mut self, at: u64, path: &[u8]) -> Result<PageNumber> {
+        let length = self.put_path(path)?;
+        let answer = self.on_path([Operation::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
+        Ok(PageNumber(answer[1]))
+    }
+
     /// The pages of the pipe of a FIFO that is held.
     pub fn fifo(&mut self, node: u64) -> Result<Vec<PageNumber>> {
         let window = self.window()?;

@@ -104,6 +104,14 @@ operations! {
     /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
     /// last byte, process.
     Lock = 27,
+    /// (node): it is on its way to another client, and held until that one takes it.
+    Offer = 40,
+    /// (node): the caller holds what was on its way.
+    AcceptOffer = 41,
+    /// (at, mode, page, length of path): a socket under a name that leads to the page.
+    Bind = 42,
+    /// (at, length of path) -> the page that the name of a socket leads to.
+    Peer = 43,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
     /// (environment): it speaks for the caller from now on, as a thread of it.

@@ -38,6 +38,10 @@ pub struct Server {
     pub locks: Locks,
     /// The pipes of FIFOs that somebody holds open.
     pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
+    /// Nodes on their way between clients, and how often.
+    pub offered: BTreeMap<NodeId, u32>,
+    /// Pages that the names of sockets lead to.
+    pub sockets: BTreeMap<NodeId, u64>,
     /// Where clients' windows and pipes come from: pages that the session may write.
     pub window_pages: Allocator,
     /// The page that clients watch; its first word counts changes.
@@ -100,6 +104,9 @@ impl Server {
             Operation::Rename => self.rename(caller, who, [a, b], c, d as u32),
             Operation::Link => self.link(caller, who, [a, b], c, d),
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
+            Operation::Bind => self.bind(caller, who, [a, d], b as u32, c),
+            Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, node| server.peer(who, node)),
+            Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)
             }),
@@ -128,6 +135,11 @@ impl Server {
             Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
             Operation::Lock => self.lock(caller, node, words),
             Operation::Fifo => self.fifo(caller, node),
+            Operation::Offer => {
+                self.tree.hold(node, true)?;
+                *self.offered.entry(node).or_default() += 1;
+                Ok(NOTHING)
+            }
             Operation::Hold => self.hold(caller, node).map(|()| NOTHING),
             Operation::PathOf => {
                 let path = self.tree.path_of(node)?;
@@ -433,7 +445,7 @@ impl Server {
     }
 
     /// Walks to a name that must be free, in a directory that may be written.
-    fn on_new_name(
+    pub(super) fn on_new_name(
         &mut self,
         caller: u64,
         who: Credentials,
@@ -528,7 +540,7 @@ impl Server {
         Ok(bytes.len() as u64)
     }
 
-    fn path(&self, caller: u64, at: u64, length: u64) -> Result<Vec<u8>> {
+    pub(super) fn path(&self, caller: u64, at: u64, length: u64) -> Result<Vec<u8>> {
         if length >= PATH_BYTES as u64 {
             return Err(Errno::ENAMETOOLONG);
         }

@@ -42,6 +42,8 @@ impl Guardian {
             clients: BTreeMap::new(),
             locks: Locks::default(),
             fifos: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             window_pages,
             notice,
         };

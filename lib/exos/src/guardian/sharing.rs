@@ -104,6 +104,50 @@ impl Server {
         Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
     }
 
+    /// What is on its way is held by who takes it.
+    pub(super) fn accept_offer(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
+        let count = self.offered.get_mut(&node).ok_or(Errno::EPERM)?;
+        *count -= 1;
+        if *count == 0 {
+            self.offered.remove(&node);
+        }
+        self.hold(caller, node)?;
+        self.let_go(node)?;
+        Ok(NOTHING)
+    }
+
+    /// A name for a socket.
+    pub(super) fn bind(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        [at, length]: [u64; 2],
+        mode: u32,
+        page: u64,
+    ) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        let gone = |node: &NodeId, tree: &Self| tree.tree.node(*node).is_err();
+        let dead: Vec<NodeId> = self.sockets.keys().filter(|node| gone(node, self)).copied().collect();
+        for node in dead {
+            self.sockets.remove(&node);
+        }
+        self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
+            let mode = linux::S_IFSOCK | mode & 0o777;
+            let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
+            let node = server.tree.create(directory, name, fresh)?;
+            server.sockets.insert(node, page);
+            Ok(())
+        })
+        .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
+    }
+
+    /// The page that the name of a socket leads to.
+    pub(super) fn peer(&self, who: Credentials, node: NodeId) -> Result<Outcome> {
+        self.tree.check(node, who, access::WRITE)?;
+        let page = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
+        Ok([*page, 0, 0, 0, 0].into())
+    }
+
     /// A file without a name.
     pub(super) fn make_unnamed(
         &mut self,

@@ -6,8 +6,9 @@ use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::{Shared, Windows};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use runtime::lock::Held;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
@@ -24,6 +25,14 @@ const READERS: usize = 4;
 /// How often the end to write was opened by name, in all, and the end to read.
 const WRITER_OPENS: usize = 5;
 const READER_OPENS: usize = 6;
+/// Bytes that are left of the frame that is being read; see `frames`.
+pub(super) const REMAINING: usize = 7;
+/// Whether nothing more is to be written, though writers are there: a socket that was shut down.
+const SHUT: usize = 8;
+/// Number of the process that made the pipe.
+const MAKER: usize = 9;
+/// Where the page numbers of a pipe begin that says of itself what it is made of.
+const OWN_PAGES: usize = 16;
 
 /// A pipe, as this process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +82,39 @@ impl Pipe {
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
+        pipe.word(MAKER).store(runtime::area::number().0, Relaxed);
+        for (index, page) in pipe.pages().iter().enumerate() {
+            pipe.word(OWN_PAGES + index).store(page.0, Release);
+        }
         Ok(pipe)
+    }
+
+    /// One that somebody else made, by its first page, which names the others.
+    pub fn open_by_first(windows: &mut Windows, first: PageNumber, key: KeyIndex) -> Result<Self> {
+        let head = windows.open(vec![first], key, true)?;
+        let pages: Vec<PageNumber> =
+            (0..PAGES).map(|index| PageNumber(head.words()[OWN_PAGES + index].load(Acquire))).collect();
+        windows.close(&head);
+        if pages[0] != first {
+            return Err(Errno::ECONNREFUSED);
+        }
+        Self::open(windows, &pages, key)
+    }
+
+    /// Says that nothing more is going to be written, or read.
+    pub fn shut(&self) {
+        self.word(SHUT).store(1, SeqCst);
+        crate::block::kick_idle();
+    }
+
+    /// The process that made the pipe.
+    pub fn writer(&self) -> u64 {
+        self.word(MAKER).load(Acquire)
+    }
+
+    /// Whether somebody said so.
+    pub fn is_shut(&self) -> bool {
+        self.word(SHUT).load(Acquire) != 0
     }
 
     /// One that somebody else made.
@@ -129,7 +170,7 @@ impl Pipe {
             Side::Write => READERS,
             Side::Both => return true,
         };
-        self.word(other).load(Acquire) != 0
+        self.word(other).load(Acquire) != 0 && !self.is_shut()
     }
 
     /// The counts now.
@@ -155,9 +196,23 @@ impl Pipe {
     }
 
     /// What a reader waits for: another count, or no writer.
-    pub fn readable(&self) -> [Term; 2] {
+    pub fn readable(&self) -> [Term; 3] {
         let read = self.word(READ).load(Acquire);
-        [word(self.word(WRITTEN), Operator::NotEqual, read), word(self.word(WRITERS), Operator::Equal, 0)]
+        let gone = word(self.word(WRITERS), Operator::Equal, 0);
+        [word(self.word(WRITTEN), Operator::NotEqual, read), gone, word(self.word(SHUT), Operator::NotEqual, 0)]
+    }
+
+    /// True when nobody has the end to read.
+    pub(super) fn no_reader(&self) -> Term {
+        word(self.word(READERS), Operator::Equal, 0)
+    }
+
+    pub(super) fn written(&self) -> &'static AtomicU64 {
+        self.word(WRITTEN)
+    }
+
+    pub(super) fn read_count(&self) -> &'static AtomicU64 {
+        self.word(READ)
     }
 
     /// What a writer waits for: more room than a full ring has, or no reader.
@@ -166,6 +221,13 @@ impl Pipe {
         let least = self.word(WRITTEN).load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
         let has_room = word(self.word(READ), Operator::GreaterOrEqual, least);
         [has_room, word(self.word(READERS), Operator::Equal, 0)]
+    }
+
+    /// What becomes true when bytes are written, or read, or who does so is gone.
+    pub fn changes(&self, written: bool) -> [Term; 2] {
+        let (count, others) = if written { (WRITTEN, WRITERS) } else { (READ, READERS) };
+        let now = |index: usize| word(self.word(index), Operator::NotEqual, self.word(index).load(Acquire));
+        [now(count), now(others)]
     }
 
     /// The count of bytes read, which the session's pump watches.
@@ -220,11 +282,11 @@ impl Pipe {
         Ok(done)
     }
 
-    fn lock(&self) -> Held<'static> {
+    pub(super) fn lock(&self) -> Held<'static> {
         crate::user_memory::shared::lock_in(&self.shared).acquire()
     }
 
-    fn word(&self, index: usize) -> &'static AtomicU64 {
+    pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         &self.shared.words()[index]
     }
 }

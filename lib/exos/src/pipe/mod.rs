@@ -8,4 +8,6 @@ pub mod ring;
 #[cfg(target_os = "none")]
 mod end;
 #[cfg(target_os = "none")]
+pub mod frames;
+#[cfg(target_os = "none")]
 pub use end::*;

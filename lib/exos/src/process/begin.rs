@@ -133,6 +133,20 @@ pub fn publish(process: &Process) {
     for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
         process.public_word(index).store(value, Release);
     }
+    publish_arguments(process);
+}
+
+/// Shows the arguments of the program, as far as they fit.
+fn publish_arguments(process: &Process) {
+    let mut arguments = process.program.lock().arguments.clone();
+    arguments.truncate(public::ARGUMENT_BYTES);
+    let length = arguments.len();
+    arguments.resize(length.next_multiple_of(8), 0);
+    for (index, bytes) in arguments.chunks_exact(8).enumerate() {
+        let value = u64::from_le_bytes(core::array::from_fn(|at| bytes[at]));
+        process.public_word(public::ARGUMENTS + 1 + index).store(value, Release);
+    }
+    process.public_word(public::ARGUMENTS).store(length as u64, Release);
 }
 
 /// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.

@@ -32,6 +32,10 @@ pub mod public {
     pub const CHANGE: usize = BASE + 7;
     /// Nanoseconds that its threads ran that ended before it, and its children that it waited for.
     pub const TIME: usize = BASE + 8;
+    /// Bytes of the arguments, then the arguments themselves.
+    pub const ARGUMENTS: usize = BASE + 128;
+    /// Bytes of arguments that there is room for.
+    pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
 }

@@ -2,6 +2,7 @@
 //! built in.
 
 mod built_in;
+pub mod debian;
 mod directory;
 mod resolve;
 mod tar_file;
@@ -12,6 +13,7 @@ use std::path::Path;
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
 
+pub use directory::load as load_folder;
 pub use tree::{Contents, Kind, Node, Tree};
 
 /// Reads the root file system at `path`, or makes the built-in one.

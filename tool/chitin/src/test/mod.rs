@@ -1,6 +1,7 @@
 //! `./chitin test`: every test is a process of its own with a name, a time
-//! limit and a transcript. Three kinds run through one pool: the checks of
-//! tidy, the tests of the host crates, and guests in the machine.
+//! limit and a transcript. Four kinds run through one pool: the checks of
+//! tidy, the tests of the host crates, guests in the machine, and scripts that
+//! must say the same there as on the host.
 
 mod case;
 mod configuration;
@@ -10,6 +11,7 @@ mod full;
 mod guest;
 mod host;
 mod linux_program;
+mod parity;
 mod pool;
 mod registry;
 mod report;
@@ -84,11 +86,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let seed = full.as_ref().map(FullRun::seed);
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
-    let other_kind = ["guest::", "tidy::"].iter().any(|kind| filter.starts_with(kind));
+    let other_kind = ["guest::", "tidy::", "parity::"].iter().any(|kind| filter.starts_with(kind));
     let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
     cases.extend(style::cases(workspace)?);
     cases.retain(|case| case.name().contains(filter));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
+    if depth > Depth::Quick {
+        cases.extend(parity::cases(toolchain, workspace, filter)?);
+    }
     let all = cases.len();
     cases.retain(|case| !full.as_ref().is_some_and(|run| run.has_passed(case.name())));
     cases.sort_by(|left, right| left.name().cmp(right.name()));

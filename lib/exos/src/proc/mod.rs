@@ -1,20 +1,22 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
+//!
+//! `machine` is about the whole machine, `processes` about any process, `maps` about the own memory.
+
+mod machine;
+mod maps;
+mod processes;
 
 use crate::call::walk::Last;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
-use crate::memory::area::{Backing, Protection};
 use crate::pipe::Side;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
-use runtime::{clock, exposed};
 
 /// What lies behind a path below `/proc`.
 enum Entry {
@@ -86,7 +88,7 @@ fn onwards(folder: &[&str], target: &[u8], rest: &[u8]) -> Vec<u8> {
 fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
     let is_link = match parts {
         ["self" | "thread-self"] => is_last,
-        ["mounts"] | [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
+        [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
         _ => false,
     };
     if is_link { find(parts.join("/").as_bytes()).map(Some) } else { Ok(None) }
@@ -95,12 +97,8 @@ fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
 const FILE: u32 = linux::S_IFREG;
 const DIRECTORY: u32 = linux::S_IFDIR;
 const LINK: u32 = linux::S_IFLNK;
-/// Files of the whole machine.
-const FILES: [&str; 7] = ["cpuinfo", "loadavg", "meminfo", "mounts", "stat", "uptime", "version"];
-/// Files of any process.
-const OTHER_FILES: [&str; 4] = ["cmdline", "comm", "stat", "status"];
-/// Files of the process itself.
-const OWN_FILES: [&str; 6] = ["cmdline", "comm", "environ", "maps", "stat", "status"];
+/// Files of the process itself, beside those of any process.
+const OWN_FILES: [&str; 4] = ["environ", "maps", "mountinfo", "mounts"];
 
 /// Opens what lies at a path.
 pub fn open(path: &[u8], flags: u32) -> Result<Description> {
@@ -208,14 +206,43 @@ fn find(path: &[u8]) -> Result<Entry> {
         "self" | "thread-self" => own_entry(&rest),
         number if number.parse() == Ok(own) => own_entry(&rest),
         number if number.parse::<u64>().is_ok() => other_entry(number.parse().map_err(|_| Errno::ENOENT)?, &rest),
-        name if rest.is_empty() => machine_text(name).map(|text| Entry::Text(text.into_bytes())).ok_or(Errno::ENOENT),
-        _ => Err(Errno::ENOENT),
+        _ => machine_entry(&parts_of(path)),
     }
 }
 
+fn parts_of(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
+/// A file of the whole machine, or a folder of such files.
+fn machine_entry(parts: &[&str]) -> Result<Entry> {
+    if let Some(text) = machine::text(parts) {
+        return Ok(Entry::Text(text.into_bytes()));
+    }
+    let names = machine::folder(parts).ok_or(Errno::ENOENT)?;
+    Ok(Entry::Directory(named(names.iter().copied(), |name| {
+        let is_text = machine::text(&[parts, &[name][..]].concat()).is_some();
+        if is_text { FILE } else { DIRECTORY }
+    })))
+}
+
+/// Names with their types.
+fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -> Vec<(String, u32)> {
+    names.map(|name| (String::from(name), kind(name))).collect()
+}
+
+/// A file or folder of any process.
+fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
+    let other = crate::relatives::find(number).ok_or(Errno::ENOENT)?;
+    if rest.is_empty() {
+        return Ok(Entry::Directory(named(processes::FILES.into_iter(), |_| FILE)));
+    }
+    processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT)
+}
+
 fn root() -> Entry {
-    let mut names: Vec<(String, u32)> = FILES.iter().map(|name| (String::from(*name), FILE)).collect();
-    names.push((String::from("self"), LINK));
+    let mut names = named(machine::FILES.into_iter(), |_| FILE);
+    names.extend([("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY)].map(|(n, kind)| (String::from(n), kind)));
     names.extend(crate::relatives::all().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }
@@ -224,10 +251,9 @@ fn own_entry(rest: &[&str]) -> Result<Entry> {
     let process = process();
     match rest {
         [] => {
-            let mut names: Vec<(String, u32)> = OWN_FILES.iter().map(|name| (String::from(*name), FILE)).collect();
-            names.extend(
-                [("exe", LINK), ("cwd", LINK), ("fd", DIRECTORY)].map(|(name, kind)| (String::from(name), kind)),
-            );
+            let mut names = named(processes::FILES.into_iter().chain(OWN_FILES), |_| FILE);
+            let rest = [("exe", LINK), ("cwd", LINK), ("root", LINK), ("fd", DIRECTORY)];
+            names.extend(rest.map(|(name, kind)| (String::from(name), kind)));
             Ok(Entry::Directory(names))
         }
         ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
@@ -247,111 +273,8 @@ fn own_entry(rest: &[&str]) -> Result<Entry> {
         }
         ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
         ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
-        ["maps"] => Ok(Entry::Text(maps().into_bytes())),
-        ["mounts"] => Ok(Entry::Text(machine_text("mounts").unwrap_or_default().into_bytes())),
+        ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
+        ["mounts" | "mountinfo"] => machine_entry(rest),
         _ => other_entry(process.number(), rest),
     }
-}
-
-/// What anybody may know of a process.
-fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
-    let other = crate::relatives::find(number).ok_or(Errno::ENOENT)?;
-    let name = String::from_utf8_lossy(&other.name).into_owned();
-    let text = match rest {
-        [] => return Ok(Entry::Directory(OTHER_FILES.iter().map(|name| (String::from(*name), FILE)).collect())),
-        ["comm"] => format!("{name}\n"),
-        ["cmdline"] => format!("{name}\0"),
-        ["stat"] => {
-            let ticks = exposed::environment(runtime::EnvironmentId(number))
-                .map_or(0, |info| info.time.load(Relaxed) / 10_000_000);
-            let pages = exposed::environment(runtime::EnvironmentId(number))
-                .map_or(0, |info| info.budget[0].used.load(Relaxed));
-            format!(
-                "{number} ({name}) R {} {} {} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 0 {} {pages} 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-                other.parent,
-                other.group,
-                other.session,
-                pages * crate::layout::PAGE_SIZE,
-            )
-        }
-        ["status"] => format!(
-            "Name:\t{name}\nState:\tR (running)\nTgid:\t{number}\nPid:\t{number}\nPPid:\t{}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nThreads:\t1\n",
-            other.parent
-        ),
-        _ => return Err(Errno::ENOENT),
-    };
-    Ok(Entry::Text(text.into_bytes()))
-}
-
-fn maps() -> String {
-    let mut text = String::new();
-    let memory = process().memory.lock();
-    for area in memory.space.areas.iter() {
-        let flag = |bit: Protection, letter: char| if area.protection.allows(bit) { letter } else { '-' };
-        let (offset, node) = match area.backing {
-            Backing::File { node, offset, .. } => (offset, node),
-            _ => (0, 0),
-        };
-        let name = match area.backing {
-            Backing::Library => "                          [exos]",
-            _ if area.grows => "                          [stack]",
-            _ if area.start == memory.space.brk.0 && area.start != memory.space.brk.1 => {
-                "                          [heap]"
-            }
-            _ => "",
-        };
-        let _ = writeln!(
-            text,
-            "{:08x}-{:08x} {}{}{}{} {offset:08x} 00:01 {node} {name}",
-            area.start,
-            area.end,
-            flag(Protection::READ, 'r'),
-            flag(Protection::WRITE, 'w'),
-            flag(Protection::EXECUTE, 'x'),
-            if area.shared { 's' } else { 'p' },
-        );
-    }
-    text
-}
-
-/// A file that tells of the whole machine.
-fn machine_text(name: &str) -> Option<String> {
-    let kernel = exposed::kernel();
-    let now = clock::now();
-    let (seconds, hundredths) = (now / 1_000_000_000, now / 10_000_000 % 100);
-    let idle: u64 = exposed::cpus().map(|cpu| cpu.idle_time.load(Relaxed)).sum();
-    Some(match name {
-        "uptime" => {
-            format!("{seconds}.{hundredths:02} {}.{:02}\n", idle / 1_000_000_000, idle / 10_000_000 % 100)
-        }
-        "version" => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
-        "mounts" => String::from("memory / tmpfs rw 0 0\nproc /proc proc rw 0 0\n"),
-        "loadavg" => format!("0.00 0.00 0.00 1/{} {}\n", crate::relatives::all().len(), process().number()),
-        "meminfo" => {
-            let kilobytes = |pages: u64| pages * 4;
-            let [free, owned, orphan, own] =
-                [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages]
-                    .map(|word| word.load(Relaxed));
-            format!(
-                "MemTotal: {:>15} kB\nMemFree: {:>16} kB\nMemAvailable: {:>11} kB\nBuffers: {:>16} kB\nCached: {:>17} kB\nSwapTotal: {:>14} kB\nSwapFree: {:>15} kB\n",
-                kilobytes(free + owned + orphan + own),
-                kilobytes(free),
-                kilobytes(free),
-                0,
-                kilobytes(kernel.cached_pages.load(Relaxed)),
-                0,
-                0,
-            )
-        }
-        "cpuinfo" => {
-            (0..kernel.cpus.load(Relaxed)).map(|cpu| format!("processor\t: {cpu}\nvendor_id\t: Chitin\n\n")).collect()
-        }
-        "stat" => {
-            let idle = idle / 10_000_000;
-            let busy = (now / 10_000_000 * kernel.cpus.load(Relaxed)).saturating_sub(idle);
-            let boot = kernel.wall_clock_at_boot.load(Relaxed) / 1_000_000_000;
-            format!("cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\nbtime {boot}\nprocesses {}\n", process().number())
-        }
-        _ => return None,
-    })
 }

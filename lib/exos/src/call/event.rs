@@ -1,0 +1,181 @@
+//! Calls that make descriptors of events: eventfd, timerfd and epoll.
+
+use super::dispatch::Call;
+use super::poll::{duration, with_mask};
+use super::time;
+use crate::block::{self, Woken};
+use crate::descriptor::counter::Counter;
+use crate::descriptor::description::Description;
+use crate::descriptor::epoll::Set;
+use crate::descriptor::object::Object;
+use crate::descriptor::operations::Operations;
+use crate::descriptor::timer::{Setting, Timer};
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use linux_raw_sys::general as linux;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+/// Bytes of `struct epoll_event`: events, then data, packed.
+const EVENT_BYTES: u64 = 12;
+/// Events that one call tells, as on Linux.
+const MOST_EVENTS: u64 = i32::MAX as u64 / EVENT_BYTES;
+
+/// Gives out a descriptor for something that was made.
+pub(super) fn open(call: &Call<'_>, made: Arc<dyn Operations>, flags: u32) -> Result<u64> {
+    let kept = linux::O_RDWR | flags & linux::O_NONBLOCK;
+    let description = Description::new(Object::Other(made), kept)?;
+    call.process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+}
+
+/// What a description is open on, if it is of this kind.
+pub(super) fn as_kind<T: Operations>(description: &Description) -> Option<&T> {
+    let Object::Other(other) = &description.object else { return None };
+    let any: &dyn Any = &**other;
+    any.downcast_ref()
+}
+
+fn check_room(call: &Call<'_>) -> Result<()> {
+    if call.process.descriptors.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
+}
+
+pub(super) fn eventfd(call: &mut Call<'_>) -> Result<u64> {
+    let [count, ..] = call.arguments();
+    check_room(call)?;
+    open(call, Arc::new(Counter::create(u64::from(count as u32), false)?), 0)
+}
+
+pub(super) fn eventfd2(call: &mut Call<'_>) -> Result<u64> {
+    let [count, flags, ..] = call.arguments();
+    let flags = flags as u32;
+    if flags & !(linux::EFD_SEMAPHORE | linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_room(call)?;
+    let counter = Counter::create(u64::from(count as u32), flags & linux::EFD_SEMAPHORE != 0)?;
+    open(call, Arc::new(counter), flags)
+}
+
+pub(super) fn timerfd_create(call: &mut Call<'_>) -> Result<u64> {
+    let [clock, flags, ..] = call.arguments();
+    time::read(clock)?;
+    if flags as u32 & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_room(call)?;
+    open(call, Arc::new(Timer::create(clock)?), flags as u32)
+}
+
+pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
+    let [number, flags, new, old, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    let timer: &Timer = as_kind(&description).ok_or(Errno::EINVAL)?;
+    let period = duration(new, 1)?.ok_or(Errno::EFAULT)?;
+    let next = duration(new + 16, 1)?.ok_or(Errno::EFAULT)?;
+    let before = timer.setting();
+    let now = runtime::clock::now();
+    let next = match next {
+        0 => 0,
+        next if flags as u32 & linux::TIMER_ABSTIME == 0 => now.saturating_add(next),
+        next => now.saturating_add(next.saturating_sub(time::read(timer.clock)?)),
+    };
+    timer.set(next, period);
+    if old != 0 {
+        tell_setting(old, before)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn timerfd_gettime(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    let timer: &Timer = as_kind(&description).ok_or(Errno::EINVAL)?;
+    tell_setting(to, timer.setting()).map(|()| 0)
+}
+
+/// `struct itimerspec`: the period, then the time to the next expiry.
+fn tell_setting(to: u64, Setting { next, period }: Setting) -> Result<()> {
+    let words = [period / NANOSECONDS, period % NANOSECONDS, next / NANOSECONDS, next % NANOSECONDS];
+    copy::write(to, &super::layout::bytes(&words))
+}
+
+pub(super) fn epoll_create(call: &mut Call<'_>) -> Result<u64> {
+    let [size, ..] = call.arguments();
+    if (size as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    open(call, Arc::new(Set::default()), 0)
+}
+
+pub(super) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
+    let [flags, ..] = call.arguments();
+    if flags as u32 & !linux::O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    open(call, Arc::new(Set::default()), flags as u32)
+}
+
+pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
+    let [number, operation, wanted, event, ..] = call.arguments();
+    let description = call.process.description(number)?;
+    let target = call.process.description(wanted)?;
+    let set: &Set = as_kind(&description).ok_or(Errno::EINVAL)?;
+    if description.number() == target.number() {
+        return Err(Errno::EINVAL);
+    }
+    if matches!(target.object, Object::File { .. } | Object::Directory { .. }) {
+        return Err(Errno::EPERM);
+    }
+    match operation as u32 {
+        linux::EPOLL_CTL_DEL => set.remove(wanted, &target)?,
+        linux::EPOLL_CTL_ADD | linux::EPOLL_CTL_MOD => {
+            let (events, data) = (copy::read_half(event)?, copy::read_word(event + 4)?);
+            set.put(wanted, target, events, data, operation as u32 == linux::EPOLL_CTL_ADD)?;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+pub(super) fn epoll_wait(call: &mut Call<'_>) -> Result<u64> {
+    let [number, events, most, milliseconds, ..] = call.arguments();
+    wait(call, number, events, most, timeout(milliseconds))
+}
+
+pub(super) fn epoll_pwait(call: &mut Call<'_>) -> Result<u64> {
+    let [number, events, most, milliseconds, mask, _] = call.arguments();
+    with_mask(call, mask, |call| wait(call, number, events, most, timeout(milliseconds)))
+}
+
+pub(super) fn epoll_pwait2(call: &mut Call<'_>) -> Result<u64> {
+    let [number, events, most, time, mask, _] = call.arguments();
+    let timeout = duration(time, 1)?;
+    with_mask(call, mask, |call| wait(call, number, events, most, timeout))
+}
+
+fn timeout(milliseconds: u64) -> Option<u64> {
+    u64::try_from(milliseconds as i32).ok().map(|milliseconds| milliseconds * 1_000_000)
+}
+
+fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) -> Result<u64> {
+    let description = call.process.description(number)?;
+    let set: &Set = as_kind(&description).ok_or(Errno::EINVAL)?;
+    if most == 0 || most > MOST_EVENTS {
+        return Err(Errno::EINVAL);
+    }
+    copy::check(to, most * EVENT_BYTES)?;
+    let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
+    loop {
+        let (found, terms) = set.collect(most as usize);
+        if !found.is_empty() || timeout == Some(0) {
+            let bytes = |(events, data): &(u32, u64)| [&events.to_le_bytes()[..], &data.to_le_bytes()[..]].concat();
+            copy::write(to, &found.iter().flat_map(bytes).collect::<Vec<u8>>())?;
+            return Ok(found.len() as u64);
+        }
+        if block::wait(&terms, deadline)? == Woken::TimedOut {
+            return Ok(0);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `eventfd`: a counter that is read as a whole, or by ones (eventfd(2)).
+
+use super::cell::Cell;
+use super::description::Description;
+use super::object::Event;
+use super::operations::Operations;
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::predicate::{Operator, Term, word};
+
+/// Words of the cell: the count; how often it was added to; how often it was read.
+const COUNT: usize = 0;
+const ADDED: usize = 1;
+const TAKEN: usize = 2;
+/// The highest count.
+const HIGHEST: u64 = u64::MAX - 1;
+/// Bytes that are read and written.
+const BYTES: u64 = 8;
+
+/// The counter.
+#[derive(Debug)]
+pub struct Counter {
+    cell: Cell,
+    /// Whether a read takes one, and not all.
+    pub(super) by_ones: bool,
+}
+
+impl Counter {
+    /// One that begins at `count`.
+    pub fn create(count: u64, by_ones: bool) -> Result<Self> {
+        let cell = Cell::create()?;
+        cell.word(COUNT).store(count, SeqCst);
+        Ok(Self { cell, by_ones })
+    }
+
+    /// One that lies in a page.
+    pub(super) fn open(page: u64, by_ones: bool) -> Result<Self> {
+        Ok(Self { cell: Cell::open(page)?, by_ones })
+    }
+
+    /// The page that it lies in.
+    pub(super) fn page(&self) -> u64 {
+        self.cell.number()
+    }
+
+    fn take(&self) -> Option<u64> {
+        let taken = |count: u64| if self.by_ones { count.min(1) } else { count };
+        let change = |count: u64| (count > 0).then(|| count - taken(count));
+        let before = self.cell.word(COUNT).fetch_update(SeqCst, Acquire, change).ok()?;
+        self.cell.word(TAKEN).fetch_add(1, SeqCst);
+        block::kick_idle();
+        Some(taken(before))
+    }
+
+    fn add(&self, more: u64) -> bool {
+        let change = |count: u64| count.checked_add(more).filter(|sum| *sum <= HIGHEST);
+        let added = self.cell.word(COUNT).fetch_update(SeqCst, Acquire, change).is_ok();
+        if added {
+            self.cell.word(ADDED).fetch_add(1, SeqCst);
+            block::kick_idle();
+        }
+        added
+    }
+}
+
+impl Operations for Counter {
+    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        if count < BYTES {
+            return Err(Errno::EINVAL);
+        }
+        copy::prepare(to, BYTES, true)?;
+        loop {
+            if let Some(taken) = self.take() {
+                copy::write_word(to, taken)?;
+                return Ok(BYTES);
+            }
+            if description.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&self.terms(Event::Readable), None)?;
+        }
+    }
+
+    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
+        let Some(Ok(word)) = bytes.get(..BYTES as usize).map(<[u8; 8]>::try_from) else { return Err(Errno::EINVAL) };
+        let more = u64::from_le_bytes(word);
+        if more > HIGHEST {
+            return Err(Errno::EINVAL);
+        }
+        while !self.add(more) {
+            if description.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&[at_most(&self.cell, HIGHEST - more)], None)?;
+        }
+        Ok(BYTES)
+    }
+
+    fn is_ready(&self, event: Event) -> bool {
+        let count = self.cell.word(COUNT).load(Acquire);
+        match event {
+            Event::Readable => count > 0,
+            Event::Writable => count < HIGHEST,
+        }
+    }
+
+    fn terms(&self, event: Event) -> Vec<Term> {
+        Vec::from([match event {
+            Event::Readable => word(self.cell.word(COUNT), Operator::NotEqual, 0),
+            Event::Writable => at_most(&self.cell, HIGHEST - 1),
+        }])
+    }
+
+    fn stamp(&self, event: Event) -> u64 {
+        self.cell.word(stamp_of(event)).load(Acquire)
+    }
+
+    fn changes(&self, event: Event) -> Vec<Term> {
+        let word_of = self.cell.word(stamp_of(event));
+        Vec::from([word(word_of, Operator::NotEqual, word_of.load(Acquire))])
+    }
+
+    fn closed(&self, _ended: bool, gone: bool) {
+        if gone {
+            self.cell.discard();
+        }
+    }
+
+    fn status(&self) -> (u32, u64) {
+        (0o600, self.cell.number())
+    }
+
+    fn name(&self) -> String {
+        String::from("anon_inode:[eventfd]")
+    }
+}
+
+const fn stamp_of(event: Event) -> usize {
+    match event {
+        Event::Readable => ADDED,
+        Event::Writable => TAKEN,
+    }
+}
+
+fn at_most(cell: &Cell, count: u64) -> Term {
+    word(cell.word(COUNT), Operator::LessOrEqual, count)
+}

@@ -1,0 +1,148 @@
+//! `epoll`: a set of descriptors that are waited for together (epoll(7)).
+//!
+//! The set lies in the process: a child has a copy of it as it was at the fork. Edge-triggered interests are told once
+//! for each new event, which the stamps of the descriptions count.
+
+use super::description::Description;
+use super::object::Event;
+use super::operations::Operations;
+use crate::errno::{Errno, Result};
+use crate::user_memory::current::process;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::lock::Lock;
+use runtime::predicate::Term;
+
+const EDGE: u32 = linux::EPOLLET;
+const ONCE: u32 = linux::EPOLLONESHOT;
+/// Events that are told whether they were asked for or not.
+const ALWAYS: u32 = linux::EPOLLERR | linux::EPOLLHUP;
+
+/// One descriptor of the set.
+#[derive(Clone, Debug)]
+struct Interest {
+    description: Description,
+    /// Events asked for, and how.
+    events: u32,
+    /// What the program wants to be told with them.
+    data: u64,
+    /// Stamps at the last telling: readable, writable.
+    told: Option<[u64; 2]>,
+    /// Told once, and not to be told again until it is changed.
+    spent: bool,
+}
+
+/// The set, by descriptor and number of its description.
+#[derive(Debug, Default)]
+pub struct Set {
+    interests: Lock<BTreeMap<(u64, u64), Interest>>,
+}
+
+impl Set {
+    /// Adds a descriptor, or changes what is wanted of it.
+    pub fn put(&self, number: u64, description: Description, events: u32, data: u64, add: bool) -> Result<()> {
+        let mut interests = self.interests.lock();
+        let key = (number, description.number());
+        match (interests.contains_key(&key), add) {
+            (true, true) => return Err(Errno::EEXIST),
+            (false, false) => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        interests.insert(key, Interest { description, events, data, told: None, spent: false });
+        Ok(())
+    }
+
+    /// Takes a descriptor out.
+    pub fn remove(&self, number: u64, description: &Description) -> Result<()> {
+        let removed = self.interests.lock().remove(&(number, description.number()));
+        removed.map(|_| ()).ok_or(Errno::ENOENT)
+    }
+
+    /// What has come, at most `most` of it, each with the program's data; and what to wait for if nothing has.
+    pub fn collect(&self, most: usize) -> (Vec<(u32, u64)>, Vec<Term>) {
+        let mut interests = self.interests.lock();
+        interests.retain(|_, interest| is_open(&interest.description));
+        let (mut found, mut terms) = (Vec::new(), Vec::new());
+        for interest in interests.values_mut().filter(|interest| !interest.spent) {
+            let events = interest.come();
+            if events != 0 && found.len() < most {
+                interest.tell();
+                found.push((events, interest.data));
+            } else if events == 0 {
+                terms.extend(interest.terms());
+            }
+        }
+        (found, terms)
+    }
+}
+
+/// Whether the process has a descriptor of it still: closing the last one takes it out of the set.
+fn is_open(description: &Description) -> bool {
+    let descriptors = process().descriptors.lock();
+    descriptors.iter().any(|(_, open)| open.number() == description.number())
+}
+
+impl Interest {
+    fn wants(&self, event: Event) -> bool {
+        let bit = match event {
+            Event::Readable => linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP,
+            Event::Writable => linux::EPOLLOUT | linux::EPOLLWRNORM,
+        };
+        self.events & bit != 0
+    }
+
+    fn stamps(&self) -> [u64; 2] {
+        [Event::Readable, Event::Writable].map(|event| self.description.stamp(event))
+    }
+
+    /// Events that have come and are to be told.
+    fn come(&self) -> u32 {
+        let state = u32::from(crate::call::poll_state(&self.description, self.events as u16 | ALWAYS as u16));
+        let state = state & (self.events | ALWAYS);
+        let is_news = self.events & EDGE == 0 || self.told != Some(self.stamps());
+        if is_news { state } else { 0 }
+    }
+
+    fn tell(&mut self) {
+        self.told = (self.events & EDGE != 0).then(|| self.stamps());
+        self.spent = self.events & ONCE != 0;
+    }
+
+    fn terms(&self) -> Vec<Term> {
+        let wanted = [Event::Readable, Event::Writable].into_iter().filter(|event| self.wants(*event));
+        let one = |event| match self.told {
+            Some(_) => self.description.changes(event),
+            None => self.description.terms(event),
+        };
+        wanted.flat_map(one).collect()
+    }
+}
+
+impl Operations for Set {
+    fn is_ready(&self, event: Event) -> bool {
+        let interests = self.interests.lock();
+        event == Event::Readable && interests.values().any(|interest| !interest.spent && interest.come() != 0)
+    }
+
+    fn terms(&self, event: Event) -> Vec<Term> {
+        let interests = self.interests.lock();
+        let waiting = interests.values().filter(|interest| event == Event::Readable && !interest.spent);
+        waiting.flat_map(Interest::terms).collect()
+    }
+
+    fn closed(&self, _ended: bool, gone: bool) {
+        if gone {
+            self.interests.lock().clear();
+        }
+    }
+
+    fn status(&self) -> (u32, u64) {
+        (0o600, core::ptr::from_ref(self) as u64 >> 4)
+    }
+
+    fn name(&self) -> String {
+        String::from("anon_inode:[eventpoll]")
+    }
+}

@@ -1,0 +1,397 @@
+//! Unix-domain sockets (unix(7)): two pipes of frames, one each way; a listener's queue is a page where each who connects
+//! leaves the first pages of two pipes that it made.
+//!
+//! Names lie with the guardian. What a socket is connected to lies in the process: relatives share the pipes, not a later
+//! `connect`.
+
+use super::description::Description;
+use super::object::Event;
+use super::operations::Operations;
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::pipe::frames::{Frame, LONGEST, Manner};
+use crate::pipe::{self, Pipe, Side};
+use crate::user_memory::copy;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::{Shared, lock_in};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::PageNumber;
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::predicate::{Operator, Term, word};
+
+/// Words of a listener's queue: requests that came, and that were taken; how many may wait, 0: nobody listens.
+const CAME: usize = 1;
+const TAKEN: usize = 2;
+const BACKLOG: usize = 3;
+/// Where the requests begin, two words each, and how many there is room for.
+const REQUESTS: usize = 16;
+const ROOM: u64 = 128;
+/// Bytes of room from which on a socket counts as writable.
+const ENOUGH: u64 = 8192;
+
+/// Kinds of sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A stream of bytes.
+    Stream = 1,
+    /// Messages without a connection.
+    Datagram = 2,
+    /// Messages over a connection.
+    Packets = 5,
+}
+
+/// What a socket is joined to.
+#[derive(Debug, Default)]
+pub struct Ends {
+    /// Where messages come from.
+    pub incoming: Option<Pipe>,
+    /// Where they go.
+    pub outgoing: Option<Pipe>,
+    /// Where those wait who connect.
+    queue: Option<Shared>,
+    /// Its own name, and that of the other side.
+    pub names: [Vec<u8>; 2],
+}
+
+/// A socket.
+#[derive(Debug)]
+pub struct Socket {
+    /// Its kind.
+    pub kind: Kind,
+    /// What it is joined to.
+    pub ends: Lock<Ends>,
+}
+
+/// Pages that relatives, and whoever the session's key opens them to, can share.
+fn from() -> Allocator {
+    Allocator { key: process().session_key, ..Allocator::own() }
+}
+
+fn fresh_pipe() -> Result<Pipe> {
+    crate::budget::reserve(2 * pipe::PAGES as u64);
+    Pipe::create(&mut process().windows.lock(), from())
+}
+
+impl Socket {
+    /// One that is joined to nothing.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, ends: Lock::new(Ends::default()) }
+    }
+
+    /// One that is joined to these.
+    pub fn joined(kind: Kind, incoming: Pipe, outgoing: Pipe) -> Self {
+        let ends = Ends { incoming: Some(incoming), outgoing: Some(outgoing), ..Ends::default() };
+        Self { kind, ends: Lock::new(ends) }
+    }
+
+    /// Two that are joined to each other.
+    pub fn pair(kind: Kind) -> Result<[Self; 2]> {
+        let (one, other) = (fresh_pipe()?, fresh_pipe()?);
+        // Windows of its own, so that each can be closed without the other.
+        let again = |pipe: &Pipe| Pipe::open_by_first(&mut process().windows.lock(), pipe.pages()[0], from().key);
+        let back = Self::joined(kind, again(&other)?, again(&one)?);
+        Ok([Self::joined(kind, one, other), back])
+    }
+
+    /// Whether messages have borders.
+    pub const fn is_bordered(&self) -> bool {
+        !matches!(self.kind, Kind::Stream)
+    }
+
+    /// The page that a name is to lead to: of the queue, or for datagrams of the pipe.
+    pub fn page_to_bind(&self) -> Result<PageNumber> {
+        let mut ends = self.ends.lock();
+        if !ends.names[0].is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        if self.kind == Kind::Datagram {
+            let pipe = ends.incoming.take().map_or_else(fresh_pipe, Ok)?;
+            return Ok(ends.incoming.insert(pipe).pages()[0]);
+        }
+        let page = crate::budget::allocate()?;
+        let queue = process().windows.lock().open(vec![page], from().key, true)?;
+        ends.queue = Some(queue);
+        Ok(page)
+    }
+
+    /// Lets others connect.
+    pub fn listen(&self, backlog: u64) -> Result<()> {
+        let ends = self.ends.lock();
+        let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
+        queue.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
+        Ok(())
+    }
+
+    /// Whether it takes connections.
+    pub fn is_listening(&self) -> bool {
+        self.ends.lock().queue.as_ref().is_some_and(|queue| queue.words()[BACKLOG].load(Acquire) != 0)
+    }
+
+    /// Joins it to what a name leads to; `None`: the queue is full.
+    pub fn connect(&self, page: PageNumber) -> Result<Option<()>> {
+        if self.kind == Kind::Datagram {
+            let pipe = Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
+            let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
+            self.ends.lock().outgoing = Some(pipe);
+            return Ok(Some(()));
+        }
+        if self.ends.lock().outgoing.is_some() {
+            return Err(Errno::EISCONN);
+        }
+        let queue = process().windows.lock().open(vec![page], process().session_key, true);
+        let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
+        let outcome = self.ask(&queue);
+        process().windows.lock().close(&queue);
+        outcome
+    }
+
+    fn ask(&self, queue: &Shared) -> Result<Option<()>> {
+        let words = queue.words();
+        if !(1..=ROOM).contains(&words[BACKLOG].load(Acquire)) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let (outgoing, incoming) = (fresh_pipe()?, fresh_pipe()?);
+        let held = lock_in(queue).acquire();
+        let came = words[CAME].load(Acquire);
+        let waiting = came.wrapping_sub(words[TAKEN].load(Acquire));
+        if waiting > words[BACKLOG].load(Acquire).min(ROOM - 1) {
+            drop(held);
+            pipe::discard(&outgoing);
+            pipe::discard(&incoming);
+            return Ok(None);
+        }
+        for (index, pipe) in [&outgoing, &incoming].into_iter().enumerate() {
+            words[REQUESTS + (came % ROOM) as usize * 2 + index].store(pipe.pages()[0].0, SeqCst);
+        }
+        words[CAME].store(came.wrapping_add(1), SeqCst);
+        drop(held);
+        block::kick_idle();
+        let mut ends = self.ends.lock();
+        (ends.outgoing, ends.incoming) = (Some(outgoing), Some(incoming));
+        Ok(Some(()))
+    }
+
+    /// The next who connected; `None` where nobody waits.
+    pub fn accept(&self) -> Result<Option<Self>> {
+        loop {
+            let Some([incoming, outgoing]) = self.take_request()? else { return Ok(None) };
+            let open = |page| Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
+            // Who is gone since has taken its pages along.
+            if let (Ok(incoming), Ok(outgoing)) = (open(incoming), open(outgoing)) {
+                return Ok(Some(Self::joined(self.kind, incoming, outgoing)));
+            }
+        }
+    }
+
+    fn take_request(&self) -> Result<Option<[PageNumber; 2]>> {
+        let ends = self.ends.lock();
+        let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
+        let words = queue.words();
+        let _held = lock_in(queue).acquire();
+        let taken = words[TAKEN].load(Acquire);
+        if words[CAME].load(Acquire) == taken {
+            return Ok(None);
+        }
+        words[TAKEN].store(taken.wrapping_add(1), SeqCst);
+        let at = REQUESTS + (taken % ROOM) as usize * 2;
+        Ok(Some([0, 1].map(|index| PageNumber(words[at + index].load(Acquire)))))
+    }
+
+    /// Ends one direction, or both, for all who have the socket.
+    pub fn shut(&self, reads: bool, writes: bool) -> Result<()> {
+        let ends = self.ends.lock();
+        let outgoing = ends.outgoing.as_ref().ok_or(Errno::ENOTCONN)?;
+        if writes {
+            outgoing.shut();
+        }
+        ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
+        Ok(())
+    }
+
+    /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
+    pub fn send(&self, pipe: &Pipe, control: &[u8], data: &[u8], nonblocking: bool) -> Result<u64> {
+        if data.len() as u64 > LONGEST && self.is_bordered() {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut done = 0;
+        loop {
+            if !pipe.has_other(Side::Write) {
+                return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
+            }
+            let rest = &data[done as usize..];
+            let control = if done == 0 { control } else { &[] };
+            match pipe.send_frame(process().number(), control, rest, self.is_bordered())? {
+                Some(taken) if taken == rest.len() as u64 => return Ok(done + taken),
+                Some(taken) => done += taken,
+                None if nonblocking && done == 0 => return Err(Errno::EAGAIN),
+                None if nonblocking => return Ok(done),
+                None => {
+                    let needed = if self.is_bordered() { rest.len() as u64 } else { 0 };
+                    match block::wait(&pipe.room_for(needed), None) {
+                        Err(_) if done > 0 => return Ok(done),
+                        outcome => outcome?,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Receives a message, or what a stream has; an empty one at its end.
+    pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
+        let incoming = self.ends.lock().incoming.clone().ok_or(Errno::ENOTCONN)?;
+        loop {
+            if let Some(frame) = incoming.receive_frame(most, manner)? {
+                return Ok(frame);
+            }
+            if !incoming.has_other(Side::Read) {
+                return Ok(Frame::default());
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&incoming.readable(), None)?;
+        }
+    }
+
+    /// Where messages go.
+    pub fn outgoing(&self) -> Result<Pipe> {
+        self.ends.lock().outgoing.clone().ok_or(Errno::ENOTCONN)
+    }
+
+    fn queue_words(&self) -> Option<&'static [AtomicU64]> {
+        self.ends.lock().queue.as_ref().map(Shared::words)
+    }
+
+    /// Nobody has it any more: who is joined to it learns of that, and who waits in its queue too.
+    fn end(&self) {
+        while let Ok(Some(socket)) = self.accept() {
+            socket.end();
+            socket.discard();
+        }
+        let ends = self.ends.lock();
+        ends.incoming.iter().for_each(|pipe| pipe.leave(Side::Read));
+        // A datagram's receiver goes on without this sender.
+        ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(|pipe| pipe.leave(Side::Write));
+        if let Some(queue) = &ends.queue {
+            queue.words()[BACKLOG].store(0, SeqCst);
+        }
+    }
+
+    fn discard(&self) {
+        let mut ends = self.ends.lock();
+        let pipes = [ends.incoming.take(), ends.outgoing.take()];
+        let queue = ends.queue.take();
+        drop(ends);
+        pipes.iter().flatten().for_each(pipe::discard);
+        if let Some(queue) = queue {
+            process().windows.lock().close(&queue);
+            process().lend(queue.pages());
+        }
+    }
+}
+
+impl Operations for Socket {
+    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        let manner = Manner { bordered: self.is_bordered(), peek: false };
+        copy::prepare(to, count.min(1 << 16), true)?;
+        let frame = self.receive(count.min(1 << 16), manner, description.is_nonblocking())?;
+        copy::write(to, &frame.data)?;
+        Ok(frame.data.len() as u64)
+    }
+
+    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
+        let sent = self.send(&self.outgoing()?, &[], bytes, description.is_nonblocking());
+        if sent == Err(Errno::EPIPE) {
+            crate::signal::raise_own(linux::SIGPIPE);
+        }
+        sent
+    }
+
+    fn is_ready(&self, event: Event) -> bool {
+        if let Some(words) = self.queue_words() {
+            return event == Event::Readable && words[CAME].load(Acquire) != words[TAKEN].load(Acquire);
+        }
+        let ends = self.ends.lock();
+        match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(pipe), _) => pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read),
+            (Event::Writable, _, Some(pipe)) => {
+                pipe.ring().room().is_ok_and(|room| room >= ENOUGH) || !pipe.has_other(Side::Write)
+            }
+            (Event::Writable, ..) => self.kind == Kind::Datagram,
+            _ => false,
+        }
+    }
+
+    fn terms(&self, event: Event) -> Vec<Term> {
+        if let Some(words) = self.queue_words() {
+            return Vec::from([word(&words[CAME], Operator::NotEqual, words[TAKEN].load(Acquire))]);
+        }
+        let ends = self.ends.lock();
+        match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(pipe), _) => pipe.readable().to_vec(),
+            (Event::Writable, _, Some(pipe)) => pipe.room_for(4096).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn stamp(&self, event: Event) -> u64 {
+        if let Some(words) = self.queue_words() {
+            return words[CAME].load(Acquire);
+        }
+        let ends = self.ends.lock();
+        match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(pipe), _) => pipe.ring().written << 1 | u64::from(pipe.has_other(Side::Read)),
+            (Event::Writable, _, Some(pipe)) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
+            _ => 0,
+        }
+    }
+
+    fn changes(&self, event: Event) -> Vec<Term> {
+        if let Some(words) = self.queue_words() {
+            return Vec::from([word(&words[CAME], Operator::NotEqual, words[CAME].load(Acquire))]);
+        }
+        let ends = self.ends.lock();
+        match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(pipe), _) => pipe.changes(true).to_vec(),
+            (Event::Writable, _, Some(pipe)) => pipe.changes(false).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_hung_up(&self) -> bool {
+        let ends = self.ends.lock();
+        let gone = |pipe: &Option<Pipe>, side| pipe.as_ref().is_some_and(|pipe| !pipe.has_other(side));
+        self.kind != Kind::Datagram && gone(&ends.incoming, Side::Read) && gone(&ends.outgoing, Side::Write)
+    }
+
+    fn closed(&self, ended: bool, gone: bool) {
+        if ended {
+            self.end();
+        }
+        if gone {
+            self.discard();
+        }
+    }
+
+    fn status(&self) -> (u32, u64) {
+        let ends = self.ends.lock();
+        let page = ends.incoming.as_ref().map_or(0, |pipe| pipe.pages()[0].0);
+        (linux::S_IFSOCK | 0o777, page)
+    }
+
+    fn name(&self) -> String {
+        format!("socket:[{}]", self.status().1)
+    }
+
+    fn waiting(&self) -> Result<u64> {
+        let ends = self.ends.lock();
+        ends.incoming.as_ref().map_or(Ok(0), |pipe| pipe.ring().waiting())
+    }
+}

@@ -1,0 +1,152 @@
+//! `timerfd`: a descriptor that tells how often a time has come (timerfd_create(2)).
+//!
+//! Nothing runs when it expires: who reads counts the periods that have passed, and who waits has a term over the clock.
+
+use super::cell::Cell;
+use super::description::Description;
+use super::object::Event;
+use super::operations::Operations;
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::predicate::{Operator, Term, word};
+
+/// Words of the cell: the next time, nanoseconds since boot, or 0; the period, or 0; how often it was set.
+const NEXT: usize = 0;
+const PERIOD: usize = 1;
+const SETTINGS: usize = 2;
+const BYTES: u64 = 8;
+
+/// The timer.
+#[derive(Debug)]
+pub struct Timer {
+    cell: Cell,
+    /// Its clock, as in `clock_gettime`.
+    pub clock: u64,
+}
+
+/// When a timer expires: nanoseconds from now, and between times; 0: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// From now to the next time.
+    pub next: u64,
+    /// Between two times.
+    pub period: u64,
+}
+
+impl Timer {
+    /// One that is not set.
+    pub fn create(clock: u64) -> Result<Self> {
+        Ok(Self { cell: Cell::create()?, clock })
+    }
+
+    /// One that lies in a page.
+    pub(super) fn open(page: u64, clock: u64) -> Result<Self> {
+        Ok(Self { cell: Cell::open(page)?, clock })
+    }
+
+    /// The page that it lies in.
+    pub(super) fn page(&self) -> u64 {
+        self.cell.number()
+    }
+
+    /// What is set.
+    pub fn setting(&self) -> Setting {
+        let (next, period) = (self.cell.word(NEXT).load(Acquire), self.cell.word(PERIOD).load(Acquire));
+        let now = runtime::clock::now();
+        let next = match next {
+            0 => 0,
+            next if next > now => next - now,
+            next if period > 0 => period - (now - next) % period,
+            _ => 0,
+        };
+        Setting { next, period }
+    }
+
+    /// Sets it: `next` is nanoseconds since boot; 0: never.
+    pub fn set(&self, next: u64, period: u64) {
+        self.cell.word(PERIOD).store(period, SeqCst);
+        self.cell.word(NEXT).store(next, SeqCst);
+        self.cell.word(SETTINGS).fetch_add(1, SeqCst);
+        block::kick_idle();
+    }
+
+    /// How often it has expired since it was asked last.
+    fn take(&self) -> Option<u64> {
+        let (now, period) = (runtime::clock::now(), self.cell.word(PERIOD).load(Acquire));
+        let times = |next: u64| (now - next).checked_div(period).unwrap_or(0) + 1;
+        let after = |next: u64| if period > 0 { next + times(next) * period } else { 0 };
+        let change = |next: u64| (next != 0 && next <= now).then(|| after(next));
+        let before = self.cell.word(NEXT).fetch_update(SeqCst, Acquire, change).ok()?;
+        Some(times(before))
+    }
+}
+
+impl Operations for Timer {
+    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        if count < BYTES {
+            return Err(Errno::EINVAL);
+        }
+        copy::prepare(to, BYTES, true)?;
+        loop {
+            if let Some(times) = self.take() {
+                copy::write_word(to, times)?;
+                return Ok(BYTES);
+            }
+            if description.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&self.terms(Event::Readable), None)?;
+        }
+    }
+
+    fn is_ready(&self, event: Event) -> bool {
+        let next = self.cell.word(NEXT).load(Acquire);
+        event == Event::Readable && next != 0 && next <= runtime::clock::now()
+    }
+
+    fn terms(&self, event: Event) -> Vec<Term> {
+        if event == Event::Writable {
+            return Vec::new();
+        }
+        let settings = self.cell.word(SETTINGS);
+        let mut terms = Vec::from([word(settings, Operator::NotEqual, settings.load(Acquire))]);
+        let next = self.cell.word(NEXT).load(Acquire);
+        terms.extend((next != 0).then(|| runtime::predicate::clock(next)));
+        terms
+    }
+
+    fn stamp(&self, _: Event) -> u64 {
+        let Setting { period, .. } = self.setting();
+        let next = self.cell.word(NEXT).load(Acquire);
+        let passed = runtime::clock::now().saturating_sub(next);
+        next ^ passed.checked_div(period).unwrap_or(0)
+    }
+
+    fn changes(&self, _: Event) -> Vec<Term> {
+        let settings = self.cell.word(SETTINGS);
+        let next = runtime::clock::now() + self.setting().next;
+        Vec::from([
+            word(settings, Operator::NotEqual, settings.load(Acquire)),
+            word(self.cell.word(NEXT), Operator::NotEqual, self.cell.word(NEXT).load(Acquire)),
+            runtime::predicate::clock(next),
+        ])
+    }
+
+    fn closed(&self, _ended: bool, gone: bool) {
+        if gone {
+            self.cell.discard();
+        }
+    }
+
+    fn status(&self) -> (u32, u64) {
+        (0o600, self.cell.number())
+    }
+
+    fn name(&self) -> String {
+        String::from("anon_inode:[timerfd]")
+    }
+}

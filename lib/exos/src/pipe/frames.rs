@@ -1,0 +1,127 @@
+//! Messages in a pipe: frames of a header, what goes with the bytes, and the bytes (Unix-domain sockets are made of it).
+//!
+//! The header is two words: bytes of data (0..32) and of what goes with them (32..64); the sender's process number. A
+//! stream's reader takes a frame in pieces: how much of it is left stands in the first page. The ring lies in memory that
+//! relatives write: every length is checked before it is used.
+
+use super::end::{Pipe, REMAINING};
+use super::ring::CAPACITY;
+use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::predicate::{Operator, Term, word};
+
+/// Bytes of a header.
+const HEADER: u64 = 16;
+/// The longest message.
+pub const LONGEST: u64 = CAPACITY - HEADER - 4096;
+
+/// A message, or a part of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// What goes with them.
+    pub control: Vec<u8>,
+    /// Process that sent it.
+    pub sender: u64,
+    /// Bytes that the whole message had.
+    pub whole: u64,
+}
+
+/// How to receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Messages have borders: what does not fit is lost.
+    pub bordered: bool,
+    /// The message stays.
+    pub peek: bool,
+}
+
+impl Pipe {
+    /// Sends bytes with what goes with them: how many were taken, `None` where there is no room now. All or nothing where
+    /// messages have borders.
+    pub fn send_frame(&self, sender: u64, control: &[u8], data: &[u8], bordered: bool) -> Result<Option<u64>> {
+        let _held = self.lock();
+        let ring = self.ring();
+        let extra = HEADER + control.len() as u64;
+        let room = ring.room()?.saturating_sub(extra);
+        let taken = (data.len() as u64).min(room);
+        if ring.room()? < extra || bordered && taken < data.len() as u64 || taken == 0 && !data.is_empty() {
+            return Ok(None);
+        }
+        let lengths = taken | (control.len() as u64) << 32;
+        self.copy_in(ring.written, &[lengths.to_le_bytes(), sender.to_le_bytes()].concat())?;
+        self.copy_in(ring.written + HEADER, control)?;
+        self.copy_in(ring.written + extra, &data[..taken as usize])?;
+        self.written().store(ring.written + extra + taken, SeqCst);
+        crate::block::kick_idle();
+        Ok(Some(taken))
+    }
+
+    /// Receives at most `most` bytes of one message; `None` where there is none now.
+    pub fn receive_frame(&self, most: u64, manner: Manner) -> Result<Option<Frame>> {
+        let _held = self.lock();
+        let (ring, left) = (self.ring(), self.word(REMAINING).load(Acquire));
+        let waiting = ring.waiting()?;
+        let mut frame = Frame::default();
+        let mut at = ring.read;
+        let mut length = left;
+        if left == 0 {
+            if waiting < HEADER {
+                return Ok(None);
+            }
+            let mut header = [0; HEADER as usize];
+            self.copy_out(at, &mut header)?;
+            let half = |from: usize| u64::from_le_bytes(core::array::from_fn(|index| header[from + index]));
+            let (lengths, control) = (half(0), half(0) >> 32);
+            (length, frame.sender) = (lengths & 0xffff_ffff, half(8));
+            frame.control = vec![0; checked(control, waiting - HEADER)? as usize];
+            self.copy_out(at + HEADER, &mut frame.control)?;
+            at += HEADER + control;
+        }
+        checked(length, waiting - (at - ring.read))?;
+        frame.whole = length;
+        frame.data = vec![0; length.min(most) as usize];
+        self.copy_out(at, &mut frame.data)?;
+        if !manner.peek {
+            let gone = if manner.bordered { length } else { frame.data.len() as u64 };
+            self.word(REMAINING).store(length - gone, SeqCst);
+            self.read_count().store(at + gone, SeqCst);
+            crate::block::kick_idle();
+        }
+        Ok(Some(frame))
+    }
+
+    /// What a sender of so many bytes waits for: room for them, or no reader.
+    pub fn room_for(&self, bytes: u64) -> [Term; 2] {
+        let needed = (bytes + HEADER + PAGE_SIZE).min(CAPACITY);
+        let least = self.written().load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
+        [word(self.read_count(), Operator::GreaterOrEqual, least), self.no_reader()]
+    }
+
+    fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let (first, rest) = split(at, bytes.len());
+        self.window().write(PAGE_SIZE + at % CAPACITY, &bytes[..first])?;
+        self.window().write(PAGE_SIZE, &bytes[first..][..rest])
+    }
+
+    fn copy_out(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let (first, rest) = split(at, bytes.len());
+        self.window().read(PAGE_SIZE + at % CAPACITY, &mut bytes[..first])?;
+        self.window().read(PAGE_SIZE, &mut bytes[first..][..rest])
+    }
+}
+
+/// How much lies before the end of the ring, and how much after its beginning.
+fn split(at: u64, length: usize) -> (usize, usize) {
+    let first = length.min((CAPACITY - at % CAPACITY) as usize);
+    (first, length - first)
+}
+
+/// A length that others wrote.
+fn checked(length: u64, most: u64) -> Result<u64> {
+    if length <= most { Ok(length) } else { Err(Errno::EIO) }
+}

@@ -1,0 +1,127 @@
+//! Files of `/proc` that tell of the whole machine.
+
+use crate::user_memory::current::process;
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{clock, exposed};
+
+/// The files, without folders.
+pub(super) const FILES: [&str; 9] =
+    ["cpuinfo", "filesystems", "loadavg", "meminfo", "mounts", "stat", "uptime", "version", "vmstat"];
+/// Nanoseconds in a tick of `/proc/stat`.
+const TICK: u64 = 10_000_000;
+
+/// Names in a folder.
+pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
+    match parts {
+        ["sys"] => Some(&["kernel", "vm", "fs"]),
+        ["sys", "kernel"] => Some(&["hostname", "osrelease", "ostype", "pid_max", "threads-max", "version"]),
+        ["sys", "vm"] => Some(&["overcommit_memory", "max_map_count"]),
+        ["sys", "fs"] => Some(&["file-max", "pipe-max-size"]),
+        _ => None,
+    }
+}
+
+/// What a file says.
+pub(super) fn text(parts: &[&str]) -> Option<String> {
+    Some(match parts {
+        ["uptime"] => {
+            let (up, idle) = (clock::now() / TICK, idle() / TICK);
+            format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
+        }
+        ["version"] => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
+        ["filesystems"] => String::from("nodev\tproc\nnodev\ttmpfs\n"),
+        ["mounts"] => String::from("memory / tmpfs rw 0 0\nproc /proc proc rw 0 0\n"),
+        ["mountinfo"] => String::from("20 1 0:1 / / rw - tmpfs memory rw\n21 20 0:2 / /proc rw - proc proc rw\n"),
+        // There is no queue of runnable processes whose length could be averaged.
+        ["loadavg"] => {
+            let (all, running) = processes();
+            format!("0.00 0.00 0.00 {running}/{all} {}\n", process().number())
+        }
+        ["meminfo"] => memory(),
+        ["vmstat"] => {
+            let free = exposed::kernel().free_pages.load(Relaxed);
+            format!("nr_free_pages {free}\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n")
+        }
+        ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu).collect(),
+        ["stat"] => statistics(),
+        ["sys", "kernel", "hostname"] => String::from("chitin\n"),
+        ["sys", "kernel", "osrelease"] => String::from("6.1.0-chitin\n"),
+        ["sys", "kernel", "ostype"] => String::from("Linux\n"),
+        ["sys", "kernel", "version"] => String::from("#1 Chitin ExOS\n"),
+        ["sys", "kernel", "pid_max"] => String::from("4194304\n"),
+        ["sys", "kernel", "threads-max"] => format!("{}\n", exposed::kernel().environments.load(Relaxed)),
+        ["sys", "vm", "overcommit_memory"] => String::from("1\n"),
+        ["sys", "vm", "max_map_count"] => String::from("65530\n"),
+        ["sys", "fs", "file-max"] => String::from("1048576\n"),
+        ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::CAPACITY),
+        _ => return None,
+    })
+}
+
+/// Nanoseconds that all CPUs together had nothing to do.
+fn idle() -> u64 {
+    exposed::cpus().map(|cpu| cpu.idle_time.load(Relaxed)).sum()
+}
+
+/// How many processes there are, and how many of them run now.
+fn processes() -> (usize, usize) {
+    let all = crate::relatives::all();
+    let running = all.iter().filter(|other| super::processes::is_running(other.number)).count();
+    (all.len(), running.max(1))
+}
+
+fn memory() -> String {
+    let kernel = exposed::kernel();
+    let kilobytes = |pages: u64| pages * 4;
+    let [free, owned, orphan, own, cached] =
+        [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]
+            .map(|word| word.load(Relaxed));
+    let rows = [
+        ("MemTotal", free + owned + orphan + own + cached),
+        ("MemFree", free),
+        ("MemAvailable", free + cached),
+        ("Buffers", 0),
+        ("Cached", cached),
+        ("SwapCached", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Shmem", 0),
+        ("Slab", 0),
+        ("SReclaimable", 0),
+    ];
+    let mut text = String::new();
+    for (name, pages) in rows {
+        let _ = writeln!(text, "{:<16}{:>8} kB", format!("{name}:"), kilobytes(pages));
+    }
+    text
+}
+
+fn cpu(number: u64) -> String {
+    format!("processor\t: {number}\nvendor_id\t: Chitin\nmodel name\t: x86-64\ncpu cores\t: 1\n\n")
+}
+
+fn statistics() -> String {
+    let now = clock::now();
+    let line = |name: &str, all: u64, idle: u64| {
+        format!("{name} {} 0 0 {} 0 0 0 0 0 0\n", all.saturating_sub(idle) / TICK, idle / TICK)
+    };
+    let cpus = exposed::kernel().cpus.load(Relaxed);
+    let mut text = line("cpu ", now * cpus, idle());
+    for (number, cpu) in exposed::cpus().enumerate() {
+        text.push_str(&line(&format!("cpu{number}"), now, cpu.idle_time.load(Relaxed)));
+    }
+    let boot = exposed::kernel().wall_clock_at_boot.load(Relaxed) / 1_000_000_000;
+    let slices: u64 = (0..exposed::kernel().environments.load(Relaxed))
+        .filter_map(exposed::environment_slot)
+        .map(|info| info.slices.load(Relaxed))
+        .sum();
+    let (all, running) = processes();
+    let _ = write!(
+        text,
+        "intr 0\nctxt {slices}\nbtime {boot}\nprocesses {all}\nprocs_running {running}\nprocs_blocked 0\n"
+    );
+    text
+}

@@ -1,0 +1,125 @@
+//! A root of Debian's own dynamically linked programs, made by unpacking
+//! packages: what parity tests run, on the host and in the machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{Context, Failure, Result};
+use crate::progress::Progress;
+
+/// Programs, and the libraries that they need.
+const PACKAGES: [&str; 48] = [
+    "bash",
+    "bc",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "findutils",
+    "gawk",
+    "grep",
+    "gzip",
+    "libacl1",
+    "libattr1",
+    "libblkid1",
+    "libbz2-1.0",
+    "libc6",
+    "libcap2",
+    "libcrypt1",
+    "libexpat1",
+    "libffi8",
+    "libgcc-s1",
+    "libgmp10",
+    "liblzma5",
+    "libmount1",
+    "libmpfr6",
+    "libncursesw6",
+    "libpcre2-8-0",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
+    "libreadline8",
+    "libselinux1",
+    "libsigsegv2",
+    "libsmartcols1",
+    "libsqlite3-0",
+    "libstdc++6",
+    "libtinfo6",
+    "libuuid1",
+    "libzstd1",
+    "make",
+    "ncurses-base",
+    "perl-base",
+    "python3.11-minimal",
+    "readline-common",
+    "sed",
+    "sqlite3",
+    "tar",
+    "util-linux",
+    "xz-utils",
+    "zlib1g",
+];
+/// What no program reads to run.
+const LEFT_OUT: [&str; 7] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/share/bash-completion",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "var",
+];
+/// Folders that packages leave to their installer.
+const FOLDERS: [&str; 5] = ["dev", "proc", "tmp", "root", "parity"];
+/// Where the unpacked root stands in the cache.
+const NAME: &str = "debian-root";
+
+/// The root in `cache`, which is fetched when it is missing.
+///
+/// # Errors
+/// When a package cannot be fetched or unpacked.
+pub fn folder(cache: &Path) -> Result<PathBuf> {
+    let root = cache.join(NAME);
+    if root.is_dir() {
+        return Ok(root);
+    }
+    fs::create_dir_all(cache).context(cache.display())?;
+    let _progress = Progress::step("fetching Debian's packages for parity tests");
+    let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
+    said(Command::new("apt-get").args(["--quiet", "download"]).args(PACKAGES).current_dir(work.path()))?;
+    let unpacked = work.path().join("root");
+    for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
+        if entry.path().extension().is_some_and(|ending| ending == "deb") {
+            said(Command::new("dpkg").arg("-x").arg(entry.path()).arg(&unpacked))?;
+        }
+    }
+    tidy(&unpacked)?;
+    match fs::rename(&unpacked, &root) {
+        // Another run may have been quicker: its files are the same.
+        Err(_) if root.is_dir() => Ok(root),
+        result => result.context(root.display()).map(|()| root),
+    }
+}
+
+fn tidy(root: &Path) -> Result<()> {
+    for name in LEFT_OUT {
+        // What a package does not bring need not go.
+        let _ = fs::remove_dir_all(root.join(name));
+    }
+    for name in FOLDERS {
+        fs::create_dir_all(root.join(name)).context(name)?;
+    }
+    Ok(())
+}
+
+/// Runs a command; its error is the first line that says what is wrong.
+fn said(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().context(format!("cannot start {name}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let reason = said.lines().find(|line| line.starts_with("E:")).or(said.lines().next()).unwrap_or("it failed");
+    Err(Failure::new(format!("{name}: {reason}: run apt-get update, and try again")))
+}

@@ -1,0 +1,256 @@
+//! Parity tests: scripts of `test/parity/script` run with the same binaries on
+//! this Linux host and in the machine; output and status must be the same,
+//! byte for byte.
+//!
+//! One boot runs several scripts, so that the whole set stays quick. On the
+//! host they run in a name space of their own, with the root as its root.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::boot_archive;
+use crate::build::{self, Images};
+use crate::channel::session::{Listener, Session};
+use crate::command_record::ProgramCommand;
+use crate::failure::{Context, Failure, Result};
+use crate::qemu::{Files, Machine, Running};
+use crate::root::{self, debian};
+use crate::scratch;
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use super::case::{Case, Verdict};
+
+/// Where the scripts are in the checkout.
+const SCRIPTS: &str = "test/parity/script";
+/// Those that do not pass yet, a line each: the name, and why.
+const NOT_YET: &str = "test/parity/not-yet";
+/// Where they are in the root, and what runs them.
+const PLACE: &str = "parity";
+const RUNNER: &str = "parity/run";
+/// Scripts of one boot.
+const AT_ONCE: usize = 12;
+/// Time limit of one boot.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Megabytes of a machine: the root lies in its memory.
+const MEMORY: u64 = 640;
+
+/// Runs each script in an empty folder, and frames what it says: a line with
+/// name, status and length, then the output.
+const RUN: &str = r#"#!/bin/busybox sh
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
+for name in "$@"; do
+    rm -rf /tmp/work; mkdir /tmp/work; cd /tmp/work
+    /parity/$name > /tmp/said 2>&1 < /dev/null
+    echo "==== $name $? $(wc -c < /tmp/said)"
+    cat /tmp/said
+done
+"#;
+
+/// Makes the root a root on the host: devices and processes as they are there,
+/// and nothing written to it.
+const ENTER: &str = r#"
+cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc &&
+exec chroot . /parity/run "$@"
+"#;
+
+/// What scripts said, by name: status and output.
+type Said = BTreeMap<String, (i32, Vec<u8>)>;
+
+/// One boot, and the same scripts on the host, run when the first of its tests
+/// asks.
+struct Batch {
+    names: Vec<String>,
+    ground: Arc<Ground>,
+    said: OnceLock<std::result::Result<[Said; 2], String>>,
+}
+
+struct Ground {
+    images: Images,
+    root: PathBuf,
+}
+
+/// A test for each script whose name contains `filter`.
+///
+/// # Errors
+/// When the scripts cannot be listed.
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Result<Vec<Case>> {
+    let names: Vec<String> = scripts(workspace)?.into_iter().filter(|name| test_name(name).contains(filter)).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ground = match prepare(toolchain, workspace) {
+        Ok(ground) => Arc::new(ground),
+        Err(failure) => return Ok(vec![Case::failed("build::parity", failure.to_string())]),
+    };
+    let mut cases = Vec::new();
+    for names in names.chunks(AT_ONCE) {
+        let batch = Arc::new(Batch { names: names.to_vec(), ground: Arc::clone(&ground), said: OnceLock::new() });
+        for name in names {
+            let (batch, script) = (Arc::clone(&batch), name.clone());
+            cases.push(Case::new(test_name(name), LIMIT, move |transcript| batch.judge(&script, transcript)));
+        }
+    }
+    Ok(cases)
+}
+
+fn test_name(script: &str) -> String {
+    format!("parity::{script}")
+}
+
+/// Names of the scripts that are to pass.
+fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
+    let folder = workspace.root().join(SCRIPTS);
+    let not_yet = fs::read_to_string(workspace.root().join(NOT_YET)).unwrap_or_default();
+    let waits = |name: &String| not_yet.lines().any(|line| line.split_whitespace().next() == Some(name));
+    let entries = fs::read_dir(&folder).context(folder.display())?.flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !waits(name)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The programs, and the root with the scripts in it.
+fn prepare(toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
+    let images = Images::build(toolchain, workspace, build::EXOS)?;
+    let root = debian::folder(&workspace.cache())?;
+    let scripts = workspace.root().join(SCRIPTS);
+    for entry in fs::read_dir(&scripts).context(scripts.display())?.flatten() {
+        fs::copy(entry.path(), root.join(PLACE).join(entry.file_name())).context(entry.path().display())?;
+    }
+    let runner = root.join(RUNNER);
+    fs::write(&runner, RUN).context(runner.display())?;
+    make_executable(&runner)?;
+    Ok(Ground { images, root })
+}
+
+fn make_executable(file: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).context(file.display())
+}
+
+impl Batch {
+    fn judge(&self, name: &str, mut transcript: File) -> Verdict {
+        let run = || Ok([self.on_host()?, self.in_machine()?]);
+        let said = self.said.get_or_init(|| run().map_err(|failure: Failure| failure.to_string()));
+        let [host, machine] = said.as_ref().map_err(Clone::clone)?;
+        let expected = host.get(name).ok_or("it did not run on the host")?;
+        let found = machine.get(name).ok_or("it did not run to its end in the machine")?;
+        for (side, (status, output)) in [("Linux", expected), ("Chitin", found)] {
+            // The verdict does not hang on the transcript.
+            let _ = writeln!(transcript, "{side}: status {status}\n{}", String::from_utf8_lossy(output));
+        }
+        compare(expected, found)
+    }
+
+    fn on_host(&self) -> Result<Said> {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]);
+        command.arg(&self.ground.root).args(&self.names).stdin(Stdio::null()).env_clear();
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let output = command.output().context("cannot start unshare")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::new(format!("no name space for scripts on this host: {}", said.trim())));
+        }
+        Ok(split(&output.stdout))
+    }
+
+    fn in_machine(&self) -> Result<Said> {
+        let tree = root::load_folder(&self.ground.root)?;
+        let arguments = [format!("/{RUNNER}")].into_iter().chain(self.names.iter().cloned()).collect();
+        let command = ProgramCommand { arguments, working_directory: "/".into(), ..ProgramCommand::default() };
+        let place = scratch::folder()?;
+        let archive = place.path().join("archive");
+        let file = File::create(&archive).context("cannot write the boot archive")?;
+        boot_archive::with_exos(file, &self.ground.images, &tree, &command)?;
+        let files = Files { kernel: self.ground.images.kernel.clone(), archive };
+        let (mut running, stream) = Running::start(&Machine { memory: MEMORY, ..Machine::default() }, &files)?;
+        let session = Session::new(stream).context("host channel")?;
+        let mut output = Output(Vec::new());
+        let end = session.serve(&mut output, Some(Instant::now() + LIMIT));
+        if end.is_over() {
+            running.stop()?;
+        }
+        Ok(split(&output.0))
+    }
+}
+
+/// What the runner framed.
+fn split(mut bytes: &[u8]) -> Said {
+    let mut said = Said::new();
+    while let Some(start) = find(bytes, b"==== ") {
+        let Some(end) = find(&bytes[start..], b"\n").map(|length| start + length) else { break };
+        let line = String::from_utf8_lossy(&bytes[start..end]).into_owned();
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, name, status, length] = fields[..] else { break };
+        let (Ok(status), Ok(length)) = (status.parse(), length.parse::<usize>()) else { break };
+        let Some(output) = bytes.get(end + 1..).and_then(|rest| rest.get(..length)) else { break };
+        said.insert(name.to_owned(), (status, output.to_vec()));
+        bytes = &bytes[end + 1 + length..];
+    }
+    said
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn compare(expected: &(i32, Vec<u8>), found: &(i32, Vec<u8>)) -> Verdict {
+    if expected.0 != found.0 {
+        return Err(format!("status {} on Linux, {} here", expected.0, found.0));
+    }
+    if expected.1 == found.1 {
+        return Ok(());
+    }
+    let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
+    let (expected, found) = (lines(&expected.1), lines(&found.1));
+    let at = expected.iter().zip(&found).take_while(|(left, right)| left == right).count();
+    let line = |lines: &[String]| lines.get(at).map_or("nothing".into(), |line| format!("{line:?}"));
+    Err(format!("line {} is {} on Linux, {} here", at + 1, line(&expected), line(&found)))
+}
+
+/// Standard output of the runner.
+struct Output(Vec<u8>);
+
+impl Listener for Output {
+    fn output(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn error(&mut self, _bytes: &[u8]) {}
+
+    fn log(&mut self, _line: &str) {}
+
+    fn test_result(&mut self, _passed: bool, _name: &str, _detail: &str) {}
+
+    fn measurement(&mut self, _name: &str, _value: &str, _unit: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_split_whatever_they_hold() {
+        let said = split(b"noise\n==== a 0 8\n==== b \n==== b 3 0\n==== c 1 99\ncut off");
+        assert_eq!(said.get("a"), Some(&(0, b"==== b \n".to_vec())));
+        assert_eq!(said.get("b"), Some(&(3, Vec::new())));
+        assert_eq!(said.get("c"), None);
+    }
+
+    #[test]
+    fn a_difference_is_told_by_its_line() {
+        let right = (0, b"one\ntwo\n".to_vec());
+        assert_eq!(compare(&right, &right), Ok(()));
+        assert!(compare(&right, &(1, right.1.clone())).unwrap_err().contains("status 0 on Linux, 1 here"));
+        assert!(compare(&right, &(0, b"one\n2\n".to_vec())).unwrap_err().contains("line 2 is \"two\" on Linux"));
+        assert!(compare(&right, &(0, b"one\n".to_vec())).unwrap_err().contains("nothing here"));
+        assert!(compare(&right, &(0, b"one\ntwo".to_vec())).is_err());
+    }
+}
