@@ -1,6 +1,11 @@
-//! The boot archive: a newc cpio, which the first environment finds in its address space (`abi::boot`).
+//! The boot archive: a newc cpio, which the first environment finds in its address space (`abi::boot`), and of which it
+//! can show parts to others.
 
+use crate::area::Area;
+use abi::PageNumber;
+use abi::page::PageKind;
 use core::str;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// One file of the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +75,32 @@ fn field(header: &[u8], offset: usize) -> Option<usize> {
     usize::from_str_radix(digits, 16).ok()
 }
 
-/// The archive that the machine was started with: only the first environment has it.
-pub fn boot() -> Archive<'static> {
-    let bytes = crate::exposed::kernel().archive_bytes.load(core::sync::atomic::Ordering::Relaxed);
-    if crate::area::number() != crate::entry::FIRST {
-        return Archive::new(&[]);
+/// The boot archive as bytes: in the first environment the one that the machine was started with; in any other what its
+/// creator shows it ([`crate::environment::Builder::archive`]), which is nothing unless it says so.
+pub fn boot_bytes() -> &'static [u8] {
+    let (start, bytes) = if crate::area::number() == crate::entry::FIRST {
+        (abi::boot::ARCHIVE, crate::exposed::kernel().archive_bytes.load(Relaxed))
+    } else {
+        let words = Area::current().library();
+        (words.archive.load(Relaxed), words.archive_bytes.load(Relaxed))
+    };
+    if start == 0 {
+        return &[];
     }
-    // SAFETY: the kernel maps that many bytes read-only at this address for the first environment, and nobody can write
-    // them. `AddressSpace::apply` refuses to map over them.
-    Archive::new(unsafe { core::slice::from_raw_parts(abi::boot::ARCHIVE as *const u8, bytes as usize) })
+    // SAFETY: the kernel, or the creator, maps that many bytes read-only at this address before the program begins, and
+    // nobody can write them. `AddressSpace::apply` refuses to map over them.
+    unsafe { core::slice::from_raw_parts(start as *const u8, bytes as usize) }
+}
+
+/// The files of [`boot_bytes`].
+pub fn boot() -> Archive<'static> {
+    Archive::new(boot_bytes())
+}
+
+/// The pages of the archive that the machine was started with, in their order.
+pub fn pages() -> impl Iterator<Item = PageNumber> {
+    let all = (0..crate::exposed::kernel().pages.load(Relaxed)).map(PageNumber);
+    all.filter(|number| crate::exposed::page(*number).is_some_and(|page| page.kind() == PageKind::Archive))
 }
 
 #[cfg(test)]

@@ -52,8 +52,12 @@ pub struct LibraryWords {
     pub handlers: [AtomicU64; upcall::kind::COUNT as usize],
     /// First address after the upcall stack.
     pub upcall_stack_end: AtomicU64,
+    /// Address of the boot archive that the creator shows, and its bytes; 0: none. Filled in by the creator.
+    pub archive: AtomicU64,
+    /// See `archive`. Filled in by the creator.
+    pub archive_bytes: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 10],
+    pub unused: [AtomicU64; 8],
     /// For the library OS.
     pub free: [AtomicU64; FREE_WORDS],
 }

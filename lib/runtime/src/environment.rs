@@ -13,13 +13,15 @@ use crate::image::Image;
 use crate::layout::{AREA_ALIGNMENT, AREAS, UPCALL_GUARD, stack_end};
 use crate::page::Allocator;
 use crate::window::Window;
-use crate::{exposed, heap, key, syscall, time_slice};
+use crate::{archive, exposed, heap, key, syscall, time_slice};
 use abi::area::PrivateWords;
+use abi::boot::ARCHIVE;
 use abi::budget::{Figure, Resource};
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
 pub use abi::environment::{DeathReason, EnvironmentInfo, Specification, State};
 use abi::limits::{PAGE_SIZE, PRIVATE_PAGES};
 use abi::page::PageKind;
+use abi::page_table::{LARGE, PAGE, PRESENT};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -173,6 +175,28 @@ impl Builder {
         // SAFETY: it is not the own address space.
         unsafe { self.space.map(address, pages, access) }?;
         Ok(self)
+    }
+
+    /// Shows a part of the boot archive, read-only, as if it were the whole; a file of it can be an archive, too. Only for
+    /// the first environment, which has the archive.
+    ///
+    /// # Errors
+    /// As for [`Self::show`]; `BadArgument` where the bytes are not of the archive.
+    pub fn archive(&mut self, part: &'static [u8]) -> Result<&mut Self, Failure> {
+        let whole = archive::boot_bytes().as_ptr_range();
+        if !(whole.start..=whole.end).contains(&part.as_ptr()) || part.as_ptr_range().end > whole.end {
+            return Err(Error::BadArgument.about(part.as_ptr() as u64));
+        }
+        let offset = part.as_ptr() as u64 - whole.start as u64;
+        let in_page = offset % PAGE_SIZE;
+        let count = (in_page + part.len() as u64).div_ceil(PAGE_SIZE);
+        let pages: Vec<PageNumber> =
+            archive::pages().skip((offset / PAGE_SIZE) as usize).take(count as usize).collect();
+        self.show(ARCHIVE, &pages, Access::READ)?;
+        let bytes = part.len() as u64;
+        Ok(self
+            .library(offset_of!(LibraryWords, archive), ARCHIVE + in_page)
+            .library(offset_of!(LibraryWords, archive_bytes), bytes))
     }
 
     /// Creates the environment. It has no slice yet, so that it does not run.
@@ -444,15 +468,17 @@ fn own_pages() -> impl Iterator<Item = PageNumber> {
 /// that these were under. All of it stands before `mark` in the list of pages; what is under the own list is ours.
 fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
     let own = Allocator::own();
-    let left = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() != own.list);
+    // What is freed may be somebody else's the next moment, and an orphan is freed with its last mapping, by whomever.
+    let is_left =
+        |info: exposed::Page| info.owner() == area::number() && info.access() != own.list && !info.is_orphan();
+    let left = |page: &PageNumber| exposed::page(*page).is_some_and(is_left);
     let pages: Vec<_> = own_pages().take_while(|page| *page != mark).filter(left).collect();
-    let is_table = |page: PageNumber, level: u64| {
-        exposed::page(page).is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == level)
+    let is_root = |page: &&PageNumber| {
+        exposed::page(**page)
+            .is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == ROOT_LEVEL && info.links() == 0)
     };
-    for level in 1..=3 {
-        for table in pages.iter().filter(|page| is_table(**page, level)) {
-            unlink(*table)?;
-        }
+    for root in pages.iter().filter(is_root) {
+        unlink_below(*root, *root, ROOT_LEVEL, 0)?;
     }
     own.free_many(&pages);
     let lists: Vec<_> = pages.into_iter().filter(left).collect();
@@ -460,25 +486,39 @@ fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Unlinks a table of an address space that nobody runs in: where it lies, its record and those above it tell.
-fn unlink(table: PageNumber) -> Result<(), Failure> {
-    let Some(info) = exposed::page(table) else { return Ok(()) };
-    let (mut address, mut root) = (0, table);
-    while let Some((parent, index)) = exposed::page(root).and_then(exposed::Page::parent) {
-        let level = exposed::page(parent).map_or(4, exposed::Page::level);
-        address |= index << (12 + 9 * (level - 1));
-        root = parent;
+/// Level of the table that is the root of an address space.
+const ROOT_LEVEL: u64 = 4;
+
+/// Unlinks every table below `table`, which lies at `address` in an address space that nobody runs in. What a table that
+/// others have too leads to is theirs.
+fn unlink_below(root: PageNumber, table: PageNumber, level: u64, address: u64) -> Result<(), Failure> {
+    let entries: Vec<u64> = {
+        let window = Window::open(&[table], KeyIndex::FIRST, Access::READ)?;
+        window.words().iter().map(|entry| entry.load(Relaxed)).collect()
+    };
+    // The upper half of a root is the kernel's.
+    let own = if level == ROOT_LEVEL { entries.len() / 2 } else { entries.len() };
+    let is_link = |entry: u64| entry & PRESENT != 0 && entry & LARGE == 0;
+    for (index, entry) in (0..).zip(&entries[..own]).filter(|(_, entry)| is_link(**entry)) {
+        let (below, place) = (PageNumber((entry & PAGE) >> 12), address | index << (12 + 9 * (level - 1)));
+        if level > 2 && exposed::page(below).is_some_and(|info| info.links() == 1) {
+            unlink_below(root, below, level - 1, place)?;
+        }
+        loop {
+            // SAFETY: nobody runs in this address space, so that nobody's objects lie there.
+            match unsafe { syscall::page_table_unlink(KeyIndex::FIRST, root, UserAddress(place), level - 1) } {
+                Err(Failure { error: Error::Again, .. }) => {}
+                done => break done,
+            }
+        }?;
     }
-    if exposed::page(root).is_none_or(|info| info.level() != 4 || info.links() != 0) {
-        return Ok(());
-    }
-    // SAFETY: nobody runs in this address space, so that nobody's objects lie there.
-    unsafe { syscall::page_table_unlink(KeyIndex::FIRST, root, UserAddress(address), info.level()) }.map(|_| ())
+    Ok(())
 }
 
 /// Frees every page under an access list, then the root of the address space that is under it too, then the list.
 fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
-    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == pages.list);
+    let is_under = |info: exposed::Page| info.access() == pages.list && !info.is_orphan();
+    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under);
     // The list tells how many name it; itself is under it too.
     let count = exposed::page(pages.list).map_or(0, exposed::Page::links) as usize + 1;
     let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();

@@ -7,7 +7,7 @@ use abi::environment::{EnvironmentInfo, State};
 use abi::exposed::{CpuInfo, KernelInfo};
 use abi::limits::SLICES_PER_CPU;
 use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
-use abi::page::{NO_PAGE, PageInfo, PageKind};
+use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, PageNumber};
 use core::ops::Deref;
@@ -95,6 +95,10 @@ impl Page {
     /// Entries of page tables that map it.
     pub fn references(self) -> u64 {
         self.access.load(Acquire) >> 32
+    }
+    /// Whether it was given up, and is freed with the last that holds it.
+    pub fn is_orphan(self) -> bool {
+        self.state.load(Acquire) >> 8 & u64::from(ORPHAN) != 0
     }
     /// Pins that hold it.
     pub fn pins(self) -> u64 {

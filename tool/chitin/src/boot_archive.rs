@@ -30,6 +30,37 @@ pub fn with_exos(file: File, images: &Images, root: &Tree, command: &ProgramComm
     archive.finish().context(WRITING).map(drop)
 }
 
+/// The archive of [`with_exos`] for a program that brings up several systems side by side. Each of `systems` is a guest
+/// program in an archive of its own, as its `init`; that archive is a file in the folder of this name.
+const SYSTEMS: &str = "system/";
+
+/// An archive whose first environment starts ExOS and others side by side.
+///
+/// # Errors
+/// As for [`with_exos`].
+pub fn with_systems(file: File, images: &Images, root: &Tree, first: &FirstProgram) -> Result<()> {
+    let mut archive = Writer::new(BufWriter::new(file));
+    archive.add_file(boot::INIT, &images.program(first.program)?).context(WRITING)?;
+    for system in first.systems {
+        let mut inner = Writer::new(Vec::new());
+        inner.add_file(boot::INIT, &images.program(system)?).context(WRITING)?;
+        archive.add_file(&format!("{SYSTEMS}{system}"), &inner.finish().context(WRITING)?).context(WRITING)?;
+    }
+    archive.add_file(boot::EXOS, &images.program(EXOS_IMAGE)?).context(WRITING)?;
+    archive.add_file(boot::COMMAND, &first.command.to_bytes()?).context(WRITING)?;
+    root.write(boot::ROOT, &mut archive)?;
+    archive.finish().context(WRITING).map(drop)
+}
+
+/// A program that brings up several systems, and what it finds for them.
+pub struct FirstProgram<'a> {
+    pub program: &'a str,
+    /// Guest programs that it can start.
+    pub systems: &'a [String],
+    /// What ExOS is to run.
+    pub command: &'a ProgramCommand,
+}
+
 /// An archive whose first environment is a guest program on its own.
 ///
 /// # Errors

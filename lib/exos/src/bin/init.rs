@@ -1,4 +1,4 @@
-//! The program of the first environment: runs one session, and stops the machine.
+//! The program of a session's environment: runs one session. As the first environment it stops the machine in the end.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -7,13 +7,12 @@
 mod guest {
     use exos::process::status::Status;
     use exos::session::{pump, start};
-    use exos::user_memory::image::archive;
-    use runtime::{KeyIndex, Kind, channel, entry, syscall};
+    use runtime::{KeyIndex, Kind, archive, channel, entry, syscall};
 
     runtime::entry!(main);
 
     fn main() -> u32 {
-        let session = match start::start(archive()) {
+        let session = match start::start(archive::boot_bytes()) {
             Ok(session) => session,
             Err(error) => {
                 runtime::error_line!("chitin: {error}");

@@ -11,10 +11,11 @@ use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Acquire;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, entry, exposed};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 
 /// All that the guardian keeps.
 #[derive(Debug)]
@@ -85,7 +86,8 @@ impl Guardian {
     fn adopt(&mut self, caller: u64, newborn: u64) -> Result<()> {
         self.bury_the_dead();
         let maker = self.server.clients.get(&caller);
-        let by_session = caller == entry::FIRST.0;
+        // The session made the environment that this runs in.
+        let by_session = exposed::environment(area::number()).is_some_and(|own| own.creator.load(Acquire) == caller);
         if maker.is_none() && !by_session || self.server.clients.contains_key(&newborn) {
             return Err(Errno::EPERM);
         }

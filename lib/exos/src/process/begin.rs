@@ -218,6 +218,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
     let number = area::number().0;
     thread.number.store(number, Relaxed);
     thread.area.store(Area::current().address(), Relaxed);
+    let own_record = runtime::exposed::environment(area::number());
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let own = Allocator::own();
@@ -242,7 +243,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         board,
         number: AtomicU64::new(number),
         area: AtomicU64::new(Area::current().address()),
-        parent: AtomicU64::new(runtime::entry::FIRST.0),
+        parent: AtomicU64::new(own_record.map_or(0, |own| own.creator.load(Relaxed))),
         exit_signal: AtomicU32::new(0),
         stopped: AtomicU64::new(0),
         ending: AtomicU64::new(0),

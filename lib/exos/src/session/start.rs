@@ -158,8 +158,7 @@ fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
     let words = read_header(&image)?;
     let image_table = refused("the table of the ExOS image", map_image(&image, pages))?;
     core::mem::forget(image);
-    let device = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE))?;
-    let channel = refused("a key", key::derive(device, Rights::ALL, HOST_CHANNEL))?;
+    let channel = refused("a key", host_channel())?;
     let beginning = Beginning {
         entry: words[header::ENTRY],
         gate: (LIBRARY_BASE, words[header::END]),
@@ -170,6 +169,15 @@ fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
         stub_entry: words[header::STUB_ENTRY],
     };
     Ok(Common { session, channel, image: beginning, image_table })
+}
+
+/// A key that names the host channel. Where this is not the first environment its creator has put one into its ring.
+fn host_channel() -> Result<KeyIndex, runtime::Failure> {
+    if let Some(key) = area::channel_key().filter(|key| *key != KeyIndex::FIRST) {
+        return Ok(key);
+    }
+    let device = key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE)?;
+    key::derive(device, Rights::ALL, HOST_CHANNEL)
 }
 
 /// The words that the image begins with, if it is ExOS for this interface.

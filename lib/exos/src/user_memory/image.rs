@@ -46,13 +46,3 @@ pub fn inherited(argument: u64) -> &'static crate::process::begin::Inherited {
     // the heap was copied, and the record is not freed in the child.
     unsafe { &*(argument as *const crate::process::begin::Inherited) }
 }
-
-/// The boot archive, which only the session has.
-pub fn archive() -> &'static [u8] {
-    let bytes = runtime::exposed::kernel().archive_bytes.load(core::sync::atomic::Ordering::Relaxed);
-    if runtime::area::number() != runtime::entry::FIRST {
-        return &[];
-    }
-    // SAFETY: the kernel maps that many bytes read-only at this address for the first environment.
-    unsafe { core::slice::from_raw_parts(abi::boot::ARCHIVE as *const u8, bytes as usize) }
-}

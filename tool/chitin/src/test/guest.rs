@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::boot_archive;
+use crate::boot_archive::{self, FirstProgram};
 use crate::build::{self, Images};
 use crate::channel::input;
 use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
@@ -55,7 +55,7 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         return Ok(Vec::new());
     }
     let sources = chosen.iter().filter_map(|(_, guest, _)| guest.source.as_deref()).collect();
-    let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none());
+    let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none() || !guest.systems.is_empty());
     let ground = match prepare(toolchain, workspace, with_root, &sources) {
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::guest", failure.to_string())]),
@@ -122,6 +122,10 @@ fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
         ..ProgramCommand::default()
     };
     match (&guest.program, &ground.root) {
+        (Some(program), Some(root)) if !guest.systems.is_empty() => {
+            let first = FirstProgram { program, systems: &guest.systems, command: &command };
+            boot_archive::with_systems(archive, &ground.images, root, &first)
+        }
         (None, Some(root)) => boot_archive::with_exos(archive, &ground.images, root, &command),
         (program, _) => boot_archive::with_program(archive, &ground.images, program.as_deref().unwrap_or_default()),
     }

@@ -26,6 +26,9 @@ pub struct Guest {
     pub name: String,
     /// The program of the first environment. Without it ExOS runs `command`.
     pub program: Option<String>,
+    /// Guest programs that `program` can start beside each other; `command` is then for ExOS among them.
+    #[serde(default)]
+    pub systems: Vec<String>,
     /// What ExOS runs: a program of the built-in root and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
@@ -154,8 +157,11 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
     let guests = toml::from_str::<List>(text).context(FILE)?.guests;
     for guest in &guests {
         let fail = |what: &str| Err(Failure::new(format!("{FILE}: {}: {what}", guest.name)));
-        if guest.program.is_none() == guest.command.is_empty() {
+        if guest.systems.is_empty() && guest.program.is_none() == guest.command.is_empty() {
             return fail("give either a program or a command");
+        }
+        if !guest.systems.is_empty() && (guest.program.is_none() || guest.command.is_empty()) {
+            return fail("systems want a program that starts them and a command");
         }
         if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
             return fail("the name is there twice");
@@ -207,6 +213,8 @@ mod tests {
             "[[guest]]\nname = 'a'\nprogram = 'p'\ndialogue = [{ see = 'x' }]",
             "[[guest]]\nname = 'a'\nprogram = 'p'\nprogramme = 'x'",
             "[[guest]]\nname = 'a'\nprogram = 'p'\non = ['pdp-11']",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\nsystems = ['s']",
+            "[[guest]]\nname = 'a'\ncommand = ['c']\nsystems = ['s']",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
