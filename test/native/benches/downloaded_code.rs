@@ -16,7 +16,7 @@ use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Sp
 use downloaded_code::interpreter::{Interpreter, NoHelpers};
 use downloaded_code::program::Program;
 use downloaded_code::verifier::{Verified, Verifier, storage_bound};
-use measure::{Bench, Row};
+use measure::{Bench, ROUNDS, Row};
 use native::downloaded_code::prepared::Prepared;
 
 const REGIONS: [Region<'static>; 1] = [Region {
@@ -315,14 +315,16 @@ fn draw(path: &str, rows: &[Row]) {
 }
 
 fn main() {
-    let mut bench = Bench::new(20, 200, 600);
-    for length in [64, 1500] {
-        contenders(&mut bench, "checksum", CHECKSUM, length, Some(native_checksum));
-        contenders(&mut bench, "hash", HASH, length, Some(native_hash));
+    let mut bench = Bench::new(15, 50, 150);
+    for _ in 0..ROUNDS {
+        for length in [64, 1500] {
+            contenders(&mut bench, "checksum", CHECKSUM, length, Some(native_checksum));
+            contenders(&mut bench, "hash", HASH, length, Some(native_hash));
+        }
+        contenders(&mut bench, "filter", FILTER, 64, Some(native_filter));
+        figure_7(&mut bench);
+        costs(&mut bench);
     }
-    contenders(&mut bench, "filter", FILTER, 64, Some(native_filter));
-    figure_7(&mut bench);
-    costs(&mut bench);
     let about = "bytes of the packet; terms of the conjunction; instructions of the program verified or compiled";
     bench.finish("downloaded_code", "parameter", about);
     if let Ok(path) = std::env::var("CHITIN_BENCH_PICTURE") {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 
 use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
-use measure::Bench;
+use measure::{Bench, ROUNDS};
 use native::downloaded_code::prepared::Prepared;
 use native::packet_filter::{CodeArena, GuardedWords};
 use packet_filter::{Patch, Sizes};
@@ -293,13 +293,15 @@ fn insertion(bench: &mut Bench) {
 }
 
 fn main() {
-    let mut bench = Bench::new(25, 80, 200);
-    dpf(&mut bench);
-    hand_written(&mut bench);
-    libpcap(&mut bench);
-    rbpf_interpreter(&mut bench);
-    compiled_bpf(&mut bench);
-    insertion(&mut bench);
+    let mut bench = Bench::new(12, 30, 60);
+    for _ in 0..ROUNDS {
+        dpf(&mut bench);
+        hand_written(&mut bench);
+        libpcap(&mut bench);
+        rbpf_interpreter(&mut bench);
+        compiled_bpf(&mut bench);
+        insertion(&mut bench);
+    }
     let about =
         "how many are installed; classifying 4,096 TCP/IPv4 headers in random order, or installing and removing one";
     bench.finish("packet_filter", "filters", about);
