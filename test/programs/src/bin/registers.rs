@@ -47,6 +47,8 @@ extern "C" fn paint(mode: u64) {
         Area::current().status(1).store(round, Relaxed);
         paint_vectors();
         if mode == 1 {
+            // Until it spins: the entry goes back to who called `paint_and_spin`.
+            private.critical_section.store(1, SeqCst);
             private.slice_end_entry.store(yield_painted as *const () as u64, SeqCst);
             paint_and_spin();
         } else {
@@ -94,23 +96,29 @@ extern "C" fn paint_and_spin() {
     core::arch::naked_asm!(
         "push rbx; push rbp; push r12; push r13; push r14; push r15",
         "mov gs:[{stack}], rsp",
+        "mov qword ptr gs:[{section}], 0",
         "mov rbx, {pattern}",
         "mov rax, rbx; mov rcx, rbx; mov rdx, rbx; mov rsi, rbx; mov rbp, rbx; mov rdi, rbx; mov r8, rbx; mov r9, rbx",
         "mov r10, rbx; mov r11, rbx; mov r12, rbx; mov r13, rbx; mov r14, rbx; mov r15, rbx",
         "2:", "pause", "jmp 2b",
-        pattern = const PATTERN as i64, stack = const test_programs::attempt::free_word(8),
+        pattern = const PATTERN as i64, stack = const test_programs::attempt::free_word(8), section = const SECTION,
     )
 }
+
+/// Offset from GS base of the critical-section word.
+const SECTION: usize = core::mem::offset_of!(abi::area::PrivateWords, critical_section);
 
 /// Slice end entry of the spinning painter: yields with the pattern, and goes back to who called `paint_and_spin`.
 #[unsafe(naked)]
 extern "C" fn yield_painted() {
     core::arch::naked_asm!(
+        "mov qword ptr gs:[{section}], 1",
         "mov eax, {number}", "xor edi, edi", "syscall",
         "mov rsp, gs:[{stack}]",
         "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
         "ret",
         number = const abi::syscall::number::time_slice_yield, stack = const test_programs::attempt::free_word(8),
+        section = const SECTION,
     )
 }
 
@@ -341,15 +349,31 @@ fn fault_31_registers_after_a_call() -> Outcome {
 
 /// Sets its bases and protection keys to values of its own, over and over.
 extern "C" fn set_bases(_: u64) {
+    let area = Area::current();
     loop {
         // SAFETY: nothing of this program uses FS.
         let _ = unsafe { syscall::segment_base_set(0, UserAddress(0x6666_0000)) };
         if exposed::has(feature::PKU) && syscall::protection_keys_set(1).is_ok() {
             set_protection_keys(0xffff_fff0);
         }
-        Area::current().status(1).store(1, SeqCst);
+        area.status(1).store(1, SeqCst);
+        // Upcalls, whose handlers go by GS, wait as long as it leads nowhere.
+        area.private().critical_section.store(1, SeqCst);
+        // SAFETY: nothing goes by GS until it is set back; a yield does not.
+        let _ = unsafe { syscall::segment_base_set(1, UserAddress(0x6666_1000)) };
         time_slice::yield_now();
+        // SAFETY: this is what it was.
+        let _ = unsafe { syscall::segment_base_set(1, UserAddress(area.address() + abi::area::PRIVATE)) };
+        area.private().critical_section.store(0, SeqCst);
     }
+}
+
+/// What RDTSCP tells beside the time: the number of the CPU, which nobody but the kernel can set.
+fn tsc_aux() -> u64 {
+    let found: u64;
+    // SAFETY: the CPU has the instruction, as the caller has checked; it changes these registers only.
+    unsafe { core::arch::asm!("rdtscp", out("eax") _, out("edx") _, out("rcx") found, options(nostack)) };
+    found
 }
 
 fn set_protection_keys(value: u32) {
@@ -365,6 +389,7 @@ fn protection_keys() -> u32 {
 }
 
 fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outcome {
+    watch();
     let child = spawn(world, set_bases, 0)?;
     if exposed::has(feature::PKU) {
         granted!(syscall::protection_keys_set(1));
@@ -383,6 +408,23 @@ fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outcome {
         if exposed::has(feature::PKU) {
             check!(protection_keys() == 0, "round {round}: PKRU is {:#x}", protection_keys());
         }
+        if exposed::has(feature::RDTSCP) {
+            let cpus = exposed::kernel().cpus.load(SeqCst);
+            check!(tsc_aux() < cpus, "round {round}: RDTSCP tells {:#x}", tsc_aux());
+        }
+    }
+    // Debug registers: nobody can set them, nobody sees them.
+    for raised in [
+        attempt!(["mov rax, dr7"]),
+        attempt!(["mov rax, dr6"]),
+        attempt!(["mov rax, dr0"]),
+        attempt!(["xor eax, eax", "mov dr7, rax"]),
+        attempt!(["mov dr0, rax"]),
+    ] {
+        check!(
+            raised.is_some_and(|frame| frame.kind == kind::GENERAL_PROTECTION),
+            "a debug register raised {raised:?}"
+        );
     }
     // SAFETY: as above.
     granted!(unsafe { syscall::segment_base_set(0, UserAddress(0)) });

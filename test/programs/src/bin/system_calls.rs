@@ -275,7 +275,7 @@ fn fault_14_random_calls() -> Outcome {
     let seed = 0x14;
     let mut random = Random(seed);
     let (image_start, image_end) = runtime::image::own_range();
-    for count in 0..100_000u64 {
+    for count in 0..1_000_000u64 {
         let call = random.below(TABLE.len() as u64 + 4);
         let mut words: [u64; 6] = core::array::from_fn(|_| random_word(&mut random));
         match call {

@@ -30,6 +30,7 @@ guest! {
     Here fault_38_hoarder_of_time;
     Here fault_38_hoarder_of_given_time;
     Here fault_38_critical_section_without_end;
+    Here fault_38_others_keep_their_share;
     Here fault_38_who_never_gives_way_is_destroyed;
     Here fault_38_window_given_to_a_victim;
     Here a_slice_that_is_over_before_it_began_begins_again;
@@ -408,5 +409,40 @@ fn fault_38_window_given_to_a_victim(world: &World) -> Outcome {
     check!(eventually(|| status(&child, 1) > 300), "the window was given away {} times", status(&child, 1));
     check!(excess() <= before + 8, "the victim's excess went from {before} to {}", excess());
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Beside one that has taken as many positions as all others and ignores every end, each of these has its share: by the
+/// counting clock within five hundredths.
+fn fault_38_others_keep_their_share(world: &World) -> Outcome {
+    let start = free_run(8)?;
+    let hoarder = {
+        let mut builder = prepare(world, overrun, u64::MAX)?;
+        builder.budget(Resource::Slice, 4);
+        granted!(builder.create())
+    };
+    let mut others = Vec::new();
+    for place in 0..4 {
+        others.push(without_slices(world, spin)?);
+        granted!(others[place as usize].run(0, start + 2 * place));
+        granted!(hoarder.run(0, start + 2 * place + 1));
+    }
+    let rounds = || exposed::cpu(0).map_or(0, |cpu| cpu.rounds.load(SeqCst));
+    let time = |child: &Child| child.info().map_or(0, |info| info.time.load(Relaxed));
+    let settled = rounds() + 4;
+    check!(eventually(|| rounds() >= settled), "the rounds do not go on");
+    let (begun, before): (u64, Vec<u64>) = (clock::now(), others.iter().map(time).collect());
+    check!(eventually(|| rounds() >= settled + 50), "the rounds do not go on");
+    // The positions of the eight, of the victim, and of this environment.
+    let share = (clock::now() - begun) / 10;
+    let least = if is_counting() { 95 } else { 30 };
+    for (child, before) in others.iter().zip(before) {
+        let had = time(child) - before;
+        check!(had * 100 >= share * least, "one had {had} ns where its share was {share} ns");
+    }
+    for child in others {
+        granted!(child.destroy());
+    }
+    granted!(hoarder.destroy());
     Ok(())
 }

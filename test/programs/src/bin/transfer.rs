@@ -8,9 +8,10 @@ use abi::budget::Resource;
 use alloc::string::String;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
-use runtime::environment::Child;
+use runtime::environment::{Builder, Child};
 use runtime::transfer::{Kind, Message, call, serve};
 use runtime::{EnvironmentId, area, clock, exposed, time_slice};
+use test_programs::attempt::free_word;
 use test_programs::child::{eventually, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -25,6 +26,7 @@ guest! {
     Here fault_43_calls_in_a_circle;
     Here fault_43_callee_that_never_answers;
     Here fault_43_answer_from_a_stranger;
+    Here fault_44_entry_changes_during_transfers;
 }
 
 fn without_slice(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
@@ -300,6 +302,68 @@ fn fault_43_answer_from_a_stranger(world: &World) -> Outcome {
         check!(status(&stranger, 3) == u64::MAX, "the stranger was answered {:#x}", status(&stranger, 3));
     }
     granted!(stranger.destroy());
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Free word of the callee's area: the entry that the runtime declared.
+const DECLARED: usize = 9;
+
+/// Another entry, which leads to the declared one and changes no register.
+#[unsafe(naked)]
+extern "C" fn other_entry() {
+    core::arch::naked_asm!("jmp gs:[{declared}]", declared = const free_word(DECLARED))
+}
+
+/// Changes the entry of the environment whose area it is given, over and over, between the declared one and another.
+extern "C" fn flip_entry(area: u64) {
+    // SAFETY: the area is its creator's, which shares this address space and outlives this thread.
+    let area = unsafe { Area::at(area) };
+    let entry = &area.private().synchronous_entry;
+    while entry.load(SeqCst) == 0 {
+        time_slice::yield_now();
+    }
+    let declared = entry.load(SeqCst);
+    area.library().free[DECLARED].store(declared, SeqCst);
+    loop {
+        entry.store(other_entry as *const () as u64, SeqCst);
+        core::hint::spin_loop();
+        entry.store(declared, SeqCst);
+        Area::current().status(1).fetch_add(1, SeqCst);
+    }
+}
+
+extern "C" fn serve_while_flipped(_: u64) {
+    let thread = Builder::sharing().and_then(|mut builder| {
+        builder.function(flip_entry, Area::current().address()).budget(Resource::Slice, 1);
+        let thread = builder.create()?;
+        thread.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION)?;
+        Ok(thread)
+    });
+    if thread.is_ok() {
+        serve_sums(0);
+    }
+}
+
+/// Whatever the entry is just then, a call goes there; nobody is entered anywhere else.
+fn fault_44_entry_changes_during_transfers(world: &World) -> Outcome {
+    let child = without_slice(world, serve_while_flipped, 0)?;
+    settle(&child)?;
+    let mut done = 0;
+    for round in 0..600u64 {
+        let mut message: Message = [round; 6];
+        match call(Kind::Synchronous, child.number, &mut message) {
+            Ok(()) => {
+                check!(message[1] == area::number().0 && message[2] == round, "round {round}: {message:x?} came back");
+                done += 1;
+            }
+            Err(failure) => check!(failure.error == abi::Error::Busy, "round {round}: the call gave {failure:?}"),
+        }
+        if round % 16 == 0 {
+            time_slice::yield_now();
+        }
+    }
+    check!(done > 50 && child.alive(), "{done} calls were answered; {}", test_programs::child::death(&child));
     granted!(child.destroy());
     Ok(())
 }
