@@ -38,8 +38,8 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
     if terms.len() > ALMOST_ALL {
         predicate = predicate.or(&[clock(runtime::clock::now() + MILLISECOND)])?;
     }
-    if let Some(deadline) = deadline {
-        predicate = predicate.or(&[clock(deadline)])?;
+    if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {
+        predicate = predicate.or(&[clock(time)])?;
     }
     sleep(&predicate);
     if signal::settle() {

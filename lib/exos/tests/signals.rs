@@ -5,6 +5,7 @@ use exos::process::status::Change;
 use exos::signal::frame::Information;
 use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
 use exos::signal::set::bit;
+use exos::signal::timer::{Created, Timer, Timers};
 use linux_raw_sys::general as linux;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -88,4 +89,40 @@ fn changes_of_children_are_words_and_nonsense_is_none() {
     for nonsense in [0, 0x7f, 0xff7f, 0x1_147f, 1, 0xff00] {
         assert_eq!(Change::from_word(nonsense), None, "{nonsense:#x}");
     }
+}
+
+#[test]
+fn timers_expire_as_often_as_their_time_came() {
+    let mut once = Timer { deadline: 100, interval: 0 };
+    assert_eq!((once.expire(99), once.expire(100), once.expire(1000)), (0, 1, 0));
+    let mut often = Timer { deadline: 100, interval: 10 };
+    assert_eq!((often.expire(100), often.deadline), (1, 110));
+    assert_eq!((often.expire(145), often.deadline), (4, 150));
+    assert_eq!((often.rest(145), often.rest(999)), ([5, 10], [1, 10]));
+    assert_eq!(Timer::default().rest(5), [0, 0]);
+}
+
+#[test]
+fn timers_of_a_program_send_what_it_said() {
+    let mut timers = Timers::default();
+    let information = Information { signal: 34, code: linux::SI_TIMER, detail: 0, value: 7 };
+    let created = Created {
+        timer: Timer { deadline: 50, interval: 10 },
+        by_wall_clock: false,
+        information,
+        thread: 3,
+        overrun: 0,
+    };
+    assert_eq!((timers.create(created), timers.earliest()), (Some(0), 50));
+    timers.interval[0] = Timer { deadline: 40, interval: 0 };
+    timers.interval[2] = Timer { deadline: 5, interval: 0 };
+    assert!(timers.earliest() == 40 && timers.counts_time());
+    let due = timers.expire(75, 6);
+    let signals: Vec<(u64, u32)> = due.iter().map(|(thread, due)| (*thread, due.signal)).collect();
+    assert_eq!(signals, [(0, linux::SIGALRM), (0, linux::SIGPROF), (3, 34)]);
+    assert_eq!((due[2].1.value, due[2].1.detail >> 32, timers.created[0].unwrap().overrun), (7, 2, 2));
+    for _ in 1..256 {
+        assert!(timers.create(created).is_some());
+    }
+    assert_eq!(timers.create(created), None);
 }

@@ -37,6 +37,8 @@ mod table;
 #[cfg(target_os = "none")]
 mod time;
 #[cfg(target_os = "none")]
+mod timer;
+#[cfg(target_os = "none")]
 pub(crate) mod walk;
 
 #[cfg(target_os = "none")]
@@ -47,5 +49,7 @@ pub(crate) use path::status_of;
 pub(crate) use poll::state as poll_state;
 #[cfg(target_os = "none")]
 pub use table::OPERATIONS;
+#[cfg(target_os = "none")]
+pub(crate) use time::own_time;
 #[cfg(target_os = "none")]
 pub(crate) use time::wall_clock;

@@ -2,9 +2,11 @@
 
 use super::dispatch::Call;
 use super::layout;
+use super::poll::duration;
+use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::relatives;
-use crate::signal::frame::Information;
+use crate::signal::frame::{self, Information};
 use crate::signal::post::from_user;
 use crate::signal::set::{COUNT, UNSTOPPABLE, bit};
 use crate::signal::{self, Action};
@@ -12,6 +14,8 @@ use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
+use runtime::clock;
+use runtime::predicate::{Operator, word_masked};
 
 const SET_BYTES: u64 = 8;
 
@@ -86,6 +90,53 @@ pub(super) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
     copy::write_word(to, pending & thread().blocked()).map(|()| 0)
 }
 
+/// `sigtimedwait`: takes one of a set of signals, which the program blocks, with what came along.
+pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
+    let [set, to, time, bytes, ..] = call.arguments();
+    if bytes != SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = copy::read_word(set)? & !UNSTOPPABLE;
+    let deadline = duration(time, 1)?.map(|time| clock::now().saturating_add(time));
+    loop {
+        if let Some(information) = signal::take_wanted(wanted) {
+            if to != 0 {
+                copy::write(to, &frame::information_bytes(&information))?;
+            }
+            return Ok(u64::from(information.signal));
+        }
+        let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
+        let terms = [waiting(call.process.mailbox().signals()), waiting(thread().post().pending())];
+        if block::wait(&terms, deadline)? == Woken::TimedOut && signal::waiting() & wanted == 0 {
+            return Err(Errno::EAGAIN);
+        }
+    }
+}
+
+/// What a program says comes along with a signal: it may not say that the system sent it.
+fn read_information(from: u64, signal: u64) -> Result<Information> {
+    let [_, code, detail, value] = copy::read_words::<4>(from)?;
+    let code = code as u32 as i32;
+    if code >= 0 || code == linux::SI_TKILL {
+        return Err(Errno::EPERM);
+    }
+    Ok(Information { signal: signal as u32, code, detail, value })
+}
+
+pub(super) fn rt_sigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
+    let [target, signal, information, ..] = call.arguments();
+    relatives::send(target, &read_information(information, signal)?)
+}
+
+pub(super) fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
+    let [group, target, signal, information, ..] = call.arguments();
+    let information = read_information(information, signal)?;
+    if group != target && group != call.process.number() {
+        return Err(Errno::ESRCH);
+    }
+    send_to_thread(call, target, &information)
+}
+
 pub(super) fn rt_sigsuspend(call: &mut Call<'_>) -> Result<u64> {
     let [set, bytes, ..] = call.arguments();
     if bytes != SET_BYTES {
@@ -142,20 +193,23 @@ pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn tkill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
-    send_to_thread(call, target, signal)
+    send_to_thread(call, target, &by_thread(call, signal))
+}
+
+fn by_thread(call: &Call<'_>, signal: u64) -> Information {
+    Information { code: linux::SI_TKILL, ..from_user(signal as u32, call.process.number()) }
 }
 
 /// To a thread of this process, or to the first thread of another.
-fn send_to_thread(call: &Call<'_>, target: u64, signal: u64) -> Result<u64> {
-    let signal = signal as u32;
-    let information = Information { code: linux::SI_TKILL, ..from_user(signal, call.process.number()) };
+fn send_to_thread(call: &Call<'_>, target: u64, information: &Information) -> Result<u64> {
+    let signal = information.signal;
     let own = call.process.threads.lock().iter().find(|thread| thread.number() == target).copied();
-    let Some(thread) = own else { return relatives::send(target, &information) };
+    let Some(thread) = own else { return relatives::send(target, information) };
     if signal > COUNT {
         return Err(Errno::EINVAL);
     }
     if signal != 0 {
-        thread.post().put(&information)?;
+        thread.post().put(information)?;
         if target != runtime::area::number().0 {
             signal::ring(call.process.session_key, runtime::EnvironmentId(target))?;
         }
@@ -171,5 +225,5 @@ pub(super) fn tgkill(call: &mut Call<'_>) -> Result<u64> {
     if group != target && group != call.process.number() {
         return Err(Errno::ESRCH);
     }
-    send_to_thread(call, target, signal)
+    send_to_thread(call, target, &by_thread(call, signal))
 }

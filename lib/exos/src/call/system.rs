@@ -142,10 +142,12 @@ pub(super) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn getrusage(call: &mut Call<'_>) -> Result<u64> {
-    const SELF: i32 = 0;
     let [who, to, ..] = call.arguments();
-    let used = if who as i32 == SELF { time::own_time() } else { 0 };
-    let mut words = [0; 18];
-    (words[0], words[1]) = (used / 1_000_000_000, used % 1_000_000_000 / 1000);
-    copy::write(to, &layout::bytes(&words)).map(|()| 0)
+    let used = match who as i32 {
+        who if who as u32 == linux::RUSAGE_SELF => time::own_time(),
+        who if who as u32 == linux::RUSAGE_THREAD => time::thread_time(),
+        linux::RUSAGE_CHILDREN => call.process.children.lock().time,
+        _ => return Err(Errno::EINVAL),
+    };
+    copy::write(to, &layout::resource_usage(used)).map(|()| 0)
 }

@@ -1,7 +1,9 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
 use super::dispatch::{NUMBERS, Operation, Operations};
-use super::{descriptor, event, extra, file, futex, lock, memory, path, poll, process, signal, socket, system, time};
+use super::{
+    descriptor, event, extra, file, futex, lock, memory, path, poll, process, signal, socket, system, time, timer,
+};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {
@@ -137,6 +139,17 @@ pub static OPERATIONS: Operations = operations! {
     __NR_set_robust_list => futex::set_robust_list,
     __NR_get_robust_list => futex::get_robust_list,
     __NR_futex => futex::futex,
+    __NR_getitimer => timer::getitimer,
+    __NR_setitimer => timer::setitimer,
+    __NR_alarm => timer::alarm,
+    __NR_timer_create => timer::timer_create,
+    __NR_timer_settime => timer::timer_settime,
+    __NR_timer_gettime => timer::timer_gettime,
+    __NR_timer_getoverrun => timer::timer_getoverrun,
+    __NR_timer_delete => timer::timer_delete,
+    __NR_rt_sigtimedwait => signal::rt_sigtimedwait,
+    __NR_rt_sigqueueinfo => signal::rt_sigqueueinfo,
+    __NR_rt_tgsigqueueinfo => signal::rt_tgsigqueueinfo,
     __NR_utimensat => path::utimensat,
     __NR_dup3 => descriptor::dup3,
     __NR_pipe2 => descriptor::pipe2,

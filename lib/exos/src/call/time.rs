@@ -4,10 +4,12 @@ use super::dispatch::Call;
 use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
+use crate::process::children::public;
 use crate::user_memory::copy;
+use crate::user_memory::current::process;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
-use runtime::{area, clock, exposed};
+use runtime::{EnvironmentId, area, clock, exposed};
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Ticks of `times` in a second.
@@ -20,7 +22,8 @@ pub(super) fn read(which: u64) -> Result<u64> {
         linux::CLOCK_MONOTONIC | linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_MONOTONIC_COARSE | linux::CLOCK_BOOTTIME => {
             Ok(clock::now())
         }
-        linux::CLOCK_PROCESS_CPUTIME_ID | linux::CLOCK_THREAD_CPUTIME_ID => Ok(own_time()),
+        linux::CLOCK_PROCESS_CPUTIME_ID => Ok(own_time()),
+        linux::CLOCK_THREAD_CPUTIME_ID => Ok(thread_time()),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -30,8 +33,16 @@ pub(crate) fn wall_clock() -> u64 {
     clock::wall_clock().unwrap_or_else(clock::now)
 }
 
-/// Nanoseconds that this process ran.
+/// Nanoseconds that this process ran: all its threads.
 pub(crate) fn own_time() -> u64 {
+    let process = process();
+    let ran = |number| exposed::environment(EnvironmentId(number)).map_or(0, |info| info.time.load(Relaxed));
+    let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
+    threads.saturating_add(process.public_word(public::TIME).load(Relaxed))
+}
+
+/// Nanoseconds that this thread ran.
+pub(super) fn thread_time() -> u64 {
     exposed::environment(area::number()).map_or(0, |info| info.time.load(Relaxed))
 }
 
@@ -79,7 +90,8 @@ pub(super) fn time(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn times(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
     if to != 0 {
-        for (index, time) in [own_time(), 0, 0, 0].into_iter().enumerate() {
+        let children = call.process.children.lock().time;
+        for (index, time) in [own_time(), 0, children, 0].into_iter().enumerate() {
             copy::write_word(to + index as u64 * 8, time / (NANOSECONDS / TICKS))?;
         }
     }

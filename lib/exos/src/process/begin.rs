@@ -18,7 +18,8 @@ use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
 use crate::rewriter::gate;
 use crate::session::{birth, command};
-use crate::signal::{Actions, Mailbox};
+use crate::signal::timer::Timers;
+use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::{adopt, process, thread, word};
 use crate::user_memory::shared::Windows;
@@ -122,6 +123,7 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
     process.remains.lock().clear();
     *process.futexes.lock() = Futexes::default();
+    process.alarms.change(|timers| *timers = Timers::default());
     process.lent.lock().clear();
     process.files.lock().begin_again();
 }
@@ -249,6 +251,8 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         ending: AtomicU64::new(0),
         remains: Lock::new(Vec::new()),
         spare_threads: Lock::new(Vec::new()),
+        exec: Lock::new(None),
+        alarms: Alarms::default(),
         futexes: Lock::new(Futexes::default()),
         session: AtomicU64::new(number),
         session_key: SESSION_SLOT,

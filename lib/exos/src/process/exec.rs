@@ -15,9 +15,10 @@ use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script};
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::Pages;
-use crate::user_memory::current::process;
+use crate::user_memory::current::{process, thread};
 use crate::user_memory::{copy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -50,9 +51,43 @@ pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environ
     let plan = plan(path, arguments)?;
     // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
     stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())?;
+    let request = Request { plan, path: path.to_vec(), environment };
+    let process = process();
+    if thread().number() != process.number() {
+        *process.exec.lock() = Some(Box::new(request));
+        super::exit::leave_for_exec();
+    }
+    super::exit::be_alone_for_exec();
+    replace(context, &request)
+}
+
+/// A program that can be loaded, with all that it is to find: what a thread that is not the first leaves to the first.
+pub struct Request {
+    plan: Plan,
+    path: Vec<u8>,
+    environment: Vec<Vec<u8>>,
+}
+
+impl core::fmt::Debug for Request {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Request").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The first thread goes on in the program that another one asked for.
+pub fn take_over(request: &Request) -> ! {
+    let mut context = Context::default();
+    if replace(&mut context, request).is_err() {
+        super::exit::end(Status::Killed(linux::SIGKILL));
+    }
+    enter::resume(&context)
+}
+
+/// The point of no return.
+fn replace(context: &mut Context, Request { plan, path, environment }: &Request) -> Result<()> {
     forget_old_program()?;
-    let started = start(context, &plan, path, &environment);
-    note_program(&plan, &environment);
+    let started = start(context, plan, path, environment);
+    note_program(plan, environment);
     close(&plan.program.0);
     if let Some((file, _)) = &plan.interpreter {
         close(file);
@@ -173,7 +208,8 @@ fn forget_old_program() -> Result<()> {
         description.close();
     }
     process.signals.lock().forget_handlers();
-    let thread = crate::user_memory::current::thread();
+    process.alarms.change(|timers| timers.created.clear());
+    let thread = thread();
     thread.set_alternate([0; 3]);
     thread.robust_list.store(0, Relaxed);
     thread.clear_at_end.store(0, Relaxed);

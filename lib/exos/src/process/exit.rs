@@ -4,10 +4,12 @@
 //! all threads know, and the first one waits for the others to be gone.
 
 use super::children::{Child, STATUS_WORD, public};
+use super::exec;
 use super::futex;
 use super::record::state;
-use super::spawn::Remains;
+use super::spawn::{self, Remains};
 use super::status::{Change, Status};
+use super::thread::Thread;
 use crate::block;
 use crate::terminal::job;
 use crate::user_memory::current::{area_at, process, thread};
@@ -15,7 +17,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use runtime::area;
 use runtime::predicate::{Operator, Term, clock, word};
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, exposed, syscall, time_slice};
 
 /// Ends the running process: all its threads.
 pub fn end(status: Status) -> ! {
@@ -73,17 +75,49 @@ const LOOK_AGAIN: u64 = 20_000_000;
 /// Ends every thread but the running one, which is the first, and takes them back.
 pub fn end_other_threads() {
     let process = process();
-    let others = || -> Vec<EnvironmentId> {
-        let threads = process.threads.lock();
-        threads.iter().map(|other| EnvironmentId(other.number())).filter(|other| *other != area::number()).collect()
-    };
-    let numbers = others();
+    let own = area::number().0;
+    let (kept, others): (Vec<&Thread>, Vec<&Thread>) =
+        process.threads.lock().iter().copied().partition(|thread| thread.number() == own);
+    let numbers: Vec<EnvironmentId> = others.iter().map(|other| EnvironmentId(other.number())).collect();
     numbers.iter().for_each(|number| ring(*number));
     wait_for_deaths(&numbers);
-    for number in numbers {
-        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(process.session_key, number) {
-        }
+    *process.threads.lock() = kept;
+    let remains = others.into_iter().map(Remains::of);
+    process.remains.lock().extend(remains);
+    spawn::take_remains_back();
+}
+
+/// Another program is to run: the first thread goes on in it, all others end.
+pub fn leave_for_exec() -> ! {
+    let process = process();
+    let thread = thread();
+    let first = EnvironmentId(process.number());
+    let before = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
+    if before == Err(state::ENDS) {
+        leave();
     }
+    if area::number() != first {
+        futex::release_robust_list(thread);
+        ring(first);
+        die();
+    }
+    let request = process.exec.lock().take();
+    be_alone_for_exec();
+    match request {
+        Some(request) => exec::take_over(&request),
+        None => end(super::status::DESTROYED),
+    }
+}
+
+/// Ends all other threads, for the first thread of a process that goes on alone.
+pub fn be_alone_for_exec() {
+    let process = process();
+    if process.threads.lock().len() > 1 {
+        let _ = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
+        end_other_threads();
+    }
+    spawn::take_remains_back();
+    let _ = process.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
 }
 
 /// Gives threads a while to go by themselves: who is in the middle of something finishes it.

@@ -14,6 +14,12 @@ use alloc::vec::Vec;
 use runtime::PageNumber;
 use runtime::lock::Guard;
 
+/// What fork does not look at, but copies.
+type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
+type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
+type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>);
+type Threads = Vec<&'static Thread>;
+
 /// Every lock of a process, held.
 #[derive(Debug)]
 pub struct Held<'a> {
@@ -21,9 +27,9 @@ pub struct Held<'a> {
     pub memory: Guard<'a, Memory>,
     /// Open windows.
     pub windows: Guard<'a, Windows>,
-    _first: (Guard<'a, Children>, Guard<'a, Vec<&'static Thread>>, Guard<'a, Actions>, Guard<'a, Program>),
-    _second: (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>),
-    _third: (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>),
+    _program: Running<'a>,
+    _files: Files<'a>,
+    _pages: Pages<'a>,
 }
 
 impl Held<'_> {
@@ -37,13 +43,13 @@ impl Held<'_> {
 impl Process {
     /// Takes every lock, in their order.
     pub fn hold_all(&self) -> Held<'_> {
-        let first = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
+        let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
         let (descriptors, place) = (self.descriptors.lock(), self.place.lock());
         let memory = self.memory.lock();
-        let second = (descriptors, place, self.files.lock(), self.records.lock());
+        let files = (descriptors, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
-        let third = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock());
-        Held { memory, windows, _first: first, _second: second, _third: third }
+        let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock());
+        Held { memory, windows, _program: running, _files: files, _pages: pages }
     }
 
     /// In a copy that was made while all was held: nobody holds anything.
@@ -64,7 +70,9 @@ impl Process {
         self.terminal.free_copy();
         self.remains.free_copy();
         self.spare_threads.free_copy();
+        self.exec.free_copy();
         self.futexes.free_copy();
+        self.alarms.timers.free_copy();
         self.summary.free_copy();
     }
 }

@@ -7,15 +7,17 @@ use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::memory::space::Space;
 use crate::process::children::{Children, public};
+use crate::process::exec::Request;
 use crate::process::futex::Futexes;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
-use crate::signal::{Actions, Mailbox};
+use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::area_at;
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::Tables;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -94,7 +96,7 @@ pub struct Process {
     pub parent: AtomicU64,
     /// Signal that tells its parent of its end; 0: none.
     pub exit_signal: AtomicU32,
-    /// [`state::RUNS`], [`state::STOPPED`] or [`state::ENDS`]: what its threads have to obey.
+    /// What its threads have to obey: a value of [`state`].
     pub stopped: AtomicU64,
     /// How it ends, once it does, as `Status::to_word`; 0 before.
     pub ending: AtomicU64,
@@ -102,6 +104,10 @@ pub struct Process {
     pub remains: Lock<Vec<Remains>>,
     /// Records of threads that ended, to be used again.
     pub spare_threads: Lock<Vec<&'static Thread>>,
+    /// The program that the first thread is to go on in, because another one asked for it.
+    pub exec: Lock<Option<Box<Request>>>,
+    /// Its timers.
+    pub alarms: Alarms,
     /// Threads that wait for a word of the program.
     pub futexes: Lock<Futexes>,
     /// Session, in the sense of `setsid`.
@@ -189,6 +195,8 @@ pub mod state {
     pub const STOPPED: u64 = 1;
     /// To end.
     pub const ENDS: u64 = 2;
+    /// To leave the process to its first thread, which goes on in another program.
+    pub const EXECS: u64 = 3;
 }
 
 /// Options of the host, as bits.

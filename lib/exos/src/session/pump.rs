@@ -188,7 +188,24 @@ fn status(session: &Session) -> Status {
     let by_runtime = window.words()[PUBLIC_STATUS as usize / 8].load(Acquire);
     match (said, by_runtime) {
         (Some(status), _) => status,
-        (None, 0) => DESTROYED,
+        (None, 0) => {
+            tell_of_destruction(session.first.number);
+            DESTROYED
+        }
         (None, word) => Status::Exited((word - 1) as u8),
     }
+}
+
+/// The kernel ended the first process, which said nothing: its record says why.
+fn tell_of_destruction(first: EnvironmentId) {
+    let Some(info) = exposed::environment(first) else { return };
+    let word = |word: &core::sync::atomic::AtomicU64| word.load(Acquire);
+    runtime::error_line!(
+        "chitin: the kernel ended process {}: reason {}, kind {}, address {:#x}, at {:#x}",
+        first.0,
+        word(&info.death_reason),
+        word(&info.death_kind),
+        word(&info.death_address),
+        word(&info.death_rip)
+    );
 }

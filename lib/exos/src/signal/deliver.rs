@@ -43,14 +43,19 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
 
 /// Signals that wait for the running thread, or for any thread of its process, as far as it does not block them.
 pub fn pending() -> u64 {
-    let thread = thread();
-    (thread.post().pending().load(Acquire) | process().mailbox().signals().load(Acquire)) & !thread.blocked()
+    waiting() & !thread().blocked()
+}
+
+/// Signals that wait for the running thread or its process, blocked or not.
+pub fn waiting() -> u64 {
+    thread().post().pending().load(Acquire) | process().mailbox().signals().load(Acquire)
 }
 
 /// Acts on every pending signal that calls no function of the program: drops it, stops, ends. Says whether one is left
 /// that does: then a wait is over.
 pub fn settle() -> bool {
     let process = process();
+    super::expire();
     stop::wait_while_stopped();
     loop {
         let Some(signal) = set::first(pending()) else { return false };
@@ -72,6 +77,7 @@ pub fn next_restarts() -> bool {
 
 /// Acts on what is pending before the program goes on at `context`.
 pub fn deliver_pending(context: &mut Context) {
+    super::expire();
     stop::wait_while_stopped();
     while let Some(signal) = set::first(pending()) {
         match take(signal) {
@@ -119,9 +125,7 @@ fn find(signal: u32) -> Option<(Post<'static>, ForThread)> {
 
 /// Takes one of the signals in `wanted` out for `sigtimedwait` or a descriptor that reads signals.
 pub fn take_wanted(wanted: u64) -> Option<Information> {
-    let thread = thread();
-    let waiting = thread.post().pending().load(Acquire) | process().mailbox().signals().load(Acquire);
-    let signal = set::first(waiting & wanted & !UNSTOPPABLE)?;
+    let signal = set::first(waiting() & wanted & !UNSTOPPABLE)?;
     find(signal).map(|(post, _)| post.take(signal))
 }
 

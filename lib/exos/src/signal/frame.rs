@@ -11,7 +11,7 @@ const RED_ZONE: u64 = 128;
 pub const FIXED: u64 = 8 + UCONTEXT + 128;
 const UCONTEXT: u64 = 304;
 /// Flags of the CPU that a frame may set.
-const FLAGS: u64 = 0x0005_4dd5;
+const FLAGS: u64 = 0x0005_0dd5;
 /// Flags that are always set: interrupts on, and bit 1.
 const FLAGS_SET: u64 = 0x202;
 /// Bit of `uc_flags`: the vector state is an XSAVE area.
@@ -88,10 +88,21 @@ pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, informati
     words.extend_from_slice(&[SEGMENTS, error, trap, interrupted.blocked, address, layout.vectors]);
     words.resize(words.len() + 8, 0);
     words.push(interrupted.blocked);
-    let code = u64::from(information.code as u32);
-    words.extend_from_slice(&[u64::from(information.signal), code, information.detail, information.value]);
+    words.extend_from_slice(&information_words(information));
     words.resize(FIXED as usize / 8, 0);
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// `struct siginfo`: 128 bytes.
+pub fn information_bytes(information: &Information) -> Vec<u8> {
+    let mut words = information_words(information).to_vec();
+    words.resize(16, 0);
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn information_words(information: &Information) -> [u64; 4] {
+    let code = u64::from(information.code as u32);
+    [u64::from(information.signal), code, information.detail, information.value]
 }
 
 /// What a frame says to go on with.

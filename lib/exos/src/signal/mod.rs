@@ -7,9 +7,12 @@
 pub mod frame;
 pub mod post;
 pub mod set;
+pub mod timer;
 
 #[cfg(target_os = "none")]
 mod actions;
+#[cfg(target_os = "none")]
+mod alarm;
 #[cfg(target_os = "none")]
 mod deliver;
 #[cfg(target_os = "none")]
@@ -19,4 +22,4 @@ mod mailbox;
 #[cfg(target_os = "none")]
 mod stop;
 #[cfg(target_os = "none")]
-pub use {actions::*, deliver::*, handler::*, mailbox::*, stop::*};
+pub use {actions::*, alarm::*, deliver::*, handler::*, mailbox::*, stop::*};

@@ -45,6 +45,7 @@ pub(super) fn wait_while_stopped() {
         match stopped.load(Acquire) {
             state::RUNS => return,
             state::STOPPED => block::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
+            state::EXECS => crate::process::exit::leave_for_exec(),
             _ => crate::process::exit::leave(),
         }
     }

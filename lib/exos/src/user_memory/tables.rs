@@ -68,7 +68,7 @@ impl Tables {
         Ok(())
     }
 
-    /// How many rows are done: at least one, or the error.
+    /// How many rows are done, or the error. The kernel stops where one entry has done enough: who calls goes on there.
     fn edit_some(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
         let at = UserAddress(rows.as_ptr() as u64);
         // SAFETY: the rows are as many as we say. Their addresses are the program's, by the checks of `memory`, so that
@@ -80,6 +80,7 @@ impl Tables {
             {
                 Ok(detail as usize + 1)
             }
+            Err(Failure { error: Error::Again, detail }) => Ok(detail as usize),
             Err(failure) => Err(failure.into()),
         }
     }

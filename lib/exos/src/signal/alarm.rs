@@ -1,0 +1,62 @@
+//! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
+
+use super::timer::Timers;
+use crate::call::own_time;
+use crate::user_memory::current::process;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::clock;
+use runtime::lock::Lock;
+
+/// The timers of a process, and when somebody has to look at them.
+#[derive(Debug, Default)]
+pub struct Alarms {
+    /// The timers.
+    pub timers: Lock<Timers>,
+    /// When the next expires, on the clock since boot; 1 where one goes by the time that the program runs; 0: never.
+    next: AtomicU64,
+}
+
+impl Alarms {
+    /// Changes the timers.
+    pub fn change<T>(&self, action: impl FnOnce(&mut Timers) -> T) -> T {
+        let mut timers = self.timers.lock();
+        let result = action(&mut timers);
+        self.next.store(if timers.counts_time() { 1 } else { timers.earliest() }, SeqCst);
+        result
+    }
+
+    /// When a wait has to end because of a timer.
+    pub fn next(&self) -> Option<u64> {
+        match self.next.load(Acquire) {
+            0 => None,
+            // Who waits does not run, so that only real time counts.
+            1 => Some(self.timers.lock().earliest()).filter(|time| *time != 0),
+            time => Some(time),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let next = self.next.load(Acquire);
+        next != 0 && next <= clock::now()
+    }
+}
+
+/// Sends the signals of timers that have expired.
+pub fn expire() {
+    let process = process();
+    if !process.alarms.is_due() {
+        return;
+    }
+    let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time()));
+    for (number, information) in due {
+        let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
+        let post = thread.map_or_else(|| process.mailbox().post(), |thread| thread.post());
+        let _ = post.put(&information);
+        if let Some(thread) = thread {
+            let _ = super::ring(process.session_key, runtime::EnvironmentId(thread.number()));
+        } else {
+            super::pass_on();
+        }
+    }
+}

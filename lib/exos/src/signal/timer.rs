@@ -1,0 +1,113 @@
+//! Timers that send signals: `setitimer`, `alarm` and `timer_create`.
+//!
+//! Pure. A timer knows when it expires next, on the clock that it is set by; who looks at it later than that learns how
+//! often it has expired meanwhile.
+
+use super::frame::Information;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// One timer, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timer {
+    /// When it expires next; 0: it is not set.
+    pub deadline: u64,
+    /// How long after that it expires again; 0: not at all.
+    pub interval: u64,
+}
+
+impl Timer {
+    /// How often it has expired until `now`; it is set for the next time.
+    pub fn expire(&mut self, now: u64) -> u64 {
+        if self.deadline == 0 || now < self.deadline {
+            return 0;
+        }
+        let Some(more) = (now - self.deadline).checked_div(self.interval) else {
+            self.deadline = 0;
+            return 1;
+        };
+        self.deadline = self.deadline.saturating_add((more + 1).saturating_mul(self.interval));
+        more + 1
+    }
+
+    /// What is left until it expires, never 0 while it is set, and its interval.
+    pub fn rest(&self, now: u64) -> [u64; 2] {
+        let rest = if self.deadline == 0 { 0 } else { self.deadline.saturating_sub(now).max(1) };
+        [rest, self.interval]
+    }
+}
+
+/// A timer that a program created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// When it expires, on the clock since boot.
+    pub timer: Timer,
+    /// Whether it is set by the wall clock.
+    pub by_wall_clock: bool,
+    /// Its signal, with what comes along; signal 0: none is sent.
+    pub information: Information,
+    /// The thread that gets it; 0: the process.
+    pub thread: u64,
+    /// How often it expired beyond once, when it last did.
+    pub overrun: u64,
+}
+
+/// A signal that is due: for which thread (0: the process), and what.
+pub type Due = (u64, Information);
+
+/// The timers of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// By real time, by the time that the program runs, and by the same once more (`ITIMER_REAL` and so on).
+    pub interval: [Timer; 3],
+    /// Those that the program created, by number.
+    pub created: Vec<Option<Created>>,
+}
+
+/// Timers that a program may create.
+const MOST: usize = 256;
+
+impl Timers {
+    /// When the next of those expires that go by real time; 0: none is set.
+    pub fn earliest(&self) -> u64 {
+        let created = self.created.iter().flatten().map(|created| created.timer.deadline);
+        created.chain([self.interval[0].deadline]).filter(|deadline| *deadline != 0).min().unwrap_or(0)
+    }
+
+    /// Whether one goes by the time that the program runs.
+    pub fn counts_time(&self) -> bool {
+        self.interval[1..].iter().any(|timer| timer.deadline != 0)
+    }
+
+    /// Puts a timer in; its number, or nothing where there are too many.
+    pub fn create(&mut self, created: Created) -> Option<usize> {
+        let free = self.created.iter().position(Option::is_none);
+        match free {
+            Some(number) => self.created[number] = Some(created),
+            None if self.created.len() < MOST => self.created.push(Some(created)),
+            None => return None,
+        }
+        free.or(Some(self.created.len() - 1))
+    }
+
+    /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran.
+    pub fn expire(&mut self, now: u64, used: u64) -> Vec<Due> {
+        let mut due = Vec::new();
+        let signals = [(linux::SIGALRM, now), (linux::SIGVTALRM, used), (linux::SIGPROF, used)];
+        for (timer, (signal, time)) in self.interval.iter_mut().zip(signals) {
+            if timer.expire(time) > 0 {
+                due.push((0, Information { signal, code: linux::SI_KERNEL as i32, ..Information::default() }));
+            }
+        }
+        for created in self.created.iter_mut().flatten() {
+            let times = created.timer.expire(now);
+            if times > 0 {
+                created.overrun = times - 1;
+                created.information.detail = created.information.detail & 0xffff_ffff | created.overrun << 32;
+                due.push((created.thread, created.information));
+            }
+        }
+        due.retain(|(_, information)| information.signal != 0);
+        due
+    }
+}
