@@ -19,6 +19,7 @@ mod elf;
 mod failure;
 mod interrupt;
 mod kernel_interface;
+mod linux_compatibility;
 mod metadata;
 mod progress;
 mod qemu;

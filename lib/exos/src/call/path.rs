@@ -148,17 +148,13 @@ fn open_fifo(node: u64, flags: u32) -> Result<Object> {
         crate::pipe::discard(&pipe);
         return Err(Errno::ENXIO);
     }
-    let others = pipe.open_named(side);
-    if side != Side::Both
-        && !nonblocking
-        && !pipe.has_other(side)
-        && let Err(error) = crate::block::wait(&others, None)
-    {
-        pipe.leave(side);
-        crate::pipe::discard(&pipe);
-        return Err(error);
+    match pipe.open_named(side, side != Side::Both && !nonblocking) {
+        Ok(()) => Ok(Object::Pipe(pipe, side)),
+        Err(error) => {
+            crate::pipe::discard(&pipe);
+            Err(error)
+        }
     }
-    Ok(Object::Pipe(pipe, side))
 }
 
 pub(super) fn stat(call: &mut Call<'_>) -> Result<u64> {

@@ -142,17 +142,22 @@ impl Pipe {
         }
     }
 
-    /// Opens an end by the name of a FIFO: the result becomes true when somebody has the other end open, or had since.
-    pub fn open_named(&self, side: Side) -> [Term; 2] {
+    /// Opens an end by the name of a FIFO, and waits until somebody has the other end open, or had since.
+    pub fn open_named(&self, side: Side, wait: bool) -> Result<()> {
         let (own, others, count) = match side {
             Side::Read | Side::Both => (READER_OPENS, WRITER_OPENS, WRITERS),
             Side::Write => (WRITER_OPENS, READER_OPENS, READERS),
         };
-        let seen = self.word(others).load(Acquire);
+        let (others, count) = (self.word(others), self.word(count));
+        let seen = others.load(Acquire);
         self.add(side);
         self.word(own).fetch_add(1, SeqCst);
         crate::block::kick_idle();
-        [word(self.word(others), Operator::NotEqual, seen), word(self.word(count), Operator::NotEqual, 0)]
+        let joined = [word(others, Operator::NotEqual, seen), word(count, Operator::NotEqual, 0)];
+        while wait && others.load(Acquire) == seen && count.load(Acquire) == 0 {
+            crate::block::wait(&joined, None).inspect_err(|_| self.leave(side))?;
+        }
+        Ok(())
     }
 
     /// One open description less; who waits at the other end learns of it.

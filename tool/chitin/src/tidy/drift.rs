@@ -1,17 +1,30 @@
 //! Rule: the pages that are made from data say what the data say.
 
-use crate::kernel_interface;
+use crate::{kernel_interface, linux_compatibility};
 
+use super::tree::Tree;
 use super::{Finding, Subject};
 
 pub fn check(subject: &Subject) -> Vec<Finding> {
-    let page = subject.tree.files.iter().find(|file| file.path == kernel_interface::FILE);
-    let wrong = match page {
-        None => "is missing",
-        Some(page) if page.source != kernel_interface::render() => "is not what the table of system calls says",
-        Some(_) => return Vec::new(),
+    let pages = [
+        (kernel_interface::FILE, kernel_interface::render(), "the table of system calls says"),
+        (linux_compatibility::FILE, compatibility(&subject.tree), "the parity tests say"),
+    ];
+    pages.into_iter().filter_map(|(path, right, source)| finding(subject, path, &right, source)).collect()
+}
+
+/// The page on compatibility, as the checkout has it.
+pub fn compatibility(tree: &Tree) -> String {
+    linux_compatibility::render(tree.files.iter().map(|file| (file.path.as_str(), file.source.as_str())))
+}
+
+fn finding(subject: &Subject, path: &str, right: &str, source: &str) -> Option<Finding> {
+    let wrong = match subject.tree.files.iter().find(|file| file.path == path) {
+        None => "is missing".to_owned(),
+        Some(page) if page.source != right => format!("is not what {source}"),
+        Some(_) => return None,
     };
-    vec![Finding::new(kernel_interface::FILE, format!("{wrong}: ./chitin tidy --write makes it"))]
+    Some(Finding::new(path, format!("{wrong}: ./chitin tidy --write makes it")))
 }
 
 #[cfg(test)]
@@ -23,8 +36,11 @@ mod tests {
         let right = kernel_interface::render();
         let wrong = right.replace("key_drop", "key_drip");
         let found = |files| check(&Subject::planted(files)).len();
-        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str())]), 0);
-        assert_eq!(found(vec![(kernel_interface::FILE, wrong.as_str())]), 1);
-        assert_eq!(found(vec![]), 1);
+        let other = linux_compatibility::render(std::iter::empty());
+        let other = (linux_compatibility::FILE, other.as_str());
+        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str()), other]), 0);
+        assert_eq!(found(vec![(kernel_interface::FILE, wrong.as_str()), other]), 1);
+        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str())]), 1);
+        assert_eq!(found(vec![other]), 1);
     }
 }

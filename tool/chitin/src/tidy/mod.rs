@@ -23,10 +23,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::failure::{Context, Result};
-use crate::kernel_interface;
 use crate::metadata::Metadata;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
+use crate::{kernel_interface, linux_compatibility};
 
 use exceptions::Exceptions;
 use tree::Tree;
@@ -102,6 +102,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if options.write {
         let page = workspace.root().join(kernel_interface::FILE);
         std::fs::write(page, kernel_interface::render()).context(kernel_interface::FILE)?;
+        let page = workspace.root().join(linux_compatibility::FILE);
+        let text = drift::compatibility(&Tree::read(workspace.root())?);
+        std::fs::write(page, text).context(linux_compatibility::FILE)?;
     }
     let subject = read(workspace)?;
     let mut count = 0;
