@@ -61,7 +61,7 @@ pub struct KernelInfo {
     pub log_bytes: AtomicU64,
     /// Largest number of TSC ticks that a kernel entry took (instructions, by the counting clock).
     pub longest_entry: AtomicU64,
-    /// Number of the system call, or 0x100 + vector, of that entry.
+    /// Number of the system call, or 0x100 + vector, of that entry; 0x200 if it went on with what another one began.
     pub longest_entry_call: AtomicU64,
     /// Bytes of the boot archive at [`crate::boot::ARCHIVE`].
     pub archive_bytes: AtomicU64,
