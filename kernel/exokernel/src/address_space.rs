@@ -16,6 +16,15 @@ use machine::page_table::{ROOT_LEVEL, Slot, index, links, page_of, span};
 use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
+/// Units of work of looking through the entries of a table.
+const SCAN: u32 = 100;
+/// Units of work of copying an entry, beyond those of binding its page.
+const COPY: u32 = 5;
+/// Units of work of unmapping a page that this frees.
+const UNMAP_LAST: u32 = 8;
+/// Units of work of unmapping a page in a run.
+const UNMAP: u32 = 3;
+
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
     #[inline]
@@ -135,17 +144,21 @@ impl Kernel {
 
     /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
     pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
-        for index in 0..machine::page_table::ENTRIES {
-            let slot = Slot { table, index };
-            if slot.entry() == 0 {
-                continue;
+        let mut index = 0;
+        self.spend(SCAN);
+        loop {
+            let (next, done) = self.memory.unmap_run(table, index, (self.work_left() / UNMAP) as usize);
+            self.spend(done as u32 * UNMAP);
+            if next == machine::page_table::ENTRIES {
+                return true;
             }
-            if self.is_spent() {
+            if self.is_spent() || self.work_left() < UNMAP {
                 return false;
             }
-            self.put_leaf(slot, 0);
+            self.spend(UNMAP_LAST);
+            self.put_leaf(Slot { table, index: next }, 0);
+            index = next + 1;
         }
-        true
     }
 
     /// Ends the sharing of a table (see `abi::syscall`).
@@ -212,6 +225,7 @@ impl Kernel {
 
     fn copy_entry(&mut self, key: KeyIndex, entry: u64, slot: Slot, level: u8) -> Result<(), Failure> {
         if entry & PRESENT == 0 || level == 1 || entry & LARGE != 0 {
+            self.spend(COPY);
             if entry & PRESENT != 0 {
                 self.check_leaf(key, entry)?;
             }

@@ -63,11 +63,14 @@ pub fn start(mut boot: Boot) -> ! {
     channel::poll(&mut kernel);
     kernel::put(kernel);
     processor_start::release(cpus);
+    machine::clock::note_boot_ended();
+    entry::boot_ended();
     scheduler::schedule()
 }
 
 /// Starts the kernel on another CPU.
 pub fn start_secondary() -> ! {
+    entry::boot_ended();
     scheduler::schedule()
 }
 

@@ -13,15 +13,17 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::environment::{DeathReason, State};
 use abi::page::PageKind;
-use abi::page_table::PRESENT;
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::context::{Program, Undeliverable};
-use machine::page_table::{Slot, index, links, span};
+use machine::page_table::links;
 use machine::{clock, exposed, memory, tlb};
 
 /// Slices, children or pages that one step releases.
-const PER_STEP: usize = 24;
+const PER_STEP: usize = 16;
+
+/// Private pages that one step releases: each is filled with zeros.
+const PRIVATE_PER_STEP: usize = 8;
 
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +32,13 @@ pub(crate) enum Progress {
     Slices(usize),
     /// Children are still there.
     Children,
-    /// The address space from this address on is still there.
-    AddressSpace(u64),
+    /// Some of the address space is still there.
+    AddressSpace,
     /// Pages charged to it are still there.
     Pages,
-    /// Its own pages are still there.
+    /// The private pages of its area from this one on are still there.
+    Private(usize),
+    /// The rest of its own pages is still there.
     Own,
 }
 
@@ -156,8 +160,9 @@ impl Kernel {
         let next = match progress {
             Progress::Slices(cpu) => self.release_slices(environment, cpu),
             Progress::Children => self.release_children(environment),
-            Progress::AddressSpace(from) => self.release_address_space(environment, from),
+            Progress::AddressSpace => self.release_address_space(environment),
             Progress::Pages => self.release_pages(environment),
+            Progress::Private(from) => self.release_private(environment, from),
             Progress::Own => {
                 self.release_own(environment);
                 return true;
@@ -181,10 +186,12 @@ impl Kernel {
             return Progress::Children;
         }
         let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == environment.number().0;
+        let mut left = PER_STEP;
         for (position, _) in exposed::slices(cpu).iter().enumerate().filter(|(_, info)| mine(info)).take(PER_STEP) {
             self.release_slice(environment, cpu, position);
+            left -= 1;
         }
-        if exposed::slices(cpu).iter().any(mine) { Progress::Slices(cpu) } else { Progress::Slices(cpu + 1) }
+        if left == 0 { Progress::Slices(cpu) } else { Progress::Slices(cpu + 1) }
     }
 
     fn release_pins(&mut self, environment: Environment) {
@@ -199,7 +206,7 @@ impl Kernel {
         for _ in 0..PER_STEP {
             let child = environment.info().first_child.load(Ordering::Relaxed);
             if child == 0 {
-                return Progress::AddressSpace(0);
+                return Progress::AddressSpace;
             }
             let child = Environment::in_slot(child as usize - 1);
             disown(environment, child);
@@ -208,54 +215,43 @@ impl Kernel {
         Progress::Children
     }
 
-    /// Clears the next table of an address space that no other environment has.
-    fn release_address_space(&mut self, environment: Environment, from: u64) -> Progress {
+    /// The first piece that is left of an address space that no other environment has: the entries of a leaf table, a large
+    /// page, or the link to a table that is empty or that others have too.
+    fn release_address_space(&mut self, environment: Environment) -> Progress {
         let root = self.context_of(environment).root();
-        let info = memory::info(root).expect("a root has a record");
-        if links(info) > 1 {
+        if links(memory::info(root).expect("a root has a record")) > 1 {
             return Progress::Pages;
         }
-        let (address, level, slot) = match deepest_present(root, from) {
-            Deepest::Found(address, level, slot) => (address, level, slot),
-            Deepest::NotYet(next) => return Progress::AddressSpace(next),
-            Deepest::None => return Progress::Pages,
-        };
-        if level == 1 {
-            if !self.clear_table(slot.table) {
-                return Progress::AddressSpace(address);
+        let Some(mut slot) = self.memory.first_present(root) else { return Progress::Pages };
+        for level in (1..machine::page_table::ROOT_LEVEL).rev() {
+            let table = machine::page_table::page_of(slot.entry());
+            if slot.entry() & abi::page_table::LARGE != 0 {
+                self.put_leaf(slot, 0);
+                break;
             }
-        } else if slot.entry() & abi::page_table::LARGE != 0 {
-            self.put_leaf(slot, 0);
-        }
-        self.unlink_emptied(root, address);
-        Progress::AddressSpace(address.saturating_add(span(2)) & !(span(2) - 1))
-    }
-
-    /// Removes links to tables that hold nothing any more, or that others have too, on the way to an address.
-    fn unlink_emptied(&mut self, root: PageNumber, address: u64) {
-        for level in 2..=machine::page_table::ROOT_LEVEL {
-            let Ok(found) = machine::page_table::walk(root, address, level) else { continue };
-            let entry = found.slot.entry();
-            if found.shared.is_some() || entry & PRESENT == 0 || entry & abi::page_table::LARGE != 0 {
-                continue;
+            if links(memory::info(table).expect("a linked table has a record")) > 1 {
+                self.memory.unlink(slot);
+                break;
             }
-            let table = machine::page_table::page_of(entry);
-            let shared = links(memory::info(table).expect("a linked table has a record")) > 1;
-            if shared || self.memory.entries(table).all(|entry| entry & PRESENT == 0) {
-                self.memory.unlink(found.slot);
-                if !shared {
+            match self.memory.first_present(table) {
+                Some(next) if level > 1 => slot = next,
+                Some(_) if !self.clear_table(table) => break,
+                _ => {
+                    self.memory.unlink(slot);
                     self.memory.dissolve_table(table);
                     self.settle(table);
+                    break;
                 }
             }
         }
+        Progress::AddressSpace
     }
 
     /// Gives up the next pages that are charged to it; what cannot be given up goes to the heir.
     fn release_pages(&mut self, environment: Environment) -> Progress {
         let heir = self.heir(environment);
         for _ in 0..PER_STEP {
-            let Some(page) = first_page(environment) else { return Progress::Own };
+            let Some(page) = first_page(environment) else { return Progress::Private(0) };
             let info = memory::info(page).expect("a charged page has a record");
             let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
             // By number: a page that is free now has owner 0, and the environment may be the one in slot 0.
@@ -267,18 +263,27 @@ impl Kernel {
         Progress::Pages
     }
 
-    /// Turns its own pages back into what they were, and itself into a record.
+    /// Turns private pages of its area, from this one on, back into ordinary ones.
+    fn release_private(&mut self, environment: Environment, from: usize) -> Progress {
+        if from == 0 {
+            // From here on no transfer finds it; one that has found it has failed when every CPU has left the kernel.
+            machine::context::publish(environment.slot(), None);
+            tlb::quiesce();
+        }
+        let secrets = self.secrets(environment);
+        let (private, count) = (secrets.private, secrets.private_count);
+        let until = count.min(from + PRIVATE_PER_STEP);
+        for page in &private[from..until] {
+            self.dissolve_private(PageNumber(u64::from(*page)));
+        }
+        if until == count { Progress::Own } else { Progress::Private(until) }
+    }
+
+    /// Turns the rest of its own pages back into what they were, and itself into a record.
     fn release_own(&mut self, environment: Environment) {
-        // From here on no transfer finds it; one that has found it has failed when every CPU has left the kernel.
-        machine::context::publish(environment.slot(), None);
-        tlb::quiesce();
         let info = environment.info();
         let root = self.context_of(environment).root();
         self.memory.count_root(root, -1);
-        let secrets = self.secrets(environment).clone();
-        for page in &secrets.private[..secrets.private_count] {
-            self.dissolve_private(PageNumber(u64::from(*page)));
-        }
         self.memory.release_public(PageNumber(info.public.load(Ordering::Relaxed)));
         for page in [&info.control, &info.key_ring] {
             let page = PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel));
@@ -303,52 +308,4 @@ impl Kernel {
         self.memory.dissolve(page);
         self.settle(page);
     }
-}
-
-/// How a bounded search for something to release ended.
-enum Deepest {
-    /// At this address, at this level, in this slot.
-    Found(u64, u8, Slot),
-    /// Nothing up to this address.
-    NotYet(u64),
-    /// Nothing is left.
-    None,
-}
-
-/// Entries that one search looks at.
-const ENTRIES_PER_SEARCH: usize = 128;
-
-/// The first leaf table, large entry or shared link of the user half at or after an address, or a table that holds
-/// nothing.
-fn deepest_present(root: PageNumber, from: u64) -> Deepest {
-    let mut address = from;
-    for _ in 0..ENTRIES_PER_SEARCH {
-        if !abi::memory_map::in_user_half(address, 1) {
-            return Deepest::None;
-        }
-        let mut slot = Slot { table: root, index: index(address, machine::page_table::ROOT_LEVEL) };
-        let mut level = machine::page_table::ROOT_LEVEL;
-        while slot.entry() & PRESENT != 0 && level > 1 && slot.entry() & abi::page_table::LARGE == 0 {
-            let table = machine::page_table::page_of(slot.entry());
-            // A table that others have too is not ours to clear: its link goes, not its contents.
-            if links(memory::info(table).expect("a linked table has a record")) > 1 {
-                return Deepest::Found(address, level, slot);
-            }
-            level -= 1;
-            slot = Slot { table, index: index(address, level) };
-        }
-        if level == 1 {
-            return Deepest::Found(address & !(span(2) - 1), 1, slot);
-        }
-        if slot.entry() & PRESENT != 0 {
-            return Deepest::Found(address, level, slot);
-        }
-        let next = (address & !(span(level) - 1)).saturating_add(span(level));
-        // The last entry of a table was passed: what is empty now can be unlinked.
-        if next.is_multiple_of(span(level + 1)) && level < machine::page_table::ROOT_LEVEL {
-            return Deepest::Found(address, level, slot);
-        }
-        address = next;
-    }
-    Deepest::NotYet(address)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Kernel {
     pub(crate) free_slots: (u64, u64),
     /// The search for the environment furthest above its reservation.
     pub(crate) search: crate::revocation::Search,
-    /// Work done in this entry, in units of some 50 instructions: see [`Kernel::spend`].
+    /// Work done in this entry, in units of some 40 instructions: see [`Kernel::spend`].
     pub(crate) work: Cell<u32>,
     /// Something happened that the caller has to be stopped for before it goes on.
     pub(crate) attention: Cell<bool>,
@@ -110,7 +110,7 @@ pub(crate) fn put(kernel: Kernel) {
 }
 
 /// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
-const WORK_PER_ENTRY: u32 = 240;
+const WORK_PER_ENTRY: u32 = 280;
 
 impl Kernel {
     /// Counts work that a caller's input can multiply.

@@ -41,12 +41,15 @@ pub(crate) fn access_list(info: &PageInfo) -> PageNumber {
 }
 
 /// Units of work of taking a page, which may have to be filled with zeros.
-const TAKE: u32 = 12;
+const TAKE: u32 = 22;
 
 /// Free pages, from the first on, that an idle CPU keeps filled with zeros.
 const PAGES_AHEAD: usize = 256;
 /// Pages that one kernel entry fills.
 const ZEROED_PER_ENTRY: usize = 8;
+
+/// Units of work of giving a page up.
+const GIVE_UP: u32 = 8;
 
 impl Kernel {
     /// The record of a page of memory.
@@ -206,6 +209,7 @@ impl Kernel {
 
     /// Gives a page up that nobody needs as the object it may be.
     pub(crate) fn give_up_quietly(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
+        self.spend(GIVE_UP);
         let found = state(info);
         match found.kind {
             PageKind::Ordinary if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, found.kind as u64),

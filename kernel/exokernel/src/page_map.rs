@@ -6,7 +6,6 @@
 
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
-use crate::page::access_list;
 use abi::capability::Rights;
 use abi::limits::MAP_ROWS;
 use abi::memory_map::in_user_half;
@@ -14,7 +13,9 @@ use abi::page::PageKind;
 use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, USER, WRITE};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
-use machine::page_table::{LARGE_PAGES, Slot, WalkError, WriteGrant, is_safe_leaf, page_of, span, walk};
+use machine::page_table::{
+    LARGE_PAGES, Slot, WalkError, WriteGrant, has_one_access_list, is_safe_leaf, page_of, span, walk,
+};
 use machine::tlb::{self, Extent};
 use machine::{memory, user};
 
@@ -22,8 +23,14 @@ use machine::{memory, user};
 const SINGLE_DROPS: usize = 32;
 /// The rights that a writable mapping takes.
 const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
+/// Units of work of a row that is done in a run.
+const ROW: u32 = 2;
+/// Units of work of any other row.
+const SLOW_ROW: u32 = 16;
+/// Units of work of binding or unbinding a page.
+const REBINDING: u32 = 4;
 /// Units of work of mapping or unmapping 2 MiB.
-const LARGE_WORK: u32 = 150;
+const LARGE_WORK: u32 = 280;
 /// Bits of an address below its page, where a row keeps its key.
 const IN_PAGE: u64 = 0xfff;
 
@@ -92,10 +99,10 @@ impl Kernel {
     fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, u64) {
         let Some(first) = rows.first() else { return (0, 0) };
         let grant = if first.entry & WRITE != 0 { self.granted_last() } else { WriteGrant::NONE };
-        let rows = &rows[..rows.len().min(self.work_left() as usize)];
+        let rows = &rows[..rows.len().min((self.work_left() / ROW) as usize)];
         let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, 0) };
         let (done, changed) = table.change(rows, grant);
-        self.spend(done as u32);
+        self.spend(done as u32 * ROW);
         (done, changed)
     }
 
@@ -126,7 +133,7 @@ impl Kernel {
         if entry & PRESENT != 0 && widens(old, entry) {
             self.check_leaf(key, entry)?;
         }
-        self.spend(1);
+        self.spend(SLOW_ROW);
         let old = self.put_leaf(slot, entry);
         if old & PRESENT != 0 {
             edit.changed |= old ^ (entry | USER);
@@ -147,27 +154,15 @@ impl Kernel {
             _ => permit(self.rights_on_page(key, info)?, right)?,
         }
         if entry & LARGE != 0 {
-            self.check_large(page, access_list(info))?;
+            self.spend(LARGE_WORK);
         }
-        if is_safe_leaf(entry) {
+        if !is_safe_leaf(entry) {
+            return Err(Error::WrongKind.about(memory::state(info).kind as u64));
+        }
+        if entry & LARGE == 0 || has_one_access_list(entry) {
             return Ok(());
         }
-        Err(Error::WrongKind.about(memory::state(info).kind as u64))
-    }
-
-    /// The other pages of a large entry: memory of the same kind under the same list.
-    fn check_large(&self, first: PageNumber, list: PageNumber) -> Result<(), Failure> {
-        self.spend(LARGE_WORK);
-        for page in first.0..first.0 + LARGE_PAGES {
-            let info = self.page(PageNumber(page))?;
-            if memory::state(info).kind != PageKind::Ordinary {
-                return Err(Error::WrongKind.about(memory::state(info).kind as u64));
-            }
-            if access_list(info) != list {
-                return Err(Error::NotPermitted.about(0));
-            }
-        }
-        Ok(())
+        Err(Error::NotPermitted.about(0))
     }
 
     /// A private page is mapped only by the environment whose it is.
@@ -181,7 +176,7 @@ impl Kernel {
     pub(crate) fn put_leaf(&mut self, slot: Slot, entry: u64) -> u64 {
         let old = self.memory.set_leaf(slot, entry);
         if (old ^ entry) & (PAGE | PRESENT | LARGE) != 0 {
-            self.spend(1);
+            self.spend(REBINDING);
             if old & PRESENT != 0 {
                 self.note_released(old);
             }

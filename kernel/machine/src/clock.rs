@@ -95,6 +95,12 @@ pub fn start_stamp() -> u64 {
     START.load(Ordering::Relaxed)
 }
 
+/// Exposes how long the boot took, on the bootstrap CPU when the first program is about to run.
+pub fn note_boot_ended() {
+    let ticks = time_stamp().saturating_sub(start_stamp());
+    crate::exposed::kernel().boot_ticks.store(ticks, Ordering::Release);
+}
+
 /// This CPU's time stamp as the bootstrap CPU would see it.
 fn common_stamp() -> u64 {
     time_stamp().wrapping_sub(per_cpu::current().tsc_offset.load(Ordering::Relaxed) as u64)

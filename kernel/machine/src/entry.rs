@@ -36,6 +36,12 @@ pub struct EntryState {
     pub fault_error: AtomicU64,
     /// For assembly.
     pub scratch: [AtomicU64; 3],
+    /// Time stamp of the beginning of this entry into Rust.
+    pub entry_stamp: AtomicU64,
+    /// Number of the system call, or 0x100 + vector.
+    pub entry_cause: AtomicU64,
+    /// Ticks of the longest entry on this CPU so far.
+    pub longest_entry: AtomicU64,
     /// Not zero: protection keys are switched on (CR4.PKE).
     pub keys_on: AtomicU64,
     /// Slots of the environment table, less one.
@@ -161,14 +167,52 @@ extern "C" fn chitin_system_call(frame: &mut SyscallFrame) {
     (handlers().system_call)(frame);
 }
 
+/// The cause of an entry that goes on with what the one before it began.
+const BREATH: u64 = 0x200;
+
+/// Notes that an entry into Rust has begun, and why.
+fn began(cause: u64) {
+    let state = entry_state();
+    state.entry_stamp.store(crate::reference_clock::time_stamp(), Ordering::Relaxed);
+    state.entry_cause.store(cause, Ordering::Relaxed);
+}
+
+/// The boot of this CPU is over: what follows counts as an entry.
+pub fn boot_ended() {
+    began(BREATH);
+}
+
+/// Notes that it is over, here or where the kernel goes on with an empty stack.
+fn ended() {
+    let state = entry_state();
+    let ticks = crate::reference_clock::time_stamp().wrapping_sub(state.entry_stamp.load(Ordering::Relaxed));
+    if ticks > state.longest_entry.load(Ordering::Relaxed) {
+        chitin_note_longest_entry(ticks);
+    }
+}
+
+/// An entry took longer than any before it on this CPU.
+#[cold]
+#[unsafe(no_mangle)]
+extern "C" fn chitin_note_longest_entry(ticks: u64) {
+    let (state, kernel) = (entry_state(), crate::exposed::kernel());
+    state.longest_entry.store(ticks, Ordering::Relaxed);
+    if kernel.longest_entry.fetch_max(ticks, Ordering::AcqRel) < ticks {
+        kernel.longest_entry_call.store(state.entry_cause.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn chitin_interrupt(frame: &mut TrapFrame) {
     cpu_control::forbid_user_access();
+    began(0x100 + frame.vector);
     (handlers().interrupt)(frame);
+    ended();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn chitin_interrupt_while_idle(frame: &mut TrapFrame) {
+    began(0x100 + frame.vector);
     (handlers().interrupt_while_idle)(frame.vector);
 }
 
@@ -304,6 +348,7 @@ fn install_context(context: &Context, pkru: u64) {
 pub fn enter(context: &Context) -> ! {
     let program = context.program();
     install_context(context, program.pkru);
+    ended();
     // SAFETY: the context is claimed by this CPU and its address space is loaded; RIP is in the user half because every
     // store of it came from a user return address or from a checked entry.
     unsafe {
@@ -354,12 +399,15 @@ pub fn enter_with_registers(context: &Context, frame: &mut SyscallFrame, program
 /// Lets interrupts in for a moment, then calls `then` with an empty stack: the end of one bounded entry, the beginning of
 /// the next.
 pub fn breathe(then: extern "C" fn() -> !) -> ! {
+    ended();
+    began(BREATH);
     // SAFETY: as in `halt`.
     unsafe { chitin_breathe(then) }
 }
 
 /// Halts until an interrupt came, then calls `then` with an empty stack.
 pub fn halt(then: extern "C" fn() -> !) -> ! {
+    ended();
     // SAFETY: nothing on this CPU's kernel stack is needed any more: the caller never returns.
     unsafe { chitin_halt(then) }
 }
@@ -384,6 +432,9 @@ core::arch::global_asm!(
     GATE_PKRU = const offset_of!(PrivateWords, gate_pkru),
     GATE_PKRU_CHECKED = const offset_of!(PrivateWords, gate_pkru_checked),
     UPCALL_PKRU = const offset_of!(PrivateWords, upcall_pkru),
+    ENTRY_STAMP = const offset_of!(EntryState, entry_stamp),
+    ENTRY_CAUSE = const offset_of!(EntryState, entry_cause),
+    LONGEST_ENTRY = const offset_of!(EntryState, longest_entry),
     KEYS_ON = const offset_of!(Context, keys_on),
     SLOT_MASK = const offset_of!(EntryState, slot_mask),
     CPU_RECORD = const offset_of!(EntryState, cpu_record),

@@ -39,9 +39,20 @@ chitin_system_call_in_rust:
     push rdx
     push rsi
     push rdi
+    mov gs:[{ENTRY_CAUSE}], rax
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov gs:[{ENTRY_STAMP}], rax
     mov rdi, rsp
     call chitin_system_call
-    pop rdi
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    sub rax, gs:[{ENTRY_STAMP}]
+    cmp rax, gs:[{LONGEST_ENTRY}]
+    ja 5f
+6:  pop rdi
     pop rsi
     pop rdx
     pop r10
@@ -53,6 +64,9 @@ chitin_system_call_in_rust:
     pop rsp
     swapgs
     sysretq
+5:  mov rdi, rax
+    call chitin_note_longest_entry
+    jmp 6b
     # The gate: the instruction must lie in the declared range, and the declared PKRU must hold.
 2:  sub rcx, 2
     cmp rcx, [rsp + {GATE_START}]

@@ -61,9 +61,10 @@ pub(crate) fn set_state(info: &PageInfo, state: PageState) {
 }
 
 /// Changes the flags of a page.
+#[inline]
 pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
-    let state = state(info);
-    set_state(info, PageState { flags: state.flags & !clear | set, ..state });
+    let word = info.state.load(Ordering::Relaxed).wrapping_add(1 << 32);
+    info.state.store(word & !(u64::from(clear) << 8) | u64::from(set) << 8, Ordering::Release);
 }
 
 /// Entries of page tables that map the page.
@@ -100,7 +101,7 @@ impl Memory {
     }
 
     /// Fills a page with zeros through the direct map.
-    fn zero(page: PageNumber) {
+    pub(crate) fn zero(page: PageNumber) {
         // SAFETY: the callers have checked that the page is memory that no Rust object lies in.
         unsafe {
             core::arch::asm!(

@@ -130,20 +130,35 @@ const fn mappable(kind: PageKind) -> (bool, bool) {
     }
 }
 
-/// Whether the kernel can allow this leaf entry for the sake of its own safety.
+/// The records of the pages that an entry maps, if all are memory that it can map.
+fn mapped(entry: u64) -> Option<&'static [PageInfo]> {
+    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
+    let first = page_of(entry).0;
+    let records = exposed::pages().get(first as usize..(first + pages) as usize)?;
+    first.is_multiple_of(pages).then_some(records)
+}
+
+/// Whether the kernel can allow this leaf entry for the sake of its own safety. A large one maps ordinary pages only.
 pub fn is_safe_leaf(entry: u64) -> bool {
     if entry & PRESENT == 0 {
         return true;
     }
-    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
-    let first = page_of(entry).0;
-    first.is_multiple_of(pages)
-        && (first..first + pages).all(|page| {
-            memory::info(PageNumber(page)).is_some_and(|info| {
-                let (seen, written) = mappable(state(info).kind);
-                seen && (written || entry & WRITE == 0)
-            })
-        })
+    match mapped(entry) {
+        None => false,
+        Some([info]) => {
+            let (seen, written) = mappable(state(info).kind);
+            seen && (written || entry & WRITE == 0)
+        }
+        Some(records) => {
+            records.iter().all(|info| info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8)
+        }
+    }
+}
+
+/// Whether all pages of an entry have the access list of the first.
+pub fn has_one_access_list(entry: u64) -> bool {
+    let list = |info: &PageInfo| info.access.load(Ordering::Relaxed) as u32;
+    mapped(entry).is_some_and(|records| records.iter().all(|info| list(info) == list(&records[0])))
 }
 
 /// Where the level-1 table for an address was found, as long as no link between tables changed since.
@@ -304,6 +319,36 @@ impl Memory {
         old
     }
 
+    /// The first slot of a table that holds a present entry; of a root only the user's half counts.
+    pub fn first_present(&self, page: PageNumber) -> Option<Slot> {
+        let is_root = state(memory::info(page)?).level == ROOT_LEVEL;
+        let entries = &table(page)[..if is_root { ENTRIES / 2 } else { ENTRIES }];
+        let index = entries.iter().position(|entry| entry.load(Ordering::Relaxed) & PRESENT != 0)?;
+        Some(Slot { table: page, index })
+    }
+
+    /// Unmaps the pages of a level-1 table from an index on, `limit` at most, up to the first that is freed by it. Returns
+    /// the index that it came to and how many pages are unmapped.
+    pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
+        let mut done = 0;
+        for (index, word) in table(page).iter().enumerate().skip(from) {
+            let old = word.load(Ordering::Relaxed);
+            if old == 0 {
+                continue;
+            }
+            if done == limit || old & PRESENT == 0 || is_orphan(old) {
+                return (index, done);
+            }
+            let old = word.swap(0, Ordering::AcqRel);
+            count_leaf(old, -1);
+            if old & DIRTY != 0 {
+                note_dirty(old);
+            }
+            done += 1;
+        }
+        (ENTRIES, done)
+    }
+
     /// Makes a donated page an empty table of a level; a root gets the kernel's half.
     pub fn create_table(&mut self, page: PageNumber, level: u8) {
         assert!(self.is_donatable(page) && (1..=ROOT_LEVEL).contains(&level), "a table is made of a donated page");
@@ -331,7 +376,7 @@ impl Memory {
             table(page)[..own].iter().all(|entry| entry.load(Ordering::Relaxed) & PRESENT == 0),
             "the table is not empty"
         );
-        table(page).iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
+        Self::zero(page);
         set_state(info, PageState::of(PageKind::Ordinary));
     }
 
@@ -410,10 +455,8 @@ fn count_leaf(entry: u64, change: i64) {
     if entry & PRESENT == 0 {
         return;
     }
-    memory::note_use(memory::info(page_of(entry)).expect("a mapped page has a record"));
-    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
-    for page in page_of(entry).0..page_of(entry).0 + pages {
-        let info = memory::info(PageNumber(page)).expect("a mapped page has a record");
+    memory::note_use(&mapped(entry).expect("a mapped page has a record")[0]);
+    for info in mapped(entry).expect("a mapped page has a record") {
         let word = info.access.load(Ordering::Relaxed);
         info.access.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
     }
@@ -422,9 +465,7 @@ fn count_leaf(entry: u64, change: i64) {
 /// Notes in the record of a page that it was written through a mapping.
 #[cold]
 fn note_dirty(entry: u64) {
-    let pages = if entry & LARGE != 0 { LARGE_PAGES } else { 1 };
-    for page in page_of(entry).0..page_of(entry).0 + pages {
-        let info = memory::info(PageNumber(page)).expect("a mapped page has a record");
+    for info in mapped(entry).expect("a mapped page has a record") {
         if state(info).flags & abi::page::DIRTY == 0 {
             memory::set_flags(info, abi::page::DIRTY, 0);
         }

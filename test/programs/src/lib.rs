@@ -184,3 +184,20 @@ pub fn is_counting() -> bool {
         (20_000..20_020).contains(&(runtime::clock::ticks() - before))
     })
 }
+
+/// A test: no entry into the kernel so far took longer than it may. By the counting clock ticks are instructions; by any
+/// other they say nothing.
+///
+/// # Errors
+/// When one took longer; it says which call.
+pub fn no_entry_takes_too_long(_: &World) -> Outcome {
+    if !is_counting() {
+        return Ok(());
+    }
+    let kernel = exposed::kernel();
+    let (longest, call) = (kernel.longest_entry.load(Relaxed), kernel.longest_entry_call.load(Relaxed));
+    channel::measurement("longest kernel entry", longest, "instructions");
+    check!(longest > 0, "the longest entry is not measured");
+    check!(longest <= abi::limits::ENTRY_INSTRUCTIONS, "entry {call:#x} took {longest} instructions");
+    Ok(())
+}

@@ -19,6 +19,7 @@ use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::no_entry_takes_too_long;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -35,6 +36,7 @@ guest! {
     Here fault_47_killed_at_any_moment;
     Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
+    Here no_entry_takes_too_long;
 }
 
 extern "C" fn count_to(argument: u64) {

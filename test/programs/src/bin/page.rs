@@ -14,6 +14,7 @@ use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Failure, KeyIndex, PageNumber, area, exposed, key, syscall};
 use test_programs::attempt::watch;
+use test_programs::no_entry_takes_too_long;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
 guest! {
@@ -33,6 +34,7 @@ guest! {
     Child fault_12_page_zero;
     Child fault_33_fresh_pages_are_zero;
     Child fault_49_every_allocation_fails_cleanly;
+    Here no_entry_takes_too_long;
 }
 
 /// A free place in the address space of a child.

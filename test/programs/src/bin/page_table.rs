@@ -12,6 +12,7 @@ use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
 use test_programs::attempt::watch;
+use test_programs::no_entry_takes_too_long;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
 guest! {
@@ -25,6 +26,7 @@ guest! {
     Child fault_05_table_mapped_writable;
     Child fault_06_link_at_a_wrong_level;
     Here pages_of_two_megabytes;
+    Here no_entry_takes_too_long;
 }
 
 /// Places that share no table with anything else.

@@ -5,7 +5,7 @@
 
 extern crate alloc;
 
-use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, ENTRY_INSTRUCTIONS, LOG_READ_BYTES};
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES};
 use abi::page_table::MapRow;
 use abi::syscall::{BatchRow, TABLE, number};
 use abi::upcall::kind;
@@ -16,7 +16,7 @@ use runtime::environment::Builder;
 use runtime::page::Allocator;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::is_counting;
+use test_programs::no_entry_takes_too_long;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -372,18 +372,5 @@ fn fault_17_batch_that_maps_over_its_own_rows() -> Outcome {
     granted!(map(PLACE, 0));
     granted!(map(PLACE + 0x1000, 0));
     check!(own.free_many(&[first, second]) == 2, "the pages are not free");
-    Ok(())
-}
-
-/// By the counting clock ticks are instructions; by any other they say nothing.
-fn no_entry_takes_too_long(_: &World) -> Outcome {
-    if !is_counting() {
-        return Ok(());
-    }
-    let kernel = exposed::kernel();
-    let (longest, call) = (kernel.longest_entry.load(SeqCst), kernel.longest_entry_call.load(SeqCst));
-    runtime::channel::measurement("longest kernel entry", longest, "instructions");
-    check!(longest > 0, "the longest entry is not measured");
-    check!(longest <= ENTRY_INSTRUCTIONS, "entry {call:#x} took {longest} instructions");
     Ok(())
 }
