@@ -101,8 +101,10 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     let mailbox = process.mailbox();
     let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
-    let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key)?;
-    *process.parent_mailbox.lock() = Some(parent_mailbox);
+    // A parent that is gone already has taken its mailbox along: this process is an orphan from its first instruction.
+    *process.parent_mailbox.lock() = None;
+    let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key).ok();
+    *process.parent_mailbox.lock() = parent_mailbox;
     process.parent.store(inherited.parent, Relaxed);
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
