@@ -30,16 +30,16 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
     }
     let mut predicate = Predicate::new();
     for term in signals() {
-        predicate = predicate.or(&[term])?;
+        predicate.add(&[term])?;
     }
     for term in terms.iter().take(ALMOST_ALL) {
-        predicate = predicate.or(&[*term])?;
+        predicate.add(&[*term])?;
     }
     if terms.len() > ALMOST_ALL {
-        predicate = predicate.or(&[clock(runtime::clock::now() + MILLISECOND)])?;
+        predicate.add(&[clock(runtime::clock::now() + MILLISECOND)])?;
     }
     if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {
-        predicate = predicate.or(&[clock(time)])?;
+        predicate.add(&[clock(time)])?;
     }
     sleep(&predicate);
     if signal::settle() {
@@ -72,10 +72,9 @@ fn sleep(predicate: &Predicate) {
 pub fn wait_plainly(terms: &[Term]) {
     let mut predicate = Predicate::new();
     for term in terms {
-        predicate = match predicate.clone().or(&[*term]) {
-            Ok(longer) => longer,
-            Err(_) => break,
-        };
+        if predicate.add(&[*term]).is_err() {
+            break;
+        }
     }
     if predicate.wait().is_err() {
         time_slice::yield_now();

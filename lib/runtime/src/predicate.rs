@@ -61,6 +61,15 @@ impl Predicate {
     /// # Errors
     /// `TooMany` where the terms do not fit.
     pub fn or(mut self, product: &[Term]) -> Result<Self, Failure> {
+        self.add(product)?;
+        Ok(self)
+    }
+
+    /// The same, in place: a predicate is large enough that moving it costs.
+    ///
+    /// # Errors
+    /// As for [`Self::or`].
+    pub fn add(&mut self, product: &[Term]) -> Result<(), Failure> {
         let room = self.terms.get_mut(self.count..self.count + product.len());
         let Some(room) = room else { return Err(Error::TooMany.about(PREDICATE_TERMS as u64)) };
         room.copy_from_slice(product);
@@ -68,7 +77,7 @@ impl Predicate {
             last.operation |= END_OF_PRODUCT;
         }
         self.count += product.len();
-        Ok(self)
+        Ok(())
     }
 
     /// The terms, as the kernel reads them.
