@@ -209,16 +209,17 @@ impl Kernel {
 
     /// Copies entries that are not copied yet, each checked against the copier's own key.
     fn copy_entries(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber, level: u8) -> Result<(), Failure> {
-        for index in 0..machine::page_table::ENTRIES {
-            let entry = Slot { table: from, index }.entry();
-            let slot = Slot { table: to, index };
-            if entry == 0 || slot.entry() != 0 {
-                continue;
+        self.spend(SCAN);
+        let mut next = self.memory.first_used(from, 0);
+        while let Some(source) = next {
+            let slot = Slot { table: to, ..source };
+            if slot.entry() == 0 {
+                if self.is_spent() {
+                    return Err(Error::Again.about(source.index as u64));
+                }
+                self.copy_entry(key, source.entry(), slot, level)?;
             }
-            if self.is_spent() {
-                return Err(Error::Again.about(index as u64));
-            }
-            self.copy_entry(key, entry, slot, level)?;
+            next = self.memory.first_used(from, source.index + 1);
         }
         Ok(())
     }
@@ -248,11 +249,12 @@ impl Kernel {
 
     /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
     fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
-        for index in 0..machine::page_table::ENTRIES {
-            let slot = Slot { table, index };
-            if level > 1 && slot.entry() & PRESENT != 0 && slot.entry() & LARGE == 0 {
+        let mut next = self.memory.first_used(table, 0).filter(|_| level > 1);
+        while let Some(slot) = next {
+            if slot.entry() & PRESENT != 0 && slot.entry() & LARGE == 0 {
                 self.memory.unlink(slot);
             }
+            next = self.memory.first_used(table, slot.index + 1);
         }
         self.clear_table(table)
     }

@@ -22,6 +22,8 @@ pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point
         to.release();
         return refuse(Error::Busy, callee.number().0);
     };
+    // Whatever it waited for, it is entered now.
+    kernel.drop_predicate(callee);
     to.private_words().caller.store(caller.number().0, Ordering::Relaxed);
     if entry_point == Entry::Synchronous {
         kernel.move_position(caller, callee);
@@ -60,8 +62,6 @@ impl Kernel {
             context.release();
             return refuse(Error::Busy, number.0);
         }
-        // Whatever it waited for, it is entered now.
-        self.drop_predicate(callee);
         Ok(callee)
     }
 

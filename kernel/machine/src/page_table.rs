@@ -327,6 +327,13 @@ impl Memory {
         Some(Slot { table: page, index })
     }
 
+    /// The first slot of a table from an index on that is not empty.
+    pub fn first_used(&self, page: PageNumber, from: usize) -> Option<Slot> {
+        let used = |entry: &AtomicU64| entry.load(Ordering::Relaxed) != 0;
+        let index = from + table(page).get(from..)?.iter().position(used)?;
+        Some(Slot { table: page, index })
+    }
+
     /// Unmaps the pages of a level-1 table from an index on, `limit` at most, up to the first that is freed by it. Returns
     /// the index that it came to and how many pages are unmapped.
     pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
