@@ -49,6 +49,11 @@ pub fn kernel() -> &'static KernelInfo {
     &KERNEL.get()[0]
 }
 
+/// The kernel's record, once it is made.
+pub(crate) fn kernel_if_made() -> Option<&'static KernelInfo> {
+    KERNEL.get().first()
+}
+
 /// The records of the CPUs that run.
 #[inline]
 pub fn cpus() -> &'static [CpuInfo] {

@@ -48,10 +48,10 @@ mod tests {
             ("test/parity/not-yet", "later it needs more\n"),
             ("test/parity/script/later", "#!/bin/sh\n# Much.\n"),
             ("test/parity/script/now", "#!/bin/sh\n# Little.\nexit\n"),
-            ("other", "text"),
+            ("elsewhere", "text"),
         ];
         let page = render(files.into_iter());
         assert!(page.contains("| `now` | Little. |\n") && page.contains("| `later` | Much. | it needs more |\n"));
-        assert!(!page.contains("other"));
+        assert!(!page.contains("elsewhere"));
     }
 }
