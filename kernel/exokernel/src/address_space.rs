@@ -270,6 +270,8 @@ impl Kernel {
             return refuse(Error::Again, 0);
         }
         self.memory.dissolve_table(page);
+        // A root that is none any more: whoever was allowed to edit it is not.
+        self.forget();
         Ok(())
     }
 

@@ -152,7 +152,8 @@ impl Kernel {
 
     /// One step; true when nothing is left.
     fn destruction_step(&mut self, environment: Environment) -> bool {
-        if self.context_of(environment).is_claimed() {
+        // A transfer under way may have claimed it since the step before.
+        if !self.context_of(environment).condemn() {
             self.notify(environment);
             return false;
         }

@@ -33,6 +33,8 @@ pub(crate) mod callee {
     pub(crate) const WHOLE: u64 = 1 << 34;
     /// It waits for a predicate.
     pub(crate) const WAITS: u64 = 1 << 35;
+    /// It is being destroyed.
+    pub(crate) const DYING: u64 = 1 << 36;
     /// For the caller's side: the fast way is closed.
     pub(crate) const CLOSED: u64 = 1 << 63;
 }
@@ -194,7 +196,10 @@ impl Context {
 
     /// Takes the context for ever; false if a CPU holds it.
     pub fn condemn(&self) -> bool {
+        // A CPU that runs it may leave it by a transfer, which makes the claim free: from now on no transfer enters it.
+        self.mark(callee::DYING, true);
         self.claim.compare_exchange(UNCLAIMED, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            || self.claim.load(Ordering::Acquire) == CONDEMNED
     }
 
     /// Takes the context for ever on behalf of the CPU that holds it.

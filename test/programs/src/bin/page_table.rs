@@ -25,6 +25,7 @@ guest! {
     Child a_page_is_unbound_by_force;
     Child fault_05_table_mapped_writable;
     Child fault_06_link_at_a_wrong_level;
+    Child fault_08_root_given_up_while_mapped;
     Here pages_of_two_megabytes;
     Here no_entry_takes_too_long;
 }
@@ -251,6 +252,22 @@ fn another_address_space_of_ones_own() -> Outcome {
     }
     granted!(Allocator::own().free(page));
     granted!(Allocator::own().free(other.root));
+    Ok(())
+}
+
+/// Who was allowed to edit a root is not remembered beyond the root.
+fn fault_08_root_given_up_while_mapped() -> Outcome {
+    let root = fresh()?;
+    granted!(syscall::address_space_create(KEY, root));
+    let window = granted!(Window::open(&[root], KEY, Access::READ));
+    let row = MapRow { address: PLACE, entry: 0 };
+    // SAFETY: nobody runs in this address space, and the row is refused.
+    let edit = || unsafe { syscall::page_map(KEY, root, UserAddress(&raw const row as u64), 1) };
+    refused!(edit(), NotMapped);
+    granted!(Allocator::own().free(root));
+    check!(exposed::page(root).map(|info| info.kind()) == Some(PageKind::Ordinary), "it is a root still");
+    refused!(edit(), WrongKind);
+    drop(window);
     Ok(())
 }
 
