@@ -27,6 +27,7 @@ guest! {
     Here fault_43_callee_that_never_answers;
     Here fault_43_answer_from_a_stranger;
     Here fault_44_entry_changes_during_transfers;
+    Here fault_43_callers_and_callees_die_on_two_cpus;
 }
 
 fn without_slice(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
@@ -65,6 +66,57 @@ fn callee(world: &World) -> Result<Child, String> {
     let child = without_slice(world, serve_sums, 0)?;
     settle(&child)?;
     Ok(child)
+}
+
+/// Calls a server as long as it lives, and counts right answers and wrong ones.
+extern "C" fn call_for_ever(server: u64) {
+    let mut round = 0u64;
+    loop {
+        round += 1;
+        let kind = if round & 1 == 0 { Kind::Synchronous } else { Kind::Asynchronous };
+        let sent: Message = core::array::from_fn(|index| round.wrapping_mul(0x9e37_79b9) << index);
+        let mut message = sent;
+        if call(kind, EnvironmentId(server), &mut message).is_err() {
+            time_slice::yield_now();
+            continue;
+        }
+        let sum = sent.iter().fold(0u64, |sum, word| sum.wrapping_mul(31).wrapping_add(*word));
+        let right = message == [sum, area::number().0, sent[0], sent[1], sent[2], sent[3]];
+        // A server that dies in the middle gives an answer of all ones, or none.
+        let status = if right || message[2] == u64::MAX { 2 } else { 3 };
+        Area::current().status(status).fetch_add(1, SeqCst);
+    }
+}
+
+/// Callers on up to two CPUs, destroyed in the middle of what they do, and the callee, too: nobody is entered who is dead, and
+/// nobody gets another's answer.
+fn fault_43_callers_and_callees_die_on_two_cpus(world: &World) -> Outcome {
+    let cpus = exposed::cpus().count().min(2) as u64;
+    for round in 0..2 {
+        let server = spawn(world, serve_sums, 0)?;
+        let mut callers = alloc::vec::Vec::new();
+        for cpu in 0..cpus {
+            let caller = without_slice(world, call_for_ever, server.number.0)?;
+            granted!(caller.run(cpu, abi::time_slice::ANY_POSITION));
+            callers.push(caller);
+        }
+        let answers = || callers.iter().map(|caller| status(caller, 2)).sum::<u64>();
+        check!(eventually(|| answers() > 20), "round {round}: only {} answers came", answers());
+        if round % 2 == 0 {
+            granted!(server.destroy());
+            for caller in callers {
+                check!(status(&caller, 3) == 0, "round {round}: {} wrong answers", status(&caller, 3));
+                granted!(caller.destroy());
+            }
+        } else {
+            for caller in callers {
+                check!(status(&caller, 3) == 0, "round {round}: {} wrong answers", status(&caller, 3));
+                granted!(caller.destroy());
+            }
+            granted!(server.destroy());
+        }
+    }
+    Ok(())
 }
 
 fn a_call_carries_its_registers(world: &World) -> Outcome {
