@@ -75,12 +75,17 @@ impl Allocator {
         (count, outcome.map_err(|(_, failure)| failure))
     }
 
-    /// Gives a page up.
+    /// Gives a page up. A table that nothing leads to is emptied in several steps of the kernel's.
     ///
     /// # Errors
     /// The kernel's refusals of `page_free`.
     pub fn free(self, page: PageNumber) -> Result<(), Failure> {
-        syscall::page_free(self.key, page)
+        loop {
+            match syscall::page_free(self.key, page) {
+                Err(Failure { error: Error::Again, .. }) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.

@@ -165,11 +165,11 @@ impl Tables {
             }
             let shared = exposed::page(link.page).is_none_or(|info| info.links() > 1);
             let fresh = if shared { editor.tables.allocate()? } else { PageNumber::NONE };
-            let used = copy(editor, base, level, fresh)?;
-            if shared && !used {
+            let copied = copy(editor, base, level, fresh);
+            if shared && !matches!(copied, Ok(true)) {
                 editor.tables.free(fresh)?;
             }
-            let page = if used { fresh } else { link.page };
+            let page = if copied? { fresh } else { link.page };
             self.linked.insert((level, base), Link { page, own: true });
         }
         Ok(())

@@ -60,7 +60,8 @@ impl Shape {
     /// The caller's registers that the code changes, in the order in which they are pushed.
     pub(super) fn kept(self) -> impl DoubleEndedIterator<Item = Register> {
         let kept = KEPT.into_iter().zip(HOMES);
-        kept.filter(move |(register, home)| *register == RECORD || self.registers & home != 0).map(|(register, _)| register)
+        kept.filter(move |(register, home)| *register == RECORD || self.registers & home != 0)
+            .map(|(register, _)| register)
     }
 
     /// Whether one more word aligns the native stack for helpers: the return address and the kept ones are there.

@@ -20,6 +20,7 @@ guest! {
     Child a_table_can_be_read;
     Child a_shared_table_is_immutable_until_copied;
     Child a_copy_is_checked_entry_by_entry;
+    Child a_copy_that_was_begun_for_nothing_is_given_up;
     Child a_large_page_maps_its_whole;
     Child another_address_space_of_ones_own;
     Child a_page_is_unbound_by_force;
@@ -136,6 +137,40 @@ fn a_shared_table_is_immutable_until_copied() -> Outcome {
     granted!(map(OTHER, 0));
     clear(PLACE)?;
     clear(OTHER)?;
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// A full table is copied in several steps; between two of them its other link may go, so that no copy is needed.
+fn a_copy_that_was_begun_for_nothing_is_given_up() -> Outcome {
+    let page = fresh()?;
+    let rows: alloc::vec::Vec<MapRow> = (0..512)
+        .map(|index| MapRow { address: PLACE + index * 4096 | KEY.0, entry: page.address() | Access::READ.0 })
+        .collect();
+    granted!(address_space::own().apply(&rows));
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    granted!(link(OTHER, 1, table));
+    let copied = fresh()?;
+    // So far that giving it up takes several steps too.
+    for _ in 0..4 {
+        refused!(copy(PLACE, 1, copied, KEY), Again);
+    }
+    let kind = exposed::page(copied).map(|info| info.kind());
+    check!(kind == Some(PageKind::PageTable), "the copy that was begun is {kind:?}");
+    check!(granted!(unlink(OTHER, 1)) == table, "another table was unlinked");
+    check!(granted!(copy(PLACE, 1, copied, KEY)) == 0, "the last link needed a page");
+    refused!(syscall::page_free(KEY, copied), Again);
+    granted!(Allocator::own().free(copied));
+    let kind = exposed::page(copied).map(|info| info.kind());
+    check!(kind == Some(PageKind::Free), "the copy given up is {kind:?}");
+    let empty: alloc::vec::Vec<MapRow> = rows.iter().map(|row| MapRow { entry: 0, ..*row }).collect();
+    granted!(address_space::own().apply(&empty));
+    clear(PLACE)?;
+    for level in 2..=3 {
+        let table = granted!(unlink(OTHER, level));
+        granted!(Allocator::own().free(table));
+    }
     granted!(Allocator::own().free(page));
     Ok(())
 }
