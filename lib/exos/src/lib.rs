@@ -33,7 +33,13 @@ pub mod relatives;
 pub mod rewriter;
 pub mod session;
 pub mod signal;
+#[cfg(target_os = "none")]
+pub mod tables;
 pub mod terminal;
 #[cfg(target_os = "none")]
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]
 pub mod user_memory;
+
+/// For programs that [`image!`] makes.
+#[cfg(target_os = "none")]
+pub use runtime;

@@ -1,7 +1,7 @@
 //! What goes into the boot archive, by the names of `abi::boot`.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 
 use abi::boot;
 
@@ -24,15 +24,28 @@ const WRITING: &str = "cannot write the boot archive";
 pub fn with_exos(file: File, images: &Images, root: &Tree, command: &ProgramCommand) -> Result<()> {
     let mut archive = Writer::new(BufWriter::new(file));
     archive.add_file(boot::INIT, &images.program(EXOS_INIT)?).context(WRITING)?;
-    archive.add_file(boot::EXOS, &images.program(EXOS_IMAGE)?).context(WRITING)?;
-    archive.add_file(boot::COMMAND, &command.to_bytes()?).context(WRITING)?;
-    root.write(boot::ROOT, &mut archive)?;
+    add_exos(&mut archive, images, EXOS_IMAGE, root, command)?;
     archive.finish().context(WRITING).map(drop)
+}
+
+/// What ExOS finds besides its `init`, with `image` as the image of its processes.
+fn add_exos<W: Write>(
+    archive: &mut Writer<W>,
+    images: &Images,
+    image: &str,
+    root: &Tree,
+    command: &ProgramCommand,
+) -> Result<()> {
+    archive.add_file(boot::EXOS, &images.program(image)?).context(WRITING)?;
+    archive.add_file(boot::COMMAND, &command.to_bytes()?).context(WRITING)?;
+    root.write(boot::ROOT, archive)
 }
 
 /// The archive of [`with_exos`] for a program that brings up several systems side by side. Each of `systems` is a guest
 /// program in an archive of its own, as its `init`; that archive is a file in the folder of this name.
 const SYSTEMS: &str = "system/";
+/// In the same way, for each of `libraries` a whole archive of ExOS with that image.
+const SESSIONS: &str = "session/";
 
 /// An archive whose first environment starts ExOS and others side by side.
 ///
@@ -42,14 +55,25 @@ pub fn with_systems(file: File, images: &Images, root: &Tree, first: &FirstProgr
     let mut archive = Writer::new(BufWriter::new(file));
     archive.add_file(boot::INIT, &images.program(first.program)?).context(WRITING)?;
     for system in first.systems {
-        let mut inner = Writer::new(Vec::new());
-        inner.add_file(boot::INIT, &images.program(system)?).context(WRITING)?;
-        archive.add_file(&format!("{SYSTEMS}{system}"), &inner.finish().context(WRITING)?).context(WRITING)?;
+        let inner = archive_of(images, system)?.finish().context(WRITING)?;
+        archive.add_file(&format!("{SYSTEMS}{system}"), &inner).context(WRITING)?;
     }
-    archive.add_file(boot::EXOS, &images.program(EXOS_IMAGE)?).context(WRITING)?;
-    archive.add_file(boot::COMMAND, &first.command.to_bytes()?).context(WRITING)?;
-    root.write(boot::ROOT, &mut archive)?;
+    for image in first.libraries {
+        let mut inner = archive_of(images, EXOS_INIT)?;
+        add_exos(&mut inner, images, image, root, first.command)?;
+        archive.add_file(&format!("{SESSIONS}{image}"), &inner.finish().context(WRITING)?).context(WRITING)?;
+    }
+    if first.libraries.is_empty() {
+        add_exos(&mut archive, images, EXOS_IMAGE, root, first.command)?;
+    }
     archive.finish().context(WRITING).map(drop)
+}
+
+/// An archive in memory that begins with a program as its `init`.
+fn archive_of(images: &Images, program: &str) -> Result<Writer<Vec<u8>>> {
+    let mut archive = Writer::new(Vec::new());
+    archive.add_file(boot::INIT, &images.program(program)?).context(WRITING)?;
+    Ok(archive)
 }
 
 /// A program that brings up several systems, and what it finds for them.
@@ -57,6 +81,8 @@ pub struct FirstProgram<'a> {
     pub program: &'a str,
     /// Guest programs that it can start.
     pub systems: &'a [String],
+    /// Images of ExOS, for each of which it can start a session.
+    pub libraries: &'a [String],
     /// What ExOS is to run.
     pub command: &'a ProgramCommand,
 }

@@ -5,17 +5,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "none")]
-mod guest {
-    // Keeps the header in the image.
-    use exos as _;
-
-    runtime::entry!(main);
-
-    /// A process begins at a function that its maker names; without one there is nothing to do.
-    fn main() -> u32 {
-        runtime::entry::START_FAILURE_STATUS
-    }
-}
+exos::image!(exos::tables::Tables::EXOS);
 
 #[cfg(not(target_os = "none"))]
 fn main() {}

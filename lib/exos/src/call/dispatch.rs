@@ -1,6 +1,5 @@
 //! From registers to a call and back.
 
-use super::table::OPERATIONS;
 use crate::errno::{Errno, Result};
 use crate::process::{Process, option};
 use crate::user_memory::current::process;
@@ -45,7 +44,7 @@ impl Call<'_> {
 pub fn perform(context: &mut Context) {
     let number = context.registers.rax;
     let process = process();
-    let operation = usize::try_from(number).ok().and_then(|number| OPERATIONS.get(number).copied().flatten());
+    let operation = usize::try_from(number).ok().and_then(|number| process.calls.get().get(number).copied().flatten());
     let arguments = (context.registers.rdi, context.registers.rsi);
     let mut call = Call { context, process, keep_registers: false };
     let result = match operation {

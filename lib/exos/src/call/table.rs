@@ -15,7 +15,7 @@ macro_rules! operations {
 }
 
 /// ExOS's own operations.
-pub static OPERATIONS: Operations = operations! {
+pub const OPERATIONS: Operations = operations! {
     __NR_read => file::read,
     __NR_write => file::write,
     __NR_open => path::open,

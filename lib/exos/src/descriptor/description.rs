@@ -6,6 +6,7 @@
 use super::object::Object;
 use crate::errno::Result;
 use crate::user_memory::current::process;
+use crate::user_memory::header::tables;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,6 +35,24 @@ pub struct Records {
     pages: Vec<Shared>,
 }
 
+/// Where open descriptions keep their offsets: what an image can replace (`crate::tables`).
+#[derive(Clone, Copy, Debug)]
+pub struct Offsets {
+    /// A description was opened, in a record that another one may have used before.
+    pub opened: fn(&Description),
+    /// The offset of a description.
+    pub get: fn(&Description) -> u64,
+    /// Changes it.
+    pub set: fn(&Description, u64),
+}
+
+/// As on Linux: one offset for all relatives, in the record.
+pub const SHARED_OFFSETS: Offsets = Offsets {
+    opened: |description| description.record.offset().store(0, Release),
+    get: |description| description.record.offset().load(Acquire),
+    set: |description, offset| description.record.offset().store(offset, Release),
+};
+
 /// An open description.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -46,17 +65,19 @@ impl Description {
     /// A new one, with one reference. Does not take over the object where it fails.
     pub fn new(object: Object, flags: u32) -> Result<Self> {
         let record = process().records.lock().take(flags)?;
-        Ok(Self { object, record })
+        let description = Self { object, record };
+        (tables().offsets.opened)(&description);
+        Ok(description)
     }
 
     /// The offset.
     pub fn offset(&self) -> u64 {
-        self.record.offset().load(Acquire)
+        (tables().offsets.get)(self)
     }
 
     /// Sets the offset.
     pub fn set_offset(&self, offset: u64) {
-        self.record.offset().store(offset, Release);
+        (tables().offsets.set)(self, offset);
     }
 
     /// The flags of `open`.
@@ -149,13 +170,9 @@ impl Records {
 impl Record {
     fn take_in(page: &Shared, flags: u32) -> Option<Self> {
         let fresh = u64::from(flags) << 32 | 1;
-        (0..RECORDS).map(|index| Self { page: page.clone(), index }).find(|record| {
-            let taken = record.state().compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
-            if taken {
-                record.offset().store(0, Release);
-            }
-            taken
-        })
+        (0..RECORDS)
+            .map(|index| Self { page: page.clone(), index })
+            .find(|record| record.state().compare_exchange(0, fresh, SeqCst, Relaxed).is_ok())
     }
 
     fn offset(&self) -> &'static AtomicU64 {

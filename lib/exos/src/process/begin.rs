@@ -22,9 +22,11 @@ use crate::signal::timer::Timers;
 use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::{adopt, process, thread, word};
+use crate::user_memory::header::CallTable;
 use crate::user_memory::shared::Windows;
 use crate::user_memory::{image, vectors};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -262,6 +264,8 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),
+        calls: CallTable::default(),
+        extensions: Lock::new(BTreeMap::new()),
         gate_only: AtomicBool::new(false),
     })))
 }

@@ -1,7 +1,7 @@
 //! All locks of a process at once: fork copies what they guard.
 
 use super::children::Children;
-use super::record::{Memory, Place, Process, Program};
+use super::record::{Extensions, Memory, Place, Process, Program};
 use super::thread::Thread;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::table::Table;
@@ -17,7 +17,7 @@ use runtime::lock::Guard;
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
 type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
-type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>);
+type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
 type Threads = Vec<&'static Thread>;
 
 /// Every lock of a process, held.
@@ -48,7 +48,7 @@ impl Process {
         let memory = self.memory.lock();
         let files = (descriptors, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
-        let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock());
+        let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
         Held { memory, windows, _program: running, _files: files, _pages: pages }
     }
 
@@ -74,5 +74,6 @@ impl Process {
         self.futexes.free_copy();
         self.alarms.timers.free_copy();
         self.summary.free_copy();
+        self.extensions.free_copy();
     }
 }

@@ -14,11 +14,14 @@ use crate::process::thread::Thread;
 use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::area_at;
+use crate::user_memory::header::CallTable;
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::Tables;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::any::{Any, TypeId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use runtime::lock::Lock;
@@ -54,6 +57,9 @@ pub struct Place {
     /// Bits that new files lack.
     pub mask: u32,
 }
+
+/// What replaced operations keep for themselves, by its type.
+pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
 
 /// A process. Locks are taken in the order of the fields; none is held while the process waits.
 #[derive(Debug)]
@@ -122,6 +128,10 @@ pub struct Process {
     pub summary: Summary,
     /// Whether the host wants to know of them.
     pub options: AtomicU32,
+    /// The calls that it works by.
+    pub calls: CallTable,
+    /// What replaced operations keep: see [`Process::with_extension`].
+    pub extensions: Lock<Extensions>,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
 }
@@ -179,6 +189,14 @@ impl Process {
         let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.access() == own);
         self.lent.lock().extend(pages.iter().filter(is_own));
         self.sweep_lent();
+    }
+
+    /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default. Fork
+    /// copies it, `execve` leaves it.
+    pub fn with_extension<T: Any + Default + Send, R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
+        let mut extensions = self.extensions.lock();
+        let own = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        action(own.downcast_mut().expect("what stands under a type is of this type"))
     }
 
     /// An option that the host gave.

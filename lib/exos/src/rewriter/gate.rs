@@ -10,6 +10,7 @@ use crate::memory::space::{Access, Violation};
 use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, word};
+use crate::user_memory::header::tables;
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
@@ -166,7 +167,7 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
             let outcome = if !inside || process().memory_is_mine() {
                 Err(Violation::NotMapped)
             } else {
-                process().with_memory(|space, pages| space.fault(pages, address, access))
+                process().with_memory(|space, pages| (tables().fault)(space, pages, address, access))
             };
             outcome.err().map(|violation| signal_of(violation, address))
         }

@@ -55,7 +55,7 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         return Ok(Vec::new());
     }
     let sources = chosen.iter().filter_map(|(_, guest, _)| guest.source.as_deref()).collect();
-    let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none() || !guest.systems.is_empty());
+    let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none() || guest.starts_exos());
     let ground = match prepare(toolchain, workspace, with_root, &sources) {
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::guest", failure.to_string())]),
@@ -122,8 +122,9 @@ fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
         ..ProgramCommand::default()
     };
     match (&guest.program, &ground.root) {
-        (Some(program), Some(root)) if !guest.systems.is_empty() => {
-            let first = FirstProgram { program, systems: &guest.systems, command: &command };
+        (Some(program), Some(root)) if guest.starts_exos() => {
+            let first =
+                FirstProgram { program, systems: &guest.systems, libraries: &guest.libraries, command: &command };
             boot_archive::with_systems(archive, &ground.images, root, &first)
         }
         (None, Some(root)) => boot_archive::with_exos(archive, &ground.images, root, &command),

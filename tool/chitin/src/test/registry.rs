@@ -29,6 +29,9 @@ pub struct Guest {
     /// Guest programs that `program` can start beside each other; `command` is then for ExOS among them.
     #[serde(default)]
     pub systems: Vec<String>,
+    /// Images of ExOS; `program` can start a session of each, and all of them run `command`.
+    #[serde(default)]
+    pub libraries: Vec<String>,
     /// What ExOS runs: a program of the built-in root and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
@@ -64,6 +67,13 @@ pub struct Guest {
     /// Words that the serial line must have carried.
     #[serde(default)]
     pub serial: Vec<String>,
+}
+
+impl Guest {
+    /// Whether it is a program that starts ExOS itself.
+    pub fn starts_exos(&self) -> bool {
+        !self.systems.is_empty() || !self.libraries.is_empty()
+    }
 }
 
 /// Which machines a guest runs on.
@@ -157,11 +167,11 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
     let guests = toml::from_str::<List>(text).context(FILE)?.guests;
     for guest in &guests {
         let fail = |what: &str| Err(Failure::new(format!("{FILE}: {}: {what}", guest.name)));
-        if guest.systems.is_empty() && guest.program.is_none() == guest.command.is_empty() {
+        if !guest.starts_exos() && guest.program.is_none() == guest.command.is_empty() {
             return fail("give either a program or a command");
         }
-        if !guest.systems.is_empty() && (guest.program.is_none() || guest.command.is_empty()) {
-            return fail("systems want a program that starts them and a command");
+        if guest.starts_exos() && (guest.program.is_none() || guest.command.is_empty()) {
+            return fail("systems and libraries want a program that starts them and a command");
         }
         if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
             return fail("the name is there twice");
@@ -215,6 +225,7 @@ mod tests {
             "[[guest]]\nname = 'a'\nprogram = 'p'\non = ['pdp-11']",
             "[[guest]]\nname = 'a'\nprogram = 'p'\nsystems = ['s']",
             "[[guest]]\nname = 'a'\ncommand = ['c']\nsystems = ['s']",
+            "[[guest]]\nname = 'a'\nprogram = 'p'\nlibraries = ['l']",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

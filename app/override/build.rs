@@ -1,0 +1,8 @@
+//! Links the program, and the images of ExOS that it gives to its sessions.
+
+#[path = "../../lib/exos/link/build.rs"]
+mod link;
+
+fn main() {
+    link::programs(&["override"], &["own-offsets"]);
+}
