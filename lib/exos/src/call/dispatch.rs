@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub context: &'a mut Context,
     /// The process.
     pub process: &'static Process,
-    keep_registers: bool,
+    pub(super) keep_registers: bool,
 }
 
 /// One operation of the table.
@@ -28,6 +28,23 @@ pub const NUMBERS: usize = 463;
 pub type Operations = [Option<Operation>; NUMBERS];
 
 impl Call<'_> {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.context.registers.rax
+    }
+
+    /// Performs it as this table says; what is not there is counted.
+    pub(super) fn by(&mut self, table: &Operations) -> Result<u64> {
+        let number = self.number();
+        match usize::try_from(number).ok().and_then(|number| table.get(number).copied().flatten()) {
+            Some(operation) => operation(self),
+            None => {
+                self.process.summary.count(number);
+                Err(Errno::ENOSYS)
+            }
+        }
+    }
+
     /// The arguments, in the order of Linux: rdi rsi rdx r10 r8 r9.
     pub fn arguments(&self) -> [u64; 6] {
         let registers = &self.context.registers;
@@ -44,16 +61,9 @@ impl Call<'_> {
 pub fn perform(context: &mut Context) {
     let number = context.registers.rax;
     let process = process();
-    let operation = usize::try_from(number).ok().and_then(|number| process.calls.get().get(number).copied().flatten());
     let arguments = (context.registers.rdi, context.registers.rsi);
     let mut call = Call { context, process, keep_registers: false };
-    let result = match operation {
-        Some(operation) => operation(&mut call),
-        None => {
-            process.summary.count(number);
-            Err(Errno::ENOSYS)
-        }
-    };
+    let result = call.by(process.calls.get());
     if process.has_option(option::TRACE_CALLS) {
         runtime::log_line!("{} call {number} ({:#x}, {:#x}) = {result:?}", process.number(), arguments.0, arguments.1);
     }

@@ -25,6 +25,8 @@ mod path;
 #[cfg(target_os = "none")]
 mod poll;
 #[cfg(target_os = "none")]
+pub(crate) mod preloaded;
+#[cfg(target_os = "none")]
 mod process;
 #[cfg(target_os = "none")]
 mod signal;

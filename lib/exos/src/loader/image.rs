@@ -48,6 +48,8 @@ pub struct Image {
     pub headers: u16,
     /// Whether the stack is to be executable.
     pub executable_stack: bool,
+    /// Address of the dynamic section; none in a program without one.
+    pub dynamic: Option<u64>,
 }
 
 impl Image {
@@ -62,6 +64,7 @@ impl Image {
             headers_address: 0,
             headers: header.count,
             executable_stack: false,
+            dynamic: None,
         };
         for program_header in header.program_headers(head)? {
             image.add(&program_header, size)?;
@@ -87,6 +90,7 @@ impl Image {
                 }
                 self.interpreter = Some((header.p_offset, header.p_filesz));
             }
+            constants::PT_DYNAMIC => self.dynamic = Some(header.p_vaddr),
             constants::PT_GNU_STACK => self.executable_stack = header.p_flags & constants::PF_X != 0,
             _ => {}
         }

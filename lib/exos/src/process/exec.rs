@@ -2,6 +2,7 @@
 //!
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
+use super::preload::{self, Object};
 use super::status::Status;
 use crate::call::walk::{Last, walk};
 use crate::descriptor::object::random;
@@ -29,14 +30,16 @@ use runtime::upcall::Context;
 const SCRIPTS: usize = 5;
 /// Pages that the stack begins with; it grows as it is touched.
 const FIRST_STACK: u64 = 33 * PAGE_SIZE;
+/// Exit status of a program whose preloaded objects cannot be loaded, as the C library's linker has it.
+const NOT_LOADED: u8 = 127;
 /// Flags of a program that begins: interrupts on.
 const FLAGS: u64 = 0x202;
 
 /// A file that was opened to be run.
-struct File {
-    opened: Opened,
-    path: Vec<u8>,
-    head: Vec<u8>,
+pub(super) struct File {
+    pub(super) opened: Opened,
+    pub(super) path: Vec<u8>,
+    pub(super) head: Vec<u8>,
 }
 
 /// A program that can be loaded: itself, and its interpreter.
@@ -44,13 +47,16 @@ struct Plan {
     program: (File, Image),
     interpreter: Option<(File, Image)>,
     arguments: Vec<Vec<u8>>,
+    preloaded: Vec<Object>,
 }
 
 /// Replaces the program of the running process. On success `context` is where it begins.
 pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<()> {
-    let plan = plan(path, arguments)?;
+    let mut plan = plan(path, arguments)?;
+    plan.preloaded = preload::find(&environment).inspect_err(|_| plan.close())?;
     // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
-    stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())?;
+    stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())
+        .inspect_err(|_| plan.close())?;
     let request = Request { plan, path: path.to_vec(), environment };
     let process = process();
     if thread().number() != process.number() {
@@ -88,14 +94,23 @@ fn replace(context: &mut Context, Request { plan, path, environment }: &Request)
     forget_old_program()?;
     let started = start(context, plan, path, environment);
     note_program(plan, environment);
-    close(&plan.program.0);
-    if let Some((file, _)) = &plan.interpreter {
-        close(file);
-    }
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
+    if plan.preloaded.iter().try_for_each(Object::load).is_err() {
+        super::exit::end(Status::Exited(NOT_LOADED));
+    }
+    plan.close();
     Ok(())
+}
+
+impl Plan {
+    /// Lets the files go; what is mapped of them is held by the areas.
+    fn close(&self) {
+        close(&self.program.0);
+        self.interpreter.iter().for_each(|(file, _)| close(file));
+        self.preloaded.iter().for_each(Object::close);
+    }
 }
 
 /// The path of a program as a shell would find it.
@@ -143,7 +158,7 @@ fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
         None => None,
         Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| close(&file))?),
     };
-    Ok(Plan { program: (file, image), interpreter, arguments })
+    Ok(Plan { program: (file, image), interpreter, arguments, preloaded: Vec::new() })
 }
 
 fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image)> {
@@ -160,7 +175,7 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image
 }
 
 /// Opens a regular file that may be executed, and reads its beginning.
-fn open(path: &[u8]) -> Result<File> {
+pub(super) fn open(path: &[u8]) -> Result<File> {
     let process = process();
     let directory = process.place.lock().directory;
     let found = walk(directory, path, Last::Node, |files, at, path| {
@@ -185,7 +200,7 @@ fn open(path: &[u8]) -> Result<File> {
     }
 }
 
-fn close(file: &File) {
+pub(super) fn close(file: &File) {
     process().files.lock().hold(file.opened.node, false);
 }
 
@@ -207,6 +222,7 @@ fn forget_old_program() -> Result<()> {
         let Some(description) = closed else { break };
         description.close();
     }
+    crate::call::preloaded::forget(process);
     process.signals.lock().forget_handlers();
     process.alarms.change(|timers| timers.created.clear());
     let thread = thread();
@@ -228,7 +244,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
     let (entry, interpreter_base) = match &plan.interpreter {
         None => (image.entry + bias, 0),
         Some((file, interpreter)) => {
-            let base = place_interpreter(interpreter)?;
+            let base = place_movable(interpreter)?;
             map_image(file, interpreter, base)?;
             (interpreter.entry + base, base)
         }
@@ -263,7 +279,8 @@ fn start_random() -> [u8; 16] {
     random(16).ok().and_then(|bytes| bytes.try_into().ok()).unwrap_or_else(|| from_clock().to_le_bytes())
 }
 
-fn place_interpreter(image: &Image) -> Result<u64> {
+/// Where an interpreter or an object goes, as a distance from where its file would have it.
+pub(super) fn place_movable(image: &Image) -> Result<u64> {
     let (first, last) = image.span();
     if !image.movable {
         return Ok(0);
@@ -278,7 +295,7 @@ fn map_stack(executable: bool) -> Result<()> {
     process().with_memory(|space, pages| space.map(pages, area))
 }
 
-fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
+pub(super) fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
     image.segments.iter().try_for_each(|segment| map_segment(file, segment, bias))
 }
 

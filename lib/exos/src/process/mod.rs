@@ -20,6 +20,8 @@ pub mod futex;
 #[cfg(target_os = "none")]
 pub mod hold;
 #[cfg(target_os = "none")]
+pub mod preload;
+#[cfg(target_os = "none")]
 mod record;
 #[cfg(target_os = "none")]
 pub mod spawn;

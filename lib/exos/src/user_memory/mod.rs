@@ -4,6 +4,7 @@
 pub mod birth;
 pub mod copy;
 pub mod current;
+pub mod foreign;
 pub mod header;
 pub mod image;
 pub mod own_pages;

@@ -25,7 +25,7 @@ use super::Depth;
 use super::case::{Case, Verdict};
 use super::configuration::Configuration;
 use super::dialogue;
-use super::linux_program;
+use super::linux_program::{self, Product};
 use super::registry::{self, ExpectedStop, Guest};
 
 /// What all guests share.
@@ -54,7 +54,7 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    let sources = chosen.iter().filter_map(|(_, guest, _)| guest.source.as_deref()).collect();
+    let sources = chosen.iter().flat_map(|(_, guest, _)| guest.sources()).collect();
     let with_root = chosen.iter().any(|(_, guest, _)| guest.program.is_none() || guest.starts_exos());
     let ground = match prepare(toolchain, workspace, with_root, &sources) {
         Ok(ground) => Arc::new(ground),
@@ -72,11 +72,14 @@ fn name(guest: &Guest, machine: &Configuration) -> String {
     format!("guest::{}@{machine}", guest.name)
 }
 
-fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool, sources: &BTreeSet<&str>) -> Result<Ground> {
+/// C sources, and what becomes of each.
+type Sources<'a> = BTreeSet<(&'a str, Product)>;
+
+fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool, sources: &Sources) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::TESTED)?;
     let mut root = with_root.then(|| root::load(workspace, None)).transpose()?;
     if let Some(root) = &mut root {
-        sources.iter().try_for_each(|source| linux_program::add(workspace, source, root))?;
+        sources.iter().try_for_each(|(source, product)| linux_program::add(workspace, source, *product, root))?;
     }
     Ok(Ground { images, root })
 }

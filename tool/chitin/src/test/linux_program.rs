@@ -16,14 +16,35 @@ const FOLDER: &str = "test/programs/linux";
 /// Where the programs stand in the root.
 const PLACE: &str = "test";
 
-/// Compiles one source, statically, and adds the program to the tree.
+/// What `lib/exos/link/preload.h` wants of an object.
+const OBJECT_FLAGS: [&str; 7] = [
+    "-shared",
+    "-fPIC",
+    "-nostdlib",
+    "-mgeneral-regs-only",
+    "-mno-red-zone",
+    "-fno-stack-protector",
+    "-Wl,-e,exos_preload",
+];
+const PROGRAM_FLAGS: [&str; 2] = ["-static", "-pthread"];
+
+/// What a source becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Product {
+    /// A program on its own.
+    Program,
+    /// An object that ExOS loads before a program begins.
+    Object,
+}
+
+/// Compiles one source, and adds the product to the tree.
 ///
 /// # Errors
 /// When there is no such source, or the compiler refuses it.
-pub fn add(workspace: &Workspace, source: &str, tree: &mut Tree) -> Result<()> {
+pub fn add(workspace: &Workspace, source: &str, product: Product, tree: &mut Tree) -> Result<()> {
     let place = scratch::folder()?;
     let program = place.path().join("program");
-    compile(&workspace.root().join(FOLDER).join(source), &program)?;
+    compile(workspace, &workspace.root().join(FOLDER).join(source), product, &program)?;
     let file = tree.add_contents(Contents::Bytes(fs::read(&program).context(program.display())?));
     tree.insert(PLACE.as_bytes(), Node::of_root(Kind::Directory, 0o755));
     let name = format!("{PLACE}/{}", source.trim_end_matches(".c"));
@@ -31,10 +52,14 @@ pub fn add(workspace: &Workspace, source: &str, tree: &mut Tree) -> Result<()> {
     Ok(())
 }
 
-fn compile(source: &Path, program: &Path) -> Result<()> {
+fn compile(workspace: &Workspace, source: &Path, product: Product, program: &Path) -> Result<()> {
     let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"]).arg(program).arg(source);
-    let output = compiler.output().context("cannot start cc, the C compiler")?;
+    compiler.args(["-O1", "-Wall", "-Werror"]);
+    match product {
+        Product::Program => compiler.args(PROGRAM_FLAGS),
+        Product::Object => compiler.args(OBJECT_FLAGS).arg("-I").arg(workspace.root().join("lib/exos/link")),
+    };
+    let output = compiler.arg("-o").arg(program).arg(source).output().context("cannot start cc, the C compiler")?;
     if output.status.success() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::configuration::Configuration;
 use super::dialogue::Turn;
+use super::linux_program::Product;
 
 /// The crate of the programs.
 const PACKAGE: &str = "test-programs";
@@ -37,6 +38,8 @@ pub struct Guest {
     pub command: Vec<String>,
     /// A C program of `test/programs/linux`, compiled for Linux as it is, which `command` finds under `/test`, without `.c`.
     pub source: Option<String>,
+    /// A C object of the same folder that ExOS can preload: as `source`.
+    pub object: Option<String>,
     /// What `command` finds on its standard input.
     #[serde(default)]
     pub input: String,
@@ -70,6 +73,12 @@ pub struct Guest {
 }
 
 impl Guest {
+    /// The C sources that it needs, and what becomes of each.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, Product)> {
+        let program = self.source.as_deref().map(|source| (source, Product::Program));
+        program.into_iter().chain(self.object.as_deref().map(|object| (object, Product::Object)))
+    }
+
     /// Whether it is a program that starts ExOS itself.
     pub fn starts_exos(&self) -> bool {
         !self.systems.is_empty() || !self.libraries.is_empty()
@@ -176,7 +185,7 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
         if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
             return fail("the name is there twice");
         }
-        if guest.program.is_some() && guest.source.is_some() {
+        if guest.program.is_some() && guest.sources().next().is_some() {
             return fail("a source goes with a command, not with a program");
         }
         if guest.program.is_some() && !guest.input.is_empty() {
