@@ -1,10 +1,10 @@
 //! One run of compiled code: the record through which the caller and the code talk.
 //!
-//! Compiled code is a function `extern "sysv64" fn(*mut Invocation)`. The caller fills the record, calls, and reads
-//! what happened. Layout is part of the interface of the compiler: the emitted code uses these offsets.
+//! Compiled code is a function `extern "sysv64" fn(*mut Invocation) -> u64`. The caller fills the record, calls, and
+//! reads what happened. Layout is part of the interface of the compiler: the emitted code uses these offsets.
 //!
 //! * Before: `budget`, `stack_top`, `scalars` and `regions` as the context says; `stop` is zero.
-//! * After: `stop` says why the code returned; when it is [`Stop::Finished`], `result` is r0. `budget` is what is left,
+//! * After: `stop` says why the code returned; when it is [`Stop::Finished`], what it returned is r0, else zero. `budget` is what is left,
 //!   exact unless the verifier proved a bound ([`crate::verifier::Verdict::worst_case`]): then nothing is charged.
 //! * The code uses at most 160 bytes of the native stack, and 64 more for each active function of the program,
 //!   besides what helpers use, and keeps every register that the System V convention keeps. It uses no vector registers.
@@ -85,8 +85,6 @@ impl RegionEntry {
 pub struct Invocation {
     /// In: instructions that may be executed. Out: what is left.
     pub budget: u64,
-    /// Out: r0 at the end.
-    pub result: u64,
     /// In: zero. Out: a [`Stop`]; helpers that may stop the program write it too (their values: 5 and above).
     pub stop: u32,
     /// Out: index of the instruction at which the code stopped, if it did not finish.

@@ -5,7 +5,7 @@ mod support;
 use downloaded_code::compiler::{CompileError, Compiler, Progress, Request, label_words};
 use downloaded_code::context::{Context, Speculation};
 use downloaded_code::x86_64::EmitError;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 use support::{LAX, STRICT, assemble, verify};
 
 const REQUEST: Request<'static> =
@@ -116,20 +116,62 @@ fn contains_constant(code: &[u8]) -> bool {
     code.windows(4).any(|window| constants.iter().any(|constant| window == constant.to_le_bytes()))
 }
 
+/// A load that is inside only because of a branch is made zero by the comparison that says whether it is; other loads stand
+/// alone.
 #[test]
 fn fault_90_accesses_behind_branches_are_masked() {
     let mask = |text: &str, mnemonic| mnemonics(&compile(text, &LAX, &REQUEST)).contains(&mnemonic);
     let masked = |text: &str| mask(text, Mnemonic::Cmovae);
     assert!(masked("mov r0, 0\njgt r2, 15, +2\nadd r1, r2\nldxb r0, [r1]\nexit"), "index compared");
-    assert!(masked("mov r0, 0\njlt r4, 20, +1\nldxb r0, [r3+19]\nexit"), "length compared");
+    assert!(mask("mov r0, 0\njlt r4, 20, +1\nldxb r0, [r3+19]\nexit", Mnemonic::Cmovb), "length compared");
     assert!(masked("add r3, r2\nldxb r0, [r3]\nexit"), "checked at run time");
     assert!(!masked("and r2, 15\nadd r1, r2\nldxb r0, [r1]\nexit"), "masked by the program itself");
     assert!(!masked("ldxdw r0, [r1+8]\nexit"), "always inside");
-    let in_the_frame = "mov r0, 0\njgt r2, 56, +4\nmov r3, r10\nadd r3, -64\nadd r3, r2\nldxb r0, [r3]\nexit";
-    assert!(mask(in_the_frame, Mnemonic::Sbb), "in the frame");
+    let in_the_frame = "mov r0, 0\njgt r2, 56, +4\nmov r3, r10\nadd r3, -64\nadd r3, r2\n";
+    assert!(masked(&format!("{in_the_frame}ldxb r0, [r3]\nexit")), "in the frame");
+    assert!(masked(&format!("{in_the_frame}stb [r3], 1\nexit")), "written in the frame");
     let trusted = Context { speculation: Speculation::Trusted, ..LAX };
     let code = compile("mov r0, 0\njgt r2, 15, +2\nadd r1, r2\nldxb r0, [r1]\nexit", &trusted, &REQUEST);
     assert!(!mnemonics(&code).contains(&Mnemonic::Cmovae));
+}
+
+/// Between a masked load and its mask nothing stands that could use what was loaded, or change the flags.
+#[test]
+fn fault_90_the_mask_follows_its_load() {
+    let counted = "mov r0, 0\njlt r4, 20, +3\nldxb r0, [r3+19]\nadd r0, 1\njne r0, r2, -3\nexit";
+    let proven = "mov r0, 0\njlt r4, 20, +1\nldxw r0, [r3+16]\nexit";
+    let unknown = "mov r0, 0\nadd r3, r2\nldxh r0, [r3-4]\nexit";
+    for text in [counted, proven, unknown] {
+        let code = compile(text, &LAX, &REQUEST);
+        let instructions: Vec<_> = Decoder::new(64, &code, DecoderOptions::NONE).into_iter().collect();
+        let is_mask = |mnemonic| matches!(mnemonic, Mnemonic::Cmovb | Mnemonic::Cmovae);
+        let mask = instructions.iter().position(|instruction| is_mask(instruction.mnemonic())).expect("a mask");
+        let loaded = instructions[mask].op0_register().full_register();
+        let before = &instructions[..mask];
+        let load = before.iter().rposition(|instruction| instruction.op0_register().full_register() == loaded);
+        let load = load.expect("a load");
+        assert!(instructions[load].memory_base() != Register::None, "{text}");
+        let between = &instructions[load + 1..mask];
+        assert!(between.iter().all(
+            |instruction| instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Immediate32
+        ));
+        let flags = &instructions[load - 1];
+        assert!(matches!(flags.mnemonic(), Mnemonic::Cmp | Mnemonic::Jae), "{text}: {flags}");
+    }
+}
+
+/// A helper may change the register that holds zero for the masks.
+#[test]
+fn fault_90_helpers_do_not_spoil_the_masks() {
+    let text = "mov r6, r3\nmov r7, r4\ncall 1\nmov r0, 0\njlt r7, 20, +1\nldxb r0, [r6+19]\nexit";
+    let code = compile(text, &LAX, &REQUEST);
+    let instructions: Vec<_> = Decoder::new(64, &code, DecoderOptions::NONE).into_iter().collect();
+    let mask = instructions.iter().position(|instruction| instruction.mnemonic() == Mnemonic::Cmovb).expect("a mask");
+    let zero = instructions[mask].op1_register().full_register();
+    let written = |instruction: &&iced_x86::Instruction| instruction.op0_register().full_register() == zero;
+    let call = instructions.iter().position(|instruction| instruction.mnemonic() == Mnemonic::Call).expect("a call");
+    let last = instructions[..mask].iter().rfind(written).expect("it is set");
+    assert!(last.ip() > instructions[call].ip() && last.immediate32() == 0, "{last}");
 }
 
 #[test]

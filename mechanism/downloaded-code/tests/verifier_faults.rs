@@ -82,9 +82,24 @@ fn fault_56_uninitialised_registers_and_stack() {
     assert!(verify(&assemble("mov r7, r6\nmov r7, 0\nmov r0, r7\nexit"), &LAX).is_ok());
     assert_eq!(refusal("ldxdw r0, [r10-8]\nexit", &LAX).reason, Reason::StackNotInitialised);
     assert_eq!(refusal("stw [r10-8], 1\nldxdw r0, [r10-8]\nexit", &LAX).reason, Reason::StackNotInitialised);
-    assert_eq!(refusal("jeq r2, 0, +1\nmov r6, 1\nmov r0, r6\nexit", &LAX).reason, Reason::NeedsInitialised);
+    assert_eq!(refusal("jeq r2, 0, +1\nmov r6, r1\nmov r0, r6\nexit", &LAX).reason, Reason::NeedsInitialised);
     let after_call = assemble("mov r6, r1\nmov r2, 0\ncall 2\nmov r0, r1\nexit");
     assert_eq!(reason(&after_call, &LAX), Reason::NeedsInitialised);
+    let on_one_path =
+        "mov r2, 8\nmov r1, r10\nadd r1, -8\nstdw [r10-8], 0\ncall 2\njeq r0, 0, +1\nmov r3, 1\nmov r0, r3\nexit";
+    assert_eq!(refusal(on_one_path, &LAX).reason, Reason::NeedsInitialised);
+}
+
+/// What one path writes and another leaves as the function found it counts as zero there; compilers make such code
+/// where they know that it is not used.
+#[test]
+fn fault_56_registers_that_some_paths_write_start_as_zero() {
+    let bytes = assemble("jeq r2, 0, +1\nmov r6, 7\nmov r7, r6\nmov r0, r7\nexit");
+    assert!(verify(&bytes, &LAX).is_ok());
+    for (argument, expected) in [(0, 0), (1, 7)] {
+        let outcome = interpret(&bytes, &LAX, argument, 0);
+        assert_eq!((outcome.ending, outcome.result), (Ending::Stopped(Stop::Finished), expected));
+    }
 }
 
 #[test]

@@ -30,8 +30,11 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// A constant into a register, hidden if it is long and the request says so.
+    /// A constant into a register, hidden if it is long and the request says so. Changes the flags.
     pub(super) fn constant(&mut self, target: Register, value: u64) {
+        if value == 0 {
+            return self.assembler.arithmetic(x86_64::Arithmetic::Xor, Width::Bits32, target, target);
+        }
         let Some(key) = self.key_for(value as i64) else {
             return self.assembler.move_immediate(target, value);
         };

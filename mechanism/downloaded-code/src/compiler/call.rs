@@ -1,7 +1,7 @@
 //! Calls: of the program's own functions, and of helpers with the checks of their arguments.
 
 use super::layout::{
-    BUDGET, Exit, RECORD, SCRATCH, SECOND_SCRATCH, budget, region_base, region_length, register, stop,
+    BUDGET, Exit, RECORD, SCRATCH, SECOND_SCRATCH, ZERO, budget, region_base, region_length, register, stop,
 };
 use super::{CompileError, Emitter};
 use crate::context::{Extent, Helper, Parameter};
@@ -36,6 +36,8 @@ impl Emitter<'_, '_, '_> {
         self.call_address(address);
         if counts {
             self.assembler.load(Width::Bits64, BUDGET, budget());
+        } else if self.keeps_zero() {
+            self.assembler.move_immediate(ZERO, 0);
         }
         if helper.may_stop {
             self.assembler.arithmetic_memory_immediate(Arithmetic::Compare, Width::Bits32, stop(), 0);

@@ -1,9 +1,9 @@
 //! Entering and leaving: the whole code, functions, and the exits of run-time checks.
 
-use super::layout::{self, BUDGET, Exit, FRAME, RECORD, SAVED, SCRATCH, SECOND_SCRATCH};
+use super::layout::{self, BUDGET, Exit, FRAME, RECORD, SAVED, SCRATCH, SECOND_SCRATCH, ZERO};
 use super::{CompileError, Emitter};
 use crate::context::Argument;
-use crate::instruction::Instruction;
+use crate::instruction::{FRAME_POINTER, Instruction};
 use crate::invocation::{FRAME_SIZE, Stop};
 use crate::verifier::Annotation;
 use crate::x86_64::{Arithmetic, Condition, Memory, Register, Width};
@@ -33,6 +33,9 @@ impl Emitter<'_, '_, '_> {
         for (index, argument) in self.verified.context.arguments.iter().enumerate() {
             self.load_argument(index, argument);
         }
+        if self.keeps_zero() {
+            self.assembler.arithmetic(Arithmetic::Xor, Width::Bits32, ZERO, ZERO);
+        }
     }
 
     fn load_argument(&mut self, index: usize, argument: &Argument) {
@@ -60,6 +63,23 @@ impl Emitter<'_, '_, '_> {
         if self.note().has(Annotation::ZERO_FRAME) {
             self.zero_frame();
         }
+        if self.note().has(Annotation::ZERO_REGISTERS) {
+            self.zero_registers();
+        }
+    }
+
+    /// Clears the registers that hold nothing at a function's start: r0, r6 to r9, and of the first function those without an
+    /// argument.
+    fn zero_registers(&mut self) {
+        let first_free = match self.verified.function_of(self.index) {
+            0 => self.verified.context.arguments.len() as u8 + 1,
+            _ => 6,
+        };
+        for number in (0..FRAME_POINTER).filter(|number| *number == 0 || *number >= first_free) {
+            if self.shape.names(number) {
+                self.assembler.move_immediate(layout::register(number), 0);
+            }
+        }
     }
 
     /// Clears the frame by `rep stosq`. r0 holds nothing at a function's start.
@@ -75,7 +95,8 @@ impl Emitter<'_, '_, '_> {
     /// `exit`: the first function ends the program, others return.
     pub(super) fn exit(&mut self) {
         if self.verified.function_of(self.index) == 0 {
-            return self.finish();
+            // r0 is in rax already, and the native stack is where entering left it.
+            return self.leave();
         }
         self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, FRAME, FRAME_SIZE as i32);
         self.assembler.arithmetic_immediate(Arithmetic::Add, Width::Bits64, Register::Rsp, 8);
@@ -148,15 +169,10 @@ impl Emitter<'_, '_, '_> {
             self.assembler.jump(self.labels.stopped());
         }
         self.assembler.bind(self.labels.stopped());
+        self.assembler.arithmetic(Arithmetic::Xor, Width::Bits32, Register::Rax, Register::Rax);
         if self.shape.nests() {
             self.assembler.load(Width::Bits64, Register::Rsp, layout::native_stack());
         }
-        self.leave();
-    }
-
-    /// The program's own end: r0 is the result, and the native stack is where entering left it.
-    fn finish(&mut self) {
-        self.assembler.store(Width::Bits64, layout::result(), Register::Rax);
         self.leave();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Every BPF register has an x86-64 register of its own, chosen so that helpers find r1, r2, r3 and r5 where the System V
 //! convention wants them and r6 to r9 survive calls. rcx and r10 are scratch, rbx holds the invocation record and
-//! r11 the budget, where it is counted.
+//! r11 the budget, where it is counted, or else zero, where loads are masked.
 
 use core::mem::offset_of;
 
@@ -14,6 +14,8 @@ use crate::x86_64::{Label, Memory, Register, Width};
 pub(super) const RECORD: Register = Register::Rbx;
 /// What is left of the budget.
 pub(super) const BUDGET: Register = Register::R11;
+/// Zero, where [`super::Emitter::keeps_zero`] says so.
+pub(super) const ZERO: Register = Register::R11;
 /// The end of the program's current frame: r10.
 pub(super) const FRAME: Register = Register::Rbp;
 /// Scratch; holds addresses and shift counts.
@@ -65,10 +67,6 @@ fn field(offset: usize) -> Memory {
 
 pub(super) fn budget() -> Memory {
     field(offset_of!(Invocation, budget))
-}
-
-pub(super) fn result() -> Memory {
-    field(offset_of!(Invocation, result))
 }
 
 pub(super) fn stop() -> Memory {

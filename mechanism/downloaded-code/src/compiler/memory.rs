@@ -1,12 +1,15 @@
 //! Loads, stores and atomic operations, with the checks and masks that the verifier asks for.
 //!
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
-//! may start at. The mask is data flow from that comparison, not a branch: a conditional move (`cmovae`) puts the region's
-//! start in the place of an address outside, and in the frame `sbb` makes of the carry what the offset is combined with.
-//! So even when a jump is mispredicted the access goes to where the program may read.
+//! may start at; where the access always ends at one place, the region's length is compared with that. The mask is data
+//! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can lead
+//! to, a load becomes zero before anything can use it, and a store goes to the start of its region or frame. Loads
+//! are masked after they are made so that the comparison does not delay them.
 
 use super::Emitter;
-use super::layout::{Exit, FRAME, SCRATCH, SECOND_SCRATCH, memory_width, region_base, region_limit, register};
+use super::layout::{
+    Exit, FRAME, SCRATCH, SECOND_SCRATCH, ZERO, memory_width, region_base, region_length, region_limit, register, width,
+};
 use crate::context::Speculation;
 use crate::instruction::{Atomic, Operand, Size};
 use crate::invocation::FRAME_SIZE;
@@ -14,64 +17,89 @@ use crate::verifier::{Annotation, Protection, Space};
 use crate::x86_64::{Arithmetic, Condition, Memory, Register, Width};
 
 impl Emitter<'_, '_, '_> {
-    /// The operand of an access, protected as the verifier says. May use both scratch registers; the first stays in use.
-    fn place(&mut self, base: u8, offset: i16, size: Size) -> Memory {
+    /// Compares, where the verifier asks for it, and checks. Returns the condition under which the access is outside
+    /// although it was not stopped; `None` if it needs no mask. Uses scratch.
+    fn guard(&mut self, base: u8, offset: i16, size: Size) -> Option<Condition> {
         let note = self.note();
-        let direct = Memory::at(register(base), offset.into());
-        let protection = note.protection();
-        match (note.space(), protection) {
-            (_, Protection::Proven) => return direct,
-            (Space::Region(region), _) => {
-                self.assembler.load_effective_address(SCRATCH, direct);
-                self.assembler.move_register(Width::Bits64, SECOND_SCRATCH, SCRATCH);
-                let (start, limit) = (region_base(region), region_limit(region, size));
-                self.assembler.arithmetic_load(Arithmetic::Subtract, Width::Bits64, SECOND_SCRATCH, start);
-                self.assembler.arithmetic_load(Arithmetic::Compare, Width::Bits64, SECOND_SCRATCH, limit);
-            }
-            (Space::Stack, _) => {
-                let from_lowest = Memory::at(register(base), i32::from(offset) + FRAME_SIZE as i32);
-                let limit = FRAME_SIZE - size.bytes() + 1;
-                self.assembler.load_effective_address(SCRATCH, from_lowest);
-                self.assembler.arithmetic(Arithmetic::Subtract, Width::Bits64, SCRATCH, FRAME);
-                self.assembler.arithmetic_immediate(Arithmetic::Compare, Width::Bits64, SCRATCH, limit as i32);
-            }
+        let outside = match (note.space(), note.protection()) {
+            (_, Protection::Proven) => return None,
             (Space::CallersStack, _) => {
                 self.assembler.speculation_barrier();
-                return direct;
+                return None;
             }
-        }
-        if protection == Protection::Checked {
+            (Space::Region(region), _) => self.compare_in_region(region, base, offset, size),
+            (Space::Stack, _) => self.compare_in_frame(base, offset, size),
+        };
+        if note.protection() == Protection::Checked {
             let exit = self.labels.exit(self.index, Exit::OutOfBounds);
-            self.assembler.jump_if(Condition::AboveOrEqual, exit);
+            self.assembler.jump_if(outside, exit);
             if self.verified.context.speculation == Speculation::Trusted {
-                return direct;
+                return None;
             }
         }
-        self.masked(note.space())
+        Some(outside)
     }
 
-    /// An address that is inside in any case, after the offset was compared with its limit: for a region scratch holds
-    /// the address, for the frame the offset.
-    fn masked(&mut self, space: Space) -> Memory {
-        if let Space::Region(region) = space {
-            let start = region_base(region);
-            self.assembler.load_if(Condition::AboveOrEqual, Width::Bits64, SCRATCH, start);
-            return Memory::at(SCRATCH, 0);
+    fn compare_in_region(&mut self, region: u8, base: u8, offset: i16, size: Size) -> Condition {
+        if let Some(end) = self.note().fixed_end() {
+            let length = region_length(region);
+            self.assembler.arithmetic_memory_immediate(Arithmetic::Compare, Width::Bits64, length, end as i32);
+            return Condition::Below;
         }
-        let mask = SECOND_SCRATCH;
-        self.assembler.arithmetic(Arithmetic::SubtractWithBorrow, Width::Bits64, mask, mask);
-        self.assembler.arithmetic(Arithmetic::And, Width::Bits64, SCRATCH, mask);
-        self.assembler.arithmetic(Arithmetic::Add, Width::Bits64, SCRATCH, FRAME);
-        Memory::at(SCRATCH, -(FRAME_SIZE as i32))
+        let (start, limit) = (region_base(region), region_limit(region, size));
+        self.assembler.load_effective_address(SCRATCH, Memory::at(register(base), offset.into()));
+        self.assembler.arithmetic_load(Arithmetic::Subtract, Width::Bits64, SCRATCH, start);
+        self.assembler.arithmetic_load(Arithmetic::Compare, Width::Bits64, SCRATCH, limit);
+        Condition::AboveOrEqual
+    }
+
+    fn compare_in_frame(&mut self, base: u8, offset: i16, size: Size) -> Condition {
+        let from_lowest = Memory::at(register(base), i32::from(offset) + FRAME_SIZE as i32);
+        let limit = FRAME_SIZE - size.bytes() + 1;
+        self.assembler.load_effective_address(SCRATCH, from_lowest);
+        self.assembler.arithmetic(Arithmetic::Subtract, Width::Bits64, SCRATCH, FRAME);
+        self.assembler.arithmetic_immediate(Arithmetic::Compare, Width::Bits64, SCRATCH, limit as i32);
+        Condition::AboveOrEqual
+    }
+
+    /// The operand of a store or atomic operation, protected as the verifier says. May use both scratch registers; the
+    /// first stays in use.
+    fn place(&mut self, base: u8, offset: i16, size: Size) -> Memory {
+        let direct = Memory::at(register(base), offset.into());
+        let Some(outside) = self.guard(base, offset, size) else { return direct };
+        self.assembler.load_effective_address(SCRATCH, direct);
+        if let Space::Region(region) = self.note().space() {
+            self.assembler.load_if(outside, Width::Bits64, SCRATCH, region_base(region));
+        } else {
+            let lowest = Memory::at(FRAME, -(FRAME_SIZE as i32));
+            self.assembler.load_effective_address(SECOND_SCRATCH, lowest);
+            self.assembler.move_if(outside, Width::Bits64, SCRATCH, SECOND_SCRATCH);
+        }
+        Memory::at(SCRATCH, 0)
     }
 
     pub(super) fn load(&mut self, size: Size, signed: bool, destination: u8, base: u8, offset: i16) {
-        let place = self.place(base, offset, size);
+        let outside = self.guard(base, offset, size);
+        let (target, place) = (register(destination), Memory::at(register(base), offset.into()));
+        let wide = signed || size == Size::Double;
         if signed {
-            self.assembler.load_signed(memory_width(size), register(destination), place);
+            self.assembler.load_signed(memory_width(size), target, place);
         } else {
-            self.assembler.load(memory_width(size), register(destination), place);
+            self.assembler.load(memory_width(size), target, place);
         }
+        if let Some(outside) = outside {
+            let zero = self.zero();
+            self.assembler.move_if(outside, width(wide), target, zero);
+        }
+    }
+
+    /// A register that holds zero; leaves the flags alone.
+    fn zero(&mut self) -> Register {
+        if self.keeps_zero() {
+            return ZERO;
+        }
+        self.assembler.move_immediate(SECOND_SCRATCH, 0);
+        SECOND_SCRATCH
     }
 
     pub(super) fn store(&mut self, size: Size, base: u8, offset: i16, operand: Operand) {

@@ -7,7 +7,7 @@
 //!
 //! What each part of the guarantee rests on here:
 //! * checks: [`memory`] and [`call`] emit one where the verifier says [`Protection::Checked`](crate::verifier::Protection);
-//! * speculation: addresses that hold only because of a branch are masked by data flow, not by a branch;
+//! * speculation: what accesses do that hold only because of a branch is masked by data flow, not by a branch;
 //! * the budget: charged at entry, on backward jumps and on calls, unless the verifier proved a bound;
 //! * constants: with a blinding seed, no constant of the program longer than a byte appears in the code as it is
 //!   (FAULTS row 55). Displacements of loads and stores have 16 bits of the program's choosing.
@@ -25,8 +25,9 @@ use core::fmt;
 use layout::Labels;
 use shape::Shape;
 
+use crate::context::Speculation;
 use crate::instruction::Instruction;
-use crate::verifier::{Annotation, Verified};
+use crate::verifier::{Annotation, Verdict, Verified};
 use crate::x86_64::{Assembler, EmitError};
 
 /// Slots that one step looks at.
@@ -278,6 +279,13 @@ impl Emitter<'_, '_, '_> {
 
     fn note(&self) -> Annotation {
         self.verified.annotation(self.index)
+    }
+
+    /// Whether a register holds zero all the time, for masks.
+    fn keeps_zero(&self) -> bool {
+        let Verdict { masked, checked, .. } = self.verified.verdict;
+        let masks = masked + checked > 0 && self.verified.context.speculation == Speculation::Masked;
+        masks && !self.verified.counts_budget()
     }
 
     fn decode(&self) -> Result<Instruction, CompileError> {

@@ -52,6 +52,11 @@ impl Shape {
         self.functions
     }
 
+    /// Whether the program names a register.
+    pub(super) fn names(self, number: u8) -> bool {
+        self.registers & 1 << number != 0
+    }
+
     /// Whether the program has a use for its frame.
     pub(super) fn uses_frame(self) -> bool {
         self.registers & 1 << 10 != 0

@@ -11,7 +11,7 @@ pub(super) const STACK_TOP: u64 = 1 << 50;
 /// What a word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// It was never written.
+    /// Nothing: a call left it.
     Unwritten,
     /// A number.
     Number,

@@ -22,7 +22,7 @@ use crate::program::{MAX_INSTRUCTIONS, Program};
 pub enum Fault {
     /// The bytes are no instruction, or execution left the program.
     BadInstruction,
-    /// A register that was never written is used.
+    /// A register is used in which a call left nothing.
     Unwritten,
     /// A pointer is used as a number, or the other way round.
     WrongKind,
@@ -127,7 +127,7 @@ impl<'a, 'm, 'r> Interpreter<'a, 'm, 'r> {
         budget: u64,
     ) -> Self {
         let memory = Memory::new(regions);
-        let mut registers = [(0, Tag::Unwritten); REGISTERS];
+        let mut registers = [(0, Tag::Number); REGISTERS];
         for (index, argument) in context.arguments.iter().enumerate() {
             registers[index + 1] = match *argument {
                 Argument::Pointer(region) => (region_base(region.into()), Tag::Region(region)),
@@ -394,8 +394,8 @@ impl<'a, 'm, 'r> Interpreter<'a, 'm, 'r> {
         self.frames[self.depth] = Frame { return_to: next, saved };
         self.depth += 1;
         self.memory.clear_frame(self.depth);
-        self.registers[0] = (0, Tag::Unwritten);
-        self.registers[6..10].fill((0, Tag::Unwritten));
+        self.registers[0] = (0, Tag::Number);
+        self.registers[6..10].fill((0, Tag::Number));
         self.set_frame_pointer();
         Ok(target)
     }

@@ -5,6 +5,8 @@
 //! before it. At loop heads growing ranges are widened; after [`PATIENCE`] units of work everything that still changes is
 //! given up. So each place changes a bounded number of times and the whole work is bounded by the program's length.
 
+use core::cell::Cell;
+
 use super::annotation::Annotation;
 use super::merge::{Effort, Thresholds, merge_values};
 use super::scalar::Scalar;
@@ -15,9 +17,14 @@ use super::transfer::Transfer;
 use super::value::{Kind, Value};
 use crate::context::{Argument, Context, MAX_REGIONS};
 use crate::instruction::{Instruction, Operand};
+use crate::invocation::NEAR;
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
 
+/// Where growing ranges may rest in every program: what fits into a size, and offsets of pointers that a loop moves past a
+/// region's end, while they can be compared with it.
+const THRESHOLDS: [u64; 7] =
+    [0xff, 0xffff, NEAR / 2, i32::MAX as u64 - 1, i32::MAX as u64, u32::MAX as u64, i64::MAX as u64];
 /// Units of work after which whatever changes is given up.
 const PATIENCE: u32 = 400_000;
 /// Units of work that no program reaches; a bound all the same.
@@ -78,7 +85,7 @@ impl Analysis {
 
     /// Puts the state that the context promises before the first instruction.
     pub(crate) fn start(&mut self, subject: &mut Subject<'_, '_>) {
-        for threshold in [0xff, 0xffff, i32::MAX as u64 - 1, i32::MAX as u64, u64::from(u32::MAX), i64::MAX as u64] {
+        for threshold in THRESHOLDS {
             self.thresholds.add(threshold);
         }
         self.state = State::EMPTY;
@@ -161,42 +168,42 @@ impl Analysis {
             state: &mut self.state,
             index,
             note: Annotation(Annotation::REACHED),
-            zero_frame: false,
+            zeros: Cell::new(0),
             settled: self.settled,
         };
         match instruction {
             Instruction::Jump { target } => {
                 let note = transfer.note;
-                self.note(subject, index, note, false);
+                self.note(subject, index, note, 0);
                 self.flow(subject, target as usize, None);
             }
             Instruction::Branch { comparison, wide, left, right, target } => {
                 let outcome = transfer.branch(comparison, wide, left, right)?;
+                let (note, zeros) = (outcome.note(), transfer.zeros.get());
+                self.note(subject, index, note, zeros);
                 self.branch(subject, index, (left, right), outcome, target as usize);
             }
             Instruction::CallFunction { target } => self.call_function(subject, index, target as usize)?,
             Instruction::Exit => self.exit(subject, index)?,
             _ => {
                 transfer.apply(&instruction)?;
-                let (note, zero_frame) = (transfer.note, transfer.zero_frame);
-                self.note(subject, index, note, zero_frame);
+                let (note, zeros) = (transfer.note, transfer.zeros.get());
+                self.note(subject, index, note, zeros);
                 self.advance(subject, next);
             }
         }
         Ok(())
     }
 
-    /// Writes an annotation, in the last phase.
-    fn note(&mut self, subject: &mut Subject<'_, '_>, index: usize, note: Annotation, zero_frame: bool) {
+    /// Writes an annotation, in the last phase, and which zeros its function must start with.
+    fn note(&mut self, subject: &mut Subject<'_, '_>, index: usize, note: Annotation, zeros: u64) {
         if !self.settled {
             return;
         }
         let scanned = subject.storage.annotation(index).scanned();
         subject.storage.annotate(index, Annotation(scanned.0 | note.0));
-        if zero_frame {
-            let function = subject.storage.function_of(index);
-            subject.storage.mark(subject.storage.function_start(function), Annotation::ZERO_FRAME);
-        }
+        let function = subject.storage.function_of(index);
+        subject.storage.mark(subject.storage.function_start(function), zeros);
     }
 
     fn branch(
@@ -207,13 +214,6 @@ impl Analysis {
         outcome: super::transfer::Outcome,
         target: usize,
     ) {
-        let mut note = Annotation(Annotation::REACHED);
-        match (outcome.taken, outcome.not_taken) {
-            (_, None) => note.set(Annotation::ALWAYS),
-            (None, _) => note.set(Annotation::NEVER),
-            _ => {}
-        }
-        self.note(subject, index, note, false);
         self.other.clone_from(&self.state);
         if let Some(learnt) = outcome.not_taken {
             self.learn(subject, index, operands, &learnt);
@@ -235,7 +235,7 @@ impl Analysis {
             state: &mut self.state,
             index,
             note: Annotation::default(),
-            zero_frame: false,
+            zeros: Cell::new(0),
             settled: self.settled,
         };
         transfer.learn(operands.0, operands.1, learnt);
@@ -247,12 +247,12 @@ impl Analysis {
             state: &mut self.state,
             index,
             note: Annotation(Annotation::REACHED),
-            zero_frame: false,
+            zeros: Cell::new(0),
             settled: self.settled,
         };
         transfer.enter_function(&mut self.other)?;
-        let (note, zero_frame) = (transfer.note, transfer.zero_frame);
-        self.note(subject, index, note, zero_frame);
+        let (note, zeros) = (transfer.note, transfer.zeros.get());
+        self.note(subject, index, note, zeros);
         let result = subject.storage.summary(subject.storage.function_of(target));
         self.state.set_register(0, result.unwrap_or(Value::UNINITIALISED));
         core::mem::swap(&mut self.state, &mut self.other);
@@ -268,13 +268,16 @@ impl Analysis {
             Err(Refusal { instruction: index as u32, register: Some(0), known, reason })
         };
         match (function, result.kind) {
-            (0, Kind::Uninitialised | Kind::DependsOnPath) => return refuse(Reason::NeedsInitialised),
+            (0, Kind::Uninitialised | Kind::Unwritten | Kind::DependsOnPath) => {
+                return refuse(Reason::NeedsInitialised);
+            }
             (0, Kind::Number) => {}
             (0, _) | (_, Kind::Stack | Kind::CallersStack { .. }) => return refuse(Reason::ReturnsPointer),
             // Results of different calls are no copies of each other.
-            _ => self.merge_summary(subject, function, &Value { origin: None, ..result }),
+            _ => self.merge_summary(subject, function, &Value { origin: None, ..result.seen_outside() }),
         }
-        self.note(subject, index, Annotation(Annotation::REACHED), false);
+        let zeros = if function == 0 && result.assumed { Annotation::ZERO_REGISTERS } else { 0 };
+        self.note(subject, index, Annotation(Annotation::REACHED), zeros);
         self.next = Next::Choose;
         Ok(())
     }

@@ -83,6 +83,10 @@ flags! {
     FENCE = 15;
     /// (While loops are looked at) the loop's end can be reached from here without leaving it.
     IN_LOOP = 26;
+    /// (At a function's start) registers that hold nothing must be zeroed.
+    ZERO_REGISTERS = 27;
+    /// The upper half says where in its region the access ends, whatever branches do.
+    FIXED_END = 28;
 }
 
 const SPACE_AT: u32 = 16;
@@ -103,7 +107,7 @@ impl Annotation {
 
     /// Without what the analysis added.
     pub(crate) fn scanned(self) -> Self {
-        Self(self.0 & (FROM_SCAN | Self::ZERO_FRAME))
+        Self(self.0 & (FROM_SCAN | Self::ZERO_FRAME | Self::ZERO_REGISTERS))
     }
 
     pub(crate) fn set_access(&mut self, space: Space, protection: Protection) {
@@ -151,6 +155,11 @@ impl Annotation {
 
     pub(crate) fn upper(self) -> u32 {
         (self.0 >> 32) as u32
+    }
+
+    /// Where in its region the access ends, when that is one place.
+    pub(crate) fn fixed_end(self) -> Option<u32> {
+        self.has(Self::FIXED_END).then(|| self.upper())
     }
 
     /// The constant result, when there is one.

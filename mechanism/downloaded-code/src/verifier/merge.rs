@@ -62,6 +62,7 @@ impl Thresholds {
 
 /// Merges the two values of a pair.
 pub(crate) fn merge_values(pair: &Merge<'_>, effort: Effort, thresholds: &Thresholds) -> Value {
+    let pair = &Merge { old: zero_beside(&pair.old, &pair.new), new: zero_beside(&pair.new, &pair.old), ..*pair };
     let (old, new) = (&pair.old, &pair.new);
     let kind = merge_kinds(old.kind, new.kind, effort);
     match kind {
@@ -73,7 +74,15 @@ pub(crate) fn merge_values(pair: &Merge<'_>, effort: Effort, thresholds: &Thresh
     let relation = if effort == Effort::Exact || relation == old.relation { relation } else { None };
     let scalar = merge_scalars(&old.scalar, &new.scalar, effort, thresholds);
     let origin = if old.origin == new.origin { old.origin } else { None };
-    Value { kind, scalar, relation, guarded: old.guarded || new.guarded, origin }
+    let (guarded, assumed) = (old.guarded || new.guarded, old.assumed || new.assumed);
+    Value { kind, scalar, relation, guarded, origin, assumed }
+}
+
+/// What was not written counts as zero where it meets a number: compilers leave registers unwritten on paths on which
+/// they know, by more than is known here, that these are not used.
+fn zero_beside(value: &Value, other: &Value) -> Value {
+    let zero = value.kind == Kind::Unwritten && other.is_number();
+    if zero { Value { assumed: true, ..Value::constant(0) } } else { *value }
 }
 
 fn merge_kinds(old: Kind, new: Kind, effort: Effort) -> Kind {

@@ -37,7 +37,7 @@ pub(crate) struct State {
 impl State {
     /// Nothing written, nothing known.
     pub(crate) const EMPTY: Self = Self {
-        registers: [Value::UNINITIALISED; TRACKED_REGISTERS],
+        registers: [Value::UNWRITTEN; TRACKED_REGISTERS],
         slots: [(NO_SLOT, Value::UNINITIALISED); TRACKED_SLOTS],
         written: [0; 8],
         touched: [0; 8],

@@ -10,8 +10,10 @@ pub(crate) const VALUE_WORDS: usize = 9;
 /// Which kind of value it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Never written.
+    /// Left by a call, or never written in a frame: of no use.
     Uninitialised,
+    /// Not written since its function started. Where it meets a number it counts as zero.
+    Unwritten,
     /// Different kinds on different paths.
     DependsOnPath,
     /// A number; [`Value::scalar`] says which.
@@ -48,6 +50,8 @@ pub(crate) struct Value {
     pub(crate) guarded: bool,
     /// What it is a copy of, give or take a constant.
     pub(crate) origin: Option<Origin>,
+    /// On some path nothing was written, which counts as zero: before it is used, the function must make it so.
+    pub(crate) assumed: bool,
 }
 
 /// Values with the same origin differ by the difference of their distances, modulo 2^64: what is learnt about one is
@@ -60,14 +64,15 @@ pub(crate) struct Origin {
 
 impl Value {
     pub(crate) const UNINITIALISED: Self = Self::of_kind(Kind::Uninitialised);
+    pub(crate) const UNWRITTEN: Self = Self::of_kind(Kind::Unwritten);
     pub(crate) const DEPENDS_ON_PATH: Self = Self::of_kind(Kind::DependsOnPath);
 
     const fn of_kind(kind: Kind) -> Self {
-        Self { kind, scalar: Scalar::constant(0), relation: None, guarded: false, origin: None }
+        Self { kind, ..Self::number(Scalar::constant(0)) }
     }
 
     pub(crate) const fn number(scalar: Scalar) -> Self {
-        Self { kind: Kind::Number, scalar, relation: None, guarded: false, origin: None }
+        Self { kind: Kind::Number, scalar, relation: None, guarded: false, origin: None, assumed: false }
     }
 
     pub(crate) const fn constant(value: u64) -> Self {
@@ -76,11 +81,16 @@ impl Value {
 
     /// A pointer at a constant offset.
     pub(crate) const fn pointer(kind: Kind, offset: i64) -> Self {
-        Self { kind, scalar: Scalar::constant(offset as u64), relation: None, guarded: false, origin: None }
+        Self { kind, ..Self::number(Scalar::constant(offset as u64)) }
     }
 
     pub(crate) fn is_number(&self) -> bool {
         self.kind == Kind::Number
+    }
+
+    /// What another function sees of it: only its own function makes it zero.
+    pub(crate) fn seen_outside(self) -> Self {
+        if self.kind == Kind::Unwritten || self.assumed { Self::UNINITIALISED } else { self }
     }
 
     pub(crate) fn is_pointer(&self) -> bool {
@@ -101,7 +111,7 @@ impl Value {
     pub(crate) fn known(&self, proven: u32) -> Known {
         let (minimum, maximum) = self.offsets();
         match self.kind {
-            Kind::Uninitialised => Known::Uninitialised,
+            Kind::Uninitialised | Kind::Unwritten => Known::Uninitialised,
             Kind::DependsOnPath => Known::DependsOnPath,
             Kind::Number => Known::Number { minimum: self.scalar.minimum, maximum: self.scalar.maximum },
             Kind::Region(region) => Known::Region { region, minimum, maximum, proven_length: proven },
@@ -121,6 +131,7 @@ impl Value {
             Kind::Region(region) => (3, u32::from(region)),
             Kind::Stack => (4, 0),
             Kind::CallersStack { before, after } => (5, u32::from(before) | u32::from(after) << 16),
+            Kind::Unwritten => (6, 0),
         };
         let relation = self.relation.map_or(0, |relation| {
             1 | u64::from(relation.exact) << 1
@@ -130,7 +141,10 @@ impl Value {
         let scalar = &self.scalar;
         let (origin, distance) = self.origin.map_or((0, 0), |origin| (u64::from(origin.number) + 1, origin.distance));
         [
-            kind | u64::from(self.guarded) << 4 | u64::from(tag) << 8 | u64::from(detail) << 32,
+            kind | u64::from(self.guarded) << 4
+                | u64::from(self.assumed) << 5
+                | u64::from(tag) << 8
+                | u64::from(detail) << 32,
             relation | origin << 12,
             scalar.bits.value,
             scalar.bits.mask,
@@ -152,7 +166,8 @@ impl Value {
             2 => Kind::Number,
             3 => Kind::Region(detail as u8),
             4 => Kind::Stack,
-            _ => Kind::CallersStack { before: detail as u16, after: (detail >> 16) as u16 },
+            5 => Kind::CallersStack { before: detail as u16, after: (detail >> 16) as u16 },
+            _ => Kind::Unwritten,
         };
         let scalar = Scalar {
             bits: Tnum { value, mask },
@@ -169,6 +184,7 @@ impl Value {
             exact: relation & 2 != 0,
             slack: (relation >> 32) as i32,
         });
-        (Self { kind, scalar, relation, guarded: head & 16 != 0, origin }, (head >> 8) as u8)
+        let (guarded, assumed) = (head & 16 != 0, head & 32 != 0);
+        (Self { kind, scalar, relation, guarded, origin, assumed }, (head >> 8) as u8)
     }
 }

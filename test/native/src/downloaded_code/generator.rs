@@ -173,7 +173,7 @@ impl<'r> Builder<'r> {
     }
 
     fn piece(&mut self) {
-        match self.random.below(26) {
+        match self.random.below(27) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -192,6 +192,7 @@ impl<'r> Builder<'r> {
             20 | 21 => self.spill(),
             22 => self.header(),
             25 => self.array(),
+            26 => self.half_written(),
             23 | 24 => self.copied_index(),
             _ => self.odd_loop(),
         }
@@ -497,6 +498,24 @@ impl<'r> Builder<'r> {
             self.land(patch, before);
         }
         self.written = written;
+    }
+
+    /// A register that only one way writes counts as zero on the other.
+    fn half_written(&mut self) {
+        let empty: Vec<u8> =
+            [0, 6, 7, 8, 9].into_iter().filter(|r| self.holds[usize::from(*r)] == Holds::Nothing).collect();
+        if empty.is_empty() {
+            return;
+        }
+        let register = self.random.choose(&empty);
+        let patch = self.condition();
+        self.number(register);
+        let held = self.holds;
+        self.land(patch, held);
+        let copy = self.free();
+        if self.random.once_in(2) {
+            self.move_(copy, register);
+        }
     }
 
     /// `for (i = a; i < b; i += c) …`, tested at the end or the start, by `<` or `!=`.

@@ -118,21 +118,23 @@ impl Code {
     ///
     /// # Safety
     /// As for [`Code::call`].
-    pub unsafe fn call_watched(&self, record: *mut downloaded_code::invocation::Invocation) {
+    pub unsafe fn call_watched(&self, record: *mut downloaded_code::invocation::Invocation) -> u64 {
         // SAFETY: an alarm touches no memory; the call is the caller's promise.
         unsafe {
             libc::alarm(MOST_SECONDS);
-            self.call(record);
+            let result = self.call(record);
             libc::alarm(0);
+            result
         }
     }
 
-    /// Calls the code with a record.
+    /// Calls the code with a record. Returns r0 if it finished.
     ///
     /// # Safety
     /// The code is what the compiler made, and the record agrees with its context.
-    pub unsafe fn call(&self, record: *mut downloaded_code::invocation::Invocation) {
-        type Entry = unsafe extern "sysv64" fn(*mut downloaded_code::invocation::Invocation);
+    #[inline]
+    pub unsafe fn call(&self, record: *mut downloaded_code::invocation::Invocation) -> u64 {
+        type Entry = unsafe extern "sysv64" fn(*mut downloaded_code::invocation::Invocation) -> u64;
         // SAFETY: the pages start with code of this signature, by the caller's promise.
         let entry: Entry = unsafe { std::mem::transmute(self.pages.start()) };
         // SAFETY: as above; the record is valid for the call.

@@ -79,9 +79,9 @@ impl<'m> Prepared<'m> {
         self.record.budget = self.budget;
         self.record.stop = 0;
         // SAFETY: the code was compiled for the context with which the record agrees, and the regions are borrowed.
-        unsafe { self.code.call(&raw mut self.record) };
+        let result = unsafe { self.code.call(&raw mut self.record) };
         match self.record.outcome() {
-            Stop::Finished => Ok(self.record.result),
+            Stop::Finished => Ok(result),
             stop => Err(stop),
         }
     }

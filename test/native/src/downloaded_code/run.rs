@@ -152,7 +152,7 @@ impl Bench {
         record.stack_top = self.stack.address() + (stack_offset + stack.len()) as u64;
         assert!(record.agrees_with(context), "{record:?}");
         // SAFETY: the code was just compiled for this context, with which the record agrees.
-        unsafe { self.code.call_watched(&raw mut record) };
+        let value = unsafe { self.code.call_watched(&raw mut record) };
         let stop = record.outcome();
         let mut regions = input.regions.clone();
         for (index, content) in regions.iter_mut().enumerate() {
@@ -165,7 +165,6 @@ impl Bench {
         }
         let finished = stop == Stop::Finished;
         let instruction = (!finished).then_some(record.stop_instruction as usize);
-        let value = if finished { record.result } else { 0 };
         Ok((Result_ { stop, instruction, value, regions }, record.budget))
     }
 

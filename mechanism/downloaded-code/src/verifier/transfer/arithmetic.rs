@@ -153,7 +153,8 @@ fn numbers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Va
         guarded = arithmetic::evaluate(operation, wide, &speculative(left), &speculative(right)) != scalar;
     }
     let relation = relation_of_result(operation, wide, left, right, &scalar);
-    Value { kind: Kind::Number, scalar, relation, guarded, origin: origin_of_result(operation, wide, left, right) }
+    let origin = origin_of_result(operation, wide, left, right);
+    Value { relation, guarded, origin, ..Value::number(scalar) }
 }
 
 /// Pointers allow only addition and subtraction of 64 bits.

@@ -1,5 +1,6 @@
 //! Conditional jumps: which comparisons are allowed, and what each way teaches.
 
+use super::super::annotation::Annotation;
 use super::super::arithmetic::evaluate;
 use super::super::refine::refine;
 use super::super::scalar::Scalar;
@@ -22,6 +23,18 @@ const COPIES: u32 = 6;
 pub(crate) struct Outcome {
     pub(crate) taken: Option<(Value, Value)>,
     pub(crate) not_taken: Option<(Value, Value)>,
+}
+
+impl Outcome {
+    /// What the compiler must know: a way that is impossible.
+    pub(crate) fn note(&self) -> Annotation {
+        let way = match (self.taken, self.not_taken) {
+            (_, None) => Annotation::ALWAYS,
+            (None, _) => Annotation::NEVER,
+            _ => 0,
+        };
+        Annotation(Annotation::REACHED | way)
+    }
 }
 
 impl Transfer<'_> {

@@ -118,7 +118,9 @@ impl Transfer<'_> {
         if self.state.has_pointer(first, span) {
             return Err(self.refuse(register, Reason::PartOfPointer));
         }
-        self.zero_frame |= !self.state.all_written(first, span);
+        if !self.state.all_written(first, span) {
+            self.start_with(Annotation::ZERO_FRAME);
+        }
         if write {
             self.state.write_plain(first, span);
         }
@@ -143,7 +145,7 @@ impl Transfer<'_> {
             let register = index as u8 + 1;
             let (seen, window) = match value.kind {
                 Kind::Stack => self.pass_frame(register, value)?,
-                _ => (*value, None),
+                _ => (value.seen_outside(), None),
             };
             passed[index] = window;
             callee.set_register(register, seen);
@@ -167,7 +169,9 @@ impl Transfer<'_> {
         }
         let (start, end) = self.state.plain_window(byte);
         let (before, after) = ((byte - start) as u16, (end - byte) as u16);
-        self.zero_frame |= !self.state.all_written(start, end - start);
+        if !self.state.all_written(start, end - start) {
+            self.start_with(Annotation::ZERO_FRAME);
+        }
         Ok((Value::pointer(Kind::CallersStack { before, after }, 0), Some((start, end))))
     }
 }

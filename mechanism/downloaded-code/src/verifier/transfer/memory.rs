@@ -12,6 +12,8 @@ use crate::refusal::{Reason, Refusal};
 /// Offsets beyond this are taken as unknown: sums of two of them cannot overflow.
 const MOST_OFFSET: i64 = 1 << 40;
 const FRAME: i64 = FRAME_SIZE as i64;
+/// Where an access may end for its end to stand in the code: no longer than a displacement.
+const MOST_FIXED_END: i64 = i16::MAX as i64;
 
 /// Where an access lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl Transfer<'_> {
             if first == last && !self.state.all_touched(first, span) {
                 return Err(self.refuse(base, Reason::StackNotInitialised));
             }
-            self.zero_frame = true;
+            self.start_with(Annotation::ZERO_FRAME);
         }
         Ok(())
     }
@@ -171,6 +173,9 @@ impl Transfer<'_> {
         let value = self.read(base)?;
         let (space, protection, place) = self.locate(base, &value, offset, (size, size), write)?;
         self.note.set_access(space, protection);
+        if let (Space::Region(_), Some(end)) = (space, fixed_end(&value, offset, size)) {
+            self.note.set_upper(Annotation::FIXED_END, end);
+        }
         Ok(place)
     }
 
@@ -291,4 +296,11 @@ impl Transfer<'_> {
         let masked = guarded && self.context.speculation == Speculation::Masked;
         if masked { Protection::Masked } else { Protection::Proven }
     }
+}
+
+/// Where in its region an access ends, if that is one place whatever branches do.
+fn fixed_end(value: &Value, offset: i64, size: u32) -> Option<u32> {
+    let start = value.scalar.as_constant().filter(|_| !value.guarded)? as i64;
+    let start = start.checked_add(offset).filter(|start| *start >= 0)?;
+    start.checked_add(size.into()).filter(|end| *end <= MOST_FIXED_END).map(|end| end as u32)
 }

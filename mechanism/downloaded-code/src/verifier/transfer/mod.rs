@@ -5,6 +5,8 @@ mod branch;
 mod call;
 mod memory;
 
+use core::cell::Cell;
+
 use super::annotation::Annotation;
 use super::scalar::Scalar;
 use super::state::State;
@@ -22,8 +24,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) index: usize,
     /// Collects what the compiler must know.
     pub(crate) note: Annotation,
-    /// The function must start with a zeroed frame.
-    pub(crate) zero_frame: bool,
+    /// What the function must start with zeros in, as flags of its first annotation.
+    pub(crate) zeros: Cell<u64>,
     /// States are final: what is not proven now never will be.
     pub(crate) settled: bool,
 }
@@ -59,9 +61,20 @@ impl Transfer<'_> {
     pub(crate) fn read(&self, register: u8) -> Result<Value, Refusal> {
         let value = self.state.register(register);
         match value.kind {
-            Kind::Uninitialised | Kind::DependsOnPath => Err(self.refuse(register, Reason::NeedsInitialised)),
-            _ => Ok(self.sharpened(value)),
+            Kind::Uninitialised | Kind::Unwritten | Kind::DependsOnPath => {
+                Err(self.refuse(register, Reason::NeedsInitialised))
+            }
+            _ => {
+                if value.assumed {
+                    self.start_with(Annotation::ZERO_REGISTERS);
+                }
+                Ok(self.sharpened(Value { assumed: false, ..value }))
+            }
         }
+    }
+
+    fn start_with(&self, zeros: u64) {
+        self.zeros.set(self.zeros.get() | zeros);
     }
 
     fn read_number(&self, register: u8) -> Result<Value, Refusal> {
