@@ -15,6 +15,8 @@ const KERNEL_FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforc
 const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small -Cforce-frame-pointers=yes";
 /// Folders of the crates whose programs make up ExOS.
 pub const EXOS: &[&str] = &["lib"];
+/// Folders of the crates whose programs are measured.
+pub const MEASURED: &[&str] = &["lib", "bench"];
 /// Folders of the crates whose programs tests boot.
 pub const TESTED: &[&str] = &["lib", "app", "test/programs"];
 

@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Result};
-use crate::{code, run, test, tidy};
+use crate::{bench, code, run, test, tidy};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -20,6 +20,8 @@ pub enum Command {
     Run(run::Options),
     /// Run the tests; without an option, those that continuous integration runs
     Test(test::Options),
+    /// Measure side by side with Linux on the same virtual machine
+    Bench(bench::Options),
     /// Check style and structure
     Tidy(tidy::Options),
     /// Say what the kernel makes of a program of downloaded code

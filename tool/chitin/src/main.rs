@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
 
 mod archive;
+mod bench;
 mod boot_archive;
 mod build;
 mod cargo;
@@ -55,6 +56,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
         Command::Doctor => Ok(doctor::run(&workspace)),
         Command::Run(options) => run::run(&workspace, options),
         Command::Code(code) => code::run(code),
+        Command::Bench(options) => bench::run(&workspace, options),
         Command::Tidy(options) => tidy::run(&workspace, options),
         Command::Test(options) => test::run(&workspace, options),
     }

@@ -35,6 +35,9 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
     if machine.debugger {
         add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
     }
+    if !machine.command_line.is_empty() {
+        add(&["-append", &machine.command_line]);
+    }
     add(console_bus(machine.board));
     // A console port would drop output while this command is slow to read; a serial port waits.
     add(&["-device", "virtserialport,nr=1,chardev=channel"]);
@@ -47,6 +50,12 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         let mut value = OsString::from(prefix);
         value.push(path);
         all.extend([option.into(), value]);
+    }
+    if let Some(plugin) = &machine.plugin {
+        let mut value = plugin.file.clone().into_os_string();
+        value.push(",out=");
+        value.push(&plugin.out);
+        all.extend(["-plugin".into(), value]);
     }
     all
 }
@@ -69,6 +78,7 @@ fn cpu(cpu: Cpu) -> &'static str {
     match cpu {
         Cpu::Max => "max",
         Cpu::Qemu64 => "qemu64",
+        Cpu::Measured => "max,-smap,-erms",
     }
 }
 

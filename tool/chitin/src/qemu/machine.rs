@@ -1,5 +1,7 @@
 //! What a machine is made of.
 
+use std::path::PathBuf;
+
 use super::Accelerator;
 
 /// The kind of mainboard.
@@ -18,6 +20,18 @@ pub enum Cpu {
     Max,
     /// The least: no SMEP, SMAP, UMIP, protection keys or FSGSBASE.
     Qemu64,
+    /// What is measured on: all but SMAP, with which QEMU before 9.1 faults on an IRETQ of user mode, and fast string
+    /// copies, which the counting clock counts byte by byte.
+    Measured,
+}
+
+/// A plugin for the emulator, which looks at the machine and changes nothing in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The shared object.
+    pub file: PathBuf,
+    /// Where it writes what it saw.
+    pub out: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +46,9 @@ pub struct Machine {
     pub instruction_count: bool,
     /// The machine waits for a debugger before its first instruction.
     pub debugger: bool,
+    /// The kernel's command line; Chitin has none.
+    pub command_line: String,
+    pub plugin: Option<Plugin>,
 }
 
 impl Default for Machine {
@@ -44,6 +61,8 @@ impl Default for Machine {
             accelerator: Accelerator::Tcg,
             instruction_count: false,
             debugger: false,
+            command_line: String::new(),
+            plugin: None,
         }
     }
 }

@@ -9,5 +9,5 @@ mod running;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, kvm_answer};
 pub use arguments::PROGRAM;
-pub use machine::{Board, Cpu, Machine};
+pub use machine::{Board, Cpu, Machine, Plugin};
 pub use running::{Files, Running, Stop};

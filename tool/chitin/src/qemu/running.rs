@@ -102,7 +102,15 @@ impl Running {
     /// # Errors
     /// When the system will not say how it ended.
     pub fn stop(&mut self) -> Result<Stop> {
-        let status = self.child.wait(STOP_LIMIT)?;
+        self.stop_within(STOP_LIMIT)
+    }
+
+    /// Waits so long at most for the machine to stop.
+    ///
+    /// # Errors
+    /// When the system will not say how it ended.
+    pub fn stop_within(&mut self, limit: Duration) -> Result<Stop> {
+        let status = self.child.wait(limit)?;
         Ok(status.map_or(Stop::Killed, |status| self.meaning(status)))
     }
 

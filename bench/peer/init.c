@@ -1,0 +1,92 @@
+/*
+ * The first process of the Linux peer: runs the programs named in /bench/list, one after the other, each in a session of
+ * its own and within a time limit, and stops the machine as a guest of Chitin does, through the debug-exit port.
+ *
+ *     bench: program NAME       it begins
+ *     bench: status NAME N      it ended with this status, as a shell would tell it
+ *     bench: done               all of them ended
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/io.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The port and value of abi/src/host_channel.rs for a stop in order. */
+#define STOP_PORT 0xf4
+#define STOP_IN_ORDER 0x10
+
+static void open_console(void)
+{
+	int console = open("/dev/console", O_RDWR);
+	if (console < 0)
+		return;
+	for (int descriptor = 0; descriptor < 3; descriptor++)
+		dup2(console, descriptor);
+}
+
+static void mount_file_systems(void)
+{
+	mount("none", "/proc", "proc", 0, NULL);
+	mount("none", "/sys", "sysfs", 0, NULL);
+	mount("none", "/tmp", "tmpfs", 0, NULL);
+}
+
+static int run(const char *name)
+{
+	char path[256];
+	int status;
+	pid_t child;
+	snprintf(path, sizeof path, "/bench/%s", name);
+	child = fork();
+	if (child == 0) {
+		setsid();
+		execl(path, path, (char *)NULL);
+		printf("bench: failed %s: %s\n", name, strerror(errno));
+		_exit(127);
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	/* What a program left behind must not disturb the next. */
+	kill(-child, SIGKILL);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int main(void)
+{
+	char name[128];
+	struct utsname system;
+	FILE *list;
+	mkdir("/dev", 0755);
+	mount("none", "/dev", "devtmpfs", 0, NULL);
+	open_console();
+	mount_file_systems();
+	uname(&system);
+	printf("bench: system Linux %s %s\n", system.release, system.version);
+	list = fopen("/bench/list", "r");
+	while (list && fscanf(list, "%127s", name) == 1) {
+		printf("bench: program %s\n", name);
+		fflush(stdout);
+		printf("bench: status %s %d\n", name, run(name));
+		fflush(stdout);
+	}
+	printf("bench: done\n");
+	fflush(stdout);
+	fsync(1);
+	/* What stands in the serial line's buffer goes out first. */
+	sleep(1);
+	if (ioperm(STOP_PORT, 4, 1) == 0)
+		outb(STOP_IN_ORDER, STOP_PORT);
+	for (;;)
+		pause();
+}

@@ -1,0 +1,74 @@
+/*
+ * Processes that come and go: xok-exos-sosp97 section 6.2 (fork), l4linux-sosp97 Table 3 (null process, simple process,
+ * /bin/sh process). Each ends before the next begins, and is waited for.
+ */
+#include "harness.h"
+
+#include <sys/wait.h>
+
+static void wait_for(pid_t child)
+{
+	int status;
+	checked(waitpid((pid_t)checked(child, "fork"), &status, 0), "waitpid");
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		errno = ECHILD;
+		checked(-1, "a child");
+	}
+}
+
+static void fork_exit(void)
+{
+	pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	wait_for(child);
+}
+
+static void vfork_exit(void)
+{
+	pid_t child = vfork();
+	if (child == 0)
+		_exit(0);
+	wait_for(child);
+}
+
+static void fork_exec(void)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		execl("/bench/nothing", "nothing", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(child);
+}
+
+static void vfork_exec(void)
+{
+	pid_t child = vfork();
+	if (child == 0) {
+		execl("/bench/nothing", "nothing", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(child);
+}
+
+static void fork_shell(void)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		execl("/bin/sh", "sh", "-c", "/bench/nothing", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(child);
+}
+
+int main(void)
+{
+	begin();
+	measure("fork-exit", 1, fork_exit);
+	measure("vfork-exit", 1, vfork_exit);
+	measure("fork-exec", 1, fork_exec);
+	measure("vfork-exec", 1, vfork_exec);
+	measure("fork-shell", 1, fork_shell);
+	return 0;
+}

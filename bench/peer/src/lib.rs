@@ -1,3 +1,0 @@
-//! The Linux side of the benchmarks.
-
-#![forbid(unsafe_code)]

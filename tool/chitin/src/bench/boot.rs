@@ -1,0 +1,310 @@
+//! Boots either system on the same machine, runs programs that measure, and
+//! hands back what they said. Every boot has a time limit; what was said
+//! before it passed is kept.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::boot_archive;
+use crate::build::Images;
+use crate::channel::session::{Listener, Session};
+use crate::children::GuardedChild;
+use crate::command_record::ProgramCommand;
+use crate::failure::{Context, Result};
+use crate::qemu::{Accelerator, Board, Cpu, Files, Machine, PROGRAM, Plugin, Running, Stop};
+use crate::root::Tree;
+use crate::run;
+use crate::scratch;
+use crate::workspace::Workspace;
+
+use super::catalogue::{Kind, Program};
+use super::report::{Clock, Report};
+use super::{events, peer};
+
+/// MiB of memory of either system.
+const MEMORY: u64 = 512;
+/// How long the peer may take to come up, by either clock.
+const PEER_BOOT: Duration = Duration::from_secs(90);
+/// How long a QEMU that refuses a plugin may take to say so.
+const PLUGIN_TRIAL: Duration = Duration::from_millis(700);
+/// What every command line of the peer has: where it speaks, and that it does not wait when it dies.
+const PEER_BASE: &str = "console=ttyS0 quiet panic=-1";
+/// What gives it its best: no mitigations, no clearing of pages, no security modules, a clock that it trusts.
+const PEER_TUNED: &str = "mitigations=off init_on_alloc=0 audit=0 apparmor=0 selinux=0 lsm= \
+                          randomize_kstack_offset=off nokaslr tsc=reliable";
+
+/// A system that programs are measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// Linux, configured to be as fast as it can.
+    LinuxTuned,
+    /// Linux as Debian configures it.
+    LinuxStock,
+    Chitin,
+}
+
+impl System {
+    /// The kernel's command line.
+    pub fn command_line(self) -> String {
+        match self {
+            Self::LinuxTuned => format!("{PEER_BASE} {PEER_TUNED}"),
+            Self::LinuxStock => PEER_BASE.to_owned(),
+            Self::Chitin => String::new(),
+        }
+    }
+}
+
+/// What all boots share.
+pub struct Ground<'a> {
+    pub workspace: &'a Workspace,
+    /// Chitin's kernel and guest programs.
+    pub images: Images,
+    /// The peer's kernel.
+    pub peer: Result<PathBuf>,
+    /// Where compiled programs are put.
+    pub folder: &'a Path,
+    /// The plugin that counts events, where this QEMU takes it.
+    pub plugin: Option<PathBuf>,
+}
+
+/// The machine that everything is measured on; only the clock and the kernel differ.
+pub fn machine(system: System, clock: Clock) -> Machine {
+    Machine {
+        board: Board::Q35,
+        cpu: Cpu::Measured,
+        cpus: 1,
+        memory: MEMORY,
+        accelerator: Accelerator::Tcg,
+        instruction_count: clock == Clock::Instructions,
+        command_line: system.command_line(),
+        ..Machine::default()
+    }
+}
+
+impl Ground<'_> {
+    /// The root file system of both systems, with these programs in it.
+    fn root(&self, programs: &[&Program]) -> Result<Tree> {
+        let mut tree = crate::root::load(self.workspace, None)?;
+        let needed = programs.iter().flat_map(|program| &program.needs).map(String::as_str);
+        let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).chain(needed).collect();
+        peer::add_programs(self.workspace, &mut tree, &names, self.folder)?;
+        Ok(tree)
+    }
+
+    /// The plugin, where it is wanted: it looks at counting runs only.
+    fn plugin(&self, clock: Clock, place: &Path) -> Option<Plugin> {
+        let file = self.plugin.clone().filter(|_| clock == Clock::Instructions)?;
+        Some(Plugin { file, out: place.join("events") })
+    }
+
+    /// Boots the peer and runs `programs`, one after the other.
+    ///
+    /// # Errors
+    /// When it could not be started. That it did not come to an end is told by the reports.
+    pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Result<Vec<Report>> {
+        let kernel = match &self.peer {
+            Ok(kernel) => kernel.clone(),
+            Err(failure) => return Ok(programs.iter().map(|program| broken(program, &failure.to_string())).collect()),
+        };
+        let place = scratch::folder()?;
+        let archive = place.path().join("archive");
+        let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+        peer::write_archive(self.workspace, self.root(programs)?, &names, &archive, self.folder)?;
+        let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(system, clock) };
+        let limit = PEER_BOOT + Duration::from_secs(programs.iter().map(|program| program.seconds).sum());
+        let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
+        let stop = running.stop_within(limit)?;
+        let serial = running.serial();
+        drop(running);
+        let mut reports = split(&serial, programs, &reason(&stop, limit));
+        self.join(&mut reports, &place.path().join("events"));
+        Ok(reports)
+    }
+
+    /// Boots Chitin and runs one program: under ExOS, or, a native one, on its own.
+    ///
+    /// # Errors
+    /// When it could not be started. That it did not come to an end is told by the report.
+    pub fn chitin(&self, clock: Clock, program: &Program) -> Result<Report> {
+        let place = scratch::folder()?;
+        let archive = place.path().join("archive");
+        self.write_archive(&archive, program)?;
+        let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(System::Chitin, clock) };
+        let limit = Duration::from_secs(program.seconds);
+        let deadline = Instant::now() + limit;
+        let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
+        let session = Session::new(stream).context("host channel")?;
+        let mut hearer = Hearer::of(&program.name);
+        let end = session.serve(&mut hearer, Some(deadline));
+        let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
+        let status = end.record.map(|record| record.status());
+        let failure = match (status, &stop) {
+            (Some(0), Stop::InOrder) => None,
+            (Some(status), Stop::InOrder) => Some(format!("it ended with status {status}; it said {:?}", hearer.other)),
+            _ => Some(run::what_failed(&end, &stop, &running.serial())),
+        };
+        drop(running);
+        let mut report = hearer.report;
+        report.broken = report.broken.or(failure);
+        self.join(std::slice::from_mut(&mut report), &place.path().join("events"));
+        Ok(report)
+    }
+
+    fn write_archive(&self, file: &Path, program: &Program) -> Result<()> {
+        let archive = File::create(file).context("cannot write the boot archive")?;
+        if program.kind == Kind::Native {
+            return boot_archive::with_program(archive, &self.images, &program.name);
+        }
+        let command = ProgramCommand {
+            arguments: vec![format!("/{}/{}", peer::PLACE, program.name)],
+            environment: vec![format!("PATH={}", run::SEARCH), "HOME=/root".into()],
+            working_directory: "/".into(),
+            ..ProgramCommand::default()
+        };
+        boot_archive::with_exos(archive, &self.images, &self.root(&[program])?, &command)
+    }
+
+    /// Joins what the plugin saw to the reports; what does not fit is left out, and the estimate with it.
+    fn join(&self, reports: &mut [Report], file: &Path) {
+        let Ok(text) = fs::read_to_string(file) else { return };
+        let Ok(windows) = events::parse(&text) else { return };
+        let mut windows = windows.into_iter();
+        for report in reports {
+            report.join(&mut windows);
+        }
+    }
+}
+
+fn broken(program: &Program, why: &str) -> Report {
+    Report { broken: Some(why.to_owned()), ..Report::of(&program.name) }
+}
+
+fn reason(stop: &Stop, limit: Duration) -> String {
+    match stop {
+        Stop::Killed => format!("the time limit of {} seconds passed", limit.as_secs()),
+        Stop::Emulator(said) => format!("QEMU failed: {said}"),
+        Stop::Reset => "the machine reset itself".into(),
+        _ => "the machine stopped before it".into(),
+    }
+}
+
+/// The reports of `programs` in what the peer's first process wrote to the serial line.
+fn split(serial: &str, programs: &[&Program], missing: &str) -> Vec<Report> {
+    let mut reports: Vec<Report> = programs.iter().map(|program| broken(program, missing)).collect();
+    let mut current = None;
+    for line in serial.lines() {
+        let line = line.trim_end();
+        if let Some(name) = line.strip_prefix("bench: program ") {
+            current = reports.iter().position(|report| report.program == name);
+        } else if let Some(ended) = line.strip_prefix("bench: status ") {
+            let status = ended.rsplit(' ').next().unwrap_or_default();
+            let said = |report: &Report| report.broken.clone().filter(|said| said != missing);
+            if let Some(report) = current.take().map(|index| &mut reports[index]) {
+                report.broken = said(report).or((status != "0").then(|| format!("it ended with status {status}")));
+            }
+        } else if let Some(index) = current {
+            reports[index].hear(line);
+        }
+    }
+    reports
+}
+
+/// Collects a program's lines as they come, in pieces.
+struct Hearer {
+    report: Report,
+    rest: String,
+    /// The last that was said and is no figure.
+    other: String,
+}
+
+impl Hearer {
+    fn of(program: &str) -> Self {
+        Self { report: Report::of(program), rest: String::new(), other: String::new() }
+    }
+}
+
+impl Listener for Hearer {
+    fn output(&mut self, bytes: &[u8]) {
+        self.rest.push_str(&String::from_utf8_lossy(bytes));
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.report.hear(&line);
+            if !line.starts_with("bench: ") {
+                self.log(&line);
+            }
+        }
+    }
+
+    fn error(&mut self, bytes: &[u8]) {
+        self.log(&String::from_utf8_lossy(bytes));
+    }
+
+    fn log(&mut self, line: &str) {
+        line.trim().clone_into(&mut self.other);
+    }
+
+    fn test_result(&mut self, _passed: bool, _name: &str, _detail: &str) {}
+
+    fn measurement(&mut self, _name: &str, _value: &str, _unit: &str) {}
+}
+
+/// Whether this QEMU takes the plugin, or why not: tried on a machine that is never started.
+///
+/// # Errors
+/// When QEMU cannot be started.
+pub fn try_plugin(plugin: &Path, folder: &Path) -> Result<std::result::Result<(), String>> {
+    let complaints = folder.join("complaints");
+    let mut value = plugin.as_os_str().to_owned();
+    value.push(",out=");
+    value.push(folder.join("tried"));
+    let mut command = Command::new(PROGRAM);
+    command.args(["-no-user-config", "-nodefaults", "-display", "none", "-machine", "q35", "-accel", "tcg", "-S"]);
+    command.arg("-plugin").arg(value).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(File::create(&complaints).context("cannot write")?);
+    let mut child = GuardedChild::spawn(&mut command)?;
+    if child.wait(PLUGIN_TRIAL)?.is_none() {
+        return Ok(Ok(()));
+    }
+    let said = fs::read_to_string(&complaints).unwrap_or_default();
+    Ok(Err(said.lines().last().unwrap_or("it does not say why").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str) -> Program {
+        Program { name: name.into(), kind: Kind::Linux, seconds: 1, needs: Vec::new() }
+    }
+
+    #[test]
+    fn reports_are_split_by_program_and_a_hanging_one_is_partial() {
+        let serial = "bench: program a\r\nbench: figure x 1 5\r\nbench: status a 0\r\n\
+                      bench: program b\r\nbench: figure y 1 6\r\nbench: status b 139\r\n\
+                      bench: program c\r\nbench: figure z 1 7\r\n";
+        let all = ["a", "b", "c", "d"].map(program);
+        let reports = split(serial, &all.iter().collect::<Vec<_>>(), "too late");
+        let told: Vec<(usize, Option<&str>)> =
+            reports.iter().map(|report| (report.figures.len(), report.broken.as_deref())).collect();
+        let died = Some("it ended with status 139");
+        assert_eq!(told, [(1, None), (1, died), (1, Some("too late")), (0, Some("too late"))]);
+    }
+
+    #[test]
+    fn output_in_pieces_is_heard_by_lines() {
+        let mut hearer = Hearer::of("p");
+        hearer.output(b"bench: fig");
+        hearer.output(b"ure x 1 5\nbench: figure y");
+        assert_eq!(hearer.report.figures.len(), 1);
+    }
+
+    #[test]
+    fn both_systems_get_the_same_machine() {
+        let of = |system| Machine { command_line: String::new(), ..machine(system, Clock::Instructions) };
+        assert_eq!(of(System::LinuxTuned), of(System::Chitin));
+        assert_eq!(of(System::LinuxStock), of(System::Chitin));
+    }
+}

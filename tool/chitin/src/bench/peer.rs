@@ -1,0 +1,129 @@
+//! The Linux peer: Debian's own kernel, fetched without installing it, and a
+//! root file system that is the one ExOS gets, with a first process added.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::archive::Writer;
+use crate::failure::{Context, Failure, Result};
+use crate::progress::Progress;
+use crate::root::{Contents, Kind, Node, Tree};
+use crate::workspace::Workspace;
+
+/// The package that always depends on the current kernel for virtual machines.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// Where its kernel stands in the cache.
+const FOLDER: &str = "linux-peer";
+/// Where the programs that are measured have their sources.
+const SOURCES: &str = "bench/peer";
+/// Where they stand in the root file system of either system.
+pub const PLACE: &str = "bench";
+/// The first process of the peer.
+const INIT: &str = "init";
+
+/// The kernel's image, fetched once.
+///
+/// # Errors
+/// When there is no network or no space.
+pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
+    let cache = workspace.cache();
+    let folder = cache.join(FOLDER);
+    if let Some(kernel) = image_in(&folder) {
+        return Ok(kernel);
+    }
+    fs::create_dir_all(&cache).context(cache.display())?;
+    let mut progress = Progress::step("fetching Debian's kernel, the peer");
+    progress.busy_with(PACKAGE);
+    let work = tempfile::tempdir_in(&cache).context("cannot write to the cache")?;
+    let package = dependency()?;
+    let advice = "run apt-get update, and see that there is network and 500 MiB of space, to have the Linux peer";
+    said(Command::new("apt-get").args(["--quiet", "download", &package]).current_dir(work.path()), advice)?;
+    let unpacked = work.path().join("unpacked");
+    let entries = fs::read_dir(work.path()).context(work.path().display())?.flatten();
+    for archive in entries.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "deb")) {
+        said(Command::new("dpkg").arg("-x").arg(archive.path()).arg(&unpacked), advice)?;
+    }
+    // Nothing but the kernel itself is kept: its modules are many and unused.
+    match fs::rename(unpacked.join("boot"), &folder) {
+        // Another run may have been quicker: its files are the same.
+        Err(_) if image_in(&folder).is_some() => {}
+        result => result.context(folder.display())?,
+    }
+    image_in(&folder).ok_or_else(|| Failure::new(format!("{package} holds no kernel")))
+}
+
+fn image_in(folder: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")))
+}
+
+/// The package of the kernel itself.
+fn dependency() -> Result<String> {
+    let output = Command::new("apt-cache").args(["depends", PACKAGE]).output().context("cannot start apt-cache")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = said.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    line.filter(|name| name.starts_with("linux-image-"))
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(format!("apt knows no {PACKAGE}: run apt-get update to have the Linux peer")))
+}
+
+/// Runs a command; its error is the first line that says what is wrong.
+fn said(command: &mut Command, advice: &str) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().context(format!("cannot start {name}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let reason = said.lines().find(|line| line.starts_with("E:")).or(said.lines().next()).unwrap_or("it failed");
+    Err(Failure::new(format!("{name}: {reason}: {advice}")))
+}
+
+/// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address.
+///
+/// # Errors
+/// When there is no such source, or the compiler refuses it.
+pub fn compile(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
+    let (source, program) = (workspace.root().join(SOURCES).join(format!("{name}.c")), folder.join(name));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", "-o"]);
+    let output = compiler.arg(&program).arg(&source).output().context("cannot start cc, the C compiler")?;
+    if output.status.success() {
+        return Ok(program);
+    }
+    Err(Failure::new(format!("cc refuses {}: {}", source.display(), String::from_utf8_lossy(&output.stderr))))
+}
+
+/// Adds programs to a root file system, under [`PLACE`].
+///
+/// # Errors
+/// When one cannot be compiled.
+pub fn add_programs(workspace: &Workspace, tree: &mut Tree, names: &[&str], folder: &Path) -> Result<()> {
+    tree.insert(PLACE.as_bytes(), Node::of_root(Kind::Directory, 0o755));
+    for name in names {
+        let program = compile(workspace, name, folder)?;
+        add_file(tree, &format!("{PLACE}/{name}"), fs::read(&program).context(program.display())?);
+    }
+    Ok(())
+}
+
+/// The archive that the peer's kernel unpacks: the tree, the first process and the list of programs it runs.
+///
+/// # Errors
+/// When the first process cannot be compiled or the archive not written.
+pub fn write_archive(workspace: &Workspace, mut tree: Tree, run: &[&str], archive: &Path, folder: &Path) -> Result<()> {
+    let init = compile(workspace, INIT, folder)?;
+    add_file(&mut tree, INIT, fs::read(&init).context(init.display())?);
+    add_file(&mut tree, &format!("{PLACE}/list"), run.join("\n").into_bytes());
+    let file = File::create(archive).context("cannot write the peer's archive")?;
+    let mut writer = Writer::new(BufWriter::new(file));
+    tree.write(".", &mut writer)?;
+    writer.finish().context("cannot write the peer's archive").map(drop)
+}
+
+fn add_file(tree: &mut Tree, path: &str, contents: Vec<u8>) {
+    let file = tree.add_contents(Contents::Bytes(contents));
+    tree.insert(path.as_bytes(), Node::of_root(Kind::File(file), 0o755));
+}

@@ -1,0 +1,205 @@
+//! Results as lines of JSON, one a figure, each of which says all about where
+//! it is from; and the runs that were kept in `bench/results/history`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Context, Result};
+use crate::qemu::PROGRAM;
+use crate::workspace::Workspace;
+
+use super::boot::System;
+use super::cost;
+use super::report::{Clock, Report};
+use super::results::Results;
+
+/// Where kept runs are, from the root of the checkout; a file each, named by date and commit.
+const HISTORY: &str = "bench/results/history";
+
+/// Where a run was made, and of what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Origin {
+    /// Of the beginning, in UTC.
+    pub date: String,
+    pub commit: String,
+    /// Whether files differed from that commit.
+    pub changed: bool,
+    pub command: String,
+    /// The host's CPU and kernel.
+    pub machine: String,
+    pub qemu: String,
+    pub compiler: String,
+    /// Flags of the machine that both systems have.
+    pub flags: String,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Line {
+    pub system: System,
+    pub clock: Clock,
+    pub program: String,
+    pub figure: String,
+    pub operations: u64,
+    pub samples: Vec<u64>,
+    /// What measuring nothing took; not subtracted from the samples.
+    pub overhead: f64,
+    pub calibration: Option<u64>,
+    /// Of one operation, without the overhead.
+    pub median: f64,
+    pub least: f64,
+    pub most: f64,
+    /// The estimate for silicon, in cycles.
+    pub silicon: Option<f64>,
+    /// The program did not come to its end, for this reason.
+    pub partial: Option<String>,
+    /// The kernel's command line.
+    pub command_line: String,
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+/// All figures of a run.
+pub fn lines(results: &Results, origin: &Origin) -> Vec<Line> {
+    let of = |report: &Report, system: System, clock: Clock, figure: &str| {
+        let cost = cost::cost(report, figure, None)?;
+        let raw = report.figure(figure)?;
+        Some(Line {
+            system,
+            clock,
+            program: report.program.clone(),
+            figure: figure.to_owned(),
+            operations: raw.operations,
+            samples: raw.samples.clone(),
+            overhead: cost::overhead(report),
+            calibration: report.calibration,
+            median: cost.median,
+            least: cost.least,
+            most: cost.most,
+            silicon: (clock == Clock::Instructions).then(|| cost::silicon(report, figure, None)).flatten(),
+            partial: report.broken.clone(),
+            command_line: system.command_line(),
+            origin: origin.clone(),
+        })
+    };
+    let measured = results.measured.iter();
+    measured
+        .flat_map(|it| {
+            it.report.figures.iter().filter_map(move |figure| of(&it.report, it.system, it.clock, &figure.name))
+        })
+        .collect()
+}
+
+/// # Errors
+/// When a number cannot be written as JSON.
+pub fn render(lines: &[Line]) -> Result<String> {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&serde_json::to_string(line).context("results")?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// # Errors
+/// When a line is not of [`render`].
+pub fn parse(text: &str) -> Result<Vec<Line>> {
+    text.lines().map(|line| serde_json::from_str(line).context("a kept result")).collect()
+}
+
+/// Keeps a run.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn keep(workspace: &Workspace, lines: &[Line], origin: &Origin) -> Result<PathBuf> {
+    let folder = workspace.root().join(HISTORY);
+    fs::create_dir_all(&folder).context(HISTORY)?;
+    let commit: String = origin.commit.chars().take(12).collect();
+    let file = folder.join(format!("{}-{commit}.jsonl", origin.date.replace(':', "")));
+    fs::write(&file, render(lines)?).context(file.display())?;
+    Ok(file)
+}
+
+/// The run that was kept last.
+///
+/// # Errors
+/// When it is damaged.
+pub fn last(workspace: &Workspace) -> Result<Option<Vec<Line>>> {
+    let Some(file) = newest(&workspace.root().join(HISTORY)) else { return Ok(None) };
+    parse(&fs::read_to_string(&file).context(file.display())?).map(Some)
+}
+
+/// Names begin with the date, so that the greatest is the newest.
+fn newest(folder: &Path) -> Option<PathBuf> {
+    fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).max()
+}
+
+/// Says where this run is made.
+///
+/// # Errors
+/// When QEMU is missing.
+pub fn origin(workspace: &Workspace, flags: String) -> Result<Origin> {
+    let root = workspace.root();
+    let git = |arguments: &[&str]| answer(Command::new("git").args(arguments).current_dir(root)).unwrap_or_default();
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("", |(_, name)| name);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let qemu = answer(Command::new(PROGRAM).arg("--version"));
+    Ok(Origin {
+        date: answer(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M"])).unwrap_or_default(),
+        commit: git(&["rev-parse", "HEAD"]),
+        changed: !git(&["status", "--porcelain", "--", ".", ":!bench/results", ":!doc/benchmarks.md"]).is_empty(),
+        command: format!("./chitin {arguments}"),
+        machine: format!("{model}, Linux {}", kernel.trim()),
+        qemu: qemu
+            .ok_or_else(|| crate::failure::Failure::new("QEMU is missing: install the package qemu-system-x86"))?,
+        compiler: answer(Command::new("cc").arg("--version")).unwrap_or_default(),
+        flags,
+    })
+}
+
+/// The first line that a command says.
+fn answer(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.lines().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::tests::results;
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let origin = Origin { date: "2026-11-22T03:00".into(), commit: "abc".into(), ..Origin::default() };
+        let mut results = results();
+        results.measured[0].report.broken = Some("the time limit passed".into());
+        let lines = lines(&results, &origin);
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[0].partial.as_deref(), Some("the time limit passed"));
+        assert_eq!((lines[0].median, lines[0].silicon, lines[1].silicon), (300.0, Some(400.0), None));
+        assert!(lines.iter().all(|line| line.origin == origin));
+        let text = render(&lines).unwrap();
+        assert_eq!(text.lines().count(), 4);
+        assert_eq!(parse(&text).unwrap(), lines);
+        assert!(parse("{}").is_err());
+    }
+
+    #[test]
+    fn the_last_kept_run_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::at(folder.path());
+        assert!(last(&workspace).unwrap().is_none());
+        for date in ["2026-11-23T09:00", "2026-11-22T10:00"] {
+            let origin = Origin { date: date.into(), commit: "abc".into(), ..Origin::default() };
+            keep(&workspace, &lines(&results(), &origin), &origin).unwrap();
+        }
+        assert_eq!(last(&workspace).unwrap().unwrap()[0].origin.date, "2026-11-23T09:00");
+    }
+}
