@@ -4,5 +4,5 @@
 mod link;
 
 fn main() {
-    link::programs(&["override"], &["own-offsets"]);
+    link::programs(&["override"], &["own-offsets", "own-replacement"]);
 }

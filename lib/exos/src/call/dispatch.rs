@@ -33,6 +33,12 @@ impl Call<'_> {
         self.context.registers.rax
     }
 
+    /// Performs it as ExOS does, whatever the image has replaced.
+    pub fn ordinary(&mut self) -> Result<u64> {
+        static ORDINARY: Operations = super::OPERATIONS;
+        self.by(&ORDINARY)
+    }
+
     /// Performs it as this table says; what is not there is counted.
     pub(super) fn by(&mut self, table: &Operations) -> Result<u64> {
         let number = self.number();
