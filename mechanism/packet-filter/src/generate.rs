@@ -1,7 +1,7 @@
 //! Machine code for branches, tails and the entry.
 //!
 //! Compiled code is called as `extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32,
-//! code: *const u8) -> u32` and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
+//! code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
 //! rsi what is left from there, rdx the words, rcx the code, rax the best conjunction so far; r8 to r11 are
 //! scratch. To return means: nothing (more) in this part matches. It holds no absolute address,
 //! writes no memory but its stack (24 bytes for each test at which there is a choice), and reads a packet
@@ -40,7 +40,7 @@ const SETTLE: Label = Label(3);
 const CONTEST: Label = Label(4);
 const PROBE: Label = Label(5);
 const MISS: Label = Label(6);
-const LEAF: Label = Label(7);
+const INNER: Label = Label(7);
 const TAIL_LEAF: Label = Label(8);
 const FIRST_EDGE: u32 = 9;
 const LABELS: usize = 16;
@@ -87,6 +87,15 @@ fn write_contest(code: &mut Assembler<'_>, ranks: i32) {
     code.return_();
 }
 
+/// How much a test loads.
+fn width(test: &Test) -> Width {
+    match test.size {
+        1 => Width::Bits8,
+        2 => Width::Bits16,
+        _ => Width::Bits32,
+    }
+}
+
 /// A word offset as a displacement; `limit::WORDS` keeps it in range.
 fn bytes(words: u32) -> i32 {
     (words * 4) as i32
@@ -108,6 +117,10 @@ pub(crate) struct Generator<'g, 'a> {
     code: Assembler<'g>,
     /// Bytes from the base that are known to be there.
     known: u32,
+    /// The base was moved, and may be outside: what is left may be negative.
+    moved: bool,
+    /// The part that settles what was found is still to be written.
+    settles: bool,
     /// Tests that this piece holds so far.
     tests: usize,
 }
@@ -139,7 +152,8 @@ impl<'g, 'a> Generator<'g, 'a> {
     ) -> Option<usize> {
         let mut labels = [0; LABELS];
         let code = Assembler::new(buffer, &mut labels);
-        let mut generator = Generator { structure, emission, random, stubs, code, known: 0, tests: 0 };
+        let mut generator =
+            Generator { structure, emission, random, stubs, code, known: 0, moved: false, settles: true, tests: 0 };
         generator.write_branch(branch);
         generator.finish()
     }
@@ -156,7 +170,17 @@ impl<'g, 'a> Generator<'g, 'a> {
     ) -> Result<Option<usize>, EmitError> {
         let mut labels = progress.labels;
         let code = Assembler::resume(buffer, &mut labels, progress.position);
-        let mut generator = Generator { structure, emission, random, stubs, code, known: progress.known, tests: 0 };
+        let mut generator = Generator {
+            structure,
+            emission,
+            random,
+            stubs,
+            code,
+            known: progress.known,
+            moved: false,
+            settles: true,
+            tests: 0,
+        };
         if generator.write_tail(tail, progress) {
             return generator.finish().map(Some).ok_or(EmitError::BadOperand { position: 0 });
         }
@@ -170,16 +194,25 @@ impl<'g, 'a> Generator<'g, 'a> {
 impl Generator<'_, '_> {
     /// The parts that several places jump to.
     fn finish(mut self) -> Option<usize> {
-        self.code.bind(SETTLE);
-        self.code.test(Width::Bits32, BEST, BEST);
-        self.code.jump_if(Condition::NotEqual, CONTEST);
-        self.code.move_register(Width::Bits32, BEST, TARGET);
+        if self.settles {
+            self.settle();
+        }
         self.code.bind(FAIL);
         self.code.return_();
         self.code.bind(CONTEST);
         self.code.load_effective_address(RECORD, Memory::at(CODE, self.stubs.contest as i32));
         self.code.jump_register(RECORD);
         self.code.finish().ok()
+    }
+
+    /// Takes the conjunction that was found, which contends if there is one already.
+    fn settle(&mut self) {
+        self.settles = false;
+        self.code.bind(SETTLE);
+        self.code.test(Width::Bits32, BEST, BEST);
+        self.code.jump_if(Condition::NotEqual, CONTEST);
+        self.code.move_register(Width::Bits32, BEST, TARGET);
+        self.code.return_();
     }
 
     fn write_branch(&mut self, branch: u32) {
@@ -276,24 +309,20 @@ impl Generator<'_, '_> {
 
     /// Makes sure that so many bytes are left, or fails.
     fn need(&mut self, end: u32) {
-        if end <= self.known {
+        if end <= self.known && !self.moved {
             return;
         }
+        let fails = if self.moved { Condition::Less } else { Condition::Below };
         self.with_constant(Arithmetic::Compare, Width::Bits64, LEFT, end);
-        self.code.jump_if(Condition::Below, FAIL);
-        self.code.move_if(Condition::Below, Width::Bits64, PACKET, WORDS);
-        self.known = end;
+        self.code.jump_if(fails, FAIL);
+        self.code.move_if(fails, Width::Bits64, PACKET, WORDS);
+        (self.known, self.moved) = (end, false);
     }
 
     /// Loads a field as it stands in the packet, under its mask.
     fn load_raw(&mut self, test: &Test) {
-        let width = match test.size {
-            1 => Width::Bits8,
-            2 => Width::Bits16,
-            _ => Width::Bits32,
-        };
         let place = self.place(test.offset);
-        self.code.load(width, VALUE, place);
+        self.code.load(width(test), VALUE, place);
         if test.mask != test.all_bits() {
             self.with_constant(Arithmetic::And, Width::Bits32, VALUE, test.raw(test.mask));
         }
@@ -353,15 +382,26 @@ impl Generator<'_, '_> {
         match test.kind {
             Kind::Equal if test.mask == 0 => {}
             Kind::Equal => {
-                let (key, _) = edges.slot(&self.structure.words, 0);
-                let secret = self.blind(&[key]);
-                self.load_raw(test);
-                self.code.arithmetic_immediate(Arithmetic::Xor, Width::Bits32, VALUE, secret as i32);
-                self.code.arithmetic_immediate(Arithmetic::Compare, Width::Bits32, VALUE, (key ^ secret) as i32);
+                self.compare(test, edges.slot(&self.structure.words, 0).0);
                 self.code.jump_if(Condition::NotEqual, FAIL);
             }
             _ => self.test_rest(test),
         }
+    }
+
+    /// Compares a field with a constant; with a byte where it stands.
+    fn compare(&mut self, test: &Test, key: u32) {
+        let short = key <= i8::MAX as u32 || test.size == 1;
+        if short && test.mask == test.all_bits() {
+            let place = self.place(test.offset);
+            return self.code.arithmetic_memory_immediate(Arithmetic::Compare, width(test), place, key as i32);
+        }
+        self.load_raw(test);
+        let secret = if short { 0 } else { self.blind(&[key]) };
+        if secret != 0 {
+            self.code.arithmetic_immediate(Arithmetic::Xor, Width::Bits32, VALUE, secret as i32);
+        }
+        self.code.arithmetic_immediate(Arithmetic::Compare, Width::Bits32, VALUE, (key ^ secret) as i32);
     }
 
     /// The test of a range or a shift.
@@ -383,10 +423,8 @@ impl Generator<'_, '_> {
             self.code.shift_immediate(direction, Width::Bits32, VALUE, test.shift.unsigned_abs());
         }
         self.code.arithmetic(Arithmetic::Subtract, Width::Bits64, LEFT, VALUE);
-        self.code.jump_if(Condition::Below, FAIL);
         self.code.load_effective_address(PACKET, Memory::indexed(PACKET, VALUE, Scale::One, 0));
-        self.code.move_if(Condition::Below, Width::Bits64, PACKET, WORDS);
-        self.known = 0;
+        (self.known, self.moved) = (0, true);
     }
 
     /// Up to four constants, compared one after the other.
@@ -424,7 +462,9 @@ impl Generator<'_, '_> {
         self.go_by_target();
         self.code.bind(MISS);
         self.code.arithmetic_memory_immediate(Arithmetic::Compare, Width::Bits32, target, 0);
-        self.code.jump_if(Condition::Equal, FAIL);
+        let occupied = self.code.skip_if(Condition::NotEqual);
+        self.code.return_();
+        self.code.land(occupied);
         self.code.arithmetic_immediate(Arithmetic::Add, Width::Bits32, TARGET, 1);
         self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, (1 << edges.order) - 1);
         self.code.jump(PROBE);
@@ -433,7 +473,10 @@ impl Generator<'_, '_> {
     /// Goes where a word from a table says. Nothing stands for state 0, whose code returns.
     fn go_by_target(&mut self) {
         self.code.test(Width::Bits32, TARGET, TARGET);
-        self.code.jump_if(Condition::Sign, LEAF);
+        self.code.jump_if(Condition::NotSign, INNER);
+        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, !ACCEPT as i32);
+        self.settle();
+        self.code.bind(INNER);
         self.code.test_immediate(Width::Bits32, TARGET, TAIL as i32);
         self.code.jump_if(Condition::NotEqual, TAIL_LEAF);
         jump_by_word(&mut self.code, Memory::indexed(WORDS, TARGET, Scale::Four, 0));
@@ -441,13 +484,11 @@ impl Generator<'_, '_> {
         self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, !TAIL as i32);
         self.code.load_effective_address(RECORD, Memory::indexed(WORDS, TARGET, Scale::Four, 0));
         jump_by_word(&mut self.code, Memory::at(RECORD, 0));
-        self.code.bind(LEAF);
-        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, !ACCEPT as i32);
-        self.code.jump(SETTLE);
     }
 
     /// Goes to a target known now.
     fn go(&mut self, target: Target) {
+        self.need(0);
         match target {
             Target::None => self.code.jump(FAIL),
             Target::State(state) => {
@@ -485,6 +526,7 @@ impl Generator<'_, '_> {
             self.need(reach.max(tests[index].end()));
             self.write_tail_test(&tests[index], &mut progress.constant);
         }
+        self.need(0);
         progress.test = end;
         if end == length {
             self.code.load(Width::Bits32, TARGET, Memory::at(RECORD, 4));
