@@ -138,8 +138,8 @@ pub struct Helper<'a> {
 /// Whether code is protected against speculation past its checks (FAULTS row 90).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
-    /// Addresses that are in bounds only because of an earlier branch are masked, so that a mispredicted branch
-    /// reads inside the region or nothing.
+    /// What accesses do that are in bounds only because of an earlier branch is masked, so that after a mispredicted
+    /// branch a load gives zero and a store stays inside its region.
     Masked,
     /// No masking: for code whose owner may read all memory anyway.
     Trusted,

@@ -170,17 +170,28 @@ impl Description<'_> {
                     Some(region) => write!(f, "points into {}", region.name)?,
                     None => write!(f, "points into region {region}")?,
                 }
-                write!(f, " at offset {minimum}..={maximum}, of which {proven_length} bytes are known to exist")
+                write!(f, " at offset {}, of which {proven_length} bytes are known to exist", Span(minimum, maximum))
             }
             Known::Stack { minimum, maximum } => {
-                write!(f, "points into the stack frame at r10 + {minimum}..={maximum}")
+                write!(f, "points into the stack frame at r10 + {}", Span(minimum, maximum))
             }
             Known::CallersStack { minimum, maximum, before, after } => write!(
                 f,
-                "points into a caller's frame, {minimum}..={maximum} from an argument that has {before} usable bytes \
-                 before it and {after} from it on"
+                "points into a caller's frame, {} from an argument that has {before} usable bytes before it and {after} \
+                 from it on",
+                Span(minimum, maximum)
             ),
         }
+    }
+}
+
+/// Offsets between the two; one number when they are equal.
+struct Span(i64, i64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(minimum, maximum) = *self;
+        if minimum == maximum { write!(f, "{minimum}") } else { write!(f, "{minimum}..={maximum}") }
     }
 }
 

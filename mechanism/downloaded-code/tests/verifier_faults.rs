@@ -224,7 +224,7 @@ fn refusals_name_the_register_what_is_known_and_what_is_needed() {
     let text = refusal("jlt r4, 10, +2\nldxw r0, [r3+8]\nexit\nmov r0, 0\nexit", &STRICT).describe(&STRICT).to_string();
     assert_eq!(
         text,
-        "instruction 1: r3 points into packet at offset 0..=0, of which 10 bytes are known to exist; needed: 4 bytes \
+        "instruction 1: r3 points into packet at offset 0, of which 10 bytes are known to exist; needed: 4 bytes \
          inside the region; compare before the access"
     );
     let text = refusal("mov r2, 70\nmov r1, r10\nadd r1, -64\ncall 2\nexit", &LAX).to_string();

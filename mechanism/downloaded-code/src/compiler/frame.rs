@@ -77,7 +77,7 @@ impl Emitter<'_, '_, '_> {
         };
         for number in (0..FRAME_POINTER).filter(|number| *number == 0 || *number >= first_free) {
             if self.shape.names(number) {
-                self.assembler.move_immediate(layout::register(number), 0);
+                self.constant(layout::register(number), 0);
             }
         }
     }

@@ -9,7 +9,7 @@ pub(crate) struct Annotation(pub(crate) u64);
 pub enum Protection {
     /// Proven whatever branches do: nothing is emitted.
     Proven,
-    /// Proven on every path, but a mispredicted branch could lead outside: the address is masked.
+    /// Proven on every path, but a mispredicted branch could lead outside: what it does then is masked.
     Masked,
     /// Not proven: compared at run time (and masked, where the context asks for it).
     Checked,
