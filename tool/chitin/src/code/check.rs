@@ -12,7 +12,7 @@ use downloaded_code::verifier::{Protection, Space, Verified};
 use crate::failure::{Failure, Result};
 
 use super::REFUSED;
-use super::subject::{Subject, Verification, short};
+use super::subject::{Subject, Verification, counted, printable, short};
 
 /// Verifies the program and prints what came of it.
 ///
@@ -22,11 +22,11 @@ pub fn run(subject: &Subject) -> Result<ExitCode> {
     let code = subject.code()?;
     match subject.verify(code) {
         Ok(verification) => {
-            print!("{}", accepted(subject, code, &verification)?);
+            print!("{}", printable(&accepted(subject, code, &verification)?));
             Ok(ExitCode::SUCCESS)
         }
         Err(refusal) => {
-            print!("{}", refused(subject, &refusal));
+            print!("{}", printable(&refused(subject, &refusal)));
             Ok(ExitCode::from(REFUSED))
         }
     }
@@ -64,18 +64,19 @@ pub fn accepted(subject: &Subject, code: Program<'_>, verification: &Verificatio
     let verified = Verified::new(code, &context, &verification.words, verdict)
         .ok_or_else(|| Failure::new("the verdict does not fit the program"))?;
     let mut report = title(subject, "accepted");
-    let functions = subject.program.functions.len();
+    let (instructions, functions) = (code.slots() as u64, subject.program.functions.len() as u64);
     let _ = writeln!(
         report,
-        "  {} instructions in {functions} function(s), {} bytes of stack",
-        code.slots(),
+        "  {} in {}, {} bytes of stack",
+        counted(instructions, "instruction"),
+        counted(functions, "function"),
         verdict.stack
     );
     let _ = writeln!(report, "  {}", running_time(&context, verdict.worst_case));
     let proven = verdict.accesses - verdict.masked - verdict.checked;
     let _ = writeln!(
         report,
-        "  {} accesses to memory: {proven} proven, {} proven and masked against speculation, {} checked at run time",
+        "  accesses to memory: {}, of these {proven} proven, {} proven and masked against speculation, {} checked at run time",
         verdict.accesses, verdict.masked, verdict.checked
     );
     let checks = remaining(subject, code, &verified);
@@ -93,7 +94,10 @@ pub fn accepted(subject: &Subject, code: Program<'_>, verification: &Verificatio
 
 fn running_time(context: &Context<'_>, worst_case: Option<u64>) -> String {
     match worst_case {
-        Some(most) => format!("a run executes at most {most} instructions (the context allows {})", context.budget),
+        Some(most) => {
+            let most = counted(most, "instruction");
+            format!("a run executes at most {most} (the context allows {})", context.budget)
+        }
         None => String::from("how long a run takes is not proven, so that its instructions are counted"),
     }
 }
@@ -104,12 +108,16 @@ fn remaining(subject: &Subject, code: Program<'_>, verified: &Verified<'_>) -> V
     for index in 0..code.slots() {
         if let Some((space, Protection::Checked)) = verified.access(index) {
             let size = Instruction::decode(code, index).map_or(0, |instruction| access_size(&instruction));
-            let what = format!("{size} byte(s) of {}", memory_name(subject, space));
+            let what = format!("{} of {}", counted(size.into(), "byte"), memory_name(subject, space));
             checks.push(check_line(subject, index, &what));
         }
         let arguments = verified.checked_arguments(index);
         if arguments > 0 {
-            checks.push(check_line(subject, index, &format!("{arguments} argument(s) of the helper")));
+            checks.push(check_line(
+                subject,
+                index,
+                &format!("{} of the helper", counted(arguments.into(), "argument")),
+            ));
         }
     }
     checks

@@ -14,7 +14,7 @@ use crate::failure::{Context, Failure, Result};
 
 use super::REFUSED;
 use super::check::refused;
-use super::subject::{Subject, Verification, short};
+use super::subject::{Subject, Verification, counted, printable, short};
 
 /// Columns of the left side.
 const LEFT: usize = 46;
@@ -29,11 +29,11 @@ pub fn run(subject: &Subject) -> Result<ExitCode> {
     let code = subject.code()?;
     match subject.verify(code) {
         Ok(verification) => {
-            print!("{}", listing(subject, code, &verification)?);
+            print!("{}", printable(&listing(subject, code, &verification)?));
             Ok(ExitCode::SUCCESS)
         }
         Err(refusal) => {
-            print!("{}", refused(subject, &refusal));
+            print!("{}", printable(&refused(subject, &refusal)));
             Ok(ExitCode::from(REFUSED))
         }
     }
@@ -69,10 +69,10 @@ pub fn listing(subject: &Subject, code: Program<'_>, verification: &Verification
     let compiled = compile(&verified, context.helpers.len())?;
     let first = compiled.starts.first().copied().flatten().unwrap_or(0);
     let mut page = format!(
-        "{}: {} instructions, {} bytes of machine code (without blinding of constants)\n\n",
+        "{}: {}, {} of machine code (without blinding of constants)\n\n",
         subject.file,
-        code.slots(),
-        compiled.bytes.len()
+        counted(code.slots() as u64, "instruction"),
+        counted(compiled.bytes.len() as u64, "byte")
     );
     rows(&mut page, "(entry)", &machine_code(&compiled.bytes, 0, first));
     let mut index = 0;

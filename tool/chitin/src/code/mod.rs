@@ -108,6 +108,20 @@ u64 bad(const u8 *packet, const u8 *end, u64 length) {
     }
 
     #[test]
+    fn names_in_an_object_do_not_command_the_terminal() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let object = object(folder.path());
+        let mut bytes = std::fs::read(&object).expect("readable");
+        let places: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"good\0")).collect();
+        assert!(!places.is_empty());
+        places.into_iter().for_each(|at| bytes[at..at + 4].copy_from_slice(b"\x1b[2J"));
+        std::fs::write(&object, bytes).expect("writable");
+        let said = subject(&object, None, "packet").expect_err("several entries").to_string();
+        assert!(said.contains("`\\u{1b}[2J`") && !said.contains('\x1b'), "{said}");
+        assert_eq!(subject::printable("a\x1bb\nc"), "a\\u{1b}b\nc");
+    }
+
+    #[test]
     fn what_cannot_be_loaded_is_said_in_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let text = folder.path().join("text");

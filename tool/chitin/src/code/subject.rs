@@ -49,7 +49,7 @@ impl Subject {
         let file = options.file.display().to_string();
         let context = find_context(&options.context)?;
         let bytes = read(&options.file).context(&file)?;
-        let refuse = |refusal| Failure::with_status(REFUSED, format!("{file}: {}", describe(&refusal)));
+        let refuse = |refusal| Failure::with_status(REFUSED, printable(&format!("{file}: {}", describe(&refusal))));
         let object = Object::parse(&bytes).map_err(refuse)?;
         let program = object.link(options.entry.as_deref(), context).map_err(refuse)?;
         let regions = regions_with_constants(context.regions, program.constants.len());
@@ -87,9 +87,9 @@ impl Subject {
         }
     }
 
-    /// The source line of an instruction, when the object has one.
+    /// The source line of an instruction, when the object has one; compilers write 0 for code that belongs to none.
     pub fn line(&self, instruction: usize) -> Option<&Line> {
-        self.program.lines.line(instruction)
+        self.program.lines.line(instruction).filter(|line| line.number > 0)
     }
 }
 
@@ -97,6 +97,18 @@ impl Subject {
 pub fn short(line: &Line) -> String {
     let file = line.file.rsplit('/').next().unwrap_or_default();
     format!("{file}:{}", line.number)
+}
+
+/// So many of something: "1 byte", "2 bytes".
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Text with names that an object brings along, in which nothing can command the terminal.
+pub fn printable(text: &str) -> String {
+    let commands = |letter: &char| letter.is_control() && *letter != '\n';
+    let show = |letter: char| if commands(&letter) { letter.escape_default().to_string() } else { letter.to_string() };
+    text.chars().map(show).collect()
 }
 
 fn find_context(name: &str) -> Result<&'static Context<'static>> {
