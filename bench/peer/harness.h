@@ -29,9 +29,10 @@
 /* Nanoseconds that a sample takes at least by the wall clock. */
 #define SHORTEST_SAMPLE 1000000
 
-/* The marks: a NOP whose displacement is one of two numbers. */
+/* The marks: a NOP whose displacement is one of three numbers. The third says that all samples of a figure are made. */
 #define MARK_BEGIN() asm volatile(".byte 0x0f, 0x1f, 0x80, 0x01, 0x42, 0x48, 0x43" ::: "memory")
 #define MARK_END() asm volatile(".byte 0x0f, 0x1f, 0x80, 0x02, 0x42, 0x48, 0x43" ::: "memory")
+#define MARK_FIGURE() asm volatile(".byte 0x0f, 0x1f, 0x80, 0x03, 0x42, 0x48, 0x43" ::: "memory")
 
 typedef void operation(void);
 
@@ -109,6 +110,7 @@ static void measure_after(operation *before, const char *name, uint64_t operatio
 			before();
 		samples[index] = sample(body, rounds);
 	}
+	MARK_FIGURE();
 	printf("bench: figure %s %lu", name, (unsigned long)(operations * rounds));
 	for (int index = 0; index < SAMPLES; index++)
 		printf(" %lu", (unsigned long)samples[index]);

@@ -47,6 +47,13 @@ static void protect(char *place, size_t pages, int protection)
 	checked(mprotect(place, pages * PAGE, protection), "mprotect");
 }
 
+/* Some pages of the region, none beside another: each splits a mapping. */
+static void prot1(void)
+{
+	for (int index = 0; index < SINGLES; index++)
+		protect(region + (2 * index + 1) * PAGE, 1, PROT_READ);
+}
+
 /* Each page is a mapping of its own, so that nothing has to be split or joined. */
 static void singles_writable(void)
 {
@@ -54,7 +61,7 @@ static void singles_writable(void)
 		protect(singles[index], 1, PROT_READ | PROT_WRITE);
 }
 
-static void prot1(void)
+static void prot1_alone(void)
 {
 	for (int index = 0; index < SINGLES; index++)
 		protect(singles[index], 1, PROT_READ);
@@ -208,7 +215,8 @@ static void make_file(void)
 
 static void protections(void)
 {
-	measure_after(singles_writable, "prot1", SINGLES, prot1);
+	measure_after(all_writable, "prot1", SINGLES, prot1);
+	measure_after(singles_writable, "prot1-alone", SINGLES, prot1_alone);
 	measure_after(all_writable, "prot100", 1, prot100);
 	measure_after(prot100, "unprot100", 1, unprot100);
 	handle(exchange);

@@ -3,10 +3,11 @@
  * bench/guest/src/lib.rs). Counted are the events whose cost on silicon an instruction count does not show, and how often each
  * block of code runs, from which a profile by symbol is made. The machine is the same with and without the plugin.
  *
- * One line a stretch between marks, then one for each block that ran in it:
+ * One line a stretch between marks, then one for each block that ran in it; and one when the samples of a figure are made:
  *
  *     window SYSCALLS EXCEPTIONS RETURNS ROOTS INVALIDATIONS
  *     block ADDRESS INSTRUCTIONS TIMES
+ *     figure
  *
  * Exceptions are entries into the kernel half other than by SYSCALL, and those inside it that IRETQ ends; returns are
  * IRETQs, of the kernel and of user mode; roots are loads of CR3; invalidations are INVLPG.
@@ -42,7 +43,7 @@ extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* What an instruction of interest is. */
-enum event { NONE, SYSCALL, IRETQ, ROOT, INVALIDATION, BEGIN, END };
+enum event { NONE, SYSCALL, IRETQ, ROOT, INVALIDATION, BEGIN, END, FIGURE };
 
 /* A translated block of code. It stays when QEMU forgets the translation. */
 struct block {
@@ -90,6 +91,7 @@ static void on_event(unsigned int vcpu, void *data)
 	switch (event) {
 	case BEGIN: begin_window(); break;
 	case END: end_window(); break;
+	case FIGURE: fprintf(out, "figure\n"); break;
 	case IRETQ: count.returns++; break;
 	case ROOT: count.roots++; break;
 	case INVALIDATION: count.invalidations++; break;
@@ -124,7 +126,7 @@ static enum event event_of(const struct qemu_plugin_insn *instruction)
 	size_t size = qemu_plugin_insn_size(instruction);
 	bool wide = size > 1 && (bytes[0] & 0xf8) == 0x48;
 	if (size == 7 && !memcmp(bytes, mark, 3) && !memcmp(bytes + 4, "BHC", 3))
-		return bytes[3] == 1 ? BEGIN : bytes[3] == 2 ? END : NONE;
+		return bytes[3] == 1 ? BEGIN : bytes[3] == 2 ? END : bytes[3] == 3 ? FIGURE : NONE;
 	if (size == 2 && wide && bytes[1] == 0xcf)
 		return IRETQ;
 	if (size > 1 && (bytes[0] & 0xf0) == 0x40) {

@@ -47,7 +47,7 @@ fn now() -> u64 {
     if is_counting() { clock::ticks() } else { clock::now() }
 }
 
-/// The two marks that a plugin looks for: a NOP whose displacement is one of two numbers.
+/// The first of the marks that a plugin looks for: a NOP whose displacement is one of three numbers.
 fn mark_begin() {
     // SAFETY: it does nothing.
     unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 0x01, 0x42, 0x48, 0x43", options(nostack)) }
@@ -56,6 +56,12 @@ fn mark_begin() {
 fn mark_end() {
     // SAFETY: it does nothing.
     unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 0x02, 0x42, 0x48, 0x43", options(nostack)) }
+}
+
+/// All samples of a figure are made.
+fn mark_figure() {
+    // SAFETY: it does nothing.
+    unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 0x03, 0x42, 0x48, 0x43", options(nostack)) }
 }
 
 #[inline(never)]
@@ -97,6 +103,7 @@ impl Samples {
         body();
         let rounds = rounds_of(&mut body);
         let values = core::array::from_fn(|_| sample(rounds, &mut body));
+        mark_figure();
         Self { operations: operations * rounds, values }
     }
 
@@ -108,6 +115,7 @@ impl Samples {
             before();
             sample(1, &mut body)
         });
+        mark_figure();
         Self { operations, values }
     }
 

@@ -170,10 +170,11 @@ impl Ground<'_> {
     /// Joins what the plugin saw to the reports; what does not fit is left out, and the estimate with it.
     fn join(&self, reports: &mut [Report], file: &Path) {
         let Ok(text) = fs::read_to_string(file) else { return };
-        let Ok(windows) = events::parse(&text) else { return };
-        let mut windows = windows.into_iter();
-        for report in reports {
-            report.join(&mut windows);
+        let Ok(seen) = events::parse(&text) else { return };
+        // Every figure that was made was also reported: otherwise which windows are whose is not known.
+        if seen.len() == reports.iter().map(|report| report.figures.len()).sum::<usize>() {
+            let mut seen = seen.into_iter();
+            reports.iter_mut().for_each(|report| report.join(&mut seen));
         }
     }
 }

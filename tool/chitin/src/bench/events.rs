@@ -59,13 +59,19 @@ pub fn compile(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     Err(Failure::new(format!("cc refuses {SOURCE}: {}", String::from_utf8_lossy(&output.stderr))))
 }
 
-/// The windows in what the plugin wrote.
+/// The windows in what the plugin wrote, those of each figure together. Before a figure's own may stand those of a program
+/// that died before its figure was made.
 ///
 /// # Errors
 /// When a line is not one of the plugin's.
-pub fn parse(text: &str) -> Result<Vec<Window>> {
+pub fn parse(text: &str) -> Result<Vec<Vec<Window>>> {
+    let mut figures = Vec::new();
     let mut windows: Vec<Window> = Vec::new();
     for line in text.lines() {
+        if line == "figure" {
+            figures.push(std::mem::take(&mut windows));
+            continue;
+        }
         let (kind, rest) = line.split_once(' ').unwrap_or_default();
         let base = if kind == "block" { 16 } else { 10 };
         let mut words = rest.split(' ').enumerate();
@@ -83,7 +89,7 @@ pub fn parse(text: &str) -> Result<Vec<Window>> {
             _ => return Err(Failure::new(format!("the emulator's plugin wrote {line:?}"))),
         }
     }
-    Ok(windows)
+    Ok(figures)
 }
 
 #[cfg(test)]
@@ -92,14 +98,12 @@ mod tests {
 
     #[test]
     fn windows_are_read_with_their_blocks() {
-        let windows = parse(
-            "window 1 2 3 4 5\nblock ffffffff81000000 10 3\nblock 400000 2 1\nblock 400000 1 1\nwindow 0 0 0 0 0\n",
-        );
-        let windows = windows.unwrap();
-        assert_eq!(windows.len(), 2);
-        assert_eq!(windows[0].blocks, BTreeMap::from([(0xffff_ffff_8100_0000, 30), (0x40_0000, 3)]));
-        assert_eq!(windows[0].surcharge(), 100 + 2 * 400 + 3 * 400 + 4 * 200 + 5 * 150);
-        assert_eq!(windows[1], Window::default());
+        let text = "window 1 2 3 4 5\nblock ffffffff81000000 10 3\nblock 400000 2 1\nblock 400000 1 1\nfigure\nfigure\nwindow 0 0 0 0 0\n";
+        let figures = parse(text).unwrap();
+        assert_eq!(figures.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0], "the last figure was never made");
+        let window = &figures[0][0];
+        assert_eq!(window.blocks, BTreeMap::from([(0xffff_ffff_8100_0000, 30), (0x40_0000, 3)]));
+        assert_eq!(window.surcharge(), 100 + 2 * 400 + 3 * 400 + 4 * 200 + 5 * 150);
         assert!(parse("block 1 1 1").is_err() && parse("window 1").is_err() && parse("what").is_err());
     }
 }

@@ -71,6 +71,11 @@ impl Results {
         self.measured.iter().find(fits).map(|measured| &measured.report)
     }
 
+    /// Whether a system was measured at all.
+    pub fn has(&self, system: System) -> bool {
+        self.measured.iter().any(|measured| measured.system == system)
+    }
+
     /// What `system` has in `row`.
     pub fn value(&self, system: System, measure: Measure, row: &Row) -> Value {
         let (reference, minus) = match system {

@@ -46,7 +46,8 @@ impl Sheet {
         let first = measure == MEASURES[0];
         let mut value = |system| self.cell(row, measure, &results.value(system, measure, row));
         let (linux, chitin) = (value(System::LinuxTuned), value(System::Chitin));
-        let stock = if row.headline { value(System::LinuxStock) } else { String::new() };
+        let stock =
+            if row.headline && results.has(System::LinuxStock) { value(System::LinuxStock) } else { String::new() };
         let ratio = results.ratio(System::LinuxTuned, measure, row);
         let aim = match measure {
             Measure::Instructions => row.aim,
