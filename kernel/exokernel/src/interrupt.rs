@@ -56,9 +56,7 @@ fn acknowledge(vector: u64) {
     if vector == u64::from(tlb::VECTOR) {
         tlb::answer();
     }
-    if vector != u64::from(apic::SPURIOUS_VECTOR) {
-        apic::end_of_interrupt();
-    }
+    apic::acknowledge(vector);
 }
 
 /// Makes a CPU look at what waits, if it is idle.

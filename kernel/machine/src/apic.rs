@@ -3,7 +3,7 @@
 
 use crate::features::{Features, leaf, read_msr, write_msr};
 use crate::kernel_map::{KernelMap, MapFailure};
-use crate::per_cpu;
+use crate::{device_discovery, entry, exposed, per_cpu, tlb};
 use abi::feature;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,8 +92,24 @@ pub(crate) fn identifier() -> u32 {
 }
 
 /// Ends the interrupt that this CPU is in.
-pub fn end_of_interrupt() {
+pub(crate) fn end_of_interrupt() {
     write(register::END_OF_INTERRUPT, 0);
+}
+
+/// An interrupt was taken: the controller is told, which sends the next one only then. One that nobody asked for is counted.
+pub fn acknowledge(vector: u64) {
+    if !is_owned(vector)
+        && let Some(own) = exposed::cpus().get(entry::cpu())
+    {
+        exposed::add(&own.stray_interrupts, 1);
+    }
+    if vector != u64::from(SPURIOUS_VECTOR) {
+        end_of_interrupt();
+    }
+}
+
+fn is_owned(vector: u64) -> bool {
+    [TIMER_VECTOR, WAKE_VECTOR, tlb::VECTOR].map(u64::from).contains(&vector) || device_discovery::is_given(vector)
 }
 
 /// Interrupts another CPU.

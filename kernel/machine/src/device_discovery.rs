@@ -8,11 +8,21 @@ use crate::pci::{Configuration, Function, VENDOR_CAPABILITY};
 use crate::registers::Registers;
 use crate::virtio::{COMMON_BYTES, Device, Kind, Transport};
 use crate::{io_apic, log};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Devices that are kept.
 const DEVICES: usize = 16;
 /// Vector of the first device's interrupt.
 pub const FIRST_VECTOR: u8 = 0x40;
+
+/// How many vectors devices have.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a device was given this vector.
+pub(crate) fn is_given(vector: u64) -> bool {
+    let first = u64::from(FIRST_VECTOR);
+    (first..first + GIVEN.load(Ordering::Relaxed)).contains(&vector)
+}
 
 const VENDOR: u32 = 0x1af4;
 /// PCI device numbers: modern ones count from the first, transitional ones are listed.
@@ -67,6 +77,7 @@ impl Devices {
             devices.add_slots(map, platform);
         }
         named.for_each(|(address, interrupt)| devices.add_slot(map, address, interrupt));
+        GIVEN.store(devices.count as u64, Ordering::Relaxed);
         devices
     }
 

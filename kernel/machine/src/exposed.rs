@@ -136,7 +136,7 @@ fn make_array<T>(memory: &mut BootMemory, array: &Array<T>, address: u64, length
     Some(Window { address, physical, pages })
 }
 
-/// Adds to an exposed counter that only the holder of the kernel's lock changes.
+/// Adds to an exposed counter that only the holder of the kernel's lock changes, or only the own CPU.
 pub fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
 }

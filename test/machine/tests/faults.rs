@@ -37,7 +37,7 @@ fn fault_93_what_is_missing_is_said() {
 }
 
 #[test]
-fn fault_5_kernel_text_is_not_writable_under_any_alias_and_data_not_executable() {
+fn fault_05_kernel_text_is_not_writable_under_any_alias_and_data_not_executable() {
     for test in ["write-text", "write-text-alias", "execute-data", "write-null"] {
         let serial = Machine { cpus: 2, ..Machine::new(&format!("test={test}")) }.ends_with(PANIC);
         assert!(serial.contains("exception 14") && serial.contains("end of record"), "{test}: {serial}");
@@ -65,7 +65,7 @@ fn fault_96_a_panic_inside_a_panic_still_ends() {
 }
 
 #[test]
-fn fault_94_vectors_that_nobody_owns_are_taken() {
+fn fault_94_a_storm_of_a_vector_that_nobody_owns_is_taken_and_counted() {
     for board in ["q35", "microvm"] {
         Machine { board, ..Machine::new("test=vectors") }.ends_with(IN_ORDER);
     }
