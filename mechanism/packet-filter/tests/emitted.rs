@@ -35,11 +35,14 @@ fn decode(piece: &[u8]) -> Vec<Instruction> {
     instructions
 }
 
-/// The constants that stand in an instruction: immediates and displacements, but not targets of jumps.
+/// The constants that stand in an instruction: immediates and displacements, but not targets of jumps, nor places in the
+/// classifier's tables (from rdx and r10), which are no filter's to choose and may equal one of its constants by chance.
 fn constants(instruction: &Instruction) -> Vec<u64> {
+    let in_tables = matches!(instruction.memory_base(), Register::RDX | Register::R10);
     let mut found = Vec::new();
     for operand in 0..instruction.op_count() {
         match instruction.op_kind(operand) {
+            OpKind::Memory if in_tables => {}
             OpKind::Memory => found.push(instruction.memory_displacement64()),
             OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 | OpKind::Register => {}
             _ => found.push(instruction.immediate(operand)),
