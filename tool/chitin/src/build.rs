@@ -36,6 +36,11 @@ impl Images {
         Ok(Self { kernel: kernel(toolchain, workspace)?, programs: programs(toolchain, workspace, folders)? })
     }
 
+    /// The file of a guest program, symbols and all.
+    pub fn file(&self, name: &str) -> Option<&Path> {
+        self.programs.iter().find(|program| program.target == name).map(|program| program.file.as_path())
+    }
+
     /// A guest program as it goes into the boot archive: checked, and without
     /// what is not loaded.
     ///

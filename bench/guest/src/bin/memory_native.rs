@@ -8,9 +8,9 @@
 
 extern crate alloc;
 
-use abi::page_table::MapRow;
+use abi::page_table::{MapRow, WRITE};
 use abi::upcall::kind;
-use abi::{KeyIndex, PageNumber};
+use abi::{KeyIndex, PageNumber, UserAddress};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,10 +18,10 @@ use bench_guest::{begin, measure, measure_after};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::address_space::{self, Access};
+use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
-use runtime::{clock, memory, predicate};
+use runtime::{clock, memory, predicate, syscall};
 
 runtime::entry!(main);
 
@@ -36,50 +36,100 @@ const SINGLES: u64 = 16;
 /// Pages between two of the sparse memory.
 const SPARSE: u64 = 977;
 
-/// What is known of a virtual page: its entry of the hardware's table as it should be, and the page it stands for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Mapping {
-    /// The virtual page, counted from [`MEMORY`].
-    number: u64,
-    /// Page and rights; 0 where there is no mapping.
-    entry: u64,
-    dirty: bool,
-}
-
-/// A page table: virtual pages to mappings.
-enum PageTable {
-    /// One mapping for each virtual page, in their order.
-    Linear(Vec<Mapping>),
-    /// One mapping for each physical page, at the hash of its virtual page or the next free place; as many as a power of 2.
-    Inverted(Vec<Mapping>),
+/// A page table: what the library knows of each page, in the very form in which the kernel is told.
+struct PageTable {
+    /// A row for each page; the linear table has them in the order of virtual pages, the inverted one as they came.
+    rows: Vec<MapRow>,
+    dirty: Vec<bool>,
+    /// The inverted table's: for each hash, or the next free place, one more than the index of a row; as many as a power of 2.
+    places: Vec<u8>,
+    space: AddressSpace,
 }
 
 impl PageTable {
-    /// Where the mapping of a page stands, or would.
+    fn new(inverted: bool) -> Self {
+        let places = if inverted { vec![0; 256] } else { Vec::new() };
+        Self { rows: Vec::new(), dirty: Vec::new(), places, space: address_space::own() }
+    }
+
+    /// The index of a page's row.
     #[inline(always)]
-    fn place(&mut self, number: u64) -> &mut Mapping {
-        match self {
-            Self::Linear(mappings) => &mut mappings[number as usize],
-            Self::Inverted(mappings) => {
-                let mask = mappings.len() - 1;
-                let mut place = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
-                while mappings[place].entry != 0 && mappings[place].number != number {
-                    place = (place + 1) & mask;
-                }
-                &mut mappings[place]
+    fn index(&self, number: u64) -> usize {
+        if self.places.is_empty() {
+            return number as usize;
+        }
+        let mut place = hash(number);
+        loop {
+            let index = usize::from(self.places[place]).wrapping_sub(1);
+            if self.rows[index].address & !(PAGE - 1) == address(number) {
+                return index;
             }
+            place = (place + 1) & 0xff;
+        }
+    }
+
+    /// Adds the next page: of a linear table, the one behind the last.
+    fn add(&mut self, number: u64, page: PageNumber) {
+        if !self.places.is_empty() {
+            let mut place = hash(number);
+            while self.places[place] != 0 {
+                place = (place + 1) & 0xff;
+            }
+            self.places[place] = self.rows.len() as u8 + 1;
+        }
+        self.dirty.push(number.is_multiple_of(2));
+        self.rows
+            .push(MapRow { address: address(number) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 });
+    }
+
+    /// Changes the protection of a page; the result tells the hardware's table.
+    #[inline(always)]
+    fn change(&mut self, number: u64, writable: bool) -> MapRow {
+        let index = self.index(number);
+        let row = &mut self.rows[index];
+        row.entry = if writable { row.entry | WRITE } else { row.entry & !WRITE };
+        *row
+    }
+
+    /// Changes the protection of [`PAGES`] pages from the first on. In a linear table their rows stand in a row.
+    fn change_all(&mut self, writable: bool) {
+        if self.places.is_empty() {
+            for row in &mut self.rows {
+                row.entry = if writable { row.entry | WRITE } else { row.entry & !WRITE };
+            }
+            self.apply(&self.rows);
+        } else {
+            let rows: [MapRow; PAGES as usize] =
+                core::array::from_fn(|index| self.change(index as u64 * SPARSE, writable));
+            self.apply(&rows);
+        }
+    }
+
+    /// Tells the hardware's table.
+    #[inline(always)]
+    fn apply(&self, rows: &[MapRow]) {
+        let place = UserAddress(rows.as_ptr() as u64);
+        // SAFETY: the rows are as many as we say, and concern addresses that only the measurements use.
+        let outcome = unsafe { syscall::page_map(self.space.key, self.space.root, place, rows.len() as u64) };
+        if outcome.is_err() {
+            self.space.apply(rows).expect("the pages are ours");
         }
     }
 }
 
+#[inline(always)]
+fn hash(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+}
+
 /// The one table. Faults come where the program touches memory that is protected, and it holds no reference into the table
 /// there: so each use has it alone.
-struct Table(UnsafeCell<PageTable>);
+struct Table(UnsafeCell<Option<PageTable>>);
 
 // SAFETY: the program has one environment, and so one thread of control at a time.
 unsafe impl Sync for Table {}
 
-static TABLE: Table = Table(UnsafeCell::new(PageTable::Linear(Vec::new())));
+static TABLE: Table = Table(UnsafeCell::new(None));
 /// Pages between two of the memory that is in use, and the page that the next fault protects, if any.
 static STRIDE: AtomicU64 = AtomicU64::new(1);
 static VICTIM: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -89,42 +139,28 @@ static NEXT_FRESH: AtomicU64 = AtomicU64::new(FRESH);
 #[inline(always)]
 fn with<T>(body: impl FnOnce(&mut PageTable) -> T) -> T {
     // SAFETY: bodies touch no memory that the table describes, so that no fault comes between.
-    body(unsafe { &mut *TABLE.0.get() })
+    let table = unsafe { &mut *TABLE.0.get() };
+    body(table.as_mut().expect("there is a table"))
 }
 
 fn number(index: u64) -> u64 {
     index * STRIDE.load(Relaxed)
 }
 
+#[inline(always)]
 fn address(number: u64) -> u64 {
     MEMORY + number * PAGE
 }
 
-/// Changes the protection of a page in the library's table; the row tells the hardware's.
-#[inline(always)]
-fn change(table: &mut PageTable, number: u64, writable: bool) -> MapRow {
-    let mapping = table.place(number);
-    let access = if writable { Access::WRITE } else { Access::READ };
-    mapping.entry = mapping.entry & !(PAGE - 1) & !abi::page_table::NO_EXECUTE | access.0;
-    MapRow { address: address(number) | KeyIndex::FIRST.0, entry: mapping.entry }
-}
-
-/// Tells the hardware's table.
-#[inline(always)]
-fn apply(rows: &[MapRow]) {
-    // SAFETY: the rows concern addresses that only the measurements use.
-    unsafe { address_space::own().edit(rows) }.expect("the pages are ours");
-}
-
 fn protect_one(index: u64, writable: bool) {
-    apply(&[with(|table| change(table, number(index), writable))]);
+    with(|table| {
+        let row = table.change(number(index), writable);
+        table.apply(&[row]);
+    });
 }
 
 fn protect_all(writable: bool) {
-    let mut rows = [MapRow::default(); PAGES as usize];
-    let stride = STRIDE.load(Relaxed);
-    with(|table| rows.iter_mut().zip(0..).for_each(|(row, index)| *row = change(table, index * stride, writable)));
-    apply(&rows);
+    with(|table| table.change_all(writable));
 }
 
 /// The page that was written becomes writable; another is protected with the same call where one is named.
@@ -133,19 +169,22 @@ extern "C" fn page_fault(context: &mut Context) {
     if place >= FRESH {
         return fresh_page(place);
     }
-    let faulting = (place - MEMORY) / PAGE;
     let victim = VICTIM.load(Relaxed);
-    let row = with(|table| change(table, faulting, true));
-    if victim == u64::MAX {
-        apply(&[row]);
-    } else {
-        apply(&[row, with(|table| change(table, victim, false))]);
-    }
+    with(|table| {
+        let row = table.change((place - MEMORY) / PAGE, true);
+        if victim == u64::MAX {
+            table.apply(&[row]);
+        } else {
+            let other = table.change(victim, false);
+            table.apply(&[row, other]);
+        }
+    });
 }
 
 fn fresh_page(place: u64) {
     let page = Allocator::own().allocate().expect("there is memory");
-    apply(&[MapRow { address: place & !(PAGE - 1) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 }]);
+    let row = MapRow { address: place & !(PAGE - 1) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 };
+    with(|table| table.apply(&[row]));
 }
 
 /// The pages in a random order, the same each time.
@@ -159,17 +198,15 @@ fn shuffled() -> [u64; PAGES as usize] {
     order
 }
 
-/// Makes `table` the one that counts, with `pages` behind its memory.
-fn install(mut table: PageTable, stride: u64, pages: &[PageNumber]) {
-    STRIDE.store(stride, Relaxed);
-    for (page, index) in pages.iter().zip(0..) {
-        let entry = page.address() | Access::WRITE.0;
-        *table.place(number(index)) = Mapping { number: number(index), entry, dirty: index % 2 == 0 };
-    }
-    with(|old| *old = table);
+/// Makes a table the one that counts, with `pages` behind its memory.
+fn install(inverted: bool, pages: &[PageNumber]) {
+    STRIDE.store(if inverted { SPARSE } else { 1 }, Relaxed);
+    let mut table = PageTable::new(inverted);
+    pages.iter().zip(0..).for_each(|(page, index)| table.add(number(index), *page));
     // The tables of the hardware are linked where they are missing.
-    let rows: Vec<MapRow> = (0..PAGES).map(|index| with(|table| change(table, number(index), true))).collect();
-    address_space::own().apply(&rows).expect("there is memory for tables");
+    table.space.apply(&table.rows).expect("there is memory for tables");
+    // SAFETY: nobody has a reference into the table.
+    unsafe { *TABLE.0.get() = Some(table) };
 }
 
 /// All benchmarks on one table.
@@ -177,7 +214,7 @@ fn try_table(name: &str) {
     let order = shuffled();
     let write_all = || order.iter().for_each(|index| memory::store(address(number(*index)), *index));
     measure(&format!("{name}-dirty"), SINGLES, || {
-        let is_dirty = |index: &&u64| with(|table| table.place(number(**index)).dirty);
+        let is_dirty = |index: &&u64| with(|table| table.dirty[table.index(number(**index))]);
         core::hint::black_box(order.iter().take(SINGLES as usize).filter(is_dirty).count());
     });
     let singles = |writable| (0..SINGLES).for_each(|index| protect_one(index, writable));
@@ -217,8 +254,7 @@ fn fresh_pages() {
     address_space::own().link_tables(FRESH, false).expect("there is memory for tables");
     // An idle CPU fills free pages with zeros.
     let rest = || drop(predicate::wait_any(&[], Some(clock::now() + 20_000_000)));
-    measure_after("fresh-page-zeroed", SINGLES, rest, touch);
-    measure_after("fresh-page", SINGLES, || (), touch);
+    measure_after("fresh-page", SINGLES, rest, touch);
 }
 
 fn main() -> u32 {
@@ -226,9 +262,9 @@ fn main() -> u32 {
     begin();
     let mut pages = vec![PageNumber::NONE; PAGES as usize];
     Allocator::own().allocate_many(&mut pages).expect("there is memory");
-    install(PageTable::Linear(vec![Mapping::default(); PAGES as usize]), 1, &pages);
+    install(false, &pages);
     try_table("linear");
-    install(PageTable::Inverted(vec![Mapping::default(); 256]), SPARSE, &pages);
+    install(true, &pages);
     try_table("inverted");
     fresh_pages();
     0

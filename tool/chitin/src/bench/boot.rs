@@ -20,6 +20,7 @@ use crate::scratch;
 use crate::workspace::Workspace;
 
 use super::catalogue::{Kind, Program};
+use super::profile::Symbols;
 use super::report::{Clock, Report};
 use super::{events, peer};
 
@@ -92,6 +93,16 @@ impl Ground<'_> {
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).chain(needed).collect();
         peer::add_programs(self.workspace, &mut tree, &names, self.folder)?;
         Ok(tree)
+    }
+
+    /// The symbols of a program on Chitin, of the kernel and of ExOS.
+    pub fn symbols(&self, program: &str) -> Symbols {
+        let mut symbols = Symbols::default();
+        symbols.add(&self.images.kernel);
+        let native = self.images.file(program).map_or_else(|| self.folder.join(program), Path::to_owned);
+        symbols.add(&native);
+        self.images.file("exos").into_iter().for_each(|file| symbols.add(file));
+        symbols
     }
 
     /// The plugin, where it is wanted: it looks at counting runs only.

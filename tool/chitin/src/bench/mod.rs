@@ -6,13 +6,17 @@ mod catalogue;
 mod compare;
 mod cost;
 mod events;
+mod page;
 mod peer;
+mod picture;
+mod profile;
 mod record;
 mod report;
 mod results;
 mod sheet;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -26,13 +30,10 @@ use crate::workspace::Workspace;
 
 use boot::{Ground, System};
 use catalogue::{Catalogue, Program, Side, Table};
-use record::Origin;
+use page::Run;
 use report::Clock;
 use results::{Measured, Results};
 use sheet::Sheet;
-
-/// The flags that both systems' machines have, for the record.
-const FLAGS: &str = "-machine q35 -accel tcg -cpu max,-smap,-erms -smp 1 -m 512M; counting: -icount shift=0,sleep=off";
 
 #[derive(Clone, Debug, Args)]
 pub struct Options {
@@ -48,6 +49,9 @@ pub struct Options {
     /// Keep this run in bench/results, and bring pictures and doc/benchmarks.md up to date
     #[arg(long, conflicts_with_all = ["quick", "names"])]
     keep: bool,
+    /// Show where the instructions go, by symbol, in each row on Chitin
+    #[arg(long)]
+    profile: bool,
     /// Only tables whose names begin like this (default: all)
     names: Vec<String>,
 }
@@ -59,13 +63,17 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let catalogue = Catalogue::read(workspace)?;
     let tables = catalogue.chosen(&options.names, options.quick)?;
-    let origin = record::origin(workspace, FLAGS.to_owned())?;
-    let results = measure(workspace, &catalogue, &tables, options.quick)?;
+    let origin = record::origin(workspace)?;
+    let folder = scratch::folder()?;
+    let ground = ground(workspace, folder.path())?;
+    let results = measure(&ground, &catalogue, &tables, options.quick)?;
     let wrong = results.miscalibrations();
     if !wrong.is_empty() {
         return Err(Failure::new(wrong.join("; ")));
     }
-    show(workspace, options, &catalogue, &tables, &results, &origin)?;
+    let run =
+        Run { catalogue: &catalogue, results: &results, origin: &origin, symbols: &|program| ground.symbols(program) };
+    show(workspace, options, &tables, &run)?;
     let broken: BTreeSet<String> = results.measured.iter().filter_map(complaint).collect();
     broken.iter().for_each(|line| eprintln!("chitin: {line}"));
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -76,19 +84,15 @@ fn complaint(measured: &Measured) -> Option<String> {
     report.broken.as_ref().map(|why| format!("{} on {system:?} is partial: {why}", report.program))
 }
 
-fn show(
-    workspace: &Workspace,
-    options: &Options,
-    catalogue: &Catalogue,
-    tables: &[&Table],
-    results: &Results,
-    origin: &Origin,
-) -> Result<()> {
-    let lines = record::lines(results, origin);
+fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'_>) -> Result<()> {
+    let lines = record::lines(run.results, run.origin);
     if options.json {
         print!("{}", record::render(&lines)?);
     } else {
-        tables.iter().for_each(|table| println!("{}", Sheet::of(table, catalogue, results).for_terminal()));
+        tables.iter().for_each(|table| println!("{}", Sheet::of(table, run.catalogue, run.results).for_terminal()));
+    }
+    if options.profile {
+        tables.iter().flat_map(|table| &table.row).for_each(|row| print!("{}", page::profile(row, run)));
     }
     if options.compare {
         match record::last(workspace)? {
@@ -97,40 +101,36 @@ fn show(
         }
     }
     if options.keep {
-        let file = record::keep(workspace, &lines, origin)?;
+        let file = record::keep(workspace, &lines, run.origin)?;
+        page::write(workspace, run)?;
         eprintln!("chitin: kept in {}", file.strip_prefix(workspace.root()).unwrap_or(&file).display());
     }
     Ok(())
 }
 
-/// Runs all programs that `tables` refer to, on both systems and by both clocks.
-fn measure(workspace: &Workspace, catalogue: &Catalogue, tables: &[&Table], quick: bool) -> Result<Results> {
-    let folder = scratch::folder()?;
-    let plugin = events::compile(workspace, folder.path())?;
-    let plugin = match boot::try_plugin(&plugin, folder.path())? {
+/// Builds and fetches what is measured. A peer that cannot be fetched is told of in its columns; the rest goes on.
+fn ground<'a>(workspace: &'a Workspace, folder: &'a Path) -> Result<Ground<'a>> {
+    let plugin = events::compile(workspace, folder)?;
+    let plugin = match boot::try_plugin(&plugin, folder)? {
         Ok(()) => Some(plugin),
         Err(why) => {
             eprintln!("chitin: this QEMU takes no plugin, so that there is no estimate for silicon: {why}");
             None
         }
     };
-    let ground = Ground {
-        workspace,
-        images: Images::build(Toolchain::detect(), workspace, build::MEASURED)?,
-        peer: peer::kernel(workspace),
-        folder: folder.path(),
-        plugin,
-    };
+    let images = Images::build(Toolchain::detect(), workspace, build::MEASURED)?;
+    Ok(Ground { workspace, images, peer: peer::kernel(workspace), folder, plugin })
+}
+
+/// Runs all programs that `tables` refer to, on both systems and by both clocks.
+fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], quick: bool) -> Result<Results> {
     let mut results = Results::default();
     let mut progress = Progress::step("measuring");
+    let on_linux = programs(catalogue, tables, Side::Linux);
+    let systems: &[System] = if quick { &[System::LinuxTuned] } else { &[System::LinuxTuned, System::LinuxStock] };
     for clock in [Clock::Instructions, Clock::Nanoseconds] {
-        let on_linux = programs(catalogue, tables, Side::Linux);
-        let systems: &[System] = if quick { &[System::LinuxTuned] } else { &[System::LinuxTuned, System::LinuxStock] };
-        for system in systems {
+        for system in systems.iter().filter(|_| !on_linux.is_empty()) {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
-            if on_linux.is_empty() {
-                continue;
-            }
             let reports = ground.linux(*system, clock, &on_linux)?;
             results.measured.extend(reports.into_iter().map(|report| Measured { system: *system, clock, report }));
         }

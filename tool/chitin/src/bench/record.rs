@@ -8,10 +8,10 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Result};
-use crate::qemu::PROGRAM;
+use crate::qemu::{self, PROGRAM};
 use crate::workspace::Workspace;
 
-use super::boot::System;
+use super::boot::{self, System};
 use super::cost;
 use super::report::{Clock, Report};
 use super::results::Results;
@@ -32,7 +32,7 @@ pub struct Origin {
     pub machine: String,
     pub qemu: String,
     pub compiler: String,
-    /// Flags of the machine that both systems have.
+    /// Flags of the machine that both systems have, by the counting clock; by the other `-icount` and its value are missing.
     pub flags: String,
 }
 
@@ -141,7 +141,7 @@ fn newest(folder: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// When QEMU is missing.
-pub fn origin(workspace: &Workspace, flags: String) -> Result<Origin> {
+pub fn origin(workspace: &Workspace) -> Result<Origin> {
     let root = workspace.root();
     let git = |arguments: &[&str]| answer(Command::new("git").args(arguments).current_dir(root)).unwrap_or_default();
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
@@ -159,7 +159,7 @@ pub fn origin(workspace: &Workspace, flags: String) -> Result<Origin> {
         qemu: qemu
             .ok_or_else(|| crate::failure::Failure::new("QEMU is missing: install the package qemu-system-x86"))?,
         compiler: answer(Command::new("cc").arg("--version")).unwrap_or_default(),
-        flags,
+        flags: qemu::flags(&boot::machine(System::Chitin, Clock::Instructions)).join(" "),
     })
 }
 

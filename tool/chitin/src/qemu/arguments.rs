@@ -20,10 +20,10 @@ pub struct Places<'a> {
     pub channel: &'a Path,
 }
 
-/// QEMU's arguments for `machine`.
-pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
-    let mut all: Vec<OsString> = Vec::new();
-    let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
+/// The arguments that say what `machine` is, without what belongs to one start of it.
+pub fn flags(machine: &Machine) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(|word| (*word).to_owned()));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
     add(&["-machine", board(machine.board)]);
     add(&["-accel", accelerator(machine.accelerator), "-cpu", cpu(machine.cpu)]);
@@ -35,10 +35,17 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
     if machine.debugger {
         add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
     }
+    add(console_bus(machine.board));
+    all
+}
+
+/// QEMU's arguments for `machine`.
+pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
+    let mut all: Vec<OsString> = flags(machine).into_iter().map(OsString::from).collect();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
     if !machine.command_line.is_empty() {
         add(&["-append", &machine.command_line]);
     }
-    add(console_bus(machine.board));
     // A console port would drop output while this command is slow to read; a serial port waits.
     add(&["-device", "virtserialport,nr=1,chardev=channel"]);
     for (option, prefix, path) in [

@@ -8,6 +8,6 @@ mod probe;
 mod running;
 
 pub use accelerator::{Accelerator, AcceleratorChoice, kvm_answer};
-pub use arguments::PROGRAM;
+pub use arguments::{PROGRAM, flags};
 pub use machine::{Board, Cpu, Machine, Plugin};
 pub use running::{Files, Running, Stop};

@@ -12,6 +12,7 @@ mod guest;
 mod host;
 mod linux_program;
 mod parity;
+mod peer;
 mod pool;
 mod registry;
 mod report;
@@ -94,6 +95,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     // See doc/caveats.md, "Tests": asked for, or in full runs.
     if depth == Depth::Full || (depth > Depth::Quick && filter.starts_with("parity::")) {
         cases.extend(parity::cases(toolchain, workspace, filter)?);
+    }
+    if depth == Depth::Full {
+        cases.extend(peer::cases(filter));
     }
     let all = cases.len();
     cases.retain(|case| !full.as_ref().is_some_and(|run| run.has_passed(case.name())));
