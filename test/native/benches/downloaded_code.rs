@@ -18,6 +18,7 @@ use downloaded_code::program::Program;
 use downloaded_code::verifier::{Verified, Verifier, storage_bound};
 use measure::{Bench, ROUNDS, Row};
 use native::downloaded_code::prepared::Prepared;
+use native::packet_filter_count::instructions;
 
 const REGIONS: [Region<'static>; 1] = [Region {
     name: "packet",
@@ -245,7 +246,8 @@ fn figure_7(bench: &mut Bench) {
     }
 }
 
-/// What verifying and compiling cost, for each instruction of a program without loops and one of many small loops.
+/// What verifying and compiling cost, for each instruction of a program without loops and one of many small loops; and
+/// how many instructions compiling executes for how many that it makes, by single-stepping.
 fn costs(bench: &mut Bench) {
     let straight = "ldxb r3, [r1+5]\nadd r4, r3\nxor r4, 77\njgt r4, 1000, +1\nmul r4, 3\n".repeat(200);
     let loops = "mov r3, 0\nadd r4, r3\nadd r3, 1\njlt r3, 20, -3\n".repeat(200);
@@ -271,6 +273,16 @@ fn costs(bench: &mut Bench) {
         measure(bench, &format!("compiling {case}"), "whole program", slots, || {
             Compiler::run(&verified, &request, &mut code, &mut labels).expect("compiles")
         });
+        let counted = format!("compiling {case}, instructions executed");
+        if bench.others.iter().any(|line| line.contains(&counted)) {
+            continue;
+        }
+        let (size, executed) = instructions(|| Compiler::run(&verified, &request, &mut code, &mut labels));
+        let made = iced_x86::Decoder::new(64, &code[..size.expect("compiles")], 0).iter().count();
+        bench.others.push(format!(
+            "{{\"bench\":\"downloaded_code\",\"case\":\"{counted}\",\"parameter\":{slots},\"made\":{made},\
+             \"executed\":{executed}}}"
+        ));
     }
 }
 

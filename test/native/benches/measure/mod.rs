@@ -23,6 +23,8 @@ pub(crate) struct Row {
 pub(crate) struct Bench {
     criterion: Criterion,
     pub(crate) rows: Vec<Row>,
+    /// Lines of results that are no times.
+    pub(crate) others: Vec<String>,
 }
 
 impl Bench {
@@ -31,7 +33,7 @@ impl Bench {
             .sample_size(samples)
             .warm_up_time(Duration::from_millis(warm_up))
             .measurement_time(Duration::from_millis(measurement));
-        Self { criterion: criterion.configure_from_args(), rows: Vec::new() }
+        Self { criterion: criterion.configure_from_args(), rows: Vec::new(), others: Vec::new() }
     }
 
     /// Measures one contender: `pass` does `times` units of work, and the fastest pass counts, for one unit.
@@ -89,6 +91,7 @@ impl Bench {
                  \"nanoseconds\":{nanoseconds:.2}}}"
             );
         }
+        text.extend(self.others.iter().map(|line| format!("{line}\n")));
         std::fs::write(path, text).expect("a file for the results");
     }
 }
