@@ -20,7 +20,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
-use runtime::predicate::wait_any;
+use runtime::predicate::sleep_until;
 use runtime::{Failure, clock, entry, error_line, exposed, println, time_slice};
 
 entry!(main);
@@ -42,13 +42,7 @@ static LEADER: AtomicU64 = AtomicU64::new(0);
 static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
@@ -105,12 +99,7 @@ fn launch(function: extern "C" fn(u64), cpu: u64, positions: &[u64]) -> Result<C
 }
 
 fn sleep_for_rounds() {
-    let end = clock::now() + ROUNDS * (POSITIONS.end - POSITIONS.start) * quantum();
-    while clock::now() < end {
-        if wait_any(&[], Some(end)).is_err() {
-            time_slice::yield_now();
-        }
-    }
+    sleep_until(clock::now() + ROUNDS * (POSITIONS.end - POSITIONS.start) * quantum());
 }
 
 /// Uses its slices up.

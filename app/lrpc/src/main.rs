@@ -29,13 +29,7 @@ const CALLS: u64 = 2000;
 const COUNTER: usize = 0;
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
@@ -52,8 +46,7 @@ fn measure(
     call: impl Fn(EnvironmentId, &mut Message) -> Result<(), Failure>,
 ) -> Result<u64, String> {
     let refused = |failure: Failure| format!("{failure:?}");
-    let file = archive::boot().find(abi::boot::INIT).ok_or("the archive holds no program")?;
-    let image = Image::load(file.data, Allocator::own()).map_err(|error| format!("{error}"))?;
+    let image = Image::init_of(archive::boot(), Allocator::own()).map_err(|error| format!("{error}"))?;
     let server = start(&image, server).map_err(refused)?;
     let begun = clock::ticks();
     for count in 1..=CALLS {

@@ -9,7 +9,6 @@
 
 extern crate alloc;
 
-use abi::boot::INIT;
 use abi::budget::Resource;
 use alloc::format;
 use alloc::string::String;
@@ -29,13 +28,7 @@ const SESSIONS: &str = "session/";
 const LIMIT: u64 = 100_000_000_000;
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
@@ -54,8 +47,8 @@ fn run() -> Result<(), String> {
 
 /// An environment that will run the session in this file of the archive, with one part in so many of all that there is.
 fn make(entry: &Entry<'static>, parts: u64) -> Result<Child, String> {
-    let init = Archive::new(entry.data).find(INIT).ok_or_else(|| format!("{} holds no program", entry.name))?;
-    let image = Image::load(init.data, Allocator::own()).map_err(|error| format!("{}: {error}", entry.name))?;
+    let image = Image::init_of(Archive::new(entry.data), Allocator::own());
+    let image = image.map_err(|error| format!("{}: {error}", entry.name))?;
     let child = || {
         let mut builder = Builder::new()?;
         builder.program(&image)?.archive(entry.data)?;

@@ -176,13 +176,7 @@ fn main() -> u32 {
     set_handler(kind::PAGE_FAULT, page_fault);
     let linear = || try_table("linear", Box::new(Linear(Vec::new())), 1);
     let inverted = || try_table("inverted", Box::new(Inverted(vec![None; 2 * PAGES as usize])), 977);
-    match linear().and_then(|()| inverted()) {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(linear().and_then(|()| inverted()))
 }
 
 /// Fills memory whose pages lie `stride` apart, and works with it.

@@ -96,13 +96,7 @@ fn give_way(other_end: EnvironmentId) {
 }
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
@@ -116,8 +110,7 @@ fn run() -> Result<(), String> {
 /// Ticks for one round trip; everything that comes back is checked.
 fn measure(inlined: bool) -> Result<u64, String> {
     let refused = |failure: Failure| format!("{failure:?}");
-    let file = archive::boot().find(abi::boot::INIT).ok_or("the archive holds no program")?;
-    let image = Image::load(file.data, Allocator::own()).map_err(|error| format!("{error}"))?;
+    let image = Image::init_of(archive::boot(), Allocator::own()).map_err(|error| format!("{error}"))?;
     let (child, page) = start(&image, inlined).map_err(refused)?;
     let window = Window::open(&[page], KeyIndex::FIRST, Access::WRITE).map_err(refused)?;
     let (out, back) = ends(&window, child.number);

@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-use abi::boot::{ARCHIVE, COMMAND, INIT};
+use abi::boot::{ARCHIVE, COMMAND};
 use abi::budget::Resource;
 use abi::limits::PAGE_SIZE;
 use alloc::format;
@@ -23,9 +23,9 @@ use runtime::archive::{self, Archive};
 use runtime::environment::{Builder, Child};
 use runtime::image::Image;
 use runtime::page::Allocator;
-use runtime::predicate::wait_any;
+use runtime::predicate::sleep_until;
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, PageNumber, area, clock, entry, error_line, exposed, println, time_slice};
+use runtime::{Failure, KeyIndex, PageNumber, area, clock, entry, error_line, exposed, time_slice};
 
 entry!(main);
 
@@ -50,13 +50,7 @@ struct System {
 }
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
@@ -103,10 +97,10 @@ fn duel(survivor: &System, victim: &System, shares: &Shares, kill: Option<u64>) 
 impl System {
     /// Loads the program in the archive that is this file of the boot archive. The system sees that archive, or another.
     fn load(name: &'static str, other: Option<&'static [u8]>) -> Result<Self, String> {
-        let missing = || format!("the boot archive has no {name} with a program");
+        let missing = || format!("the boot archive has no {name}");
         let inner = archive::boot().find(name).ok_or_else(missing)?.data;
-        let program = Archive::new(inner).find(INIT).ok_or_else(missing)?;
-        let image = Image::load(program.data, Allocator::own()).map_err(|error| format!("{name}: {error}"))?;
+        let image = Image::init_of(Archive::new(inner), Allocator::own());
+        let image = image.map_err(|error| format!("{name}: {error}"))?;
         let aside = if other.is_some() { command_aside()? } else { Vec::new() };
         Ok(Self { name, image, archive: other.unwrap_or(inner), aside })
     }
@@ -179,14 +173,6 @@ fn copy_into_page(bytes: &[u8]) -> Result<PageNumber, Failure> {
     let page = Allocator::own().allocate()?;
     Window::open(&[page], KeyIndex::FIRST, Access::WRITE)?.write(0, bytes);
     Ok(page)
-}
-
-fn sleep_until(time: u64) {
-    while clock::now() < time {
-        if wait_any(&[], Some(time)).is_err() {
-            time_slice::yield_now();
-        }
-    }
 }
 
 /// Random numbers from a seed: xorshift64.

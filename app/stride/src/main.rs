@@ -43,18 +43,11 @@ struct Process {
 }
 
 fn main() -> u32 {
-    match run() {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(run())
 }
 
 fn run() -> Result<(), String> {
-    let file = archive::boot().find(abi::boot::INIT).ok_or("the archive holds no program")?;
-    let image = Image::load(file.data, Allocator::own()).map_err(|error| format!("{error}"))?;
+    let image = Image::init_of(archive::boot(), Allocator::own()).map_err(|error| format!("{error}"))?;
     let start = |tickets: u64| start(&image, tickets);
     let mut processes =
         TICKETS.into_iter().map(start).collect::<Result<Vec<_>, _>>().map_err(|failure| format!("{failure:?}"))?;

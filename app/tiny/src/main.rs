@@ -33,13 +33,7 @@ const FAULTS: usize = 0;
 
 fn main() -> u32 {
     set_handler(kind::PAGE_FAULT, serve_page_fault);
-    match touch_memory().and_then(|()| run_processes()) {
-        Ok(()) => 0,
-        Err(why) => {
-            println!("failed: {why}");
-            1
-        }
-    }
+    entry::status_of(touch_memory().and_then(|()| run_processes()))
 }
 
 /// The whole of virtual memory: a fault in the lazy range gets a fresh page, any other ends the program.
@@ -70,8 +64,7 @@ fn touch_memory() -> Result<(), String> {
 
 /// Four processes compute at the same time; their answers come back through their public pages.
 fn run_processes() -> Result<(), String> {
-    let file = archive::boot().find(abi::boot::INIT).ok_or("the archive holds no program")?;
-    let image = Image::load(file.data, Allocator::own()).map_err(|error| format!("{error}"))?;
+    let image = Image::init_of(archive::boot(), Allocator::own()).map_err(|error| format!("{error}"))?;
     let spawn = |argument| spawn(&image, argument);
     let children = (1..=4).map(spawn).collect::<Result<Vec<_>, _>>().map_err(|failure| format!("{failure:?}"))?;
     for (child, argument) in children.into_iter().zip(1..) {

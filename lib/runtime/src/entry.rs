@@ -148,6 +148,17 @@ fn program() -> u32 {
     0
 }
 
+/// The exit status that an outcome means: 0, or 1 after a line that says what failed.
+pub fn status_of(outcome: Result<(), impl core::fmt::Display>) -> u32 {
+    match outcome {
+        Ok(()) => 0,
+        Err(why) => {
+            crate::println!("failed: {why}");
+            1
+        }
+    }
+}
+
 /// Ends the environment. The first one ends the run: it sends the status to the host and stops the machine.
 pub fn exit(status: u32) -> ! {
     let own = crate::area::number();

@@ -5,8 +5,10 @@
 extern crate alloc;
 
 use crate::address_space::{Access, AddressSpace};
+use crate::archive::Archive;
 use crate::page::Allocator;
 use crate::window::{WINDOW_PAGES, Window};
+use abi::boot::INIT;
 use abi::limits::PAGE_SIZE;
 use abi::{Failure, PageNumber};
 use alloc::vec;
@@ -28,6 +30,8 @@ pub enum LoadError {
     BadSegment,
     /// The entry lies in no segment that can be executed.
     BadEntry,
+    /// The archive has no file where the program should be.
+    Absent,
     /// The kernel refused something.
     Kernel(Failure),
 }
@@ -39,6 +43,7 @@ impl fmt::Display for LoadError {
             Self::WrongKind => "the program is for another machine, or not linked for fixed addresses",
             Self::BadSegment => "a segment of the program lies outside the file, the user half, or across another",
             Self::BadEntry => "the entry of the program lies in no executable segment",
+            Self::Absent => "the archive holds no program",
             Self::Kernel(failure) => failure.error.text(),
         })
     }
@@ -181,6 +186,14 @@ impl<'a> Image<'a> {
             image.shared.push(filled);
         }
         Ok(image)
+    }
+
+    /// Loads the program that an archive begins with; of the boot archive, that is the first environment's.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn init_of(archive: Archive<'a>, pages: Allocator) -> Result<Self, LoadError> {
+        Self::load(archive.find(INIT).ok_or(LoadError::Absent)?.data, pages)
     }
 
     /// Maps the program into an address space that is not the caller's. What it can write is put into fresh pages of

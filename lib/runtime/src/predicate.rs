@@ -151,6 +151,15 @@ pub fn wait_any(conditions: &[&[Term]], deadline: Option<u64>) -> Result<Event, 
     })
 }
 
+/// Waits until a time, in nanoseconds since boot; gives the CPU away where the environment has no predicate left.
+pub fn sleep_until(time: u64) {
+    while crate::clock::now() < time {
+        if wait_any(&[], Some(time)).is_err() {
+            crate::time_slice::yield_now();
+        }
+    }
+}
+
 /// What a source of events wants after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
