@@ -36,8 +36,9 @@ macro_rules! for_each_syscall {
 
             /// Allocates a page, zeroed, under an access list: this very page, or any ([`PageNumber::NONE`](crate::PageNumber::NONE)).
             7 page_allocate(key: KeyIndex, list: PageNumber, page: PageNumber) -> PageNumber, right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, NotFree, OverBudget, Exhausted, Again];
-            /// Gives a page up. What still maps it keeps it as an orphan until the last unmap.
-            8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Gives a page up. What still maps it keeps it as an orphan until the last unmap. A table that nothing leads
+            /// to is emptied first, in steps.
+            8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for a page and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
             /// Holds a page: it is not reused before it is unpinned.
@@ -48,8 +49,9 @@ macro_rules! for_each_syscall {
             /// detail of `Again` is the next cursor.
             12 page_unbind(key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
             /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at the first
-            /// error. The result is how many rows were done, also after an error, whose detail is the row.
-            13 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany];
+            /// error. The result is how many rows were done, also after an error, whose detail is the row. `Again` is such an
+            /// error: the rows from there on are left for another call.
+            13 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany, Again];
 
             /// Makes an unmapped page of the caller's into the root of a new, empty address space.
             14 address_space_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
@@ -59,9 +61,9 @@ macro_rules! for_each_syscall {
             /// becomes an empty table, or a table of that level, which from then on is shared: immutable, and read-only
             /// through every link.
             16 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, read on the table", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
-            /// Removes a link. A table that loses its last link must be empty but for level 1; it becomes an ordinary
-            /// page again.
-            17 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse];
+            /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in steps;
+            /// it becomes an ordinary page again.
+            17 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse, Again];
             /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped page of the
             /// caller's, checking each entry against the rights of `page_key`; the last link only becomes writable again.
             /// The result is 1 where `fresh` was used, else 0.
