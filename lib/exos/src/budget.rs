@@ -14,7 +14,7 @@ use runtime::{EnvironmentId, Error, Failure, PageNumber, area, exposed, syscall}
 const PAGES: u64 = 256;
 /// What a process keeps when it gives back.
 const KEPT: [(Resource, u64); 4] =
-    [(Resource::Page, 1024), (Resource::Slice, 8), (Resource::Predicate, 64), (Resource::Environment, 64)];
+    [(Resource::Page, 1024), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 4)];
 
 /// A fresh page under the process's own access list.
 pub fn allocate() -> core::result::Result<PageNumber, Failure> {
@@ -32,6 +32,17 @@ pub fn reserve(pages: u64) {
     let spare = spare(Resource::Page);
     if spare < pages {
         let _ = draw(Resource::Page, (pages - spare).max(PAGES));
+    }
+}
+
+/// Makes sure that so much of a resource can be had.
+///
+/// # Errors
+/// The kernel's refusal where the bank has too little.
+pub fn ensure(resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    match amount.saturating_sub(spare(resource)) {
+        0 => Ok(()),
+        missing => draw(resource, missing),
     }
 }
 

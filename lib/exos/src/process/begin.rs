@@ -98,13 +98,14 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     forget_what_is_the_parents(process, thread);
+    // The copy of the parent's own leads to a window that is not there.
+    *process.parent_mailbox.lock() = None;
     let own = Allocator::own();
     syscall::page_claim(process.session_key, inherited.mailbox, KeyIndex::FIRST, own.list)?;
     let mailbox = process.mailbox();
     let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
-    // A parent that is gone already has taken its mailbox along: this process is an orphan from its first instruction.
-    *process.parent_mailbox.lock() = None;
+    // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
     let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key).ok();
     *process.parent_mailbox.lock() = parent_mailbox;
     process.parent.store(inherited.parent, Relaxed);
@@ -113,6 +114,7 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
     vectors::declare_live();
     publish(process);
+    process.public_word(public::BEGUN).store(1, Release);
     Ok(())
 }
 

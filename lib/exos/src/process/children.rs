@@ -5,9 +5,11 @@ use super::status::{Change, DESTROYED, Status};
 use crate::errno::Result;
 use crate::user_memory::shared::Shared;
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
+use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use runtime::address_space::Access;
+use runtime::predicate::{Operator, Term, word};
 use runtime::window::Window;
 use runtime::{KeyIndex, PageNumber};
 
@@ -22,6 +24,8 @@ pub mod public {
     pub const MAGIC: usize = BASE;
     /// Number of the parent.
     pub const PARENT: usize = BASE + 1;
+    /// Number of the process that a thread belongs to; 0 in the page of a process's first thread.
+    pub const PROCESS: usize = BASE + 2;
     /// Session.
     pub const SESSION: usize = BASE + 3;
     /// Page of the mailbox.
@@ -32,6 +36,8 @@ pub mod public {
     pub const CHANGE: usize = BASE + 7;
     /// Nanoseconds that its threads ran that ended before it, and its children that it waited for.
     pub const TIME: usize = BASE + 8;
+    /// Not 0 once the process needs nothing of its parent any more.
+    pub const BEGUN: usize = BASE + 9;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -110,6 +116,14 @@ impl Child {
             None if self.made.is_over() => Some(DESTROYED),
             _ => None,
         }
+    }
+
+    /// What becomes true when it needs nothing of its parent any more, while it does.
+    pub fn dependence(&self) -> Option<[Term; 2]> {
+        let begun = &self.public.words()[public::BEGUN];
+        let info = runtime::exposed::environment(self.made.number).filter(|info| info.alive())?;
+        let over = word(info.state_word(), Operator::NotEqual, State::Alive as u64);
+        (begun.load(Acquire) == 0).then(|| [over, word(begun, Operator::NotEqual, 0)])
     }
 
     /// Nanoseconds that it and its own children ran.

@@ -222,14 +222,25 @@ impl Made {
         !exposed::lives(self.number)
     }
 
-    /// Releases all that it held, and takes back the pages that it was made of: those under its access list.
+    /// Releases all that it held, and takes back the pages that it was made of: those under its access list, which are
+    /// charged to the thread that made it.
     pub fn bury(&self, session: KeyIndex) {
-        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(session, self.number) {}
-        let from = Allocator { key: session, list: self.list };
-        let Some(own) = exposed::environment(area::number()) else { return };
+        let maker = exposed::environment(self.number).map_or(area::number().0, |info| info.creator.load(Relaxed));
+        release(self.number, session);
         let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == self.list);
-        let pages: Vec<PageNumber> = own.pages().filter(|page| under_list(page) && *page != self.list).collect();
-        from.free_many(&pages);
-        let _ = from.free(self.list);
+        // Another thread's pages may change while they are listed: what is missed is found in the next round.
+        while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
+            let pages: Vec<PageNumber> = maker.pages().filter(|page| under_list(page) && *page != self.list).collect();
+            let freed = Allocator { key: session, list: self.list }.free_many(&pages);
+            if freed == 0 || maker.number.load(Relaxed) == area::number().0 {
+                break;
+            }
+        }
+        let _ = Allocator { key: session, list: self.list }.free(self.list);
     }
+}
+
+/// Destroys an environment, in as many steps as it takes.
+pub fn release(number: EnvironmentId, key: KeyIndex) {
+    while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(key, number) {}
 }

@@ -166,7 +166,8 @@ pub fn abandon(status: Status) -> ! {
     die()
 }
 
-fn die() -> ! {
+/// Dies without a word.
+pub fn die() -> ! {
     loop {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, area::number());
         let _ = time_slice::yield_to(EnvironmentId::NONE);
@@ -179,12 +180,25 @@ fn ring(thread: EnvironmentId) {
 
 const STATUS_BASE: usize = (abi::area::PUBLIC_STATUS / 8) as usize;
 
-/// Children that ended are buried; the kernel's heir of a dead creator takes care of the others.
+/// Waits until children have taken over what their parent made for them: pages of a parent that dies are nobody's. A child
+/// that tells lies delays the end, no more.
+fn wait_to_be_needless(children: &[Child]) {
+    const PATIENCE: u64 = 1_000_000_000;
+    let deadline = runtime::clock::now() + PATIENCE;
+    for child in children {
+        while let Some([over, begun]) = child.dependence().filter(|_| runtime::clock::now() < deadline) {
+            block::wait_stopped(&[over, begun, clock(deadline)]);
+        }
+    }
+}
+
+/// Children that ended are buried; of the others the session takes care.
 fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.iter().for_each(|child| child.bury(process.session_key));
+    wait_to_be_needless(&alive);
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));
     let groups: Vec<(u64, bool)> = alive.iter().map(|child| (child.group(), stopped(child))).collect();
     job::orphan_groups(&groups);

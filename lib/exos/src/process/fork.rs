@@ -24,9 +24,7 @@ use runtime::window::Window;
 use runtime::{PageNumber, heap};
 
 /// What a child may use at first; it draws more from the bank.
-const PAGES: u64 = 128;
-const BUDGETS: [(Resource, u64); 4] =
-    [(Resource::Page, PAGES), (Resource::Slice, 4), (Resource::Predicate, 32), (Resource::Environment, 64)];
+const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
 
 const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
 
@@ -58,6 +56,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
+    budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
     let mailbox = maker.pages.allocate()?;

@@ -3,7 +3,8 @@
 //! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of its
 //! own. Who clones next takes back what threads that ended were made of.
 
-use super::create::{AREA_PAGES, Beginning, Made, area_words, write_words};
+use super::children::public;
+use super::create::{self, AREA_PAGES, Beginning, Made, area_words, write_words};
 use super::thread::Thread;
 use crate::budget;
 use crate::errno::{Errno, Result};
@@ -21,11 +22,10 @@ use runtime::environment::CHANNEL_SLOT;
 use runtime::layout::{AREA_ALIGNMENT, AREAS};
 use runtime::page::Allocator;
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, heap, syscall};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, heap, syscall};
 
 /// What a thread may use at first; it draws more from the bank.
-const BUDGETS: [(Resource, u64); 4] =
-    [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16), (Resource::Environment, 4)];
+const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16)];
 
 /// How a thread begins.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,7 @@ pub struct Remains {
 pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     take_remains_back();
     budget::reserve(AREA_PAGES as u64 + 8);
+    budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
     let index = heap::reserve_area()?;
     let made = build(record, AREAS + index * AREA_ALIGNMENT).inspect_err(|_| {
@@ -111,6 +112,7 @@ fn build(record: &'static Thread, place: u64) -> Result<Made> {
     let channel = area::channel_key();
     let outcome = (|| {
         write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
+        write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.number())])?;
         birth::show_area(place, in_area)?;
         let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
         let pages = [fixed[0], fixed[1], in_area[0], area::root()];
@@ -161,7 +163,7 @@ pub fn take_remains_back() {
 fn demolish(thread: &'static Thread) {
     let number = EnvironmentId(thread.number.swap(0, Relaxed));
     if number != EnvironmentId::NONE {
-        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(KeyIndex::FIRST, number) {}
+        create::release(number, KeyIndex::FIRST);
     }
     let pages = core::mem::take(&mut *thread.pages.lock());
     let place = thread.area.load(Relaxed);

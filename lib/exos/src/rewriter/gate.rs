@@ -15,6 +15,7 @@ use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
 use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::area::{Area, LIBRARY, LibraryWords};
 use runtime::upcall::{self, Context, upcall_entry};
@@ -200,6 +201,10 @@ fn give_up(frame: &UpcallFrame) -> ! {
         frame.error,
         frame.detail
     );
+    // What is damaged may be what the end needs.
+    if Area::current().library().free[word::GIVEN_UP].swap(1, Relaxed) != 0 {
+        crate::process::exit::die();
+    }
     crate::process::exit::abandon(crate::process::status::Status::Killed(linux::SIGSEGV))
 }
 
@@ -211,6 +216,6 @@ fn is_program(rip: u64) -> bool {
 
 fn is_on_own_stack(rsp: u64) -> bool {
     let area = Area::current().address();
-    let end = Area::current().library().upcall_stack_end.load(core::sync::atomic::Ordering::Relaxed);
+    let end = Area::current().library().upcall_stack_end.load(Relaxed);
     rsp > area && rsp <= end
 }

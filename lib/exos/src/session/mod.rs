@@ -10,6 +10,8 @@ pub mod command;
 #[cfg(target_os = "none")]
 mod keyboard;
 #[cfg(target_os = "none")]
+mod orphans;
+#[cfg(target_os = "none")]
 pub mod pump;
 #[cfg(target_os = "none")]
 pub mod start;

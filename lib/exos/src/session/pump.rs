@@ -1,5 +1,6 @@
-//! While the first process lives: what the host sends goes where it belongs, and the dead without a parent are buried.
+//! While the first process lives: what the host sends goes where it belongs, and orphans that end are buried.
 
+use super::orphans::Orphans;
 use super::start::{Session, Source};
 use super::{board, keyboard};
 use crate::block;
@@ -18,12 +19,10 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, Kind, channel, exposed, syscall};
+use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 
 /// Bytes that must have been read before more credit is sent.
 const CREDIT_STEP: u64 = CAPACITY / 4;
-/// Nanoseconds between two looks for the dead that nobody buries.
-const SWEEP: u64 = 200_000_000;
 
 /// Standard input on its way.
 #[derive(Default)]
@@ -41,12 +40,13 @@ struct Input {
 pub fn run(session: &Session) -> Status {
     let mut input = Input::default();
     let first = session.first.number;
+    let mut orphans = Orphans::new(session.bank);
     while exposed::lives(first) {
         receive(session, &mut input);
         input.pass_on(session);
         input.grant(session);
-        bury_orphans(first);
-        wait(session, &input, first);
+        orphans.look();
+        wait(session, &input, &orphans);
     }
     status(session)
 }
@@ -154,31 +154,14 @@ impl Input {
     }
 }
 
-fn wait(session: &Session, input: &Input, first: EnvironmentId) {
-    let Some(info) = exposed::environment(first) else { return };
+fn wait(session: &Session, input: &Input, orphans: &Orphans) {
     let frames = &exposed::kernel().channel_frames;
-    let mut terms = Vec::from([
-        word(frames, Operator::NotEqual, 0),
-        word(info.state_word(), Operator::NotEqual, State::Alive as u64),
-        clock(runtime::clock::now() + SWEEP),
-    ]);
+    let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
     terms.extend(input.term(session));
+    let watched = [session.first.number].into_iter().chain(orphans.watched());
+    let records = watched.filter_map(exposed::environment);
+    terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));
     block::wait_plainly(&terms);
-}
-
-/// Environments that die and whose creator is gone are released here.
-fn bury_orphans(first: EnvironmentId) {
-    let own = runtime::area::number().0;
-    let slots = 0..exposed::kernel().environments.load(Acquire);
-    let orphans = slots.filter_map(exposed::environment_slot).filter(|info| {
-        info.state.load(Acquire) == State::Dying as u64
-            && info.creator.load(Acquire) == own
-            && info.number.load(Acquire) != first.0
-    });
-    for info in orphans {
-        let number = EnvironmentId(info.number.load(Acquire));
-        while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(KeyIndex::FIRST, number) {}
-    }
 }
 
 /// How the first process ended, as its public page says.

@@ -44,6 +44,8 @@ pub struct Session {
     pub windows: Windows,
     /// The session's key.
     pub key: KeyIndex,
+    /// What holds the budget that nobody uses.
+    pub bank: EnvironmentId,
 }
 
 /// Where standard input comes through.
@@ -100,7 +102,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let first = refused("the first process", make_first(&common, &record))?;
     refused("the first process's budget", first.endow(session, bank.number, &FIRST_BUDGETS))?;
     refused("the guardian", Client::new(guardian).adopt(first.number))?;
-    Ok(Session { first, input, board, windows, key: session })
+    Ok(Session { first, input, board, windows, key: session, bank: bank.number })
 }
 
 /// The pipe or the terminal that the host's input comes through.
@@ -121,8 +123,7 @@ fn make_board(windows: &mut Windows, session: KeyIndex) -> Result<Shared, crate:
     windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
 }
 
-const FIRST_BUDGETS: [(Resource, u64); 4] =
-    [(Resource::Page, 512), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 64)];
+const FIRST_BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 512), (Resource::Slice, 1), (Resource::Predicate, 64)];
 
 fn refused<T, E: core::fmt::Debug>(what: &str, outcome: Result<T, E>) -> Outcome<T> {
     outcome.map_err(|error| format!("the session cannot make {what}: {error:?}"))

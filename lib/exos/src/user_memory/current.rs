@@ -16,6 +16,8 @@ pub mod word {
     pub const STUB_ENTRY: usize = 2;
     /// The thread.
     pub const THREAD: usize = 3;
+    /// Not 0 once a fault in ExOS has made the process end.
+    pub const GIVEN_UP: usize = 4;
 }
 
 /// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].

@@ -1,0 +1,126 @@
+//! Orphans: processes whose parent has ended, and threads whose process has. The session takes back what they were made of.
+//!
+//! What their public pages say was written by strangers: who says falsely that it has no parent is buried by the session
+//! instead of the parent, who still finds the status in the public page that it has mapped. Only what has died already is
+//! touched, but for threads: they end with their process, as they would by themselves.
+
+use crate::process::children::public;
+use crate::process::create::{self, Made};
+use abi::budget::{Figure, Resource};
+use abi::environment::State;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use runtime::address_space::Access;
+use runtime::exposed::{self, Environment};
+use runtime::page::Allocator;
+use runtime::window::Window;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, syscall};
+
+/// An environment that nobody else takes care of.
+enum Orphan {
+    /// A process.
+    Process(Made),
+    /// A thread of a process that is gone.
+    Thread(EnvironmentId),
+}
+
+/// Nanoseconds between two looks for orphans.
+const INTERVAL: u64 = 200_000_000;
+/// Orphans whose end is seen at once; that of others is seen by the next look.
+const WATCHED: usize = 8;
+
+/// What was seen by the last look.
+pub struct Orphans {
+    /// What orphans might use goes to this environment.
+    bank: EnvironmentId,
+    alive: Vec<EnvironmentId>,
+    next: u64,
+}
+
+impl Orphans {
+    /// Nothing was seen yet.
+    pub const fn new(bank: EnvironmentId) -> Self {
+        Self { bank, alive: Vec::new(), next: 0 }
+    }
+
+    /// Those whose end is worth a look.
+    pub fn watched(&self) -> impl Iterator<Item = EnvironmentId> {
+        self.alive.iter().copied().take(WATCHED)
+    }
+
+    /// When to look next whatever happens, in nanoseconds since boot.
+    pub const fn next_look(&self) -> u64 {
+        self.next
+    }
+
+    /// If it is time: buries orphans that have ended, and notes those that live.
+    pub fn look(&mut self) {
+        if self.watched().all(exposed::lives) && clock::now() < self.next {
+            return;
+        }
+        self.alive.clear();
+        let mut lists = Vec::new();
+        let slots = 0..exposed::kernel().environments.load(Acquire);
+        for info in slots.filter_map(exposed::environment_slot) {
+            match orphan(info) {
+                Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
+                Some(Orphan::Process(made)) => {
+                    release(info, &made, self.bank);
+                    lists.push(made.list);
+                }
+                Some(Orphan::Thread(number)) => create::release(number, OWN),
+                None => {}
+            }
+        }
+        free(&lists);
+        self.next = clock::now() + INTERVAL;
+    }
+}
+
+/// The session's own key opens everything in it.
+const OWN: KeyIndex = KeyIndex::FIRST;
+
+fn orphan(info: Environment) -> Option<Orphan> {
+    let state = info.state.load(Acquire);
+    if state != State::Alive as u64 && state != State::Dying as u64 {
+        return None;
+    }
+    let number = EnvironmentId(info.number.load(Acquire));
+    let page = PageNumber(info.public.load(Acquire));
+    let window = Window::open(&[page], OWN, Access::READ).ok()?;
+    let word = |index: usize| window.words()[index].load(Acquire);
+    let belongs_to = EnvironmentId(word(public::PROCESS));
+    if belongs_to != EnvironmentId::NONE {
+        return (!exposed::lives(belongs_to)).then_some(Orphan::Thread(number));
+    }
+    let is_process = word(public::MAGIC) == public::MAGIC_VALUE;
+    let has_parent = exposed::lives(EnvironmentId(word(public::PARENT)));
+    let list = exposed::page(page)?.access();
+    (is_process && !has_parent).then_some(Orphan::Process(Made { number, public: page, list }))
+}
+
+/// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.
+fn release(info: Environment, made: &Made, bank: EnvironmentId) {
+    let heir = EnvironmentId(info.creator.load(Relaxed));
+    let limits = Resource::ALL.map(|resource| (resource, info.budget[resource as usize].limit.load(Relaxed)));
+    create::release(made.number, OWN);
+    for (resource, amount) in limits.into_iter().filter(|(_, amount)| *amount > 0) {
+        // An heir that uses what it got keeps it, until its own end.
+        let _ = syscall::budget_move(OWN, heir, bank, resource as u64, Figure::Limit as u64, amount);
+    }
+}
+
+/// Frees all pages under some access lists, and the lists: their makers, who would know them, are gone.
+fn free(lists: &[PageNumber]) {
+    if lists.is_empty() {
+        return;
+    }
+    let pages = (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber);
+    let is_theirs = |page: &PageNumber| {
+        exposed::page(*page).is_some_and(|info| lists.contains(&info.access())) && !lists.contains(page)
+    };
+    let theirs: Vec<PageNumber> = pages.filter(is_theirs).collect();
+    let any = Allocator { key: OWN, list: PageNumber::NONE };
+    any.free_many(&theirs);
+    any.free_many(lists);
+}
