@@ -6,11 +6,11 @@
 //! them with two continuations.
 
 use crate::area::{Area, LIBRARY, LibraryWords};
-use crate::predicate::{Operator, Predicate, word};
-use crate::{critical_section, syscall};
+use crate::predicate::{Operator, Predicate, clock, word};
+use crate::{critical_section, syscall, time_slice};
 use abi::area::PrivateWords;
 use abi::syscall::number;
-use abi::{EnvironmentId, Failure};
+use abi::{EnvironmentId, Error, Failure};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -69,28 +69,38 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
         "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
-        // Refused, or a slice of our own began before the answer came: then it is of more use to the callee.
-        "2:",
+        // Refused, or a slice of our own began before the answer came.
         "test rax, rax",
-        "jnz 4f",
-        "3:",
-        "mov eax, {yield_number}",
-        "mov rdi, gs:[{transfer_callee}]",
-        "syscall",
-        "cmp eax, {busy}",
-        "jne 2b",
-        "mov eax, {yield_number}",
-        "xor edi, edi",
-        "syscall",
-        "jmp 3b",
-        "4:",
+        "jnz 2f",
+        "call {wait}",
+        "2:",
         "mov qword ptr gs:[{ready}], 0",
         "add rsp, 8",
         "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
         "ret",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
-        yield_number = const number::time_slice_yield, busy = const abi::Error::Busy as u64,
+        wait = sym wait_for_answer,
     )
+}
+
+/// A slice of our own began before the answer came: the callee gets it. Where the callee runs on another CPU, the answer
+/// must find us giving way, not running. Comes back only with the error, when the callee is gone: the answer enters
+/// elsewhere, and takes the stack back to where the call began.
+extern "C" fn wait_for_answer() -> u64 {
+    const LOOK_AGAIN: u64 = 1_000_000;
+    let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
+    loop {
+        match time_slice::yield_to(callee) {
+            Err(Failure { error: Error::NoSuchEnvironment, .. }) => return Error::NoSuchEnvironment as u64,
+            Err(_) => {
+                let later = Predicate::new().or(&[clock(crate::clock::now() + LOOK_AGAIN)]);
+                if later.is_ok_and(|later| later.wait_once().is_err()) {
+                    time_slice::yield_now();
+                }
+            }
+            Ok(()) => {}
+        }
+    }
 }
 
 /// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx.
@@ -116,24 +126,13 @@ extern "C" fn answer_entry() {
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
         // Back here the stranger could not be entered, or a slice of our own began: we still wait for our answer.
-        "3:",
-        "mov eax, {yield_number}",
-        "mov rdi, gs:[{transfer_callee}]",
-        "syscall",
-        "cmp eax, {gone}",
-        "je 4f",
-        "mov eax, {yield_number}",
-        "xor edi, edi",
-        "syscall",
-        "jmp 3b",
-        "4:",
+        "call {wait}",
         "mov qword ptr gs:[{ready}], 0",
         "add rsp, 8",
         "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
         "ret",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE,
-        ready = const READY, caller = const CALLER, yield_number = const number::time_slice_yield,
-        gone = const abi::Error::NoSuchEnvironment as u64,
+        ready = const READY, caller = const CALLER, wait = sym wait_for_answer,
     )
 }
 
@@ -169,7 +168,9 @@ extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
         "test rax, rax",
-        "jz {wait}",
+        "jnz 2f",
+        "call {wait}",
+        "2:",
         "mov qword ptr gs:[{ready}], 0",
         "add rsp, 8",
         "ret",
@@ -200,33 +201,16 @@ extern "C" fn trusting_answer_entry() {
         "or rdx, -1",
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
-        "jmp {wait}",
+        "call {wait}",
+        "ud2",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
         caller = const CALLER, wait = sym wait_trusting,
     )
 }
 
-/// A slice of our own began before the answer: the callee gets it, until the answer comes or the callee is gone.
-#[unsafe(naked)]
-extern "C" fn wait_trusting() {
-    naked_asm!(
-        "2:",
-        "mov eax, {yield_number}",
-        "mov rdi, gs:[{transfer_callee}]",
-        "syscall",
-        "cmp eax, {gone}",
-        "je {exit}",
-        "mov eax, {yield_number}",
-        "xor edi, edi",
-        "syscall",
-        "jmp 2b",
-        transfer_callee = const TRANSFER_CALLEE, yield_number = const number::time_slice_yield,
-        gone = const abi::Error::NoSuchEnvironment as u64, exit = sym callee_is_gone,
-    )
-}
-
-/// The registers that a dead callee was trusted with are lost.
-extern "C" fn callee_is_gone() -> ! {
+/// As [`wait_for_answer`]; the registers that a dead callee was trusted with are lost.
+extern "C" fn wait_trusting() -> ! {
+    wait_for_answer();
     crate::error_line!("the environment that was trusted with our registers is gone");
     crate::entry::exit(crate::entry::FAULT_STATUS)
 }
