@@ -42,6 +42,7 @@ pub fn start(mut boot: Boot) -> ! {
         fresh: FIRST_FRESH,
         processors: [const { Processor::new() }; CPUS],
         free_slots: (0, 0),
+        passed_over: 0,
         search: Default::default(),
         work: Cell::new(0),
         attention: Cell::new(false),

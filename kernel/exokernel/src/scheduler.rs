@@ -7,6 +7,7 @@
 
 use crate::environment::Environment;
 use crate::event::Waiting;
+use crate::interrupt;
 use crate::kernel::{Kernel, Locked, lock};
 use crate::predicate::Wakeup;
 use crate::processor::Phase;
@@ -162,7 +163,21 @@ impl Kernel {
         if core::mem::take(&mut self.secrets_mut(environment).owes_slice) {
             return Wakeup::At(clock::now() + entry_of_next_slice());
         }
-        if self.context_of(environment).claim() { wakeup } else { Wakeup::Never }
+        if self.context_of(environment).claim() {
+            return wakeup;
+        }
+        // It runs on another CPU, and may stop there by a fast transfer, of which nobody is told.
+        self.passed_over |= 1 << cpu;
+        Wakeup::At(clock::now() + entry_of_next_slice())
+    }
+
+    /// Somebody stops running on this CPU, and its position may be one that another CPU passed over.
+    fn wake_who_passed_over(&mut self) {
+        let mut cpus = core::mem::take(&mut self.passed_over);
+        while cpus != 0 {
+            interrupt::wake(cpus.trailing_zeros() as usize);
+            cpus &= cpus - 1;
+        }
     }
 
     /// Enters a claimed environment in the slice that runs; never returns. The lock is let go.
@@ -229,6 +244,7 @@ impl Kernel {
     pub(crate) fn note_left(&mut self, environment: Environment) {
         let now = clock::now();
         self.note_runner(environment);
+        self.wake_who_passed_over();
         let processor = &mut self.processors[entry::cpu()];
         let (payer, spent) = (processor.payer, now.saturating_sub(processor.entered));
         processor.entered = now;
