@@ -1,6 +1,12 @@
-//! A page that the relatives who hold a description share: the state of an eventfd or a timerfd.
+//! A page that the relatives who hold a description share: the state of an eventfd or a timerfd; and what reading either
+//! means.
 
-use crate::errno::Result;
+use super::description::Description;
+use super::object::Event;
+use super::operations::Operations;
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
@@ -42,5 +48,31 @@ impl Cell {
     pub(super) fn discard(&self) {
         process().windows.lock().close(&self.shared);
         process().lend(self.shared.pages());
+    }
+}
+
+/// Bytes that are read and written.
+pub(super) const BYTES: u64 = 8;
+
+/// `read` of what has one number at a time: the number, as soon as there is one.
+pub(super) fn read_number(
+    object: &impl Operations,
+    description: &Description,
+    (to, count): (u64, u64),
+    take: impl Fn() -> Option<u64>,
+) -> Result<u64> {
+    if count < BYTES {
+        return Err(Errno::EINVAL);
+    }
+    copy::prepare(to, BYTES, true)?;
+    loop {
+        if let Some(number) = take() {
+            copy::write_word(to, number)?;
+            return Ok(BYTES);
+        }
+        if description.is_nonblocking() {
+            return Err(Errno::EAGAIN);
+        }
+        block::wait(&object.terms(Event::Readable), None)?;
     }
 }

@@ -1,12 +1,11 @@
 //! `eventfd`: a counter that is read as a whole, or by ones (eventfd(2)).
 
-use super::cell::Cell;
+use super::cell::{BYTES, Cell, read_number};
 use super::description::Description;
 use super::object::Event;
 use super::operations::Operations;
 use crate::block;
 use crate::errno::{Errno, Result};
-use crate::user_memory::copy;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -18,8 +17,6 @@ const ADDED: usize = 1;
 const TAKEN: usize = 2;
 /// The highest count.
 const HIGHEST: u64 = u64::MAX - 1;
-/// Bytes that are read and written.
-const BYTES: u64 = 8;
 
 /// The counter.
 #[derive(Debug)]
@@ -69,20 +66,7 @@ impl Counter {
 
 impl Operations for Counter {
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
-        if count < BYTES {
-            return Err(Errno::EINVAL);
-        }
-        copy::prepare(to, BYTES, true)?;
-        loop {
-            if let Some(taken) = self.take() {
-                copy::write_word(to, taken)?;
-                return Ok(BYTES);
-            }
-            if description.is_nonblocking() {
-                return Err(Errno::EAGAIN);
-            }
-            block::wait(&self.terms(Event::Readable), None)?;
-        }
+        read_number(self, description, (to, count), || self.take())
     }
 
     fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {

@@ -2,13 +2,12 @@
 //!
 //! Nothing runs when it expires: who reads counts the periods that have passed, and who waits has a term over the clock.
 
-use super::cell::Cell;
+use super::cell::{Cell, read_number};
 use super::description::Description;
 use super::object::Event;
 use super::operations::Operations;
 use crate::block;
-use crate::errno::{Errno, Result};
-use crate::user_memory::copy;
+use crate::errno::Result;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -18,7 +17,6 @@ use runtime::predicate::{Operator, Term, word};
 const NEXT: usize = 0;
 const PERIOD: usize = 1;
 const SETTINGS: usize = 2;
-const BYTES: u64 = 8;
 
 /// The timer.
 #[derive(Debug)]
@@ -87,20 +85,7 @@ impl Timer {
 
 impl Operations for Timer {
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
-        if count < BYTES {
-            return Err(Errno::EINVAL);
-        }
-        copy::prepare(to, BYTES, true)?;
-        loop {
-            if let Some(times) = self.take() {
-                copy::write_word(to, times)?;
-                return Ok(BYTES);
-            }
-            if description.is_nonblocking() {
-                return Err(Errno::EAGAIN);
-            }
-            block::wait(&self.terms(Event::Readable), None)?;
-        }
+        read_number(self, description, (to, count), || self.take())
     }
 
     fn is_ready(&self, event: Event) -> bool {
