@@ -12,8 +12,8 @@ use crate::limit;
 
 /// Bits of header lengths tried in all their combinations.
 const UNKNOWN_BITS: u32 = 12;
-/// Units of work after which a pair is left undecided.
-const PATIENCE: u32 = 1 << 18;
+/// Units of work after which a pair is left undecided: enough for every value of two bytes under six ranges.
+const PATIENCE: u32 = 1 << 19;
 
 /// A canonical conjunction, copied.
 #[derive(Clone, Debug)]

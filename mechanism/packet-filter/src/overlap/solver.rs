@@ -1,8 +1,9 @@
 //! Is there a packet that meets a set of conditions at fixed places?
 //!
 //! `Equal`s fix bits. What ranges leave open is searched byte by byte in order of offset; a range is
-//! given up as soon as no value of its bytes still to come could lie in it. Bytes that no range joins
-//! are searched apart. The search is exact, and it can stop and go on; who asks limits it.
+//! given up as soon as no value of its bytes still to come could lie in it. When all values of a byte fail, earlier bytes
+//! get other values only if they had a part in that: what bytes cannot be on their own, no others help. The
+//! search is exact, and it can stop and go on; who asks limits it.
 
 use super::{BYTES, Verdict, Witness};
 use crate::condition::{Condition, Kind};
@@ -28,6 +29,8 @@ struct Byte {
     offset: u32,
     fixed: u8,
     value: u8,
+    /// The first byte that had a part in the failure of a value tried here.
+    blamed: u8,
 }
 
 /// What came of trying one value.
@@ -60,7 +63,7 @@ impl Solver {
         raw_count: 0,
         ranges: [Range { at: 0, size: 0, mask: 0, low: 0, high: 0, outside: false, first: 0 }; 2 * limit::ATOMS],
         range_count: 0,
-        bytes: [Byte { offset: 0, fixed: 0, value: 0 }; BYTES],
+        bytes: [Byte { offset: 0, fixed: 0, value: 0, blamed: 0 }; BYTES],
         byte_count: 0,
         length: 0,
         here: 0,
@@ -106,7 +109,7 @@ impl Solver {
         for raw in &self.raw[..self.raw_count] {
             let (offset, mask, value) = ((raw >> 16) as u32, (raw >> 8) as u8, *raw as u8);
             if self.byte_count == 0 || self.bytes[self.byte_count - 1].offset != offset {
-                self.bytes[self.byte_count] = Byte { offset, fixed: 0, value: 0 };
+                self.bytes[self.byte_count] = Byte { offset, ..Byte::default() };
                 self.byte_count += 1;
             }
             let byte = &mut self.bytes[self.byte_count - 1];
@@ -132,8 +135,8 @@ impl Solver {
             match self.try_value() {
                 Trial::Fits => (self.here, self.resume) = (self.here + 1, false),
                 Trial::Fails => self.resume = true,
-                Trial::Exhausted if self.begins_cluster() => return Some(Verdict::Apart),
-                Trial::Exhausted => (self.here, self.resume) = (self.here - 1, true),
+                Trial::Exhausted if !self.go_back() => return Some(Verdict::Apart),
+                Trial::Exhausted => self.resume = true,
             }
         }
         self.report(witness);
@@ -145,24 +148,34 @@ impl Solver {
         let byte = &mut self.bytes[self.here];
         if !self.resume {
             byte.value &= byte.fixed;
+            byte.blamed = self.here as u8;
         } else if !next_value(&mut byte.value, byte.fixed) {
             return Trial::Exhausted;
         }
-        if self.fits() { Trial::Fits } else { Trial::Fails }
+        let Some(culprit) = self.culprit() else { return Trial::Fits };
+        let byte = &mut self.bytes[self.here];
+        byte.blamed = byte.blamed.min(culprit as u8);
+        Trial::Fails
     }
 
-    /// Whether no range joins this byte to an earlier one.
-    fn begins_cluster(&self) -> bool {
-        let here = self.here;
-        let joins = |range: &Range| range.first < here && here < range.first + usize::from(range.size);
-        !self.ranges[..self.range_count].iter().any(joins)
+    /// Goes back to the byte before, whose value had a part in what failed here. `false` when none had.
+    fn go_back(&mut self) -> bool {
+        let blamed = self.bytes[self.here].blamed;
+        if usize::from(blamed) == self.here {
+            return false;
+        }
+        self.here -= 1;
+        let byte = &mut self.bytes[self.here];
+        byte.blamed = byte.blamed.min(blamed);
+        true
     }
 
-    /// Whether every range that looks at this byte can still be met.
-    fn fits(&self) -> bool {
+    /// The first byte of a range that looks at this one and can no longer be met: of several, of that which begins last.
+    fn culprit(&self) -> Option<usize> {
         let here = self.here;
         let looks = |range: &&Range| range.first <= here && here < range.first + usize::from(range.size);
-        self.ranges[..self.range_count].iter().filter(looks).all(|range| self.can_meet(range))
+        let failing = self.ranges[..self.range_count].iter().filter(looks).filter(|range| !self.can_meet(range));
+        failing.map(|range| range.first).max()
     }
 
     fn can_meet(&self, range: &Range) -> bool {
