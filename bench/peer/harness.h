@@ -118,7 +118,7 @@ static void measure_after(operation *before, const char *name, uint64_t operatio
 	fflush(stdout);
 }
 
-static void measure(const char *name, uint64_t operations, operation *body)
+__attribute__((unused)) static void measure(const char *name, uint64_t operations, operation *body)
 {
 	measure_after(NULL, name, operations, body);
 }

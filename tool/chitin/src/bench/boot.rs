@@ -75,7 +75,7 @@ pub struct Ground<'a> {
 pub fn machine(system: System, clock: Clock) -> Machine {
     Machine {
         board: Board::Q35,
-        cpu: Cpu::Measured,
+        cpu: if clock == Clock::PlainNanoseconds { Cpu::MeasuredPlain } else { Cpu::Measured },
         cpus: 1,
         memory: MEMORY,
         accelerator: Accelerator::Tcg,

@@ -37,9 +37,12 @@ fn is_same(one: &Line, other: &Line) -> bool {
 }
 
 fn moved(before: &Line, now: &Line) -> bool {
+    if before.points != now.points {
+        return now.clock == Clock::Instructions;
+    }
     match now.clock {
         Clock::Instructions => number(before.median) != number(now.median),
-        Clock::Nanoseconds => before.least > now.most || before.most < now.least,
+        Clock::Nanoseconds | Clock::PlainNanoseconds => before.least > now.most || before.most < now.least,
     }
 }
 
@@ -48,6 +51,7 @@ fn name(line: &Line) -> String {
     let unit = match line.clock {
         Clock::Instructions => "instructions",
         Clock::Nanoseconds => "ns",
+        Clock::PlainNanoseconds => "ns, plain CPU",
     };
     format!("{} {}/{} in {unit}", system.unwrap_or_default(), line.program, line.figure)
 }

@@ -67,21 +67,15 @@ fn headline(run: &Run<'_>) -> String {
     let ratio = |measure, row| run.results.ratio(System::LinuxTuned, measure, row);
     let bars = |row| vec![ratio(Measure::Instructions, row), ratio(Measure::Silicon, row), ratio(Measure::Wall, row)];
     let rows: Vec<Bars> = rows.map(|row| Bars { name: row.operation.clone(), ratios: bars(row) }).collect();
-    picture::ratios("Tuned Linux / Chitin", &["instructions", "silicon estimate", "wall time, emulated"], &rows)
+    picture::ratios("Tuned Linux / Chitin", &["instructions", "silicon estimate", "wall time"], &rows)
 }
 
 /// The curves of a table that is a figure.
 fn curves(table: &Table, results: &Results) -> Option<String> {
     let curves = table.curves.as_ref()?;
     let report = results.report(System::Chitin, Clock::Instructions, &curves.program)?;
-    let mut all: Vec<Curve> = Vec::new();
-    for (name, x, y) in &report.points {
-        let point = (*x as f64, *y as f64);
-        match all.iter_mut().find(|(known, _)| known == name) {
-            Some((_, points)) => points.push(point),
-            None => all.push((name.clone(), vec![point])),
-        }
-    }
+    let points = |points: Vec<(u64, u64)>| points.into_iter().map(|(x, y)| (x as f64, y as f64)).collect();
+    let all: Vec<Curve> = report.curves().into_iter().map(|(name, some)| (name, points(some))).collect();
     Some(picture::curves(&table.title, &curves.x, &curves.y, &all))
 }
 

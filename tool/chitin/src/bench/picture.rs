@@ -29,7 +29,7 @@ pub fn ratios(title: &str, legend: &[&str], rows: &[Bars]) -> String {
     let height = 70.0 + row_height * rows.len() as f64;
     let mut svg = begin(title, height);
     for (index, name) in legend.iter().enumerate() {
-        let at = NAMES + index as f64 * 170.0;
+        let at = NAMES + index as f64 * 150.0;
         rectangle(&mut svg, [at, 34.0, 12.0, 12.0], COLOURS[index % COLOURS.len()]);
         text(&mut svg, at + 18.0, 45.0, "start", name);
     }

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 use super::boot::{self, System};
 use super::cost;
 use super::report::{Clock, Report};
-use super::results::Results;
+use super::results::{Measured, Results};
 
 /// Where kept runs are, from the root of the checkout; a file each, named by date and commit.
 const HISTORY: &str = "bench/results/history";
@@ -54,6 +54,9 @@ pub struct Line {
     pub most: f64,
     /// The estimate for silicon, in cycles.
     pub silicon: Option<f64>,
+    /// Of a curve, which has no samples: its points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<(u64, u64)>,
     /// The program did not come to its end, for this reason.
     pub partial: Option<String>,
     /// The kernel's command line.
@@ -62,35 +65,48 @@ pub struct Line {
     pub origin: Origin,
 }
 
-/// All figures of a run.
+/// All figures of a run, and all curves.
 pub fn lines(results: &Results, origin: &Origin) -> Vec<Line> {
-    let of = |report: &Report, system: System, clock: Clock, figure: &str| {
-        let cost = cost::cost(report, figure, None)?;
-        let raw = report.figure(figure)?;
-        Some(Line {
-            system,
-            clock,
-            program: report.program.clone(),
-            figure: figure.to_owned(),
-            operations: raw.operations,
-            samples: raw.samples.clone(),
-            overhead: cost::overhead(report),
-            calibration: report.calibration,
-            median: cost.median,
-            least: cost.least,
-            most: cost.most,
-            silicon: (clock == Clock::Instructions).then(|| cost::silicon(report, figure, None)).flatten(),
-            partial: report.broken.clone(),
-            command_line: system.command_line(),
-            origin: origin.clone(),
-        })
-    };
-    let measured = results.measured.iter();
-    measured
-        .flat_map(|it| {
-            it.report.figures.iter().filter_map(move |figure| of(&it.report, it.system, it.clock, &figure.name))
-        })
-        .collect()
+    let mut lines = Vec::new();
+    for Measured { system, clock, report } in &results.measured {
+        let line = |figure: &str| blank(*system, *clock, report, figure, origin);
+        lines.extend(report.figures.iter().filter_map(|figure| {
+            let cost = cost::cost(report, &figure.name, None)?;
+            Some(Line {
+                operations: figure.operations,
+                samples: figure.samples.clone(),
+                median: cost.median,
+                least: cost.least,
+                most: cost.most,
+                silicon: cost::silicon(report, &figure.name, None).filter(|_| *clock == Clock::Instructions),
+                ..line(&figure.name)
+            })
+        }));
+        lines.extend(report.curves().into_iter().map(|(name, points)| Line { points, ..line(&name) }));
+    }
+    lines
+}
+
+/// A line that says where it is from, and nothing yet of what was measured.
+fn blank(system: System, clock: Clock, report: &Report, figure: &str, origin: &Origin) -> Line {
+    Line {
+        system,
+        clock,
+        program: report.program.clone(),
+        figure: figure.to_owned(),
+        operations: 1,
+        samples: Vec::new(),
+        overhead: cost::overhead(report),
+        calibration: report.calibration,
+        median: 0.0,
+        least: 0.0,
+        most: 0.0,
+        silicon: None,
+        points: Vec::new(),
+        partial: report.broken.clone(),
+        command_line: system.command_line(),
+        origin: origin.clone(),
+    }
 }
 
 /// # Errors

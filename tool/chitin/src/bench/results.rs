@@ -28,9 +28,11 @@ pub enum Measure {
     Silicon,
     /// Nanoseconds outside of the emulator.
     Wall,
+    /// The same on the plain CPU.
+    PlainWall,
 }
 
-pub const MEASURES: [Measure; 3] = [Measure::Instructions, Measure::Silicon, Measure::Wall];
+pub const MEASURES: [Measure; 4] = [Measure::Instructions, Measure::Silicon, Measure::Wall, Measure::PlainWall];
 
 impl Measure {
     pub fn name(self) -> &'static str {
@@ -38,6 +40,18 @@ impl Measure {
             Self::Instructions => "instructions",
             Self::Silicon => "silicon estimate",
             Self::Wall => "wall ns",
+            Self::PlainWall => "wall ns, plain CPU",
+        }
+    }
+}
+
+impl Measure {
+    /// The clock that it is taken by.
+    pub fn clock(self) -> Clock {
+        match self {
+            Self::Instructions | Self::Silicon => Clock::Instructions,
+            Self::Wall => Clock::Nanoseconds,
+            Self::PlainWall => Clock::PlainNanoseconds,
         }
     }
 }
@@ -71,9 +85,9 @@ impl Results {
         self.measured.iter().find(fits).map(|measured| &measured.report)
     }
 
-    /// Whether a system was measured at all.
-    pub fn has(&self, system: System) -> bool {
-        self.measured.iter().any(|measured| measured.system == system)
+    /// Whether a system was measured at all by a clock.
+    pub fn has(&self, system: System, clock: Clock) -> bool {
+        self.measured.iter().any(|measured| measured.system == system && measured.clock == clock)
     }
 
     /// What `system` has in `row`.
@@ -84,14 +98,14 @@ impl Results {
         };
         let Some(reference) = reference else { return Value::NotOffered };
         let (program, figure) = split(reference);
-        let clock = if measure == Measure::Wall { Clock::Nanoseconds } else { Clock::Instructions };
+        let clock = measure.clock();
         let Some(report) = self.report(system, clock, program) else {
             return Value::Missing("not run".into());
         };
         let minus = minus.as_deref();
         let cost = match measure {
             Measure::Silicon => cost::silicon(report, figure, minus).map(Cost::certain),
-            Measure::Instructions | Measure::Wall => cost::cost(report, figure, minus),
+            Measure::Instructions | Measure::Wall | Measure::PlainWall => cost::cost(report, figure, minus),
         };
         match cost {
             Some(cost) => Value::Measured { cost, partial: report.broken.is_some() },

@@ -4,6 +4,7 @@
 use super::boot::System;
 use super::catalogue::{Catalogue, Row, Table};
 use super::cost::Cost;
+use super::report::{Clock, Report};
 use super::results::{MEASURES, Measure, Results, Value, is_native};
 
 /// A table whose cells are text.
@@ -34,11 +35,12 @@ impl Sheet {
         };
         for row in &table.row {
             let native = if is_native(catalogue, row) { " (native)" } else { "" };
-            for measure in MEASURES {
+            for measure in MEASURES.into_iter().filter(|measure| results.has(System::Chitin, measure.clock())) {
                 let cells = sheet.cells(row, measure, native, results);
                 sheet.rows.push(cells);
             }
         }
+        sheet.notes.extend(ends_of_curves(table, results));
         sheet
     }
 
@@ -46,13 +48,16 @@ impl Sheet {
         let first = measure == MEASURES[0];
         let mut value = |system| self.cell(row, measure, &results.value(system, measure, row));
         let (linux, chitin) = (value(System::LinuxTuned), value(System::Chitin));
-        let stock =
-            if row.headline && results.has(System::LinuxStock) { value(System::LinuxStock) } else { String::new() };
+        let stock = if row.headline && results.has(System::LinuxStock, measure.clock()) {
+            value(System::LinuxStock)
+        } else {
+            String::new()
+        };
         let ratio = results.ratio(System::LinuxTuned, measure, row);
         let aim = match measure {
             Measure::Instructions => row.aim,
             Measure::Silicon => row.aim_silicon,
-            Measure::Wall => None,
+            Measure::Wall | Measure::PlainWall => None,
         };
         let (theirs, own) = (row.paper.theirs, row.paper.own);
         let their_ratio = theirs.zip(own).map(|(theirs, own)| theirs / own);
@@ -98,7 +103,8 @@ impl Sheet {
             };
             row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        let mut lines = vec![self.heading.clone(), line(&self.header)];
+        let mut lines = vec![self.heading.clone()];
+        lines.extend((!self.rows.is_empty()).then(|| line(&self.header)));
         lines.extend(self.rows.iter().map(line));
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
         lines.join("\n") + "\n"
@@ -116,6 +122,18 @@ impl Sheet {
         }
         text
     }
+}
+
+/// Where the curves of a table that is a figure end.
+fn ends_of_curves(table: &Table, results: &Results) -> Vec<String> {
+    let program = table.curves.as_ref().map(|curves| curves.program.as_str());
+    let report = program.and_then(|program| results.report(System::Chitin, Clock::Instructions, program));
+    let curves = report.map(Report::curves).unwrap_or_default();
+    let end = |(name, points): (String, Vec<(u64, u64)>)| {
+        let (x, y) = points.last().copied().unwrap_or_default();
+        format!("{name} ends at {} after {}", number(y as f64), number(x as f64))
+    };
+    curves.into_iter().map(end).collect()
 }
 
 /// A cost with its spread, unless all samples agree.

@@ -86,6 +86,7 @@ fn cpu(cpu: Cpu) -> &'static str {
         Cpu::Max => "max",
         Cpu::Qemu64 => "qemu64",
         Cpu::Measured => "max,-smap,-erms",
+        Cpu::MeasuredPlain => "max,-smap,-erms,-avx,-avx2,-xsave,-xsaveopt,-pku",
     }
 }
 

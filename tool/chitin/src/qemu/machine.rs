@@ -23,6 +23,8 @@ pub enum Cpu {
     /// What is measured on: all but SMAP, with which QEMU before 9.1 faults on an IRETQ of user mode, and fast string
     /// copies, which the counting clock counts byte by byte.
     Measured,
+    /// The same without what QEMU is slow at: vector state by XSAVE, and protection keys.
+    MeasuredPlain,
 }
 
 /// A plugin for the emulator, which looks at the machine and changes nothing in it.
