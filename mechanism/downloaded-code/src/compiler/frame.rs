@@ -68,8 +68,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// Clears the registers that hold nothing at a function's start: r0, r6 to r9, and of the first function those without an
-    /// argument.
+    /// Clears the registers that hold nothing at a function's start: r0, r6 to r9, and of the first function those
+    /// without an argument.
     fn zero_registers(&mut self) {
         let first_free = match self.verified.function_of(self.index) {
             0 => self.verified.context.arguments.len() as u8 + 1,

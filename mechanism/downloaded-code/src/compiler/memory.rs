@@ -2,9 +2,9 @@
 //!
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
 //! may start at; where the access always ends at one place, the region's length is compared with that. The mask is data
-//! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can lead
-//! to, a load becomes zero before anything can use it, and a store goes to the start of its region or frame. Loads
-//! are masked after they are made so that the comparison does not delay them.
+//! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can
+//! lead to, a load becomes zero before anything can use it, and a store goes to the start of its region or frame.
+//! Loads are masked after they are made, so that the comparison does not delay them.
 
 use super::Emitter;
 use super::layout::{

@@ -1,9 +1,9 @@
 //! The compiler: from a verified program to x86-64 machine code in the caller's buffer.
 //!
-//! A look over the program finds what it takes of the machine ([`shape`]). Then two passes emit the same code; the first
-//! only counts, so that the size is known exactly and every jump's target too before anything is written. The code is position independent, and reached at its first byte by the
-//! convention of [`crate::invocation`]. Nothing need ever be both writable and executable: the caller compiles into a
-//! buffer and makes it executable afterwards.
+//! A look over the program finds what it takes of the machine ([`shape`]). Then two passes emit the same code; the
+//! first only counts, so that the size is known exactly, and every jump's target too, before anything is written. The
+//! code is position independent, and reached at its first byte by the convention of [`crate::invocation`]. Nothing need
+//! ever be both writable and executable: the caller compiles into a buffer and makes it executable afterwards.
 //!
 //! What each part of the guarantee rests on here:
 //! * checks: [`memory`] and [`call`] emit one where the verifier says [`Protection::Checked`](crate::verifier::Protection);
