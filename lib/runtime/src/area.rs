@@ -48,6 +48,8 @@ pub struct LibraryWords {
     pub service_stack: AtomicU64,
     /// Function that serves control transfers.
     pub service_function: AtomicU64,
+    /// Answers that could not be delivered: see [`crate::transfer::serve`]. 0: none yet.
+    pub service_answers: AtomicU64,
     /// Handler of each kind of upcall, an `extern "C" fn(&mut Context)`.
     pub handlers: [AtomicU64; upcall::kind::COUNT as usize],
     /// First address after the upcall stack.
@@ -57,7 +59,7 @@ pub struct LibraryWords {
     /// See `archive`. Filled in by the creator.
     pub archive_bytes: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 8],
+    pub unused: [AtomicU64; 7],
     /// For the library OS.
     pub free: [AtomicU64; FREE_WORDS],
 }

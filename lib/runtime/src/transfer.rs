@@ -5,12 +5,16 @@
 //! a critical section from the moment they are ready until they are entered: the end of a slice in between would leave
 //! them with two continuations.
 
+extern crate alloc;
+
 use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::predicate::{Operator, Predicate, clock, word};
-use crate::{critical_section, syscall, time_slice};
+use crate::{critical_section, exposed, syscall, time_slice};
 use abi::area::PrivateWords;
 use abi::syscall::number;
 use abi::{EnvironmentId, Error, Failure};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -83,24 +87,43 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     )
 }
 
-/// A slice of our own began before the answer came: the callee gets it. Where the callee runs on another CPU, the answer
-/// must find us giving way, not running. Comes back only with the error, when the callee is gone: the answer enters
-/// elsewhere, and takes the stack back to where the call began.
+/// A slice of our own began before the answer came. A callee that has it still, because it could not enter us, is asked for
+/// it; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way, not running.
+/// Comes back only with the error, when the callee is gone: the answer enters elsewhere, and takes the stack back to where
+/// the call began.
 extern "C" fn wait_for_answer() -> u64 {
-    const LOOK_AGAIN: u64 = 1_000_000;
     let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
-    loop {
-        match time_slice::yield_to(callee) {
-            Err(Failure { error: Error::NoSuchEnvironment, .. }) => return Error::NoSuchEnvironment as u64,
-            Err(_) => {
-                let later = Predicate::new().or(&[clock(crate::clock::now() + LOOK_AGAIN)]);
-                if later.is_ok_and(|later| later.wait_once().is_err()) {
-                    time_slice::yield_now();
-                }
-            }
-            Ok(()) => {}
+    while ask_for_answer(callee.0 << 32 | Kind::Asynchronous as u64) != Error::NoSuchEnvironment as u64 {
+        give_way_to(callee);
+    }
+    Error::NoSuchEnvironment as u64
+}
+
+/// Gives the rest of the slice to a callee that has not answered yet, or, where it runs on another CPU, to anybody for a
+/// while.
+fn give_way_to(callee: EnvironmentId) {
+    const A_WHILE: u64 = 1_000_000;
+    if time_slice::yield_to(callee).is_err() {
+        let later = Predicate::new().or(&[clock(crate::clock::now() + A_WHILE)]);
+        if later.is_ok_and(|later| later.wait_once().is_err()) {
+            time_slice::yield_now();
         }
     }
+}
+
+/// A transfer by which the callee is asked for an answer that it kept: r12 says so. The result is the error, or 0 where a
+/// slice of our own began again.
+#[unsafe(naked)]
+extern "C" fn ask_for_answer(_callee_and_number: u64) -> u64 {
+    naked_asm!(
+        "push rbp; push rbx; push r12; push r13; push r14; push r15",
+        "mov rax, rdi",
+        "xor edi, edi; xor esi, esi; xor edx, edx; xor r10d, r10d; xor r8d, r8d; xor r9d, r9d",
+        "xor ebx, ebx; xor ebp, ebp; mov r12d, 1; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
+        "syscall",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+    )
 }
 
 /// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx.
@@ -208,9 +231,13 @@ extern "C" fn trusting_answer_entry() {
     )
 }
 
-/// As [`wait_for_answer`]; the registers that a dead callee was trusted with are lost.
+/// As [`wait_for_answer`], but the callee keeps nothing: it tries until the answer is taken. The registers that a dead
+/// callee was trusted with are lost.
 extern "C" fn wait_trusting() -> ! {
-    wait_for_answer();
+    let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
+    while exposed::lives(callee) {
+        give_way_to(callee);
+    }
     crate::error_line!("the environment that was trusted with our registers is gone");
     crate::entry::exit(crate::entry::FAULT_STATUS)
 }
@@ -246,21 +273,28 @@ extern "C" fn trusted_service_entry() {
         "mov rdi, gs:[{caller}]",
         "mov r12, rdi",
         "mov rsi, rsp",
+        "xor edx, edx",
         "call {serve_one}",
         "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
         "mov rax, r12",
         "shl rax, 32",
         "or rax, rbx",
         "pop r12; pop rbx",
+        // The registers are the answer: nothing else keeps them while a caller that runs is tried again.
+        "2:",
+        "push rdx; push rax",
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
         "mov qword ptr gs:[{ready}], 0",
+        "cmp eax, {busy}",
+        "pop rax; pop rdx",
+        "je 2b",
         "mov rsp, gs:[{service_stack}]",
         "call {leave}",
         "call {idle}",
         "ud2",
         ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
-        serve_one = sym serve_one, leave = sym leave, idle = sym idle,
+        busy = const Error::Busy as u64, serve_one = sym serve_one, leave = sym leave, idle = sym idle,
     )
 }
 
@@ -293,7 +327,7 @@ extern "C" fn idle() -> ! {
 }
 
 /// Entered by a call: runs the service on its own stack and transfers back the way the call came. A caller that runs just
-/// then, to see that no answer has come, is tried again when it had time to give way; one that never does is forgotten.
+/// then, to see that no answer has come, is tried again a few times; then the answer is kept until it asks for it.
 #[unsafe(naked)]
 extern "C" fn service_entry() {
     naked_asm!(
@@ -307,6 +341,7 @@ extern "C" fn service_entry() {
         "push {tries}",
         "push 0",
         "lea rsi, [rsp + 32]",
+        "mov edx, r12d",
         "call {serve_one}",
         "2:",
         "mov rax, [rsp + 24]",
@@ -325,6 +360,9 @@ extern "C" fn service_entry() {
         "syscall",
         "dec qword ptr [rsp + 8]",
         "jnz 2b",
+        "mov rdi, [rsp + 24]",
+        "lea rsi, [rsp + 32]",
+        "call {keep}",
         // Refused, or a slice of our own began: nobody waits for us.
         "3:",
         "mov rsp, gs:[{service_stack}]",
@@ -332,16 +370,48 @@ extern "C" fn service_entry() {
         "call {idle}",
         "ud2",
         ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK, tries = const ANSWER_TRIES,
-        busy = const abi::Error::Busy as u64, yield_number = const number::time_slice_yield,
-        serve_one = sym serve_one, leave = sym leave, idle = sym idle,
+        busy = const Error::Busy as u64, yield_number = const number::time_slice_yield,
+        serve_one = sym serve_one, keep = sym keep_answer, leave = sym leave, idle = sym idle,
     )
 }
 
 /// How often an answer is tried to a caller that runs.
-const ANSWER_TRIES: u64 = 256;
+const ANSWER_TRIES: u64 = 16;
+
+/// Answers that could not be delivered, by caller.
+type Kept = Vec<(EnvironmentId, Message)>;
+
+/// Those of the running environment.
+fn kept_answers() -> &'static mut Kept {
+    let word = &Area::current().library().service_answers;
+    if word.load(Relaxed) == 0 {
+        word.store(core::ptr::from_mut(Box::leak(Box::<Kept>::default())) as u64, Relaxed);
+    }
+    // SAFETY: the word holds the address of a leaked list, which only this environment knows, in the two functions below,
+    // of which none calls the other.
+    unsafe { &mut *(word.load(Relaxed) as *mut Kept) }
+}
+
+/// Keeps an answer until its caller asks for it. A caller waits for one answer at a time: there are never more than callers.
+extern "C" fn keep_answer(caller: EnvironmentId, message: &Message) {
+    let kept = kept_answers();
+    kept.retain(|(other, _)| *other != caller && exposed::lives(*other));
+    kept.push((caller, *message));
+}
+
+/// The answer that was kept for a caller; who has none waiting asked for nothing.
+fn kept_answer(caller: EnvironmentId) -> Message {
+    let kept = kept_answers();
+    let place = kept.iter().position(|(other, _)| *other == caller);
+    place.map_or([u64::MAX; 6], |place| kept.swap_remove(place).1)
+}
 
 /// Upcalls that can wait may come while the service runs; before the answer goes out they must not.
-extern "C" fn serve_one(caller: EnvironmentId, message: &mut Message) {
+extern "C" fn serve_one(caller: EnvironmentId, message: &mut Message, asks_again: u32) {
+    if asks_again == 1 {
+        *message = kept_answer(caller);
+        return;
+    }
     critical_section::leave();
     let function = Area::current().library().service_function.load(Relaxed);
     // SAFETY: `serve` put a function of this type there, and nobody else writes the word.
