@@ -164,6 +164,8 @@ fn handlers() -> &'static Handlers {
 
 #[unsafe(no_mangle)]
 extern "C" fn chitin_system_call(frame: &mut SyscallFrame) {
+    #[cfg(feature = "trace")]
+    crate::trace::note(frame.rax, frame.rip);
     (handlers().system_call)(frame);
 }
 
@@ -208,6 +210,8 @@ extern "C" fn chitin_note_longest_entry(ticks: u64) {
 extern "C" fn chitin_interrupt(frame: &mut TrapFrame) {
     cpu_control::forbid_user_access();
     began(0x100 + frame.vector);
+    #[cfg(feature = "trace")]
+    crate::trace::note(0x100 + frame.vector, frame.rip);
     (handlers().interrupt)(frame);
     ended();
 }
@@ -215,6 +219,8 @@ extern "C" fn chitin_interrupt(frame: &mut TrapFrame) {
 #[unsafe(no_mangle)]
 extern "C" fn chitin_interrupt_while_idle(frame: &mut TrapFrame) {
     began(0x100 + frame.vector);
+    #[cfg(feature = "trace")]
+    crate::trace::note(0x100 + frame.vector, frame.rip);
     (handlers().interrupt_while_idle)(frame.vector);
 }
 

@@ -55,6 +55,8 @@ pub mod log_ring;
 pub mod memory;
 pub mod page_table;
 pub mod tlb;
+#[cfg(feature = "trace")]
+mod trace;
 pub mod user;
 mod user_return;
 mod vector_state;

@@ -21,6 +21,8 @@ pub fn boot_failure(reason: impl fmt::Display) -> ! {
 
 /// Stops with a code of `abi::host_channel::stop`; without the debug-exit device this CPU halts for ever.
 pub(crate) fn with(code: u32) -> ! {
+    #[cfg(feature = "trace")]
+    crate::trace::tell();
     // SAFETY: the port is that of the debug-exit device or of nothing; after it nothing of this machine is used.
     unsafe { port::write_u32(EXIT_PORT, code) };
     halt_for_ever()

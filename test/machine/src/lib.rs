@@ -35,7 +35,7 @@ fn kernel() -> &'static Path {
         let status = Command::new(env!("CARGO"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["build", "--quiet", "--profile", "kernel", "--target", "x86_64-unknown-none", "--package", "image"])
-            .args(["--bin", "machine-test", "--target-dir"])
+            .args(["--bin", "machine-test", "--features", "trace", "--target-dir"])
             .arg(&target)
             .env("RUSTFLAGS", FLAGS)
             .env_remove("CARGO_ENCODED_RUSTFLAGS")

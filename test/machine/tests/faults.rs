@@ -72,6 +72,23 @@ fn fault_94_a_storm_of_a_vector_that_nobody_owns_is_taken_and_counted() {
 }
 
 #[test]
+fn the_trace_tells_the_last_entries_of_each_cpu_in_order_and_in_a_panic() {
+    // Vector 0x77, again and again, and the clock.
+    let serial = Machine::new("test=vectors").ends_with(IN_ORDER);
+    let entries: Vec<Vec<&str>> = serial.lines().filter_map(|line| line.strip_prefix("trace ")).map(words).collect();
+    let stamps: Vec<u64> = entries.iter().map(|words| words[1].parse().expect("a time stamp")).collect();
+    assert_eq!(entries.len(), 1024);
+    assert!(stamps.is_sorted() && entries.iter().all(|words| words[0] == "0"));
+    assert!(entries.iter().filter(|words| words[2] == (0x100 + 0x77).to_string()).count() > 256);
+    let serial = Machine { cpus: 2, ..Machine::new("test=write-text") }.ends_with(PANIC);
+    assert!(serial.contains("end of record"), "{serial}");
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_ascii_whitespace().collect()
+}
+
+#[test]
 fn fault_92_time_never_runs_back_and_timers_never_come_early() {
     for board in ["q35", "microvm"] {
         Machine { board, cpus: 4, ..Machine::new("test=clock") }.ends_with(IN_ORDER);

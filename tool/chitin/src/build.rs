@@ -33,7 +33,16 @@ impl Images {
     /// # Errors
     /// When something does not build or is damaged.
     pub fn build(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Self> {
-        Ok(Self { kernel: kernel(toolchain, workspace)?, programs: programs(toolchain, workspace, folders)? })
+        Ok(Self { kernel: kernel(toolchain, workspace, None)?, programs: programs(toolchain, workspace, folders)? })
+    }
+
+    /// The same with a kernel that keeps a trace of the entries into it.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn build_tracing(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Self> {
+        let kernel = kernel(toolchain, workspace, Some("trace"))?;
+        Ok(Self { kernel, programs: programs(toolchain, workspace, folders)? })
     }
 
     /// The file of a guest program, symbols and all.
@@ -55,9 +64,15 @@ impl Images {
     }
 }
 
-fn kernel(toolchain: Toolchain, workspace: &Workspace) -> Result<PathBuf> {
-    let mut command = toolchain.guest_build(workspace, &workspace.kernel_target(), "kernel", KERNEL_FLAGS);
+/// A kernel with a feature gets a target folder of its own, so that neither takes the other's place.
+fn kernel(toolchain: Toolchain, workspace: &Workspace, feature: Option<&str>) -> Result<PathBuf> {
+    let base = workspace.kernel_target();
+    let target = feature.map_or(base.clone(), |feature| base.join(feature));
+    let mut command = toolchain.guest_build(workspace, &target, "kernel", KERNEL_FLAGS);
     command.args(["--package", "image", "--bin", "image"]);
+    if let Some(feature) = feature {
+        command.args(["--features", feature]);
+    }
     let built = cargo::build_all(&mut command, "building the kernel")?;
     let image = built.into_iter().find(|executable| executable.target == "image");
     let file = image.ok_or_else(|| Failure::new("cargo built no kernel image"))?.file;

@@ -20,6 +20,7 @@ mod elf;
 mod failure;
 mod interrupt;
 mod kernel_interface;
+mod kernel_trace;
 mod linux_compatibility;
 mod metadata;
 mod progress;

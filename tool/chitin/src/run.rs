@@ -24,7 +24,7 @@ use crate::root::{self, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{boot_archive, interrupt, scratch, size};
+use crate::{boot_archive, interrupt, kernel_trace, scratch, size};
 
 /// Where programs are looked for, inside the machine.
 pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -78,6 +78,8 @@ pub enum Trace {
     Log,
     /// Each call of each program, with its result
     Syscalls,
+    /// The last entries of each CPU into the kernel, when the machine has stopped
+    Kernel,
 }
 
 impl Options {
@@ -93,7 +95,7 @@ impl Options {
 
     /// Whether the log is shown: what ExOS was asked to tell comes through it.
     fn shows_log(&self) -> bool {
-        !self.trace.is_empty() || !self.of_exos().is_empty()
+        self.trace.iter().any(|trace| *trace != Trace::Kernel) || !self.of_exos().is_empty()
     }
 }
 
@@ -105,7 +107,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let root = root::load(workspace, options.root.as_deref())?;
     let command = command(options, &root)?;
     let machine = machine(workspace, options, &root)?;
-    let images = Images::build(Toolchain::detect(), workspace, build::EXOS)?;
+    let traces = options.trace.contains(&Trace::Kernel);
+    let build = if traces { Images::build_tracing } else { Images::build };
+    let images = build(Toolchain::detect(), workspace, build::EXOS)?;
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
@@ -119,7 +123,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let end = session.serve(&mut console, None);
     drop(raw);
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
-    verdict(&end, &stop, &running.serial())
+    let serial = running.serial();
+    let (entries, rest) = kernel_trace::split(&serial);
+    entries.iter().for_each(|entry| eprintln!("{entry}"));
+    verdict(&end, &stop, &rest)
 }
 
 /// What ExOS is to run, after a look whether that can be.
