@@ -28,6 +28,8 @@
 #define SAMPLES 11
 /* Nanoseconds that a sample takes at least by the wall clock. */
 #define SHORTEST_SAMPLE 1000000
+/* Even of nothing. */
+#define MOST_ROUNDS (1 << 24)
 
 /* The marks: a NOP whose displacement is one of three numbers. The third says that all samples of a figure are made. */
 #define MARK_BEGIN() asm volatile(".byte 0x0f, 0x1f, 0x80, 0x01, 0x42, 0x48, 0x43" ::: "memory")
@@ -90,7 +92,7 @@ static uint64_t rounds_of(operation *body)
 		for (uint64_t round = 0; round < rounds; round++)
 			body();
 		taken = now() - begun;
-		if (taken >= SHORTEST_SAMPLE)
+		if (taken >= SHORTEST_SAMPLE || rounds >= MOST_ROUNDS)
 			return rounds;
 		rounds *= 2;
 	}

@@ -12,6 +12,8 @@ const CALIBRATION: u64 = 200_003;
 const SAMPLES: usize = 11;
 /// Nanoseconds that a sample takes at least by the wall clock.
 const SHORTEST_SAMPLE: u64 = 1_000_000;
+/// Rounds of a sample at most, even of nothing.
+const MOST_ROUNDS: u64 = 1 << 24;
 
 /// Whether the time stamp counter counts instructions.
 static COUNTING: AtomicBool = AtomicBool::new(false);
@@ -82,7 +84,7 @@ fn rounds_of(body: &mut impl FnMut()) -> u64 {
     while !is_counting() {
         let begun = now();
         (0..rounds).for_each(|_| body());
-        if now() - begun >= SHORTEST_SAMPLE {
+        if now() - begun >= SHORTEST_SAMPLE || rounds >= MOST_ROUNDS {
             break;
         }
         rounds *= 2;

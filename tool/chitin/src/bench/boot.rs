@@ -209,7 +209,9 @@ fn split(serial: &str, programs: &[&Program], missing: &str) -> Vec<Report> {
     let mut current = None;
     for line in serial.lines() {
         let line = line.trim_end();
-        if let Some(name) = line.strip_prefix("bench: program ") {
+        if let Some(version) = line.strip_prefix("bench: system ") {
+            reports.iter_mut().for_each(|report| report.version = Some(version.to_owned()));
+        } else if let Some(name) = line.strip_prefix("bench: program ") {
             current = reports.iter().position(|report| report.program == name);
         } else if let Some(ended) = line.strip_prefix("bench: status ") {
             let status = ended.rsplit(' ').next().unwrap_or_default();
@@ -294,13 +296,14 @@ mod tests {
 
     #[test]
     fn reports_are_split_by_program_and_a_hanging_one_is_partial() {
-        let serial = "bench: program a\r\nbench: figure x 1 5\r\nbench: status a 0\r\n\
+        let serial = "bench: system Linux 6.1\r\nbench: program a\r\nbench: figure x 1 5\r\nbench: status a 0\r\n\
                       bench: program b\r\nbench: figure y 1 6\r\nbench: status b 139\r\n\
                       bench: program c\r\nbench: figure z 1 7\r\n";
         let all = ["a", "b", "c", "d"].map(program);
         let reports = split(serial, &all.iter().collect::<Vec<_>>(), "too late");
         let told: Vec<(usize, Option<&str>)> =
             reports.iter().map(|report| (report.figures.len(), report.broken.as_deref())).collect();
+        assert!(reports.iter().all(|report| report.version.as_deref() == Some("Linux 6.1")));
         let died = Some("it ended with status 139");
         assert_eq!(told, [(1, None), (1, died), (1, Some("too late")), (0, Some("too late"))]);
     }

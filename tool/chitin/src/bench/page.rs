@@ -14,7 +14,7 @@ use super::profile::{self, Symbols};
 use super::record::Origin;
 use super::report::Clock;
 use super::results::{Measure, Results};
-use super::sheet::{Sheet, factor, number};
+use super::sheet::{Sheet, factor, number, verdict};
 
 const PAGE: &str = "doc/benchmarks.md";
 /// Where the pictures are, from the root of the checkout; the page is in a folder beside.
@@ -96,11 +96,33 @@ fn made(run: &Run<'_>) -> String {
         System::LinuxStock.command_line(),
         origin.compiler,
     );
+    text.push_str(&aims(run));
     for table in &run.catalogue.table {
         text.push_str(&section(table, run));
     }
     text.push_str(&below(run));
     text.push('\n');
+    text
+}
+
+/// Every row with an aim, and what became of it.
+fn aims(run: &Run<'_>) -> String {
+    let mut text =
+        "\n## Aims\n\nTuned Linux / Chitin.\n\n| row | table | aim, instructions | aim, silicon estimate |\n\
+                    |---|---|---|---|\n"
+            .to_owned();
+    for table in &run.catalogue.table {
+        for row in table.row.iter().filter(|row| row.aim.is_some()) {
+            let cell = |aim: Option<f64>, measure| {
+                let ratio = run.results.ratio(System::LinuxTuned, measure, row);
+                let found = ratio.map_or_else(|| "missing".to_owned(), factor);
+                aim.map_or_else(String::new, |aim| format!("{}: {found}", verdict(aim, ratio)))
+            };
+            let (instructions, silicon) =
+                (cell(row.aim, Measure::Instructions), cell(row.aim_silicon, Measure::Silicon));
+            text.push_str(&format!("| {} | {} | {instructions} | {silicon} |\n", row.operation, table.source));
+        }
+    }
     text
 }
 
@@ -179,6 +201,7 @@ mod tests {
         let text = made(&run);
         assert!(text.contains("## Calls") && text.contains("| getpid | instructions | 300 |"));
         assert!(text.contains("getpid (aim 100, ratio 15)"));
+        assert!(text.contains("| getpid | a paper | 100, below: 15 |  |"));
         let pictures = pictures(&run);
         assert_eq!(pictures.len(), 1);
         assert!(pictures[0].1.contains(">15<"));

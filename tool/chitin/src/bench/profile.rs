@@ -33,8 +33,9 @@ impl Symbols {
         let Ok(bytes) = fs::read(file) else { return };
         let Ok(object) = object::File::parse(bytes.as_slice()) else { return };
         for symbol in object.symbols() {
-            let is_code = symbol.kind() == SymbolKind::Text
-                || symbol.section_index().is_some() && symbol.kind() == SymbolKind::Label;
+            // Labels of assembly have no kind.
+            let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+            let is_code = is_code && symbol.section_index().is_some();
             if let (true, Ok(name)) = (is_code && symbol.address() > 0, symbol.name()) {
                 self.starts.entry(symbol.address()).or_insert_with(|| readable(name));
             }

@@ -59,6 +59,8 @@ pub struct Line {
     pub points: Vec<(u64, u64)>,
     /// The program did not come to its end, for this reason.
     pub partial: Option<String>,
+    /// The system's version where it tells one; Chitin's is the commit.
+    pub version: Option<String>,
     /// The kernel's command line.
     pub command_line: String,
     #[serde(flatten)]
@@ -104,6 +106,7 @@ fn blank(system: System, clock: Clock, report: &Report, figure: &str, origin: &O
         silicon: None,
         points: Vec::new(),
         partial: report.broken.clone(),
+        version: report.version.clone(),
         command_line: system.command_line(),
         origin: origin.clone(),
     }

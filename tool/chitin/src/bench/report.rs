@@ -38,6 +38,8 @@ pub struct Figure {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub program: String,
+    /// The system's name and version, as it tells them itself.
+    pub version: Option<String>,
     pub calibration: Option<u64>,
     pub figures: Vec<Figure>,
     /// Points of curves: name, x, y.

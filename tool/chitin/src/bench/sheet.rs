@@ -165,7 +165,8 @@ pub fn factor(ratio: f64) -> String {
     if ratio >= 9.95 { number(ratio.round()) } else { format!("{ratio:.1}") }
 }
 
-fn verdict(aim: f64, ratio: Option<f64>) -> String {
+/// The aim, and whether a ratio meets it.
+pub fn verdict(aim: f64, ratio: Option<f64>) -> String {
     match ratio {
         Some(ratio) if ratio >= aim => format!("{aim}, met"),
         Some(_) => format!("{aim}, below"),
