@@ -4,6 +4,7 @@
 mod dependencies;
 mod drift;
 mod exceptions;
+mod faults;
 mod headers;
 mod layering;
 mod leftovers;
@@ -69,7 +70,7 @@ pub struct Subject {
 pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
 
 /// Every rule, in the order in which they are reported.
-pub const RULES: [Rule; 10] = [
+pub const RULES: [Rule; 11] = [
     ("layering", layering::check),
     ("dependencies", dependencies::check),
     ("licences", licences::check),
@@ -80,6 +81,7 @@ pub const RULES: [Rule; 10] = [
     ("leftovers", leftovers::check),
     ("headers", headers::check),
     ("drift", drift::check),
+    ("faults", faults::check),
 ];
 
 /// Reads the checkout.
