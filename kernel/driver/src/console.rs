@@ -19,7 +19,7 @@ const SEVERAL_PORTS: u64 = 1 << 1;
 pub const RESETS: u64 = 8;
 /// Nanoseconds that [`drain`] waits at most, that the device has for telling its ports at boot, and after a reset.
 const DRAIN: u64 = 2_000_000_000;
-const PATIENCE_AT_BOOT: u64 = 100_000_000;
+const PATIENCE_AT_BOOT: u64 = 5_000_000_000;
 const PATIENCE_AFTER_RESET: u64 = 10_000;
 
 /// What has happened so far.
