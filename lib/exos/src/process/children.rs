@@ -3,11 +3,14 @@
 use super::create::Made;
 use super::status::{Change, DESTROYED, Status};
 use crate::errno::Result;
+use crate::signal::post::Post;
+use crate::signal::set::bit;
 use crate::user_memory::shared::Shared;
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, word};
 use runtime::window::Window;
@@ -99,11 +102,18 @@ impl Child {
         Change::from_word(self.public.words()[public::CHANGE].load(Acquire) as u32)
     }
 
-    /// A change that is no end and was not told yet, as its word.
+    /// A change that is no end and was not told yet, as its word. Who is being killed does not stop any more.
     pub fn change(&self) -> Option<(u64, Change)> {
         let word = self.public.words()[public::CHANGE].load(Acquire);
         let change = Change::from_word(word as u32)?;
-        (word != self.told).then_some((word, change))
+        let is_news = word != self.told && !(matches!(change, Change::Stopped(_)) && self.is_being_killed());
+        is_news.then_some((word, change))
+    }
+
+    fn is_being_killed(&self) -> bool {
+        let session = crate::user_memory::current::process().session_key;
+        let window = Window::open(&[self.mailbox], session, Access::READ);
+        window.is_ok_and(|window| Post::new(window.words()).pending().load(Acquire) & bit(linux::SIGKILL) != 0)
     }
 
     /// How it ended, if it did.

@@ -33,9 +33,14 @@ pub(super) fn stop(signal: u32) {
             word(&process.stopped, Operator::NotEqual, state::STOPPED),
         ]);
     }
+    if mailbox.signals().load(Acquire) & bit(linux::SIGKILL) != 0 {
+        // From here on its end is what there is to be told, not the stop before.
+        note(0);
+    } else {
+        announce(Change::Continued);
+    }
     let _ = process.stopped.compare_exchange(state::STOPPED, state::RUNS, SeqCst, Acquire);
     block::kick_idle();
-    announce(Change::Continued);
 }
 
 /// Obeys what another thread decided for all: waits until the process is not stopped, or ends with it.
@@ -63,10 +68,15 @@ fn ring_other_threads() {
 
 /// Writes a change where the parent looks, and tells it.
 fn announce(change: Change) {
+    note(change.to_word());
+    tell_parent(change.information());
+}
+
+/// Writes a change, or 0 for none, where the parent looks.
+fn note(change: u32) {
     let word = process().public_word(public::CHANGE);
     let sequence = (word.load(Acquire) >> 32).wrapping_add(1);
-    word.store(sequence << 32 | u64::from(change.to_word()), SeqCst);
-    tell_parent(change.information());
+    word.store(sequence << 32 | u64::from(change), SeqCst);
 }
 
 /// How a process tells its parent of its end.

@@ -92,8 +92,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     cases.extend(style::cases(workspace)?);
     cases.retain(|case| case.name().contains(filter));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
-    // See doc/caveats.md, "Tests": asked for, or in full runs.
-    if depth == Depth::Full || (depth > Depth::Quick && filter.starts_with("parity::")) {
+    if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, filter)?);
     }
     if depth == Depth::Full {
