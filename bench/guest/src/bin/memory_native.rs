@@ -44,12 +44,13 @@ struct PageTable {
     /// The inverted table's: for each hash, or the next free place, one more than the index of a row; as many as a power of 2.
     places: Vec<u8>,
     space: AddressSpace,
+    allocator: Allocator,
 }
 
 impl PageTable {
     fn new(inverted: bool) -> Self {
         let places = if inverted { vec![0; 256] } else { Vec::new() };
-        Self { rows: Vec::new(), dirty: Vec::new(), places, space: address_space::own() }
+        Self { rows: Vec::new(), dirty: Vec::new(), places, space: address_space::own(), allocator: Allocator::own() }
     }
 
     /// The index of a page's row.
@@ -182,9 +183,13 @@ extern "C" fn page_fault(context: &mut Context) {
 }
 
 fn fresh_page(place: u64) {
-    let page = Allocator::own().allocate().expect("there is memory");
-    let row = MapRow { address: place & !(PAGE - 1) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 };
-    with(|table| table.apply(&[row]));
+    with(|table| {
+        let page = table.allocator.allocate().expect("there is memory");
+        table.apply(&[MapRow {
+            address: place & !(PAGE - 1) | KeyIndex::FIRST.0,
+            entry: page.address() | Access::WRITE.0,
+        }]);
+    });
 }
 
 /// The pages in a random order, the same each time.
