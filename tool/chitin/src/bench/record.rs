@@ -174,7 +174,7 @@ pub fn origin(workspace: &Workspace) -> Result<Origin> {
         commit: git(&["rev-parse", "HEAD"]),
         changed: !git(&["status", "--porcelain", "--", ".", ":!bench/results", ":!doc/benchmarks.md"]).is_empty(),
         command: format!("./chitin {arguments}"),
-        machine: format!("{model}, Linux {}", kernel.trim()),
+        machine: format!("{model}, Linux {}", kernel.trim().split('-').next().unwrap_or_default()),
         qemu: qemu
             .ok_or_else(|| crate::failure::Failure::new("QEMU is missing: install the package qemu-system-x86"))?,
         compiler: answer(Command::new("cc").arg("--version")).unwrap_or_default(),
