@@ -100,6 +100,17 @@ pub struct Paper {
     pub theirs: Option<f64>,
     /// That of the system that the paper is about.
     pub own: Option<f64>,
+    /// The figures are rates, of which the larger is the better.
+    #[serde(default)]
+    pub rates: bool,
+}
+
+impl Paper {
+    /// How many times the conventional system takes what the paper's own does.
+    pub fn ratio(self) -> Option<f64> {
+        let (theirs, own) = self.theirs.zip(self.own)?;
+        Some(if self.rates { own / theirs } else { theirs / own })
+    }
 }
 
 /// Points with the same name are a curve.
@@ -214,6 +225,14 @@ mod tests {
         assert_eq!(names(&["one"], true).unwrap(), ["one-a", "one-b"]);
         assert_eq!(names(&["one-b"], false).unwrap(), ["one-b"]);
         assert!(names(&["two"], false).is_none());
+    }
+
+    #[test]
+    fn a_papers_ratio_is_above_one_where_its_own_system_is_better() {
+        let ratio = |theirs, own, rates| Paper { theirs, own, rates }.ratio();
+        assert_eq!(ratio(Some(30.0), Some(10.0), false), Some(3.0));
+        assert_eq!(ratio(Some(10.0), Some(30.0), true), Some(3.0));
+        assert_eq!(ratio(None, Some(30.0), false), None);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Sheet {
             Measure::Wall | Measure::PlainWall => None,
         };
         let (theirs, own) = (row.paper.theirs, row.paper.own);
-        let their_ratio = theirs.zip(own).map(|(theirs, own)| theirs / own);
+        let their_ratio = row.paper.ratio();
         let only_first = |text: String| if first { text } else { String::new() };
         vec![
             only_first(format!("{}{native}", row.operation)),
