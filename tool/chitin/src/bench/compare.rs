@@ -5,8 +5,17 @@ use super::record::Line;
 use super::report::Clock;
 use super::sheet::number;
 
+/// What there is to tell, and since when.
+pub fn told(before: &[Line], now: &[Line]) -> String {
+    let since = before.first().map_or("the last kept run", |line| line.origin.date.as_str());
+    match changes(before, now).as_slice() {
+        [] => format!("nothing moved since {since}"),
+        changes => format!("since {since}:\n{}", changes.join("\n")),
+    }
+}
+
 /// One line for each figure that moved, and one for each that came or went.
-pub fn changes(before: &[Line], now: &[Line]) -> Vec<String> {
+fn changes(before: &[Line], now: &[Line]) -> Vec<String> {
     let mut said = Vec::new();
     for line in now {
         match before.iter().find(|other| is_same(other, line)) {
@@ -77,6 +86,7 @@ mod tests {
     fn only_what_moved_is_told() {
         let before = of([&[20, 20, 20], &[50, 60, 70]]);
         assert!(changes(&before, &before).is_empty());
+        assert_eq!(told(&before, &before), "nothing moved since ");
         assert!(changes(&before, &of([&[20, 20, 20], &[65, 80, 90]])).is_empty(), "the ranges touch");
         let said = changes(&before, &of([&[21, 21, 21], &[71, 80, 90]]));
         assert_eq!(said.len(), 2);

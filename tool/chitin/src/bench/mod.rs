@@ -97,7 +97,7 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
     if options.compare {
         match record::last(workspace)? {
             None => println!("no run was kept yet: ./chitin bench --keep"),
-            Some(before) => compare::changes(&before, &lines).iter().for_each(|line| println!("{line}")),
+            Some(before) => println!("{}", compare::told(&before, &lines)),
         }
     }
     if options.keep {
