@@ -95,8 +95,10 @@ fn orphan(info: Environment) -> Option<Orphan> {
     }
     let is_process = word(public::MAGIC) == public::MAGIC_VALUE;
     let has_parent = exposed::lives(EnvironmentId(word(public::PARENT)));
+    // Another session's mailboxes are closed to this one, and its orphans not this one's affair.
+    let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(page)?.access();
-    (is_process && !has_parent).then_some(Orphan::Process(Made { number, public: page, list }))
+    (is_process && !has_parent && is_ours()).then_some(Orphan::Process(Made { number, public: page, list }))
 }
 
 /// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.
