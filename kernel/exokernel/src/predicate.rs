@@ -14,14 +14,13 @@ use abi::budget::Resource;
 use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
 use abi::memory_map::in_user_half;
 use abi::page::{ORPHAN, PageKind};
-use abi::page_table::{LARGE, PRESENT};
 use abi::predicate::Term;
 use abi::{Error, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::entry::{self, Frame, SyscallFrame};
 use machine::exposed::add;
 use machine::memory::{self, Memory};
-use machine::page_table::{page_of, walk};
+use machine::page_table::{page_of, translate};
 use machine::{clock, exposed, user};
 use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
 
@@ -113,16 +112,9 @@ impl Kernel {
         if !in_user_half(address, 8) {
             return refuse(Error::BadAddress, address);
         }
-        let root = self.context_of(environment).root();
-        let large = walk(root, address, 2).map(|walk| walk.slot.entry()).unwrap_or(0);
-        let (entry, span) = if large & LARGE != 0 {
-            (large, machine::page_table::span(2))
-        } else {
-            (walk(root, address, 1).map(|walk| walk.slot.entry()).unwrap_or(0), PAGE_SIZE)
-        };
-        if entry & PRESENT == 0 {
+        let Some((entry, span)) = translate(self.context_of(environment).root(), address) else {
             return Err(crate::kernel::Stop::Fault(user::UserFault { address, error: 4 }));
-        }
+        };
         Ok(page_of(entry).address() + (address & (span - 1)))
     }
 

@@ -105,6 +105,22 @@ pub fn walk(root: PageNumber, address: u64, level: u8) -> Result<Walk, WalkError
     Ok(Walk { slot: Slot { table: at, index: index(address, level) }, shared })
 }
 
+/// The entry that translates an address under a root, and the bytes that it covers; none where nothing is mapped.
+pub fn translate(root: PageNumber, address: u64) -> Option<(u64, u64)> {
+    let mut at = root;
+    for level in (1..=ROOT_LEVEL).rev() {
+        let entry = table(at)[index(address, level)].load(Ordering::Relaxed);
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        if level == 1 || entry & LARGE != 0 {
+            return Some((entry, span(level)));
+        }
+        at = page_of(entry);
+    }
+    None
+}
+
 /// The page that an entry names.
 pub const fn page_of(entry: u64) -> PageNumber {
     PageNumber((entry & PAGE) >> 12)
