@@ -121,6 +121,29 @@ pub fn translate(root: PageNumber, address: u64) -> Option<(u64, u64)> {
     None
 }
 
+/// The index of the first entry from one on that is not 0; that of the end where there is none. Most of a table is empty:
+/// many entries are looked at together.
+fn first_used(entries: &[AtomicU64], from: usize) -> usize {
+    const TOGETHER: usize = 16;
+    let mut index = from;
+    while let Some(entry) = entries.get(index) {
+        let together = entries[index..].first_chunk::<TOGETHER>().filter(|_| index.is_multiple_of(TOGETHER));
+        if together.is_some_and(|some| bits_in(some) == 0) {
+            index += TOGETHER;
+        } else if entry.load(Ordering::Relaxed) == 0 {
+            index += 1;
+        } else {
+            break;
+        }
+    }
+    index
+}
+
+/// All bits that are set in any of the entries.
+fn bits_in(entries: &[AtomicU64]) -> u64 {
+    entries.iter().fold(0, |bits, entry| bits | entry.load(Ordering::Relaxed))
+}
+
 /// The page that an entry names.
 pub const fn page_of(entry: u64) -> PageNumber {
     PageNumber((entry & PAGE) >> 12)
@@ -339,37 +362,38 @@ impl Memory {
     pub fn first_present(&self, page: PageNumber) -> Option<Slot> {
         let is_root = state(memory::info(page)?).level == ROOT_LEVEL;
         let entries = &table(page)[..if is_root { ENTRIES / 2 } else { ENTRIES }];
-        let index = entries.iter().position(|entry| entry.load(Ordering::Relaxed) & PRESENT != 0)?;
+        let mut index = first_used(entries, 0);
+        while entries.get(index)?.load(Ordering::Relaxed) & PRESENT == 0 {
+            index = first_used(entries, index + 1);
+        }
         Some(Slot { table: page, index })
     }
 
     /// The first slot of a table from an index on that is not empty.
     pub fn first_used(&self, page: PageNumber, from: usize) -> Option<Slot> {
-        let used = |entry: &AtomicU64| entry.load(Ordering::Relaxed) != 0;
-        let index = from + table(page).get(from..)?.iter().position(used)?;
-        Some(Slot { table: page, index })
+        let index = first_used(table(page), from);
+        (index < ENTRIES).then_some(Slot { table: page, index })
     }
 
     /// Unmaps the pages of a level-1 table from an index on, `limit` at most, up to the first that is freed by it. Returns
     /// the index that it came to and how many pages are unmapped.
     pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
-        let mut done = 0;
-        for (index, word) in table(page).iter().enumerate().skip(from) {
-            let old = word.load(Ordering::Relaxed);
-            if old == 0 {
-                continue;
-            }
+        let words = table(page);
+        let (mut done, mut index) = (0, first_used(words, from));
+        while index < ENTRIES {
+            let old = words[index].load(Ordering::Relaxed);
             if done == limit || old & PRESENT == 0 || is_orphan(old) {
-                return (index, done);
+                break;
             }
-            let old = word.swap(0, Ordering::AcqRel);
+            let old = words[index].swap(0, Ordering::AcqRel);
             count_leaf(old, -1);
             if old & DIRTY != 0 {
                 note_dirty(old);
             }
             done += 1;
+            index = first_used(words, index + 1);
         }
-        (ENTRIES, done)
+        (index, done)
     }
 
     /// Makes a donated page an empty table of a level; a root gets the kernel's half.
@@ -395,11 +419,11 @@ impl Memory {
         self.last_leaf = LastLeaf::NONE;
         let level = state(info).level;
         let own = if level == ROOT_LEVEL { ENTRIES / 2 } else { ENTRIES };
-        assert!(
-            table(page)[..own].iter().all(|entry| entry.load(Ordering::Relaxed) & PRESENT == 0),
-            "the table is not empty"
-        );
-        Self::zero(page);
+        let left = bits_in(&table(page)[..own]);
+        assert_eq!(left & PRESENT, 0, "the table is not empty");
+        if left != 0 || level == ROOT_LEVEL {
+            Self::zero(page);
+        }
         set_state(info, PageState::of(PageKind::Ordinary));
     }
 
