@@ -230,7 +230,10 @@ impl Made {
         let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == self.list);
         // Another thread's pages may change while they are listed: what is missed is found in the next round.
         while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
-            let pages: Vec<PageNumber> = maker.pages().filter(|page| under_list(page) && *page != self.list).collect();
+            // What was charged last comes first: the walk ends long before the maker's own pages do.
+            let count = exposed::page(self.list).map_or(0, |info| info.links()) as usize;
+            let theirs = maker.pages().filter(|page| under_list(page) && *page != self.list);
+            let pages: Vec<PageNumber> = theirs.take(count).collect();
             let freed = Allocator { key: session, list: self.list }.free_many(&pages);
             if freed == 0 || maker.number.load(Relaxed) == area::number().0 {
                 break;
