@@ -234,10 +234,12 @@ impl LeafTable<'_> {
     /// would free its page.
     #[inline(never)]
     pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, u64) {
-        let (first, known, mut changed) = (self.first, self.memory.entry_bits, 0);
+        let (known, mut changed) = (self.memory.entry_bits, 0);
+        // A bit that this CPU does not know is ignored: such a row takes the longer way.
+        let kept = PAGE | PRESENT | LARGE | !(ALLOWED & known);
         let mut left = rows;
         while let [row, rest @ ..] = left {
-            match self.change_one(row, first, known, grant) {
+            match self.change_one(row, kept, known, grant) {
                 Some(bits) => changed |= bits,
                 None => break,
             }
@@ -247,19 +249,19 @@ impl LeafTable<'_> {
     }
 
     #[inline(always)]
-    fn change_one(&self, row: &MapRow, first: u64, known: u64, grant: WriteGrant) -> Option<u64> {
-        let (entry, offset) = (row.entry, row.address.wrapping_sub(first));
+    fn change_one(&self, row: &MapRow, kept: u64, known: u64, grant: WriteGrant) -> Option<u64> {
+        let (entry, offset) = (row.entry, row.address.wrapping_sub(self.first));
         let word = self.entries.get((offset >> PAGE_SIZE.trailing_zeros()) as usize)?;
         let old = word.load(Ordering::Relaxed);
         // What is in a table has none of the bits that nobody may set.
-        if (old ^ entry) & (PAGE | PRESENT | LARGE | !ALLOWED) != 0 || entry & PRESENT == 0 {
+        if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
             return exchange(word, row, known, grant);
         }
         if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
             return None;
         }
         // Only here is the entry replaced: what the CPU noted in it since the look above is in what comes back.
-        let new = (entry | USER) & known;
+        let new = entry | USER;
         let old = word.swap(new, Ordering::AcqRel);
         if old & DIRTY != 0 {
             note_dirty(old);
