@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::transfer::{Kind, Message, call, serve};
-use runtime::{EnvironmentId, area, clock, exposed, time_slice};
+use runtime::{EnvironmentId, area, clock, exposed, predicate, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::child::{eventually, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
@@ -20,6 +20,7 @@ guest! {
     Here the_callee_knows_the_caller;
     Here a_synchronous_transfer_gives_the_position;
     Here an_asynchronous_transfer_gives_the_slice_only;
+    Here an_answer_is_kept_for_who_cannot_be_entered;
     Here the_position_of_a_dead_callee_comes_back;
     Here who_is_not_ready_is_not_entered;
     Here fault_43_transfer_to_the_dead_and_to_oneself;
@@ -336,6 +337,43 @@ extern "C" fn break_in(target: u64) {
         }
         time_slice::yield_now();
     }
+}
+
+/// Makes the environment whose area it is given unready while it waits to be entered, four seconds at a time.
+extern "C" fn close_for_a_while(area: u64) {
+    // SAFETY: the area is its creator's, which shares this address space and outlives this thread.
+    let ready = &unsafe { Area::at(area) }.private().ready;
+    loop {
+        if ready.compare_exchange(1, 0, SeqCst, SeqCst).is_ok() {
+            Area::current().status(1).fetch_add(1, SeqCst);
+            predicate::sleep_until(clock::now() + 4_000_000_000);
+            ready.store(1, SeqCst);
+        }
+        predicate::sleep_until(clock::now() + 1_000_000);
+    }
+}
+
+/// Who cannot be entered when its answer is there, however long, asks for it afterwards.
+fn an_answer_is_kept_for_who_cannot_be_entered(world: &World) -> Outcome {
+    let child = without_slice(world, serve_long, 0)?;
+    settle(&child)?;
+    let mut builder = granted!(Builder::sharing());
+    builder.function(close_for_a_while, Area::current().address()).budget(Resource::Slice, 1);
+    builder.budget(Resource::Predicate, 8);
+    let thread = granted!(builder.create());
+    granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, abi::time_slice::ANY_POSITION));
+    for round in 0..2u64 {
+        let mut message: Message = [15, 0, round, 8, 9, 10];
+        while let Err(failure) = call(Kind::Asynchronous, child.number, &mut message) {
+            check!(failure.error == abi::Error::Busy, "round {round}: the call gave {failure:?}");
+            time_slice::yield_now();
+        }
+        check!(message[2..] == [round, 8, 9, 10], "round {round}: the answer was {message:x?}");
+    }
+    check!(status(&thread, 1) > 0, "nobody was made unready");
+    granted!(thread.destroy());
+    granted!(child.destroy());
+    Ok(())
 }
 
 /// While we wait for one answer another environment enters us: it gets an empty answer, we get ours.

@@ -9,6 +9,7 @@ use std::process::Command;
 use crate::archive::Writer;
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
+use crate::root::debian::said;
 use crate::root::{Contents, Kind, Node, Tree};
 use crate::workspace::Workspace;
 
@@ -67,18 +68,6 @@ fn dependency() -> Result<String> {
     line.filter(|name| name.starts_with("linux-image-"))
         .map(str::to_owned)
         .ok_or_else(|| Failure::new(format!("apt knows no {PACKAGE}: run apt-get update to have the Linux peer")))
-}
-
-/// Runs a command; its error is the first line that says what is wrong.
-fn said(command: &mut Command, advice: &str) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().context(format!("cannot start {name}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let reason = said.lines().find(|line| line.starts_with("E:")).or(said.lines().next()).unwrap_or("it failed");
-    Err(Failure::new(format!("{name}: {reason}: {advice}")))
 }
 
 /// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address.

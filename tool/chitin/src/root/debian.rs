@@ -86,11 +86,11 @@ pub fn folder(cache: &Path) -> Result<PathBuf> {
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages for parity tests");
     let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
-    said(Command::new("apt-get").args(["--quiet", "download"]).args(PACKAGES).current_dir(work.path()))?;
+    said(Command::new("apt-get").args(["--quiet", "download"]).args(PACKAGES).current_dir(work.path()), ADVICE)?;
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
-            said(Command::new("dpkg").arg("-x").arg(entry.path()).arg(&unpacked))?;
+            said(Command::new("dpkg").arg("-x").arg(entry.path()).arg(&unpacked), ADVICE)?;
         }
     }
     tidy(&unpacked)?;
@@ -112,8 +112,14 @@ fn tidy(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command; its error is the first line that says what is wrong.
-fn said(command: &mut Command) -> Result<()> {
+/// What to do when a package cannot be had.
+const ADVICE: &str = "run apt-get update, and try again";
+
+/// Runs a command; its error is the first line that says what is wrong, and what to do then.
+///
+/// # Errors
+/// When it cannot be started, or fails.
+pub fn said(command: &mut Command, advice: &str) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().context(format!("cannot start {name}"))?;
     if output.status.success() {
@@ -121,5 +127,5 @@ fn said(command: &mut Command) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let reason = said.lines().find(|line| line.starts_with("E:")).or(said.lines().next()).unwrap_or("it failed");
-    Err(Failure::new(format!("{name}: {reason}: run apt-get update, and try again")))
+    Err(Failure::new(format!("{name}: {reason}: {advice}")))
 }
