@@ -8,57 +8,24 @@ use std::process::Command;
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
 
-/// Programs, and the libraries that they need.
-const PACKAGES: [&str; 48] = [
-    "bash",
-    "bc",
-    "busybox-static",
-    "coreutils",
-    "dash",
-    "diffutils",
-    "findutils",
-    "gawk",
-    "grep",
-    "gzip",
-    "libacl1",
-    "libattr1",
-    "libblkid1",
-    "libbz2-1.0",
-    "libc6",
-    "libcap2",
-    "libcrypt1",
-    "libexpat1",
-    "libffi8",
-    "libgcc-s1",
-    "libgmp10",
-    "liblzma5",
-    "libmount1",
-    "libmpfr6",
-    "libncursesw6",
-    "libpcre2-8-0",
-    "libpython3.11-minimal",
-    "libpython3.11-stdlib",
-    "libreadline8",
-    "libselinux1",
-    "libsigsegv2",
-    "libsmartcols1",
-    "libsqlite3-0",
-    "libstdc++6",
-    "libtinfo6",
-    "libuuid1",
-    "libzstd1",
-    "make",
-    "ncurses-base",
-    "perl-base",
-    "python3.11-minimal",
-    "readline-common",
-    "sed",
-    "sqlite3",
-    "tar",
-    "util-linux",
-    "xz-utils",
-    "zlib1g",
-];
+/// A set of packages: programs, and the libraries that they need.
+pub struct Packages {
+    /// Where the unpacked root stands in the cache.
+    name: &'static str,
+    list: &'static str,
+}
+
+/// The tools of every day.
+pub const TOOLS: Packages = Packages {
+    name: "debian-root",
+    list: "\
+        bash bc bsdextrautils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils gawk grep gzip \
+        hostname jq less libacl1 libattr1 libblkid1 libbz2-1.0 libc-bin libc6 libcap2 libcrypt1 libexpat1 libffi8 libgcc-s1 \
+        libgmp10 libjq1 liblz4-1 liblzma5 libmount1 libmpfr6 libncursesw6 libonig5 libpcre2-8-0 \
+        libpython3.11-minimal libpython3.11-stdlib libreadline8 libselinux1 libsigsegv2 libsmartcols1 libsqlite3-0 \
+        libstdc++6 libtinfo6 libuuid1 libzstd1 lua5.4 m4 make mawk ncal ncurses-base patch perl-base \
+        python3.11-minimal readline-common sed sqlite3 tar time util-linux xxd xz-utils zlib1g zstd",
+};
 /// What no program reads to run.
 const LEFT_OUT: [&str; 7] = [
     "usr/share/doc",
@@ -71,22 +38,27 @@ const LEFT_OUT: [&str; 7] = [
 ];
 /// Folders that packages leave to their installer.
 const FOLDERS: [&str; 5] = ["dev", "proc", "tmp", "root", "parity"];
-/// Where the unpacked root stands in the cache.
-const NAME: &str = "debian-root";
 
-/// The root in `cache`, which is fetched when it is missing.
+/// The root of these packages in `cache`, which is fetched when it is missing or was made of others.
 ///
 /// # Errors
 /// When a package cannot be fetched or unpacked.
-pub fn folder(cache: &Path) -> Result<PathBuf> {
-    let root = cache.join(NAME);
+pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
+    let root = cache.join(packages.name);
+    let made_of = cache.join(format!("{}.packages", packages.name));
     if root.is_dir() {
-        return Ok(root);
+        if fs::read_to_string(&made_of).is_ok_and(|list| list == packages.list) {
+            return Ok(root);
+        }
+        fs::remove_dir_all(&root).context(root.display())?;
     }
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages for parity tests");
     let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
-    said(Command::new("apt-get").args(["--quiet", "download"]).args(PACKAGES).current_dir(work.path()), ADVICE)?;
+    said(
+        Command::new("apt-get").args(["--quiet", "download"]).args(packages.list.split(' ')).current_dir(work.path()),
+        ADVICE,
+    )?;
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
@@ -96,9 +68,11 @@ pub fn folder(cache: &Path) -> Result<PathBuf> {
     tidy(&unpacked)?;
     match fs::rename(&unpacked, &root) {
         // Another run may have been quicker: its files are the same.
-        Err(_) if root.is_dir() => Ok(root),
-        result => result.context(root.display()).map(|()| root),
+        Err(_) if root.is_dir() => {}
+        result => result.context(root.display())?,
     }
+    fs::write(&made_of, packages.list).context(made_of.display())?;
+    Ok(root)
 }
 
 fn tidy(root: &Path) -> Result<()> {

@@ -88,12 +88,15 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Resul
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::parity", failure.to_string())]),
     };
+    // Neighbours are in different batches, so that the first tests start one boot each.
+    let boots = names.len().div_ceil(AT_ONCE);
     let mut cases = Vec::new();
-    for names in names.chunks(AT_ONCE) {
-        let batch = Arc::new(Batch { names: names.to_vec(), ground: Arc::clone(&ground), said: OnceLock::new() });
+    for first in 0..boots {
+        let names: Vec<String> = names.iter().skip(first).step_by(boots).cloned().collect();
+        let batch = Arc::new(Batch { names: names.clone(), ground: Arc::clone(&ground), said: OnceLock::new() });
         for name in names {
-            let (batch, script) = (Arc::clone(&batch), name.clone());
-            cases.push(Case::new(test_name(name), LIMIT, move |transcript| batch.judge(&script, transcript)));
+            let (batch, title) = (Arc::clone(&batch), test_name(&name));
+            cases.push(Case::new(title, LIMIT, move |transcript| batch.judge(&name, transcript)));
         }
     }
     Ok(cases)
@@ -118,7 +121,7 @@ fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
 /// The programs, and the root with the scripts in it.
 fn prepare(toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::EXOS)?;
-    let root = debian::folder(&workspace.cache())?;
+    let root = debian::folder(&workspace.cache(), &debian::TOOLS)?;
     let scripts = workspace.root().join(SCRIPTS);
     for entry in fs::read_dir(&scripts).context(scripts.display())?.flatten() {
         fs::copy(entry.path(), root.join(PLACE).join(entry.file_name())).context(entry.path().display())?;
