@@ -6,6 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
+use crate::process::vfork::Loan;
 use crate::process::wait::{self, Wanted, Which};
 use crate::process::{begin, exec, exit as end, spawn};
 use crate::user_memory::copy;
@@ -151,8 +152,8 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
     let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
     match flags {
         thread if thread == THREAD & !linux::CLONE_SYSVSEM => spawn_thread(call, &how),
-        0 => fork_process(call, exit_signal, &how),
-        process if process == linux::CLONE_VFORK || process == vfork => fork_process(call, exit_signal, &how),
+        0 => fork_process(call, exit_signal, &how, None),
+        process if process == linux::CLONE_VFORK || process == vfork => lend_to_process(call, exit_signal, &how),
         _ if how.has(linux::CLONE_THREAD) && !how.has(linux::CLONE_SIGHAND) => Err(Errno::EINVAL),
         _ if how.has(linux::CLONE_SIGHAND) && !how.has(linux::CLONE_VM) => Err(Errno::EINVAL),
         // Sharing some of these and not others is not there.
@@ -173,13 +174,31 @@ fn spawn_thread(call: &mut Call<'_>, how: &How) -> Result<u64> {
     spawn::spawn(call.context, options)
 }
 
-fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
+/// `vfork`: the parent goes on when the child has another program, or has ended.
+pub(super) fn vfork(call: &mut Call<'_>) -> Result<u64> {
+    let flags = u64::from(linux::CLONE_VFORK | linux::CLONE_VM);
+    let how = How { flags, stack: 0, parent_number: 0, child_number: 0, base: 0 };
+    lend_to_process(call, linux::SIGCHLD, &how)
+}
+
+fn lend_to_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
+    let loan = Loan::new(how.has(linux::CLONE_VM))?;
+    let child = fork_process(call, exit_signal, how, Some(loan.clone()));
+    if let Ok(child) = child {
+        loan.wait(EnvironmentId(child));
+    }
+    loan.close();
+    child
+}
+
+fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<Loan>) -> Result<u64> {
     let options = Options {
         exit_signal,
         stack: how.stack,
         segment_base: how.segment_base(),
         set_number: how.address(linux::CLONE_CHILD_SETTID, how.child_number),
         clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
+        loan,
     };
     let number = fork::fork(call.context, options)?;
     if how.has(linux::CLONE_PARENT_SETTID) {

@@ -2,4 +2,5 @@
 
 pub mod area;
 pub mod frames;
+pub mod journal;
 pub mod space;

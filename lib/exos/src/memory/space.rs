@@ -6,6 +6,7 @@
 
 use super::area::{Area, Areas, Backing, Protection};
 use super::frames::{COPY_ON_WRITE, Frames, SHARED, entry, page_of};
+use super::journal::{Change, Journal};
 use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
@@ -80,6 +81,8 @@ pub struct Space {
     pub brk: (u64, u64),
     /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
     stubs: Vec<(u64, u64)>,
+    /// What a child writes whose memory is to be its parent's; none: it is its own.
+    journal: Option<Journal>,
 }
 
 impl Space {
@@ -98,10 +101,46 @@ impl Space {
             return Err(Violation::NotAllowed);
         }
         let page_address = address & PAGE_MASK;
+        if access == Access::Write && !area.shared {
+            self.note_in_journal(pages, &area, page_address);
+        }
         match self.frames.get(page_address) {
             0 => self.fill(pages, &area, page_address, access == Access::Write),
             old if access == Access::Write && old & COPY_ON_WRITE != 0 => self.unshare(pages, &area, page_address, old),
             old => self.put(pages, page_address, old),
+        }
+    }
+
+    /// From now on it is noted what is written, or no longer.
+    pub fn keep_journal(&mut self, keep: bool) {
+        self.journal = keep.then(Journal::default);
+    }
+
+    /// What has been written since the journal began; it ends here.
+    pub fn end_journal(&mut self, pages: &mut impl Pages) -> Vec<Change> {
+        let Some(journal) = self.journal.take() else { return Vec::new() };
+        let there = |page: &u64| Some((*page, self.frames.get(*page))).filter(|(_, entry)| *entry != 0);
+        let written: Vec<(u64, u64)> = journal.pages().iter().filter_map(there).collect();
+        let mut changed = |(page, entry)| pages.read(page_of(entry)).map(|now| journal.changes(page, &now));
+        written.into_iter().filter_map(|one| changed(one).ok()).flatten().collect()
+    }
+
+    /// Before the first write to a page.
+    fn note_in_journal(&mut self, pages: &mut impl Pages, area: &Area, page_address: u64) {
+        if self.journal.as_ref().is_none_or(|journal| journal.has(page_address)) {
+            return;
+        }
+        let page = match (self.frames.get(page_address), area.backing) {
+            (0, Backing::File { node, offset, .. }) => {
+                let index = (offset + (page_address - area.start)) / PAGE_SIZE;
+                pages.file_page(node, index, false).ok().flatten()
+            }
+            (0, _) => None,
+            (entry, _) => Some(page_of(entry)),
+        };
+        let contents = page.map_or(Ok(Vec::new()), |page| pages.read(page));
+        if let (Some(journal), Ok(contents)) = (&mut self.journal, contents) {
+            journal.note(page_address, contents);
         }
     }
 

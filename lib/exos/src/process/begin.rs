@@ -112,6 +112,7 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
+    super::vfork::begin(process, &inherited.options.loan);
     vectors::declare_live();
     publish(process);
     process.public_word(public::BEGUN).store(1, Release);
@@ -247,6 +248,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         lent: Lock::new(Vec::new()),
         mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),
+        loan: Lock::new(None),
         terminal: Lock::new(None),
         board,
         number: AtomicU64::new(number),

@@ -91,6 +91,7 @@ pub fn take_over(request: &Request) -> ! {
 
 /// The point of no return.
 fn replace(context: &mut Context, Request { plan, path, environment }: &Request) -> Result<()> {
+    super::vfork::end(process());
     forget_old_program()?;
     let started = start(context, plan, path, environment);
     note_program(plan, environment);

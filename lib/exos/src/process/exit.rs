@@ -10,6 +10,7 @@ use super::record::state;
 use super::spawn::{self, Remains};
 use super::status::{Change, Status};
 use super::thread::Thread;
+use super::vfork;
 use crate::block;
 use crate::terminal::job;
 use crate::user_memory::current::{area_at, process, thread};
@@ -147,6 +148,7 @@ fn finish(status: Status) -> ! {
         let Some(description) = open else { break };
         description.close();
     }
+    vfork::end(process);
     process.summary.tell(process);
     job::leader_ends();
     release_children();

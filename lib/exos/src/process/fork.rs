@@ -7,6 +7,7 @@
 use super::begin::{self, Inherited};
 use super::children::Child;
 use super::create::{Beginning, Made, Maker};
+use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
 use crate::signal::Mailbox;
@@ -30,7 +31,7 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
 
 /// How a child differs from a plain copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Signal that tells the parent of its end.
     pub exit_signal: u32,
@@ -42,12 +43,14 @@ pub struct Options {
     pub set_number: u64,
     /// Where its number is cleared in its memory when it ends; 0: nowhere.
     pub clear_number: u64,
+    /// What its parent waits for, if it does.
+    pub loan: Option<Loan>,
 }
 
 impl Options {
     /// A plain copy.
     pub const PLAIN: Self =
-        Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0, clear_number: 0 };
+        Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0, clear_number: 0, loan: None };
 }
 
 /// Copies the running process, whose program was interrupted at `context`; the result is the child's number.

@@ -29,6 +29,8 @@ pub mod status;
 #[cfg(target_os = "none")]
 pub mod thread;
 #[cfg(target_os = "none")]
+pub mod vfork;
+#[cfg(target_os = "none")]
 pub mod wait;
 
 #[cfg(target_os = "none")]

@@ -11,6 +11,7 @@ use crate::process::exec::Request;
 use crate::process::futex::Futexes;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
+use crate::process::vfork::Loan;
 use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::area_at;
@@ -90,6 +91,8 @@ pub struct Process {
     pub mailbox: Lock<Mailbox>,
     /// Where its parent is told of its end; none where the session is its parent.
     pub parent_mailbox: Lock<Option<Mailbox>>,
+    /// What its parent waits for, if it does.
+    pub loan: Lock<Option<Loan>>,
     /// The terminal that controls it, if there is one.
     pub terminal: Lock<Option<Terminal>>,
     /// What the session tells of the host: see `session::board`.

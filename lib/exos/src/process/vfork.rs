@@ -1,0 +1,176 @@
+//! `vfork`: the parent waits until its child runs another program or has ended, and finds in its memory what the child
+//! wrote there (vfork(2), `clone` with CLONE_VFORK and CLONE_VM).
+//!
+//! The child is a copy as after `fork`, so that both are processes like any other. That they share memory is made true by
+//! what only the two of them could tell: the thread that made the child does not run meanwhile, and before it goes on the
+//! bytes that the child changed are brought into its memory. They come through a window that both have open: the child
+//! fills it, the parent empties it, as often as it takes.
+
+use super::record::{Process, state};
+use crate::block;
+use crate::errno::Result;
+use crate::layout::PAGE_SIZE;
+use crate::memory::journal::Change;
+use crate::signal::set::bit;
+use crate::user_memory::copy;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::Shared;
+use abi::environment::State;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::predicate::{Operator, Term, word, word_masked};
+use runtime::{EnvironmentId, PageNumber, exposed};
+
+/// Pages of the window.
+const PAGES: usize = 4;
+/// Words of its head: whose turn it is, and how many bytes of changes there are.
+const TURN: usize = 0;
+const BYTES: usize = 1;
+/// Where changes begin, each as address, number of bytes, bytes.
+const BODY: u64 = 16;
+const ROOM: usize = PAGES * PAGE_SIZE as usize - BODY as usize;
+const HEAD: usize = 16;
+
+/// Values of the word [`TURN`].
+mod turn {
+    /// The child's.
+    pub(super) const CHILD: u64 = 0;
+    /// The parent's: there are changes.
+    pub(super) const PARENT: u64 = 1;
+    /// Nobody's: the child has no need of its parent's memory any more.
+    pub(super) const OVER: u64 = 2;
+}
+
+/// The memory that a child borrows.
+#[derive(Clone, Debug)]
+pub struct Loan {
+    window: Shared,
+    /// Whether what the child writes goes back.
+    shares: bool,
+}
+
+impl Loan {
+    /// One for a child that is about to be made; `shares`: what it writes goes back.
+    pub fn new(shares: bool) -> Result<Self> {
+        let process = process();
+        process.sweep_lent();
+        let pages: Vec<PageNumber> =
+            (0..PAGES).map(|_| crate::budget::allocate()).collect::<core::result::Result<_, _>>()?;
+        Ok(Self { window: process.windows.lock().open(pages, process.session_key, true)?, shares })
+    }
+
+    /// Waits until the child gives the memory back, ends, or this process is to end.
+    pub fn wait(&self, child: EnvironmentId) {
+        let process = process();
+        let mailbox = process.mailbox();
+        let killed = bit(linux::SIGKILL);
+        loop {
+            match self.turn().load(Acquire) {
+                turn::CHILD => {}
+                turn::PARENT => {
+                    self.take_changes();
+                    self.turn().store(turn::CHILD, Release);
+                    block::kick_idle();
+                }
+                _ => return,
+            }
+            let ends = process.stopped.load(Acquire) >= state::ENDS || mailbox.signals().load(Acquire) & killed != 0;
+            let Some(over) = end_of(child).filter(|_| !ends) else { return };
+            block::wait_stopped(&[
+                over,
+                word(self.turn(), Operator::NotEqual, turn::CHILD),
+                word(&process.stopped, Operator::GreaterOrEqual, state::ENDS),
+                word_masked(mailbox.signals(), killed, Operator::NotEqual, 0),
+            ]);
+        }
+    }
+
+    /// The parent has done with it.
+    pub fn close(&self) {
+        process().windows.lock().close(&self.window);
+        process().lend(self.window.pages());
+    }
+
+    fn turn(&self) -> &'static AtomicU64 {
+        &self.window.words()[TURN]
+    }
+
+    /// Brings what the child changed into the own memory. Where the child tells nonsense its changes end.
+    fn take_changes(&self) {
+        let end = BODY + self.window.words()[BYTES].load(Acquire).min(ROOM as u64);
+        let mut at = BODY;
+        while at + HEAD as u64 <= end {
+            let mut head = [0; HEAD];
+            if self.window.read(at, &mut head).is_err() {
+                return;
+            }
+            let [address, length] =
+                [0, 8].map(|from| u64::from_le_bytes(core::array::from_fn(|byte| head[from + byte])));
+            at += HEAD as u64;
+            if length > end - at {
+                return;
+            }
+            let mut bytes = vec![0; length as usize];
+            // What the parent has unmapped meanwhile nobody misses.
+            let _ = self.window.read(at, &mut bytes).and_then(|()| copy::write(address, &bytes));
+            at += length;
+        }
+    }
+
+    /// The child tells of its changes, as many at a time as there is room for.
+    fn give_changes(&self, changes: &[Change]) {
+        let parent = EnvironmentId(process().parent.load(Acquire));
+        let mut body = Vec::new();
+        for change in changes {
+            for (bytes, address) in change.bytes.chunks(ROOM - HEAD).zip((change.address..).step_by(ROOM - HEAD)) {
+                if body.len() + HEAD + bytes.len() > ROOM {
+                    self.give(&body, parent);
+                    body.clear();
+                }
+                body.extend_from_slice(&address.to_le_bytes());
+                body.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+                body.extend_from_slice(bytes);
+            }
+        }
+        if !body.is_empty() {
+            self.give(&body, parent);
+        }
+    }
+
+    fn give(&self, body: &[u8], parent: EnvironmentId) {
+        let _ = self.window.write(BODY, body);
+        self.window.words()[BYTES].store(body.len() as u64, Release);
+        self.turn().store(turn::PARENT, SeqCst);
+        block::kick_idle();
+        while self.turn().load(Acquire) == turn::PARENT {
+            let Some(over) = end_of(parent) else { return };
+            block::wait_stopped(&[over, word(self.turn(), Operator::NotEqual, turn::PARENT)]);
+        }
+    }
+}
+
+/// What becomes true when an environment ends; nothing where it has.
+fn end_of(environment: EnvironmentId) -> Option<Term> {
+    let info = exposed::environment(environment).filter(|info| info.alive())?;
+    Some(word(info.state_word(), Operator::NotEqual, State::Alive as u64))
+}
+
+/// A child begins, on its parent's memory or on its own.
+pub fn begin(process: &Process, loan: &Option<Loan>) {
+    process.memory.lock().space.keep_journal(loan.as_ref().is_some_and(|loan| loan.shares));
+    process.loan.lock().clone_from(loan);
+}
+
+/// The child has no need of its parent's memory any more: the parent goes on.
+pub fn end(process: &Process) {
+    let loan = process.loan.lock().take();
+    let Some(loan) = loan else { return };
+    let changes = process.with_memory(|space, pages| space.end_journal(pages));
+    loan.give_changes(&changes);
+    loan.turn().store(turn::OVER, SeqCst);
+    block::kick_idle();
+    process.windows.lock().close(&loan.window);
+}
