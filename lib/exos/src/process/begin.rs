@@ -17,6 +17,7 @@ use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
 use crate::rewriter::gate;
+use crate::rewriter::trap_count::TrapCounts;
 use crate::session::{birth, command};
 use crate::signal::timer::Timers;
 use crate::signal::{Actions, Alarms, Mailbox};
@@ -270,6 +271,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),
         calls: CallTable::default(),
         extensions: Lock::new(BTreeMap::new()),
+        traps: TrapCounts::default(),
         gate_only: AtomicBool::new(false),
     })))
 }

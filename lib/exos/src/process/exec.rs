@@ -224,6 +224,7 @@ fn forget_old_program() -> Result<()> {
         description.close();
     }
     crate::call::preloaded::forget(process);
+    process.traps.forget();
     process.signals.lock().forget_handlers();
     process.alarms.change(|timers| timers.created.clear());
     let thread = thread();

@@ -12,6 +12,7 @@ use crate::process::futex::Futexes;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
 use crate::process::vfork::Loan;
+use crate::rewriter::trap_count::TrapCounts;
 use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::area_at;
@@ -135,6 +136,8 @@ pub struct Process {
     pub calls: CallTable,
     /// What replaced operations keep: see [`Process::with_extension`].
     pub extensions: Lock<Extensions>,
+    /// How often each of the program's `syscall`s came by the gate.
+    pub traps: TrapCounts,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
 }

@@ -5,3 +5,4 @@ pub mod gate;
 #[cfg(target_os = "none")]
 pub mod rewrite;
 pub mod site;
+pub mod trap_count;

@@ -10,10 +10,11 @@ use crate::user_memory::current::process;
 use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Looks at the `syscall` that ends at `end` and was made with `number`; makes a call of it where that is allowed. A
-/// refusal or a failure leaves the gate, which always works.
+/// Counts the trap of the `syscall` that ends at `end` and was made with `number`; one that came often is made a call,
+/// where that is allowed. A refusal or a failure leaves the gate, which always works.
 pub fn rewrite(end: u64, number: u64) {
-    if process().gate_only.load(Relaxed) {
+    let process = process();
+    if process.gate_only.load(Relaxed) || !process.traps.has_come_often(end) {
         return;
     }
     let Some(start) = end.checked_sub(SYSCALL_BYTES as u64) else { return };
