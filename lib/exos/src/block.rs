@@ -63,9 +63,11 @@ fn signals() -> [Term; 3] {
 /// Gives the CPU away until the predicate is true, or an upcall came.
 fn sleep(predicate: &Predicate) {
     let _vectors = vectors::keep();
+    let mark = thread().account.mark();
     if predicate.wait().is_err() {
         time_slice::yield_now();
     }
+    thread().account.note_wait(mark);
 }
 
 /// Waits without a process: the session.
@@ -83,8 +85,13 @@ pub fn wait_plainly(terms: &[Term]) {
 
 /// Gives the rest of the slice away.
 pub fn yield_now() {
-    let _vectors = is_adopted().then(vectors::keep);
+    if !is_adopted() {
+        return time_slice::yield_now();
+    }
+    let _vectors = vectors::keep();
+    let mark = thread().account.mark();
     time_slice::yield_now();
+    thread().account.note_wait(mark);
 }
 
 /// After a change of a word that others may watch: idle CPUs look again.
@@ -100,5 +107,7 @@ pub fn kick_idle() {
 /// Waits whatever signals come: a stopped process.
 pub fn wait_stopped(terms: &[Term]) {
     let _vectors = vectors::keep();
+    let mark = thread().account.mark();
     wait_plainly(terms);
+    thread().account.note_wait(mark);
 }

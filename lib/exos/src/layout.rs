@@ -35,8 +35,10 @@ pub const MOVABLE_BASE: u64 = 0x0000_0055_5555_0000;
 pub const STACK_TOP: u64 = CHOSEN_END - 0x1_0000;
 /// Bytes that the stack may grow to (the usual RLIMIT_STACK).
 pub const STACK_BYTES: u64 = 8 << 20;
+/// Bytes that it may grow to whatever its limit.
+pub const STACK_MOST: u64 = STACK_BYTES + (256 << 20);
 /// `mmap` gives out addresses below this one, downwards.
-pub const MMAP_TOP: u64 = STACK_TOP - STACK_BYTES - (256 << 20);
+pub const MMAP_TOP: u64 = STACK_TOP - STACK_MOST;
 
 /// The ExOS image.
 pub const IMAGE: u64 = LIBRARY_BASE;

@@ -33,6 +33,8 @@ pub struct Other {
     pub name: Vec<u8>,
     /// Its arguments, each with its NUL, as far as they fit into the public page.
     pub arguments: Vec<u8>,
+    /// Its priority: 20 less its nice value.
+    pub priority: u64,
     /// Its last change that was no end: see `process::status::Change`.
     pub change: u32,
 }
@@ -91,6 +93,7 @@ impl Sight {
             mailbox,
             name,
             arguments: arguments(word),
+            priority: word(public::PRIORITY),
             change: word(public::CHANGE) as u32,
         })
     }

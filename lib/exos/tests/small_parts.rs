@@ -196,3 +196,35 @@ fn errors_fit_into_a_register() {
         assert!((1..=4095).contains(&Errno::from(*error).number()));
     }
 }
+
+#[test]
+fn limits_are_raised_by_nobody_who_may_not() {
+    use exos::errno::Errno;
+    use exos::process::limits::{Limits, UNLIMITED};
+    use linux_raw_sys::general as linux;
+    let mut limits = Limits::default();
+    let cpu = u64::from(linux::RLIMIT_CPU);
+    assert_eq!(limits.get(cpu), Ok([UNLIMITED, UNLIMITED]));
+    assert_eq!(limits.set(cpu, [3, 2], true), Err(Errno::EINVAL));
+    assert_eq!(limits.set(cpu, [1, 2], false), Ok(()));
+    assert_eq!(limits.set(cpu, [1, 3], false), Err(Errno::EPERM));
+    assert_eq!(limits.set(cpu, [1, 3], true), Ok(()));
+    assert_eq!(limits.get(cpu), Ok([1, 3]));
+    assert_eq!(limits.get(u64::from(linux::RLIM_NLIMITS)), Err(Errno::EINVAL));
+    assert_eq!(limits.set(u64::from(linux::RLIMIT_NOFILE), [1, 1 << 30], true), Err(Errno::EPERM));
+}
+
+#[test]
+fn usage_is_told_as_linux_tells_it() {
+    use exos::process::usage::Usage;
+    let used = Usage { time: 3_500_000_000, system: 1_250_000_000, faults: 7, peak: 10, waits: 3 };
+    assert_eq!(Usage::from_words(used.to_words()), used);
+    let twice = used.with(Usage { peak: 4, ..used });
+    assert_eq!(twice, Usage { time: 7_000_000_000, system: 2_500_000_000, faults: 14, peak: 10, waits: 6 });
+    let bytes = used.to_bytes();
+    let word = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"));
+    assert_eq!(bytes.len(), 144);
+    assert_eq!([0, 1, 2, 3, 4, 8, 16].map(word), [2, 250_000, 1, 250_000, 40, 7, 3]);
+    // Who says that it was in the library for longer than it ran was there all the time.
+    assert_eq!(Usage { system: u64::MAX, ..used }.times(), [0, 3_500_000_000]);
+}

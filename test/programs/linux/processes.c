@@ -6,11 +6,16 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/times.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
@@ -123,9 +128,152 @@ static void among_threads(void) {
     puts("the other threads run on meanwhile");
 }
 
+static void limit(int resource, rlim_t soft) {
+    struct rlimit limits;
+    CHECK(!getrlimit(resource, &limits));
+    limits.rlim_cur = soft;
+    CHECK(!setrlimit(resource, &limits));
+}
+
+static void too_large(int signal) { (void)signal; counter = SIGXFSZ; }
+
+static void limits_of_memory_and_files(void) {
+    struct rlimit limits;
+    CHECK(getrlimit(99, &limits) == -1 && errno == EINVAL);
+    limits = (struct rlimit){2, 1};
+    CHECK(setrlimit(RLIMIT_CORE, &limits) == -1 && errno == EINVAL);
+    pid_t child = fork();
+    if (!child) {
+        limit(RLIMIT_AS, 64 << 20);
+        CHECK(mmap(NULL, 80 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM);
+        CHECK(!malloc(70 << 20) && errno == ENOMEM);
+        void *some = malloc(5 << 20);
+        CHECK(some);
+        limit(RLIMIT_AS, RLIM_INFINITY);
+        limit(RLIMIT_DATA, 30 << 20);
+        CHECK(mmap(NULL, 40 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
+        CHECK(mmap(NULL, 40 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+        CHECK(sbrk(40 << 20) == (void *)-1 && errno == ENOMEM);
+        limit(RLIMIT_NOFILE, 5);
+        CHECK(dup(0) == 3 && dup(0) == 4 && dup(0) == -1 && errno == EMFILE && dup2(0, 5) == -1 && errno == EBADF);
+        _exit(0);
+    }
+    CHECK(status_of(child) == 0);
+    char name[] = "/tmp/limited-XXXXXX";
+    int file = mkstemp(name);
+    CHECK(file >= 0 && !unlink(name));
+    signal(SIGXFSZ, too_large);
+    limit(RLIMIT_FSIZE, 1000);
+    CHECK(write(file, (const void *)large, 600) == 600 && write(file, (const void *)large, 600) == 400);
+    counter = 0;
+    CHECK(write(file, (const void *)large, 600) == -1 && errno == EFBIG && counter == SIGXFSZ);
+    counter = 0;
+    CHECK(ftruncate(file, 1001) == -1 && errno == EFBIG && counter == SIGXFSZ);
+    CHECK(!ftruncate(file, 1000) && pwrite(file, "x", 1, 999) == 1);
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    CHECK(!ftruncate(file, 100000));
+    close(file);
+    puts("limits of memory, descriptors and files");
+}
+
+static void on_time(int signal) { (void)signal; write(1, "a second\n", 9); }
+
+static void limits_of_time(void) {
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGXCPU, on_time);
+        struct rlimit limits = {1, 2};
+        CHECK(!setrlimit(RLIMIT_CPU, &limits));
+        for (;;) counter++;
+    }
+    struct rusage usage;
+    int status;
+    CHECK(wait4(child, &status, 0, &usage) == child && status == SIGKILL);
+    CHECK(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec >= 1 && usage.ru_maxrss > 0);
+    struct rusage children;
+    CHECK(!getrusage(RUSAGE_CHILDREN, &children) && children.ru_utime.tv_sec >= usage.ru_utime.tv_sec);
+    for (int i = 0; i < 20000; i++) lseek(0, 0, SEEK_CUR);
+    CHECK(!getrusage(RUSAGE_SELF, &usage) && usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec > 0);
+    CHECK(usage.ru_minflt > 0 && usage.ru_maxrss > 100);
+    struct tms times_now;
+    CHECK(times(&times_now) != -1 && times_now.tms_cutime + times_now.tms_cstime >= 100);
+    puts("limits of time, and what was used");
+}
+
+static void attributes(void) {
+    CHECK(getpriority(PRIO_PROCESS, 0) == 0 && nice(5) == 5 && getpriority(PRIO_PROCESS, getpid()) == 5);
+    errno = 0;
+    CHECK(getpriority(PRIO_PROCESS, 999999) == -1 && errno == ESRCH);
+    struct sched_param parameter;
+    CHECK(sched_getscheduler(0) == SCHED_OTHER && !sched_getparam(0, &parameter) && !parameter.sched_priority);
+    CHECK(sched_get_priority_max(SCHED_FIFO) == 99 && sched_get_priority_min(SCHED_RR) == 1);
+    cpu_set_t cpus;
+    CHECK(!sched_getaffinity(0, sizeof cpus, &cpus) && CPU_COUNT(&cpus) >= 1 && CPU_ISSET(sched_getcpu(), &cpus));
+    char name[16] = "";
+    CHECK(!prctl(PR_SET_NAME, "a name") && !prctl(PR_GET_NAME, name) && !strcmp(name, "a name"));
+    CHECK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0) == -1 && errno == EINVAL);
+    CHECK(prctl(PR_GET_DUMPABLE) == 1 && !prctl(PR_SET_DUMPABLE, 0) && prctl(PR_GET_DUMPABLE) == 0);
+    int ends[2], wish = 0;
+    CHECK(!pipe(ends));
+    pid_t child = fork();
+    if (!child) {
+        CHECK(getpriority(PRIO_PROCESS, 0) == 5 && prctl(PR_GET_DUMPABLE) == 0);
+        pid_t grandchild = fork();
+        if (!grandchild) {
+            CHECK(!prctl(PR_SET_PDEATHSIG, SIGUSR1) && !prctl(PR_GET_PDEATHSIG, &wish) && wish == SIGUSR1);
+            close(ends[0]);
+            sigset_t set;
+            sigemptyset(&set);
+            sigaddset(&set, SIGUSR1);
+            sigprocmask(SIG_BLOCK, &set, NULL);
+            CHECK(write(ends[1], "r", 1) == 1);
+            int came;
+            CHECK(!sigwait(&set, &came) && write(ends[1], "e", 1) == 1);
+            _exit(0);
+        }
+        char ready;
+        CHECK(read(ends[0], &ready, 1) == 1);
+        _exit(0);
+    }
+    char end;
+    close(ends[1]);
+    CHECK(status_of(child) == 0 && read(ends[0], &end, 1) == 1 && end == 'e');
+    CHECK(read(ends[0], &end, 1) == 0);
+    close(ends[0]);
+    puts("priorities, names and wishes");
+}
+
+// Processes that do nothing but make more of themselves, until there may be no more.
+static void fork_bomb(void) {
+    int ends[2];
+    CHECK(!pipe(ends));
+    pid_t first = fork();
+    if (!first) {
+        setpgid(0, 0);
+        limit(RLIMIT_NPROC, 12);
+        while (fork() != -1) {}
+        CHECK(errno == EAGAIN);
+        write(ends[1], "x", 1);
+        pause();
+    }
+    close(ends[1]);
+    char full;
+    for (int i = 0; i < 10; i++) CHECK(read(ends[0], &full, 1) == 1);
+    pid_t child = fork();
+    if (!child) _exit(8);
+    CHECK(status_of(child) == 8 << 8);
+    CHECK(!kill(-first, SIGKILL) && status_of(first) == SIGKILL);
+    CHECK(read(ends[0], &full, 1) == 0 || full == 'x');
+    puts("a fork bomb meets its limit, others work on");
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     spawned_programs();
     borrowed_memory();
     among_threads();
+    limits_of_memory_and_files();
+    limits_of_time();
+    attributes();
+    fork_bomb();
 }

@@ -3,6 +3,7 @@
 
 use super::dispatch::Call;
 use super::file::MOST;
+use super::limit::check_file_size;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
@@ -23,6 +24,7 @@ pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     }
     match description.object {
         Object::File { node } => {
+            check_file_size(call.process, offset.saturating_add(length))?;
             call.process.files.lock().allocate(node, mode as u32, offset, length)?;
             Ok(0)
         }

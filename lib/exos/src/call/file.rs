@@ -2,6 +2,7 @@
 
 use super::dispatch::Call;
 use super::layout;
+use super::limit::check_file_size;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -159,6 +160,7 @@ pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     let description = call.process.description(number)?;
     match description.object {
         Object::File { node } if description.can_write() && (size as i64) >= 0 => {
+            check_file_size(call.process, size)?;
             call.process.files.lock().truncate(node, size).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),

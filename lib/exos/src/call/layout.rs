@@ -96,10 +96,3 @@ pub fn directory_entry(name: &[u8], node: u64, next: u64, kind: u8) -> Vec<u8> {
     record.resize(length, 0);
     record
 }
-
-/// `struct rusage` of who ran so many nanoseconds, all of them in user mode: the library is part of the program.
-pub fn resource_usage(time: u64) -> Vec<u8> {
-    let mut words = [0; 18];
-    (words[0], words[1]) = (time / NANOSECONDS, time % NANOSECONDS / 1000);
-    bytes(&words)
-}

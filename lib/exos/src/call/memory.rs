@@ -35,7 +35,11 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
     };
     let start = place(call, address, bytes, flags)?;
     let area = Area { shared, backing, ..Area::anonymous(start, start + bytes, protection) };
-    call.process.with_memory(|space, pages| space.map(pages, area))?;
+    call.process.with_memory(|space, pages| {
+        let replaced: u64 = space.areas.within(start, start + bytes).iter().map(|old| old.end - old.start).sum();
+        space.check_room(&area, bytes - replaced)?;
+        space.map(pages, area)
+    })?;
     Ok(start)
 }
 
@@ -183,6 +187,7 @@ pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
             return Ok(old);
         }
         let part = space.areas.within(old, old_end)[0];
+        space.check_room(&part, new_bytes.saturating_sub(bytes))?;
         if flags & linux::MREMAP_FIXED == 0 && old_end == area.end && space.areas.is_free(old_end, old + new_bytes) {
             space.areas.insert(Area { end: old + new_bytes, ..part });
             return Ok(old);

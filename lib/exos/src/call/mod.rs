@@ -4,6 +4,8 @@
 //! are counted.
 
 #[cfg(target_os = "none")]
+mod control;
+#[cfg(target_os = "none")]
 mod descriptor;
 #[cfg(target_os = "none")]
 mod dispatch;
@@ -17,6 +19,8 @@ mod file;
 mod futex;
 pub mod layout;
 #[cfg(target_os = "none")]
+mod limit;
+#[cfg(target_os = "none")]
 mod lock;
 #[cfg(target_os = "none")]
 mod memory;
@@ -28,6 +32,8 @@ mod poll;
 pub(crate) mod preloaded;
 #[cfg(target_os = "none")]
 mod process;
+#[cfg(target_os = "none")]
+mod schedule;
 #[cfg(target_os = "none")]
 mod signal;
 #[cfg(target_os = "none")]
@@ -45,6 +51,8 @@ pub(crate) mod walk;
 
 #[cfg(target_os = "none")]
 pub use dispatch::*;
+#[cfg(target_os = "none")]
+pub(crate) use limit::file_room;
 #[cfg(target_os = "none")]
 pub(crate) use path::status_of;
 #[cfg(target_os = "none")]

@@ -617,8 +617,9 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     let at = start(call, HERE, &path)?;
     let found = walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY, 0))?;
     let opened = found.here(Errno::EACCES)?;
+    let allowed = super::limit::check_file_size(call.process, size);
     let mut files = call.process.files.lock();
-    let outcome = files.truncate(opened.node, size);
+    let outcome = allowed.and_then(|()| files.truncate(opened.node, size));
     files.hold(opened.node, false);
     outcome.map(|()| 0)
 }

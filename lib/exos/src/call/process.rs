@@ -2,10 +2,12 @@
 
 use super::dispatch::Call;
 use super::layout;
+use super::limit::check_processes;
 use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
+use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::process::wait::{self, Wanted, Which};
 use crate::process::{begin, exec, exit as end, spawn};
@@ -69,18 +71,8 @@ pub(super) fn sched_yield(_: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Processes run on whatever CPU their slice lies on.
-pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
-    let [_, bytes, to, ..] = call.arguments();
-    if bytes < 8 || !bytes.is_multiple_of(8) {
-        return Err(Errno::EINVAL);
-    }
-    let cpus = runtime::exposed::kernel().cpus.load(Relaxed);
-    copy::write_word(to, (1 << cpus) - 1)?;
-    Ok(8)
-}
-
 pub(super) fn fork(call: &mut Call<'_>) -> Result<u64> {
+    check_processes(call.process)?;
     fork::fork(call.context, Options::PLAIN)
 }
 
@@ -162,6 +154,7 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
 }
 
 fn spawn_thread(call: &mut Call<'_>, how: &How) -> Result<u64> {
+    check_processes(call.process)?;
     let options = spawn::Options {
         stack: how.stack,
         segment_base: how.segment_base(),
@@ -192,6 +185,7 @@ fn lend_to_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u
 }
 
 fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<Loan>) -> Result<u64> {
+    check_processes(call.process)?;
     let options = Options {
         exit_signal,
         stack: how.stack,
@@ -274,7 +268,7 @@ pub(super) fn wait4(call: &mut Call<'_>) -> Result<u64> {
         copy::write_half(status_at, found.event.to_wait())?;
     }
     if usage != 0 {
-        copy::write(usage, &layout::resource_usage(found.time))?;
+        copy::write(usage, &found.usage.to_bytes())?;
     }
     Ok(found.number)
 }
@@ -312,7 +306,7 @@ pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
         copy::write(information, &layout::bytes(&words))?;
     }
     if usage != 0 {
-        copy::write(usage, &layout::resource_usage(found.map_or(0, |found| found.time)))?;
+        copy::write(usage, &found.map_or_else(Usage::default, |found| found.usage).to_bytes())?;
     }
     Ok(0)
 }

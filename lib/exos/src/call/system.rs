@@ -1,23 +1,18 @@
 //! Calls on the system as a whole, and on what a process may use of it.
 
 use super::dispatch::Call;
-use super::{layout, time};
+use super::layout;
 use crate::descriptor::object::random;
-use crate::descriptor::table;
 use crate::errno::{Errno, Result};
 use crate::loader::enter;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use linux_raw_sys::{general as linux, prctl as operation};
 use runtime::{clock, exposed};
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
-const UNLIMITED: u64 = u64::MAX;
-/// Bytes of a name that `PR_SET_NAME` sets, its NUL included.
-const NAME_BYTES: usize = 16;
 
 pub(super) fn uname(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
@@ -67,87 +62,27 @@ pub(super) fn arch_prctl(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
-    let [wanted, argument, ..] = call.arguments();
-    match wanted as u32 {
-        operation::PR_SET_NAME => {
-            let name = copy::read_string(argument, NAME_BYTES - 1, Errno::E2BIG);
-            let name = match name {
-                Err(Errno::E2BIG) => copy::read_vec(argument, NAME_BYTES - 1)?,
-                other => other?,
-            };
-            call.process.program.lock().name = name;
-            crate::process::begin::publish(call.process);
-            Ok(0)
-        }
-        operation::PR_GET_NAME => {
-            let mut name = call.process.program.lock().name.clone();
-            name.resize(NAME_BYTES, 0);
-            copy::write(argument, &name).map(|()| 0)
-        }
-        operation::PR_GET_DUMPABLE | operation::PR_SET_DUMPABLE => Ok(0),
-        operation::PR_SET_NO_NEW_PRIVS | operation::PR_GET_NO_NEW_PRIVS => Ok(0),
-        _ => Err(Errno::EINVAL),
+/// The CPU that this runs on; there is one node of memory.
+pub(super) fn getcpu(call: &mut Call<'_>) -> Result<u64> {
+    let [cpu, node, ..] = call.arguments();
+    let own = runtime::area::number().0;
+    let current = exposed::cpus().position(|info| info.environment.load(Relaxed) == own).unwrap_or(0);
+    if cpu != 0 {
+        copy::write_half(cpu, current as u32)?;
     }
-}
-
-/// The limit of a resource: what holds, and the most that may be asked for.
-fn limit(call: &Call<'_>, resource: u64) -> Result<[u64; 2]> {
-    Ok(match resource as u32 {
-        linux::RLIMIT_NOFILE => [call.process.descriptors.lock().limit() as u64, table::LIMIT_MOST as u64],
-        linux::RLIMIT_STACK => [crate::layout::STACK_BYTES, UNLIMITED],
-        linux::RLIMIT_CORE => [0, UNLIMITED],
-        resource if resource < linux::RLIM_NLIMITS => [UNLIMITED, UNLIMITED],
-        _ => return Err(Errno::EINVAL),
-    })
-}
-
-fn set_limit(call: &Call<'_>, resource: u64, [soft, hard]: [u64; 2]) -> Result<()> {
-    let [_, most] = limit(call, resource)?;
-    if soft > hard {
-        return Err(Errno::EINVAL);
-    }
-    if hard > most {
-        return Err(Errno::EPERM);
-    }
-    if resource as u32 == linux::RLIMIT_NOFILE {
-        call.process.descriptors.lock().set_limit(soft as usize);
-    }
-    Ok(())
-}
-
-pub(super) fn getrlimit(call: &mut Call<'_>) -> Result<u64> {
-    let [resource, to, ..] = call.arguments();
-    copy::write(to, &layout::bytes(&limit(call, resource)?)).map(|()| 0)
-}
-
-pub(super) fn setrlimit(call: &mut Call<'_>) -> Result<u64> {
-    let [resource, from, ..] = call.arguments();
-    set_limit(call, resource, copy::read_words(from)?).map(|()| 0)
-}
-
-pub(super) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
-    let [number, resource, new, old, ..] = call.arguments();
-    if number != 0 && number != call.process.number() {
-        return Err(Errno::ESRCH);
-    }
-    let before = limit(call, resource)?;
-    if new != 0 {
-        set_limit(call, resource, copy::read_words(new)?)?;
-    }
-    if old != 0 {
-        copy::write(old, &layout::bytes(&before))?;
+    if node != 0 {
+        copy::write_half(node, 0)?;
     }
     Ok(0)
 }
 
-pub(super) fn getrusage(call: &mut Call<'_>) -> Result<u64> {
-    let [who, to, ..] = call.arguments();
-    let used = match who as i32 {
-        who if who as u32 == linux::RUSAGE_SELF => time::own_time(),
-        who if who as u32 == linux::RUSAGE_THREAD => time::thread_time(),
-        linux::RUSAGE_CHILDREN => call.process.children.lock().time,
-        _ => return Err(Errno::EINVAL),
-    };
-    copy::write(to, &layout::resource_usage(used)).map(|()| 0)
+/// Which barriers there are: none.
+pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
+    let [command, flags, ..] = call.arguments();
+    if command == 0 && flags == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// Restartable sequences need a kernel that looks at them: the C library does without.
+pub(super) fn not_there(_: &mut Call<'_>) -> Result<u64> {
+    Err(Errno::ENOSYS)
 }

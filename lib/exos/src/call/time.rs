@@ -4,7 +4,6 @@ use super::dispatch::Call;
 use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
-use crate::process::children::public;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use core::sync::atomic::Ordering::Relaxed;
@@ -38,7 +37,7 @@ pub(crate) fn own_time() -> u64 {
     let process = process();
     let ran = |number| exposed::environment(EnvironmentId(number)).map_or(0, |info| info.time.load(Relaxed));
     let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
-    threads.saturating_add(process.public_word(public::TIME).load(Relaxed))
+    threads.saturating_add(process.ended.lock().time)
 }
 
 /// Nanoseconds that this thread ran.
@@ -90,8 +89,9 @@ pub(super) fn time(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn times(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
     if to != 0 {
-        let children = call.process.children.lock().time;
-        for (index, time) in [own_time(), 0, children, 0].into_iter().enumerate() {
+        let [user, system] = call.process.usage().times();
+        let [children_user, children_system] = call.process.children.lock().usage.times();
+        for (index, time) in [user, system, children_user, children_system].into_iter().enumerate() {
             copy::write_word(to + index as u64 * 8, time / (NANOSECONDS / TICKS))?;
         }
     }

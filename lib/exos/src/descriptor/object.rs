@@ -3,9 +3,11 @@
 use super::description::Description;
 use super::operations::Operations;
 use crate::block;
+use crate::call::file_room;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
 use crate::pipe::{self, Pipe, Side};
+use crate::process::limits::UNLIMITED;
 use crate::session::board;
 use crate::terminal::Terminal;
 use crate::user_memory::copy;
@@ -193,6 +195,8 @@ impl Description {
 
     fn write_bytes_to_file(&self, node: u64, bytes: &[u8]) -> Result<u64> {
         let at = if self.flags() & linux::O_APPEND != 0 { APPEND } else { self.offset() };
+        let room = self.room_in_file(node, at, bytes.len() as u64)?;
+        let bytes = &bytes[..room as usize];
         let (done, end) = process().files.lock().write(node, at, bytes)?;
         self.set_offset(end);
         Ok(done)
@@ -340,9 +344,19 @@ impl Description {
         Ok(done)
     }
 
+    /// How many bytes the process may write at a place of a file.
+    fn room_in_file(&self, node: u64, at: u64, count: u64) -> Result<u64> {
+        if process().limits.lock().soft(linux::RLIMIT_FSIZE) == UNLIMITED {
+            return Ok(count);
+        }
+        let at = if at == APPEND { process().files.lock().status_of(node)?.size } else { at };
+        file_room(process(), at, count)
+    }
+
     fn write_file(&self, node: u64, from: u64, count: u64, place: Option<u64>) -> Result<u64> {
         let append = self.flags() & linux::O_APPEND != 0;
         let mut at = if append { APPEND } else { place.unwrap_or_else(|| self.offset()) };
+        let count = self.room_in_file(node, at, count)?;
         let mut done = 0;
         let mut end = at;
         while done < count {

@@ -22,6 +22,7 @@ const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE_SIZE;
 pub struct Frames {
     chunks: BTreeMap<u64, Box<Chunk>>,
     present: usize,
+    peak: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +49,7 @@ impl Frames {
         let change = i32::from(entry != 0) - i32::from(old != 0);
         chunk.used = chunk.used.wrapping_add_signed(change);
         self.present = self.present.wrapping_add_signed(change as isize);
+        self.peak = self.peak.max(self.present);
         if chunk.used == 0 {
             self.chunks.remove(&key);
         }
@@ -78,6 +80,11 @@ impl Frames {
     /// How many pages are there.
     pub fn len(&self) -> usize {
         self.present
+    }
+
+    /// How many there were at most.
+    pub fn peak(&self) -> usize {
+        self.peak
     }
 
     /// Whether none is.

@@ -8,7 +8,7 @@ use super::area::{Area, Areas, Backing, Protection};
 use super::frames::{COPY_ON_WRITE, Frames, SHARED, entry, page_of};
 use super::journal::{Change, Journal};
 use crate::errno::{Errno, Result};
-use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, page_up};
+use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, STACK_MOST, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
 
@@ -70,6 +70,23 @@ pub enum Violation {
     OutOfMemory,
 }
 
+/// How much memory a program may have, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// In all areas.
+    pub all: u64,
+    /// In those that are its own to write.
+    pub data: u64,
+    /// In its stack.
+    pub stack: u64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { all: u64::MAX, data: u64::MAX, stack: STACK_BYTES }
+    }
+}
+
 /// The memory of one program.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
@@ -79,6 +96,8 @@ pub struct Space {
     pub frames: Frames,
     /// Where the heap of `brk` begins, and where it ends now.
     pub brk: (u64, u64),
+    /// How much there may be.
+    pub room: Room,
     /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
     stubs: Vec<(u64, u64)>,
     /// What a child writes whose memory is to be its parent's; none: it is its own.
@@ -275,6 +294,21 @@ impl Space {
         Ok(())
     }
 
+    /// Whether the program may have `bytes` more bytes like those of an area.
+    ///
+    /// # Errors
+    /// `ENOMEM` where that is too much.
+    pub fn check_room(&self, area: &Area, bytes: u64) -> Result<()> {
+        let is_data = |area: &Area| !area.shared && area.protection.allows(Protection::WRITE);
+        let exceeds = |most: u64, counted: &dyn Fn(&Area) -> bool| {
+            let there =
+                || self.areas.iter().filter(|area| counted(area)).map(|area| area.end - area.start).sum::<u64>();
+            most != u64::MAX && there().saturating_add(bytes) > most
+        };
+        let too_much = exceeds(self.room.all, &|_| true) || is_data(area) && exceeds(self.room.data, &is_data);
+        if too_much { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
     /// Moves the pages of one range to another of the same length; the areas are the caller's affair.
     pub fn move_pages(&mut self, pages: &mut impl Pages, from: u64, to: u64, bytes: u64) -> Result<()> {
         let taken = self.frames.take(from, from + bytes);
@@ -298,7 +332,11 @@ impl Space {
             if !self.areas.is_free(old_top, new_top + PAGE_SIZE) {
                 return end;
             }
-            self.areas.insert(Area::anonymous(old_top, new_top, Protection::READ_WRITE));
+            let area = Area::anonymous(old_top, new_top, Protection::READ_WRITE);
+            if self.check_room(&area, new_top - old_top).is_err() {
+                return end;
+            }
+            self.areas.insert(area);
         } else if new_top < old_top && self.unmap(pages, new_top, old_top).is_err() {
             return end;
         }
@@ -335,7 +373,9 @@ impl Space {
     fn grow_stack(&mut self, address: u64) -> Option<Area> {
         let next = *self.areas.iter().find(|area| area.start > address)?;
         let start = address & PAGE_MASK;
-        if !next.grows || next.end - start > STACK_BYTES || !self.areas.is_free(start, next.start) {
+        let too_large =
+            next.end - start > self.room.stack.min(STACK_MOST) || self.check_room(&next, next.start - start).is_err();
+        if !next.grows || too_large || !self.areas.is_free(start, next.start) {
             return None;
         }
         self.areas.grow_down(next.start, start);

@@ -1,10 +1,13 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
+use super::attributes::Attributes;
 use super::children::{Children, public};
 use super::fork::Options;
 use super::futex::Futexes;
+use super::limits::Limits;
 use super::record::{Memory, Place, Process, Program, option};
 use super::thread::Thread;
+use super::usage::Usage;
 use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::object::Object;
@@ -132,6 +135,9 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     process.remains.lock().clear();
     *process.futexes.lock() = Futexes::default();
     process.alarms.change(|timers| *timers = Timers::default());
+    process.set_time_limit();
+    *process.ended.lock() = Usage::default();
+    process.attributes.lock().begin_child();
     process.lent.lock().clear();
     process.files.lock().begin_again();
 }
@@ -160,7 +166,7 @@ fn publish_arguments(process: &Process) {
 }
 
 /// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
-pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 6] {
+pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 7] {
     let name = process.program.lock().name.clone();
     let mut two = [0u8; 16];
     let length = name.len().min(15);
@@ -172,6 +178,7 @@ pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(us
         (public::MAILBOX, mailbox.0),
         (public::NAME, low),
         (public::NAME + 1, high),
+        (public::PRIORITY, process.attributes.lock().priority),
         (public::MAGIC, public::MAGIC_VALUE),
     ]
 }
@@ -242,6 +249,9 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         program: Lock::new(Program::default()),
         descriptors: Lock::new(Table::default()),
         place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
+        ended: Lock::new(Usage::default()),
+        limits: Lock::new(Limits::default()),
+        attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),

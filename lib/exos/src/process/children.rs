@@ -2,6 +2,7 @@
 
 use super::create::Made;
 use super::status::{Change, DESTROYED, Status};
+use super::usage::Usage;
 use crate::errno::Result;
 use crate::signal::post::Post;
 use crate::signal::set::bit;
@@ -37,10 +38,14 @@ pub mod public {
     pub const NAME: usize = BASE + 5;
     /// The last change that was no end: how many there were (32..64) and what it was (0..32), see `status::Change`.
     pub const CHANGE: usize = BASE + 7;
-    /// Nanoseconds that its threads ran that ended before it, and its children that it waited for.
-    pub const TIME: usize = BASE + 8;
+    /// Signal that it wants when its parent ends; 0: none.
+    pub const DEATH_SIGNAL: usize = BASE + 8;
     /// Not 0 once the process needs nothing of its parent any more.
     pub const BEGUN: usize = BASE + 9;
+    /// What it has used beyond what the kernel measures of its first thread, as `Usage::to_words`, once it has ended.
+    pub const USAGE: usize = BASE + 10;
+    /// Its priority, as 20 less its nice value.
+    pub const PRIORITY: usize = BASE + 16;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -67,8 +72,8 @@ pub struct Child {
 pub struct Children {
     /// In the order of their making.
     pub all: Vec<Child>,
-    /// Nanoseconds that those ran that were waited for.
-    pub time: u64,
+    /// What those used that were waited for.
+    pub usage: Usage,
 }
 
 impl Child {
@@ -136,10 +141,21 @@ impl Child {
         (begun.load(Acquire) == 0).then(|| [over, word(begun, Operator::NotEqual, 0)])
     }
 
-    /// Nanoseconds that it and its own children ran.
-    pub fn time(&self) -> u64 {
+    /// What it and its own children used.
+    pub fn usage(&self) -> Usage {
         let own = runtime::exposed::environment(self.made.number).map_or(0, |info| info.time.load(Acquire));
-        own.saturating_add(self.public.words()[public::TIME].load(Acquire))
+        let word = |index: usize| self.public.words()[public::USAGE + index].load(Acquire);
+        Usage::from_words(core::array::from_fn(word)).with(Usage { time: own, ..Usage::default() })
+    }
+
+    /// Tells it that its parent ends, if it wants to know.
+    pub fn tell_of_parents_end(&self) {
+        let session = crate::user_memory::current::process().session_key;
+        let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
+        let information = crate::signal::post::from_user(signal, crate::user_memory::current::process().number());
+        if signal != 0 {
+            let _ = crate::signal::send(session, self.made.number, self.mailbox, &information);
+        }
     }
 
     /// Takes back what it was made of.

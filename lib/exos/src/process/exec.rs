@@ -223,6 +223,8 @@ fn forget_old_program() -> Result<()> {
         let Some(description) = closed else { break };
         description.close();
     }
+    process.set_memory_limits();
+    process.attributes.lock().begin_program();
     crate::call::preloaded::forget(process);
     process.traps.forget();
     process.signals.lock().forget_handlers();

@@ -3,7 +3,7 @@
 //! A process ends by the hand of its first thread, in whose public page the status stands: whoever ends it says how, lets
 //! all threads know, and the first one waits for the others to be gone.
 
-use super::children::{Child, STATUS_WORD, public};
+use super::children::{Child, STATUS_WORD};
 use super::exec;
 use super::futex;
 use super::record::state;
@@ -53,8 +53,7 @@ pub fn end_thread(code: u8) -> ! {
         wait_to_be_alone();
         end(Status::Exited(code));
     }
-    let time = exposed::environment(area::number()).map_or(0, |info| info.time.load(Relaxed));
-    process.public_word(public::TIME).fetch_add(time, SeqCst);
+    process.note_ended(thread);
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
     process.remains.lock().push(Remains::of(thread));
     ring(EnvironmentId(process.number()));
@@ -82,6 +81,7 @@ pub fn end_other_threads() {
     let numbers: Vec<EnvironmentId> = others.iter().map(|other| EnvironmentId(other.number())).collect();
     numbers.iter().for_each(|number| ring(*number));
     wait_for_deaths(&numbers);
+    others.iter().for_each(|other| process.note_ended(other));
     *process.threads.lock() = kept;
     let remains = others.into_iter().map(Remains::of);
     process.remains.lock().extend(remains);
@@ -149,6 +149,7 @@ fn finish(status: Status) -> ! {
         description.close();
     }
     vfork::end(process);
+    process.publish_usage();
     process.summary.tell(process);
     job::leader_ends();
     release_children();
@@ -200,6 +201,7 @@ fn release_children() {
     let children = core::mem::take(&mut process.children.lock().all);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.iter().for_each(|child| child.bury(process.session_key));
+    alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));
     let groups: Vec<(u64, bool)> = alive.iter().map(|child| (child.group(), stopped(child))).collect();

@@ -1,8 +1,11 @@
 //! All locks of a process at once: fork copies what they guard.
 
+use super::attributes::Attributes;
 use super::children::Children;
+use super::limits::Limits;
 use super::record::{Extensions, Memory, Place, Process, Program};
 use super::thread::Thread;
+use super::usage::Usage;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::table::Table;
 use crate::guardian::client::Client;
@@ -18,6 +21,7 @@ use runtime::lock::Guard;
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
 type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
 type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
+type Own<'a> = (Guard<'a, Usage>, Guard<'a, Limits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
 
 /// Every lock of a process, held.
@@ -29,6 +33,7 @@ pub struct Held<'a> {
     pub windows: Guard<'a, Windows>,
     _program: Running<'a>,
     _files: Files<'a>,
+    _own: Own<'a>,
     _pages: Pages<'a>,
 }
 
@@ -45,11 +50,12 @@ impl Process {
     pub fn hold_all(&self) -> Held<'_> {
         let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
         let (descriptors, place) = (self.descriptors.lock(), self.place.lock());
+        let own = (self.ended.lock(), self.limits.lock(), self.attributes.lock());
         let memory = self.memory.lock();
         let files = (descriptors, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
         let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
-        Held { memory, windows, _program: running, _files: files, _pages: pages }
+        Held { memory, windows, _program: running, _files: files, _own: own, _pages: pages }
     }
 
     /// In a copy that was made while all was held: nobody holds anything.
@@ -60,6 +66,9 @@ impl Process {
         self.program.free_copy();
         self.descriptors.free_copy();
         self.place.free_copy();
+        self.ended.free_copy();
+        self.limits.free_copy();
+        self.attributes.free_copy();
         self.memory.free_copy();
         self.files.free_copy();
         self.records.free_copy();

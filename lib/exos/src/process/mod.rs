@@ -4,6 +4,9 @@
 //! tell its parent. All state is here, found through a pointer in the environment area.
 
 #[cfg(target_os = "none")]
+pub mod account;
+pub mod attributes;
+#[cfg(target_os = "none")]
 pub mod begin;
 #[cfg(target_os = "none")]
 pub mod children;
@@ -19,6 +22,7 @@ pub mod fork;
 pub mod futex;
 #[cfg(target_os = "none")]
 pub mod hold;
+pub mod limits;
 #[cfg(target_os = "none")]
 pub mod preload;
 #[cfg(target_os = "none")]
@@ -28,6 +32,7 @@ pub mod spawn;
 pub mod status;
 #[cfg(target_os = "none")]
 pub mod thread;
+pub mod usage;
 #[cfg(target_os = "none")]
 pub mod vfork;
 #[cfg(target_os = "none")]

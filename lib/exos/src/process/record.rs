@@ -6,11 +6,14 @@ use crate::descriptor::table::Table;
 use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::memory::space::Space;
+use crate::process::attributes::Attributes;
 use crate::process::children::{Children, public};
 use crate::process::exec::Request;
 use crate::process::futex::Futexes;
+use crate::process::limits::Limits;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
+use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::rewriter::trap_count::TrapCounts;
 use crate::signal::{Actions, Alarms, Mailbox};
@@ -78,6 +81,12 @@ pub struct Process {
     pub descriptors: Lock<Table<Description>>,
     /// Its place in the file system.
     pub place: Lock<Place>,
+    /// What those of its threads used that ended.
+    pub ended: Lock<Usage>,
+    /// What it may use.
+    pub limits: Lock<Limits>,
+    /// What it has asked for by `prctl`, `setpriority` and the like.
+    pub attributes: Lock<Attributes>,
     /// The program's memory.
     pub memory: Lock<Memory>,
     /// The connection to the guardian of the file system.

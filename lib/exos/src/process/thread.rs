@@ -4,6 +4,7 @@
 //! itself, but for the signals that others send to it.
 
 use crate::errno::Result;
+use crate::process::account::Account;
 use crate::signal::post::{Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::boxed::Box;
@@ -40,6 +41,8 @@ pub struct Thread {
     pub pages: Lock<Vec<PageNumber>>,
     /// Where it begins, until it has begun.
     pub start: Lock<Option<Context>>,
+    /// What it has used.
+    pub account: Account,
     /// Signals that wait.
     blocked: AtomicU64,
     /// Mask to put back once the next signal was delivered (`sigsuspend`), if there is one.
@@ -63,6 +66,7 @@ impl Thread {
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
+            account: Account::default(),
             blocked: AtomicU64::new(0),
             saved_mask: Default::default(),
             alternate: Default::default(),
@@ -81,6 +85,7 @@ impl Thread {
         self.number.store(area::number().0, Relaxed);
         self.area.store(area::Area::current().address(), Relaxed);
         self.pages.lock().clear();
+        self.account.clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.clear_at_end.store(0, Relaxed);
@@ -91,6 +96,7 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.saved_mask.0.store(false, Relaxed);
+        self.account.clear();
         self.set_alternate([0; 3]);
         *self.fault.lock() = None;
         self.set_blocked(blocked);

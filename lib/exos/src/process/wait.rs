@@ -5,6 +5,7 @@
 
 use super::children::{Child, Children};
 use super::status::{Change, Status};
+use super::usage::Usage;
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
@@ -58,8 +59,8 @@ pub struct Found {
     pub number: u64,
     /// What happened.
     pub event: Event,
-    /// Nanoseconds that it ran.
-    pub time: u64,
+    /// What it used.
+    pub usage: Usage,
 }
 
 impl Event {
@@ -145,10 +146,10 @@ fn look(wanted: Wanted) -> Result<Option<Found>> {
     let found = included.into_iter().find_map(|index| Some((index, event(&mut children, index, wanted)?)));
     let Some((index, event)) = found else { return Ok(None) };
     let child = &children.all[index];
-    let found = Found { number: child.number(), event, time: child.time() };
+    let found = Found { number: child.number(), event, usage: child.usage() };
     if !wanted.keep && matches!(event, Event::Ended(_)) {
         let child = children.all.remove(index);
-        children.time = children.time.saturating_add(found.time);
+        children.usage = children.usage.with(found.usage);
         drop(children);
         child.bury(process.session_key);
     }

@@ -9,7 +9,7 @@ use crate::call;
 use crate::memory::space::{Access, Violation};
 use crate::signal;
 use crate::user_memory::copy;
-use crate::user_memory::current::{process, word};
+use crate::user_memory::current::{process, thread, word};
 use crate::user_memory::header::tables;
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
@@ -108,6 +108,7 @@ pub fn install() {
 }
 
 extern "C" fn linux_call(context: &mut Context) {
+    let mark = thread().account.mark();
     let by_gate = context.frame.error != BY_STUB;
     context.registers.rcx = context.frame.rip;
     context.registers.r11 = context.frame.rflags;
@@ -118,6 +119,7 @@ extern "C" fn linux_call(context: &mut Context) {
         super::rewrite::rewrite(site, number);
     }
     signal::deliver_pending(context);
+    thread().account.note_library(mark);
 }
 
 /// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
@@ -141,7 +143,12 @@ extern "C" fn exception(context: &mut Context) {
     if !in_program && copy::fix_up(frame.rip).is_none() {
         give_up(&frame);
     }
-    let Some((signal, code, address)) = mend(&frame) else { return };
+    let mark = thread().account.mark();
+    let outcome = mend(&frame);
+    if in_program {
+        thread().account.note_library(mark);
+    }
+    let Some((signal, code, address)) = outcome else { return thread().account.note_fault() };
     if let Some(way_out) = copy::fix_up(frame.rip) {
         context.frame.rip = way_out;
         return;

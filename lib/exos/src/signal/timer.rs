@@ -58,8 +58,9 @@ pub type Due = (u64, Information);
 /// The timers of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// By real time, by the time that the program runs, and by the same once more (`ITIMER_REAL` and so on).
-    pub interval: [Timer; 3],
+    /// By real time, by the time that the program runs, and by the same once more (`ITIMER_REAL` and so on); then what
+    /// limits this time: signals once a second, and the end.
+    pub interval: [Timer; 5],
     /// Those that the program created, by number.
     pub created: Vec<Option<Created>>,
 }
@@ -93,7 +94,13 @@ impl Timers {
     /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran.
     pub fn expire(&mut self, now: u64, used: u64) -> Vec<Due> {
         let mut due = Vec::new();
-        let signals = [(linux::SIGALRM, now), (linux::SIGVTALRM, used), (linux::SIGPROF, used)];
+        let signals = [
+            (linux::SIGALRM, now),
+            (linux::SIGVTALRM, used),
+            (linux::SIGPROF, used),
+            (linux::SIGXCPU, used),
+            (linux::SIGKILL, used),
+        ];
         for (timer, (signal, time)) in self.interval.iter_mut().zip(signals) {
             if timer.expire(time) > 0 {
                 due.push((0, Information { signal, code: linux::SI_KERNEL as i32, ..Information::default() }));

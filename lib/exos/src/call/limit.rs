@@ -1,0 +1,90 @@
+//! Calls on what a process may use, and on what it has used.
+
+use super::dispatch::Call;
+use super::layout;
+use crate::errno::{Errno, Result};
+use crate::process::Process;
+use crate::process::limits::UNLIMITED;
+use crate::signal;
+use crate::user_memory::copy;
+use crate::user_memory::current::thread;
+use linux_raw_sys::general as linux;
+
+fn set_limit(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
+    process.limits.lock().set(resource, values, true)?;
+    match resource as u32 {
+        linux::RLIMIT_NOFILE => process.descriptors.lock().set_limit(values[0] as usize),
+        linux::RLIMIT_CPU => process.set_time_limit(),
+        linux::RLIMIT_AS | linux::RLIMIT_DATA | linux::RLIMIT_STACK => process.set_memory_limits(),
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn getrlimit(call: &mut Call<'_>) -> Result<u64> {
+    let [resource, to, ..] = call.arguments();
+    let limits = call.process.limits.lock().get(resource)?;
+    copy::write(to, &layout::bytes(&limits)).map(|()| 0)
+}
+
+pub(super) fn setrlimit(call: &mut Call<'_>) -> Result<u64> {
+    let [resource, from, ..] = call.arguments();
+    set_limit(call.process, resource, copy::read_words(from)?).map(|()| 0)
+}
+
+/// A process's limits are its own library's affair: nobody else reaches them.
+pub(super) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
+    let [number, resource, new, old, ..] = call.arguments();
+    if number != 0 && number != call.process.number() {
+        crate::relatives::find(number).ok_or(Errno::ESRCH)?;
+        return Err(Errno::EPERM);
+    }
+    let before = call.process.limits.lock().get(resource)?;
+    if new != 0 {
+        set_limit(call.process, resource, copy::read_words(new)?)?;
+    }
+    if old != 0 {
+        copy::write(old, &layout::bytes(&before))?;
+    }
+    Ok(0)
+}
+
+pub(super) fn getrusage(call: &mut Call<'_>) -> Result<u64> {
+    let [who, to, ..] = call.arguments();
+    let used = match who as i32 {
+        who if who as u32 == linux::RUSAGE_SELF => call.process.usage(),
+        who if who as u32 == linux::RUSAGE_THREAD => thread().usage(),
+        linux::RUSAGE_CHILDREN => call.process.children.lock().usage,
+        _ => return Err(Errno::EINVAL),
+    };
+    copy::write(to, &used.to_bytes()).map(|()| 0)
+}
+
+/// How many of `count` bytes from `at` on a file may get; none is `EFBIG`, with a signal.
+pub(crate) fn file_room(process: &Process, at: u64, count: u64) -> Result<u64> {
+    let most = process.limits.lock().soft(linux::RLIMIT_FSIZE);
+    if count == 0 || at.saturating_add(count) <= most {
+        return Ok(count);
+    }
+    if at >= most {
+        signal::raise_own(linux::SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    Ok(most - at)
+}
+
+/// Whether a file may be of this size.
+pub(super) fn check_file_size(process: &Process, size: u64) -> Result<()> {
+    file_room(process, size.saturating_sub(1), u64::from(size > 0)).map(|_| ())
+}
+
+/// Whether there may be one process or thread more.
+pub(super) fn check_processes(process: &Process) -> Result<()> {
+    let most = process.limits.lock().soft(linux::RLIMIT_NPROC);
+    if most == UNLIMITED {
+        return Ok(());
+    }
+    let threads = process.threads.lock().len() as u64 - 1;
+    let there = crate::relatives::all().len() as u64 + threads;
+    if there < most { Ok(()) } else { Err(Errno::EAGAIN) }
+}

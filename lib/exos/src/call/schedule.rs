@@ -1,0 +1,196 @@
+//! Calls on priorities, scheduling policies and CPUs: see `process::attributes` for what they mean here.
+
+use super::dispatch::Call;
+use crate::errno::{Errno, Result};
+use crate::process::begin;
+use crate::relatives::{self, Other};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
+
+const PRIO_PROCESS: u32 = 0;
+const PRIO_GROUP: u32 = 1;
+const PRIO_USER: u32 = 2;
+/// Bytes of the first version of `struct sched_attr`.
+const ATTRIBUTE_BYTES: u64 = 48;
+
+/// The processes that a call on priorities means.
+fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<Other>> {
+    let own = (call.process.number(), call.process.group());
+    let wanted: fn(&Other, u64) -> bool = match which as u32 {
+        PRIO_PROCESS => |other, who| other.number == who,
+        PRIO_GROUP => |other, who| other.group == who,
+        PRIO_USER => |_, _| true,
+        _ => return Err(Errno::EINVAL),
+    };
+    let who = match (who as u32, which as u32) {
+        (0, PRIO_PROCESS) => own.0,
+        (0, PRIO_GROUP) => own.1,
+        (who, _) => u64::from(who),
+    };
+    let found: Vec<Other> = if which as u32 == PRIO_PROCESS {
+        relatives::find(who).into_iter().collect()
+    } else {
+        relatives::all().into_iter().filter(|other| wanted(other, who)).collect()
+    };
+    if found.is_empty() { Err(Errno::ESRCH) } else { Ok(found) }
+}
+
+pub(super) fn getpriority(call: &mut Call<'_>) -> Result<u64> {
+    let [which, who, ..] = call.arguments();
+    Ok(meant(call, which, who)?.iter().map(|other| other.priority.clamp(1, 40)).max().unwrap_or(20))
+}
+
+/// A process sets its own: that of another is in that one's library.
+pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
+    let [which, who, nice, ..] = call.arguments();
+    let nice = i64::from(nice as i32).clamp(-20, 19);
+    if !meant(call, which, who)?.iter().any(|other| other.number == call.process.number()) {
+        return Err(Errno::EPERM);
+    }
+    call.process.attributes.lock().priority = (20 - nice) as u64;
+    begin::publish(call.process);
+    Ok(0)
+}
+
+/// A process, by its number or 0 for the own one, or a thread of the own process.
+fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
+    if (number as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_own = |number: u64| call.process.threads.lock().iter().any(|thread| thread.number() == number);
+    if number == 0 || number == call.process.number() || is_own(number) {
+        return Ok(true);
+    }
+    relatives::find(number).map(|_| false).ok_or(Errno::ESRCH)
+}
+
+pub(super) fn sched_getscheduler(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    let own = check_exists(call, number)?;
+    Ok(if own { u64::from(call.process.attributes.lock().policy) } else { 0 })
+}
+
+pub(super) fn sched_setscheduler(call: &mut Call<'_>) -> Result<u64> {
+    let [number, policy, parameter, ..] = call.arguments();
+    const RESET_ON_FORK: u64 = 0x4000_0000;
+    set_policy(call, number, policy & !RESET_ON_FORK, copy::read_half(parameter)?)
+}
+
+pub(super) fn sched_setparam(call: &mut Call<'_>) -> Result<u64> {
+    let [number, parameter, ..] = call.arguments();
+    let policy = u64::from(call.process.attributes.lock().policy);
+    set_policy(call, number, policy, copy::read_half(parameter)?)
+}
+
+fn set_policy(call: &Call<'_>, number: u64, policy: u64, priority: u32) -> Result<u64> {
+    let [least, most] = priorities(policy)?;
+    if !(least..=most).contains(&u64::from(priority)) {
+        return Err(Errno::EINVAL);
+    }
+    if !check_exists(call, number)? {
+        return Err(Errno::EPERM);
+    }
+    let mut attributes = call.process.attributes.lock();
+    (attributes.policy, attributes.real_time_priority) = (policy as u32, priority);
+    Ok(0)
+}
+
+pub(super) fn sched_getparam(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, ..] = call.arguments();
+    let own = check_exists(call, number)?;
+    let priority = if own { call.process.attributes.lock().real_time_priority } else { 0 };
+    copy::write_half(to, priority).map(|()| 0)
+}
+
+/// The least and the highest priority of a policy.
+fn priorities(policy: u64) -> Result<[u64; 2]> {
+    match policy as u32 {
+        linux::SCHED_FIFO | linux::SCHED_RR => Ok([1, 99]),
+        linux::SCHED_NORMAL | linux::SCHED_BATCH | linux::SCHED_IDLE => Ok([0, 0]),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn sched_get_priority_min(call: &mut Call<'_>) -> Result<u64> {
+    priorities(call.arguments()[0]).map(|[least, _]| least)
+}
+
+pub(super) fn sched_get_priority_max(call: &mut Call<'_>) -> Result<u64> {
+    priorities(call.arguments()[0]).map(|[_, most]| most)
+}
+
+/// The quantum, whatever the policy.
+pub(super) fn sched_rr_get_interval(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, ..] = call.arguments();
+    check_exists(call, number)?;
+    copy::write_word(to, 0)?;
+    copy::write_word(to + 8, runtime::exposed::kernel().quantum.load(Relaxed)).map(|()| 0)
+}
+
+/// The CPUs of the machine, as bits.
+fn machine() -> u64 {
+    let cpus = runtime::exposed::kernel().cpus.load(Relaxed);
+    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
+}
+
+/// Processes run on whatever CPU their slice lies on.
+pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
+    let [number, bytes, to, ..] = call.arguments();
+    if bytes < 8 || !bytes.is_multiple_of(8) {
+        return Err(Errno::EINVAL);
+    }
+    let own = check_exists(call, number)?;
+    let wanted = if own { call.process.attributes.lock().cpus } else { u64::MAX };
+    copy::write_word(to, wanted & machine())?;
+    Ok(8)
+}
+
+pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
+    let [number, bytes, from, ..] = call.arguments();
+    let given = copy::read_vec(from, bytes.min(8) as usize)?;
+    let wanted = given.iter().rev().fold(0, |mask, byte| mask << 8 | u64::from(*byte));
+    if wanted & machine() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !check_exists(call, number)? {
+        return Err(Errno::EPERM);
+    }
+    call.process.attributes.lock().cpus = wanted & machine();
+    Ok(0)
+}
+
+pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, bytes, flags, ..] = call.arguments();
+    if bytes < ATTRIBUTE_BYTES || flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_exists(call, number)?;
+    let attributes = call.process.attributes.lock().clone();
+    let nice = (20 - attributes.priority as i64) as i32 as u32;
+    copy::write(to, &[0; ATTRIBUTE_BYTES as usize])?;
+    copy::write_half(to, ATTRIBUTE_BYTES as u32)?;
+    copy::write_half(to + 4, attributes.policy)?;
+    copy::write_half(to + 16, nice)?;
+    copy::write_half(to + 20, attributes.real_time_priority).map(|()| 0)
+}
+
+pub(super) fn ioprio_get(call: &mut Call<'_>) -> Result<u64> {
+    let [_, who, ..] = call.arguments();
+    check_exists(call, who)?;
+    Ok(call.process.attributes.lock().io_priority)
+}
+
+pub(super) fn ioprio_set(call: &mut Call<'_>) -> Result<u64> {
+    let [_, who, priority, ..] = call.arguments();
+    const CLASSES: u64 = 3;
+    if priority >> 13 > CLASSES {
+        return Err(Errno::EINVAL);
+    }
+    if !check_exists(call, who)? {
+        return Err(Errno::EPERM);
+    }
+    call.process.attributes.lock().io_priority = priority;
+    Ok(0)
+}

@@ -1,0 +1,131 @@
+//! The account of a process: what each of its threads has used, and where its parent reads it.
+
+use super::children::public;
+use super::limits::UNLIMITED;
+use super::record::Process;
+use super::thread::Thread;
+use super::usage::Usage;
+use crate::memory::space::Room;
+use crate::signal::timer::Timer;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_raw_sys::general as linux;
+use runtime::{EnvironmentId, clock, exposed};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What a thread notes of itself; nobody else writes it.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Ticks of the clock in the library.
+    library: AtomicU64,
+    /// Ticks of the clock while it waited.
+    asleep: AtomicU64,
+    faults: AtomicU64,
+    waits: AtomicU64,
+}
+
+/// The beginning of something whose time counts as the library's.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    ticks: u64,
+    asleep: u64,
+}
+
+impl Account {
+    /// The library begins.
+    pub fn mark(&self) -> Mark {
+        Mark { ticks: clock::ticks(), asleep: self.asleep.load(Relaxed) }
+    }
+
+    /// The library has done what began at a mark; what the thread waited meanwhile does not count.
+    pub fn note_library(&self, since: Mark) {
+        let slept = self.asleep.load(Relaxed).wrapping_sub(since.asleep);
+        let ticks = clock::ticks().wrapping_sub(since.ticks).saturating_sub(slept);
+        add(&self.library, ticks);
+    }
+
+    /// A wait that began at a mark is over.
+    pub fn note_wait(&self, since: Mark) {
+        add(&self.asleep, clock::ticks().wrapping_sub(since.ticks));
+        add(&self.waits, 1);
+    }
+
+    /// A fault was mended.
+    pub fn note_fault(&self) {
+        add(&self.faults, 1);
+    }
+
+    /// Begins anew, for another thread.
+    pub fn clear(&self) {
+        for word in [&self.library, &self.asleep, &self.faults, &self.waits] {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+fn add(word: &AtomicU64, more: u64) {
+    word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+impl Thread {
+    /// What it has used.
+    pub fn usage(&self) -> Usage {
+        let kernel = exposed::kernel();
+        let library = self.account.library.load(Relaxed);
+        Usage {
+            time: exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed)),
+            system: clock::scale(library, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed)),
+            faults: self.account.faults.load(Relaxed),
+            peak: 0,
+            waits: self.account.waits.load(Relaxed),
+        }
+    }
+}
+
+impl Process {
+    /// What all its threads have used, those that ended too.
+    pub fn usage(&self) -> Usage {
+        let peak = self.memory.lock().space.frames.peak() as u64;
+        let ended = Usage { peak, ..*self.ended.lock() };
+        self.threads.lock().iter().map(|thread| thread.usage()).fold(ended, Usage::with)
+    }
+
+    /// Sets the timers that its limit of CPU time asks for: signals from the first on, and its end at the second.
+    pub fn set_time_limit(&self) {
+        let limits = self.limits.lock().get(u64::from(linux::RLIMIT_CPU)).unwrap_or([UNLIMITED; 2]);
+        let [soft, hard] = limits.map(|limit| match limit {
+            UNLIMITED => 0,
+            seconds => seconds.max(1).saturating_mul(SECOND),
+        });
+        self.alarms.change(|timers| {
+            timers.interval[3] = Timer { deadline: soft, interval: SECOND };
+            timers.interval[4] = Timer { deadline: hard, interval: 0 };
+        });
+    }
+
+    /// Tells its memory how much there may be.
+    pub fn set_memory_limits(&self) {
+        let limits = self.limits.lock().clone();
+        let [all, data, stack] =
+            [linux::RLIMIT_AS, linux::RLIMIT_DATA, linux::RLIMIT_STACK].map(|one| limits.soft(one));
+        self.memory.lock().space.room = Room { all, data, stack };
+    }
+
+    /// A thread ends, and the process goes on without it.
+    pub fn note_ended(&self, thread: &Thread) {
+        let mut ended = self.ended.lock();
+        *ended = ended.with(thread.usage());
+    }
+
+    /// Shows what its parent is told: what its first thread does not tell by itself, which the kernel measures.
+    pub fn publish_usage(&self) {
+        let own = self.usage();
+        let first = exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed));
+        let children = self.children.lock().usage;
+        let told = Usage { time: own.time.saturating_sub(first), ..own }.with(children);
+        for (index, word) in told.to_words().into_iter().enumerate() {
+            self.public_word(public::USAGE + index).store(word, Release);
+        }
+    }
+}

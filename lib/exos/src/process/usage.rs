@@ -1,0 +1,66 @@
+//! What a process has used: `getrusage`, `times`, and what its parent learns when it waits.
+//!
+//! Time is measured by the kernel, whole. How much of it went into the library is what Linux calls system time; the library
+//! measures that itself, call by call, so that who lies about it lies within what the kernel measured.
+
+use alloc::vec::Vec;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// What somebody has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Nanoseconds that it ran.
+    pub time: u64,
+    /// Nanoseconds of these in the library.
+    pub system: u64,
+    /// Faults that brought a page or made it writable.
+    pub faults: u64,
+    /// Pages that it had at most.
+    pub peak: u64,
+    /// How often it waited.
+    pub waits: u64,
+}
+
+impl Usage {
+    /// Words that tell it.
+    pub const WORDS: usize = 5;
+
+    /// As words.
+    pub const fn to_words(self) -> [u64; Self::WORDS] {
+        [self.time, self.system, self.faults, self.peak, self.waits]
+    }
+
+    /// From words, whatever they are.
+    pub const fn from_words([time, system, faults, peak, waits]: [u64; Self::WORDS]) -> Self {
+        Self { time, system, faults, peak, waits }
+    }
+
+    /// Of both: sums, and the larger of the peaks.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            time: self.time.saturating_add(other.time),
+            system: self.system.saturating_add(other.system),
+            faults: self.faults.saturating_add(other.faults),
+            peak: self.peak.max(other.peak),
+            waits: self.waits.saturating_add(other.waits),
+        }
+    }
+
+    /// Nanoseconds in the program, and in the library.
+    pub fn times(self) -> [u64; 2] {
+        let system = self.system.min(self.time);
+        [self.time - system, system]
+    }
+
+    /// `struct rusage`.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut words = [0; 18];
+        for (place, time) in [0, 2].into_iter().zip(self.times()) {
+            (words[place], words[place + 1]) = (time / NANOSECONDS, time % NANOSECONDS / 1000);
+        }
+        words[4] = self.peak * (crate::layout::PAGE_SIZE / 1024);
+        (words[8], words[16]) = (self.faults, self.waits);
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
