@@ -1,14 +1,18 @@
 // Signals, their queues, alternate stacks, frames and timers, and programs begun by threads. One line for each part that works.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -222,10 +226,57 @@ static void children(void) {
     puts("programs begun by threads, children that stop");
 }
 
+static void readable_signals(void) {
+    sigset_t set, other;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 1);
+    sigaddset(&set, SIGUSR2);
+    sigaddset(&set, SIGCHLD);
+    CHECK(!sigprocmask(SIG_BLOCK, &set, NULL));
+    int descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    CHECK(descriptor >= 0 && fcntl(descriptor, F_GETFD) == FD_CLOEXEC);
+    struct signalfd_siginfo some[4];
+    CHECK(read(descriptor, some, 100) == -1 && errno == EINVAL);
+    CHECK(read(descriptor, some, sizeof some) == -1 && errno == EAGAIN);
+    struct pollfd wanted = {descriptor, POLLIN, 0};
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event));
+    CHECK(poll(&wanted, 1, 0) == 0 && epoll_wait(epoll, &event, 1, 0) == 0);
+    CHECK(!sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = 77}) && !kill(getpid(), SIGUSR2));
+    CHECK(poll(&wanted, 1, 0) == 1 && wanted.revents == POLLIN);
+    CHECK(epoll_wait(epoll, &event, 1, 0) == 1 && epoll_wait(epoll, &event, 1, 0) == 0);
+    CHECK(read(descriptor, some, sizeof some) == 2 * sizeof *some);
+    CHECK(some[0].ssi_signo == SIGUSR2 && some[0].ssi_code == SI_USER && (pid_t)some[0].ssi_pid == getpid());
+    CHECK(some[1].ssi_signo == (unsigned)SIGRTMIN + 1 && some[1].ssi_code == SI_QUEUE && some[1].ssi_int == 77);
+    pid_t child = fork();
+    if (!child) {
+        // A child reads its own signals.
+        kill(getpid(), SIGUSR2);
+        _exit(read(descriptor, some, sizeof some) == sizeof *some ? 5 : 6);
+    }
+    CHECK(poll(&wanted, 1, 5000) == 1 && read(descriptor, some, sizeof some) == sizeof *some);
+    CHECK(some[0].ssi_signo == SIGCHLD && (pid_t)some[0].ssi_pid == child && some[0].ssi_code == CLD_EXITED);
+    CHECK(some[0].ssi_status == 5);
+    CHECK(waitpid(child, NULL, 0) == child);
+    sigemptyset(&other);
+    sigaddset(&other, SIGUSR2);
+    CHECK(signalfd(descriptor, &other, 0) == descriptor && signalfd(0, &other, 0) == -1 && errno == EINVAL);
+    sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = 78});
+    CHECK(read(descriptor, some, sizeof some) == -1 && errno == EAGAIN);
+    siginfo_t information;
+    CHECK(sigwaitinfo(&set, &information) == SIGRTMIN + 1 && information.si_value.sival_int == 78);
+    CHECK(!sigprocmask(SIG_UNBLOCK, &set, NULL));
+    close(epoll);
+    close(descriptor);
+    puts("signals that are read");
+}
+
 int main(int count, char **arguments) {
     if (count > 1 && !strcmp(arguments[1], "again")) return getpid() == syscall(SYS_gettid) && getenv("PARENT") ? 42 : 1;
     setvbuf(stdout, NULL, _IOLBF, 0);
     queues();
+    readable_signals();
     interruptions();
     timers();
     stacks();

@@ -9,8 +9,10 @@ use crate::descriptor::description::Description;
 use crate::descriptor::epoll::Set;
 use crate::descriptor::object::Object;
 use crate::descriptor::operations::Operations;
+use crate::descriptor::signals::Signals;
 use crate::descriptor::timer::{Setting, Timer};
 use crate::errno::{Errno, Result};
+use crate::signal::set::UNSTOPPABLE;
 use crate::user_memory::copy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,6 +37,28 @@ pub(super) fn as_kind<T: Operations>(description: &Description) -> Option<&T> {
     let Object::Other(other) = &description.object else { return None };
     let any: &dyn Any = &**other;
     any.downcast_ref()
+}
+
+/// Makes a descriptor of signals, or changes which ones it is of.
+pub(super) fn signalfd4(call: &mut Call<'_>) -> Result<u64> {
+    let [number, set, bytes, flags, ..] = call.arguments();
+    let flags = flags as u32;
+    if bytes != 8 || flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let set = copy::read_word(set)? & !UNSTOPPABLE;
+    if number as i32 == -1 {
+        check_room(call)?;
+        return open(call, Arc::new(Signals::new(set)), flags);
+    }
+    let description = call.process.description(number)?;
+    as_kind::<Signals>(&description).ok_or(Errno::EINVAL)?.change(set);
+    Ok(number)
+}
+
+pub(super) fn signalfd(call: &mut Call<'_>) -> Result<u64> {
+    call.context.registers.r10 = 0;
+    signalfd4(call)
 }
 
 fn check_room(call: &Call<'_>) -> Result<()> {

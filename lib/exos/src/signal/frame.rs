@@ -3,7 +3,9 @@
 //! Pure: bytes in, bytes out. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a
 //! multiple of 64. Nothing of a frame that comes back is trusted: segments are those of user code, flags are masked.
 
+use super::set::{FAULTS, bit};
 use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
 
 /// Bytes below the stack pointer that the program may use without saying so.
 const RED_ZONE: u64 = 128;
@@ -18,6 +20,9 @@ const FLAGS_SET: u64 = 0x202;
 const EXTENDED: u64 = 1;
 /// Bits of `uc_flags`: the saved SS is meant, strictly.
 const STACK_SEGMENT: u64 = 2 | 4;
+
+/// `si_code` of timers.
+const SI_TIMER: i32 = linux::SI_TIMER;
 
 /// General registers in the order of Linux's `sigcontext`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
 pub type Registers = [u64; 18];
@@ -98,6 +103,28 @@ pub fn information_bytes(information: &Information) -> Vec<u8> {
     let mut words = information_words(information).to_vec();
     words.resize(16, 0);
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Bytes of `struct signalfd_siginfo`.
+pub const DESCRIPTOR_BYTES: u64 = 128;
+
+/// `struct signalfd_siginfo`: the same, with a place of its own for everything.
+pub fn descriptor_bytes(information: &Information) -> Vec<u8> {
+    let Information { signal, code, detail, value } = *information;
+    let [low, high] = [detail as u32, (detail >> 32) as u32];
+    let mut halves = [0u32; DESCRIPTOR_BYTES as usize / 4];
+    (halves[0], halves[2]) = (signal, code as u32);
+    match code {
+        SI_TIMER => (halves[6], halves[8]) = (low, high),
+        _ if code > 0 && bit(signal) & FAULTS != 0 => (halves[18], halves[19]) = (low, high),
+        _ => (halves[3], halves[4]) = (low, high),
+    }
+    if code < 0 {
+        (halves[11], halves[12], halves[13]) = (value as u32, value as u32, (value >> 32) as u32);
+    } else if signal == linux::SIGCHLD {
+        halves[10] = value as u32;
+    }
+    halves.iter().flat_map(|half| half.to_le_bytes()).collect()
 }
 
 fn information_words(information: &Information) -> [u64; 4] {
