@@ -138,11 +138,17 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
         }
         return Ok(0);
     }
-    let other = find(number).ok_or(Errno::ESRCH)?;
+    let Some(other) = find(number) else { return send_to_ended(number) };
     if information.signal != 0 {
         sight().send(&other, information)?;
     }
     Ok(0)
+}
+
+/// A child that ended takes every signal, without effect, until it was waited for.
+fn send_to_ended(number: u64) -> Result<u64> {
+    let is_child = process().children.lock().all.iter().any(|child| child.number() == number);
+    if is_child { Ok(0) } else { Err(Errno::ESRCH) }
 }
 
 /// Sends a signal to every process of a group.

@@ -133,6 +133,13 @@ impl Child {
         }
     }
 
+    /// What becomes true when it is gone, while it has said how it ends and has only to die.
+    pub fn death(&self) -> Option<Term> {
+        Status::from_word(self.public.words()[STATUS_WORD].load(Acquire))?;
+        let info = runtime::exposed::environment(self.made.number).filter(|info| info.alive())?;
+        Some(word(info.state_word(), Operator::NotEqual, State::Alive as u64))
+    }
+
     /// What becomes true when it needs nothing of its parent any more, while it does.
     pub fn dependence(&self) -> Option<[Term; 2]> {
         let begun = &self.public.words()[public::BEGUN];

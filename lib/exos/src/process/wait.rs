@@ -13,7 +13,7 @@ use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use runtime::exposed;
-use runtime::predicate::{Operator, Term, word};
+use runtime::predicate::{Operator, Term, clock, word};
 
 /// Which children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     let mailbox = process.mailbox();
     loop {
         let seen = mailbox.children().load(Acquire);
+        await_deaths();
         if process.signals.lock().forgets_children() {
             bury_ended();
         }
@@ -121,6 +122,17 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
         let mut terms = alloc::vec![word(mailbox.children(), Operator::NotEqual, seen)];
         terms.extend(states(wanted.which));
         block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
+    }
+}
+
+/// Waits for children that said how they end, and are about to be gone: who was told of an end finds it. One that stays
+/// has told a lie, and delays its parent.
+fn await_deaths() {
+    const PATIENCE: u64 = 1_000_000_000;
+    let deadline = runtime::clock::now() + PATIENCE;
+    let next = || process().children.lock().all.iter().find_map(Child::death);
+    while let Some(death) = next().filter(|_| runtime::clock::now() < deadline) {
+        block::wait_stopped(&[death, clock(deadline)]);
     }
 }
 

@@ -85,7 +85,11 @@ pub fn send(key: KeyIndex, target: EnvironmentId, page: PageNumber, information:
     let window = Window::open(&[page], key, Access::WRITE).map_err(|_| Errno::EPERM)?;
     let outcome = Post::new(window.words()).put(information);
     drop(window);
-    ring(key, target)?;
+    match ring(key, target) {
+        // It found the signal before the event came, and it was its end.
+        Err(Errno::ESRCH) => {}
+        outcome => outcome?,
+    }
     // A full queue is the sender's affair only where it asked for queueing.
     if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
 }
