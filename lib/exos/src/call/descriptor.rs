@@ -167,6 +167,7 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
         },
         request => match &description.object {
             Object::Terminal(terminal) => control::ioctl(terminal, request, argument),
+            Object::Other(other) => other.ioctl(request, argument),
             _ => Err(Errno::ENOTTY),
         },
     }

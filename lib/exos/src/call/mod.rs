@@ -54,7 +54,7 @@ pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use limit::file_room;
 #[cfg(target_os = "none")]
-pub(crate) use path::status_of;
+pub(crate) use path::{open_absolute, status_of};
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
 #[cfg(target_os = "none")]

@@ -8,11 +8,13 @@ use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::file_system::populate::device;
+use crate::file_system::tree::ROOT;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::option;
+use crate::terminal::{control, master};
 use crate::user_memory::copy;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -85,6 +87,14 @@ fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
+/// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
+pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
+    let process = crate::user_memory::current::process();
+    let found = process.files.lock().open(ROOT, path, flags, 0)?;
+    let description = open_node(found.here(Errno::ENXIO)?, flags)?;
+    process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+}
+
 /// `O_TMPFILE`: a file without a name, in the file system of a directory.
 fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
     if flags & linux::O_ACCMODE == linux::O_RDONLY {
@@ -105,11 +115,11 @@ fn open_node(opened: Opened, flags: u32) -> Result<Description> {
         linux::S_IFREG => Object::File { node },
         linux::S_IFDIR => Object::Directory { node },
         _ if flags & linux::O_PATH != 0 => Object::File { node },
-        linux::S_IFCHR => device_object(opened.device, node).map_err(|error| released(node, error))?,
+        linux::S_IFCHR => device_object(opened.device, node, flags).map_err(|error| released(node, error))?,
         linux::S_IFIFO => open_fifo(node, flags).map_err(|error| released(node, error))?,
         _ => return Err(released(node, Errno::ENXIO)),
     };
-    if object.node().is_none() {
+    if object.node() != Some(node) {
         crate::user_memory::current::process().files.lock().hold(node, false);
     }
     const KEPT: u32 = !(linux::O_CREAT | linux::O_EXCL | linux::O_NOCTTY | linux::O_TRUNC | linux::O_CLOEXEC);
@@ -121,28 +131,27 @@ fn released(node: u64, error: Errno) -> Errno {
     error
 }
 
-fn device_object(number: (u32, u32), node: u64) -> Result<Object> {
+fn device_object(number: (u32, u32), node: u64, flags: u32) -> Result<Object> {
     Ok(match number {
         device::NULL => Object::Device(Device::Null, node),
         device::ZERO => Object::Device(Device::Zero, node),
         device::FULL => Object::Device(Device::Full, node),
         device::RANDOM | device::URANDOM => Object::Device(Device::Random, node),
-        device::TTY | device::CONSOLE => return crate::terminal::control::open(),
+        device::TTY | device::CONSOLE => return control::open(),
+        device::PTMX => return master::create(),
+        (device::SLAVE_MAJOR, _) => return control::open_slave(node, flags),
         _ => return Err(Errno::ENXIO),
     })
 }
 
 /// An end of the pipe of a FIFO, whose node is held: waits for somebody at the other end, as fifo(7) says.
 fn open_fifo(node: u64, flags: u32) -> Result<Object> {
-    let process = crate::user_memory::current::process();
     let side = match flags & linux::O_ACCMODE {
         linux::O_RDONLY => Side::Read,
         linux::O_WRONLY => Side::Write,
         _ => Side::Both,
     };
-    let pages = process.files.lock().fifo(node)?;
-    let mut pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;
-    pipe.node = node;
+    let pipe = Pipe::open_fifo(node)?;
     let nonblocking = flags & linux::O_NONBLOCK != 0;
     if side == Side::Write && nonblocking && !pipe.has_other(side) {
         crate::pipe::discard(&pipe);
@@ -229,9 +238,10 @@ pub(crate) fn status_of(description: &Description) -> Result<Status> {
     Ok(match &description.object {
         Object::Pipe(pipe, _) => special(linux::S_IFIFO | 0o600, pipe.pages()[0].0, 0),
         Object::Console(kind) => special(linux::S_IFIFO | 0o600, *kind as u64, 0),
+        // A slave has a node, so that this is the machine's own.
         Object::Terminal(_) => {
             let mut files = crate::user_memory::current::process().files.lock();
-            let node = files.status(crate::file_system::tree::ROOT, crate::terminal::PATH, FOLLOW);
+            let node = files.status(ROOT, crate::terminal::PATH, FOLLOW);
             let console = special(linux::S_IFCHR | 0o620, 3, u64::from(device::CONSOLE.0) << 32 | 1);
             node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or(console)
         }

@@ -177,7 +177,7 @@ pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     }
     if description.is_hung_up() {
         // The writer of a pipe without readers is told of an error; all others that the other side is gone.
-        let is_writer = description.can_write() && !matches!(description.object, Object::Other(_));
+        let is_writer = description.can_write() && matches!(description.object, Object::Pipe(..));
         found |= if is_writer { BROKEN } else { HUNG_UP };
     }
     // A pipe whose writers are gone is at its end, not full of data.

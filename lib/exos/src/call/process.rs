@@ -11,6 +11,7 @@ use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::process::wait::{self, Wanted, Which};
 use crate::process::{begin, exec, exit as end, spawn};
+use crate::terminal::job;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use alloc::vec::Vec;
@@ -366,7 +367,7 @@ pub(super) fn setsid(call: &mut Call<'_>) -> Result<u64> {
     }
     call.process.mailbox().group().store(own, Relaxed);
     call.process.session.store(own, Relaxed);
-    *call.process.terminal.lock() = None;
+    job::set_controlling(None);
     begin::publish(call.process);
     Ok(own)
 }

@@ -9,7 +9,7 @@ use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
 use crate::pipe::{self, Pipe, Side};
 use crate::process::limits::UNLIMITED;
 use crate::session::board;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, job, master};
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use alloc::sync::Arc;
@@ -100,7 +100,18 @@ impl Object {
                     pipe::discard(&pipe);
                 }
             }
+            Self::Terminal(terminal) => {
+                if let Some(node) = terminal.node() {
+                    process().files.lock().hold(node, false);
+                }
+                if !job::is_used(&terminal) {
+                    master::forget(&terminal);
+                }
+            }
             Self::Other(other) => {
+                if let Some(node) = other.node() {
+                    process().files.lock().hold(node, false);
+                }
                 let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, &other));
                 let still = process().descriptors.lock().iter().any(|(_, description)| same(&description.object));
                 other.closed(last, !still);
@@ -114,6 +125,8 @@ impl Object {
         match self {
             Self::File { node } | Self::Directory { node } | Self::Device(_, node) => Some(*node),
             Self::Pipe(pipe, _) => Some(pipe.node).filter(|node| *node != 0),
+            Self::Terminal(terminal) => terminal.node(),
+            Self::Other(other) => other.node(),
             _ => None,
         }
     }
@@ -224,7 +237,7 @@ impl Description {
     pub fn is_ready(&self, event: Event) -> bool {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
-            (Object::Terminal(terminal), Event::Writable) => !terminal.is_held() || terminal.is_hung_up(),
+            (Object::Terminal(terminal), Event::Writable) => terminal.is_writable(),
             (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => {
                 pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read)
             }
@@ -242,7 +255,7 @@ impl Description {
     pub fn terms(&self, event: Event) -> Vec<Term> {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.input_terms(terminal.waiting() + 1).to_vec(),
-            (Object::Terminal(terminal), Event::Writable) => terminal.held_terms().to_vec(),
+            (Object::Terminal(terminal), Event::Writable) => terminal.output_terms(),
             (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => pipe.readable().to_vec(),
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
                 pipe.writable(pipe::ring::ATOMIC).to_vec()
@@ -260,6 +273,7 @@ impl Description {
             }
             (Object::Pipe(pipe, _), Event::Writable) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
             (Object::Other(other), event) => other.stamp(event),
+            (Object::Terminal(terminal), Event::Readable) => terminal.input_stamp(),
             (_, event) => u64::from(self.is_ready(event)),
         }
     }
@@ -269,6 +283,7 @@ impl Description {
         match (&self.object, event) {
             (Object::Pipe(pipe, _), event) => pipe.changes(event == Event::Readable).to_vec(),
             (Object::Other(other), event) => other.changes(event),
+            (Object::Terminal(terminal), Event::Readable) => terminal.input_changes().to_vec(),
             (_, event) => self.terms(event),
         }
     }

@@ -64,6 +64,17 @@ pub trait Operations: Any + Debug + Send + Sync {
     /// What `/proc/self/fd` shows.
     fn name(&self) -> String;
 
+    /// The guardian's node that each descriptor of it holds, if it has one.
+    fn node(&self) -> Option<u64> {
+        None
+    }
+
+    /// `ioctl`.
+    fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
+        let _ = (request, argument);
+        Err(Errno::ENOTTY)
+    }
+
     /// Bytes that can be read now, for FIONREAD.
     fn waiting(&self) -> Result<u64> {
         Err(Errno::ENOTTY)

@@ -30,8 +30,11 @@ const LINKS: [(&str, &str); 4] = [
 ];
 
 /// Folders that are made where the archive has none, with their permissions.
-const FOLDERS: [(&str, u32); 5] =
-    [("dev", 0o755), ("proc", 0o555), ("tmp", 0o1777), ("dev/shm", 0o1777), ("root", 0o700)];
+const FOLDERS: [(&str, u32); 6] =
+    [("dev", 0o755), ("proc", 0o555), ("tmp", 0o1777), ("dev/shm", 0o1777), ("dev/pts", 0o755), ("root", 0o700)];
+
+/// Where the slaves of pseudo-terminals get their names.
+pub const TERMINALS: &str = "/dev/pts";
 
 /// Major and minor numbers of devices.
 pub mod device {
@@ -51,6 +54,8 @@ pub mod device {
     pub const CONSOLE: (u32, u32) = (5, 1);
     /// `/dev/ptmx`
     pub const PTMX: (u32, u32) = (5, 2);
+    /// Major number of the slaves of pseudo-terminals.
+    pub const SLAVE_MAJOR: u32 = 136;
 }
 
 impl<S: Store> Tree<S> {

@@ -293,10 +293,26 @@ impl Client {
 
     /// The pages of the pipe of a FIFO that is held.
     pub fn fifo(&mut self, node: u64) -> Result<Vec<PageNumber>> {
+        self.pages_of(Operation::Fifo, node)
+    }
+
+    fn pages_of(&mut self, operation: Operation, node: u64) -> Result<Vec<PageNumber>> {
         let window = self.window()?;
-        let [_, count, ..] = self.exchange([Operation::Fifo as u64, node, 0, 0, 0, 0])?;
+        let [_, count, ..] = self.exchange([operation as u64, node, 0, 0, 0, 0])?;
         let words = window.words().iter().take(count as usize);
         Ok(words.map(|word| PageNumber(word.load(Relaxed))).collect())
+    }
+
+    /// A fresh pseudo-terminal: nodes of master, which is held, and slave, and the number in the slave's name.
+    pub fn make_terminal(&mut self) -> Result<[u64; 3]> {
+        self.window()?;
+        let [_, master, slave, number, ..] = self.exchange([Operation::MakeTerminal as u64, 0, 0, 0, 0, 0])?;
+        Ok([master, slave, number])
+    }
+
+    /// The pages of a pseudo-terminal of which one side is held, those of its ring last.
+    pub fn terminal(&mut self, node: u64) -> Result<Vec<PageNumber>> {
+        self.pages_of(Operation::Terminal, node)
     }
 
     /// The guardian's count of changes that clients wait for.

@@ -2,7 +2,7 @@
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
 //! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
-//! locks, FIFOs and files without names; `client` runs in each process.
+//! locks, FIFOs and files without names, and `terminals`, which is about pseudo-terminals; `client` runs in each process.
 
 pub mod protocol;
 
@@ -14,3 +14,5 @@ pub mod server;
 pub mod service;
 #[cfg(target_os = "none")]
 mod sharing;
+#[cfg(target_os = "none")]
+mod terminals;

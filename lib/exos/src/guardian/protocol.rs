@@ -112,6 +112,11 @@ operations! {
     Bind = 42,
     /// (at, length of path) -> the page that the name of a socket leads to.
     Peer = 43,
+    /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds the
+    /// master.
+    MakeTerminal = 44,
+    /// (node of a master or a slave) -> count; the terminal's pages in the window, one a word, then those of its ring.
+    Terminal = 45,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
     /// (environment): it speaks for the caller from now on, as a thread of it.

@@ -1,12 +1,13 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, WINDOW_BYTES};
+use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::Locks;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
-use crate::user_memory::shared::Shared;
+use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -38,6 +39,8 @@ pub struct Server {
     pub locks: Locks,
     /// The pipes of FIFOs that somebody holds open.
     pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
+    /// Pseudo-terminals.
+    pub(super) terminals: Vec<PseudoTerminal>,
     /// Nodes on their way between clients, and how often.
     pub offered: BTreeMap<NodeId, u32>,
     /// Pages that the names of sockets lead to.
@@ -46,6 +49,8 @@ pub struct Server {
     pub window_pages: Allocator,
     /// The page that clients watch; its first word counts changes.
     pub notice: Shared,
+    /// What it has open of its clients' windows and of pseudo-terminals.
+    pub windows: Windows,
 }
 
 /// What an operation answers: up to five words.
@@ -106,6 +111,7 @@ impl Server {
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
             Operation::Bind => self.bind(caller, who, [a, d], b as u32, c),
             Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, node| server.peer(who, node)),
+            Operation::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)
@@ -135,6 +141,7 @@ impl Server {
             Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
             Operation::Lock => self.lock(caller, node, words),
             Operation::Fifo => self.fifo(caller, node),
+            Operation::Terminal => self.terminal(caller, node),
             Operation::Offer => {
                 self.tree.hold(node, true)?;
                 *self.offered.entry(node).or_default() += 1;
@@ -523,10 +530,11 @@ impl Server {
 
     /// One holder less; the pipe of a FIFO that nobody holds is empty the next time.
     pub fn let_go(&mut self, node: NodeId) -> Result<()> {
-        if self.tree.node(node)?.holds == 1
-            && let Some(pages) = self.fifos.remove(&node)
-        {
-            self.window_pages.free_many(&pages);
+        if self.tree.node(node)?.holds == 1 {
+            if let Some(pages) = self.fifos.remove(&node) {
+                self.window_pages.free_many(&pages);
+            }
+            self.terminal_is_left(node);
         }
         self.tree.hold(node, false)
     }

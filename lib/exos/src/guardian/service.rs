@@ -21,7 +21,6 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 #[derive(Debug)]
 pub struct Guardian {
     server: Server,
-    windows: Windows,
     /// Clients that other environments speak for, by the number of those.
     threads: BTreeMap<u64, u64>,
 }
@@ -45,10 +44,12 @@ impl Guardian {
             fifos: BTreeMap::new(),
             offered: BTreeMap::new(),
             sockets: BTreeMap::new(),
+            terminals: Vec::new(),
             window_pages,
             notice,
+            windows,
         };
-        Ok(Self { server, windows, threads: BTreeMap::new() })
+        Ok(Self { server, threads: BTreeMap::new() })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
@@ -72,7 +73,7 @@ impl Guardian {
         if client.window.is_none() {
             let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
             self.server.window_pages.allocate_many(&mut pages)?;
-            client.window = Some(self.windows.open(pages, self.server.window_pages.key, true)?);
+            client.window = Some(self.server.windows.open(pages, self.server.window_pages.key, true)?);
         }
         let window = client.window.as_ref().ok_or(Errno::EIO)?;
         for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
@@ -128,7 +129,7 @@ impl Guardian {
                 self.server.tell_of_change();
             }
             if let Some(window) = client.window {
-                self.windows.close(&window);
+                self.server.windows.close(&window);
                 self.server.window_pages.free_many(window.pages());
             }
         }

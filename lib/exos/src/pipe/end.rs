@@ -101,6 +101,21 @@ impl Pipe {
         Self::open(windows, &pages, key)
     }
 
+    /// The pipe of a FIFO whose node is held.
+    pub fn open_fifo(node: u64) -> Result<Self> {
+        let process = process();
+        let pages = process.files.lock().fifo(node)?;
+        let pipe = Self::open(&mut process.windows.lock(), &pages, process.session_key)?;
+        Ok(Self { node, ..pipe })
+    }
+
+    /// Drops what waits to be read.
+    pub fn drop_waiting(&self) {
+        let _held = self.lock();
+        self.word(READ).store(self.word(WRITTEN).load(Acquire), SeqCst);
+        crate::block::kick_idle();
+    }
+
     /// Says that nothing more is going to be written, or read.
     pub fn shut(&self) {
         self.word(SHUT).store(1, SeqCst);
@@ -202,9 +217,13 @@ impl Pipe {
 
     /// What a reader waits for: another count, or no writer.
     pub fn readable(&self) -> [Term; 3] {
-        let read = self.word(READ).load(Acquire);
         let gone = word(self.word(WRITERS), Operator::Equal, 0);
-        [word(self.word(WRITTEN), Operator::NotEqual, read), gone, word(self.word(SHUT), Operator::NotEqual, 0)]
+        [self.has_bytes(), gone, word(self.word(SHUT), Operator::NotEqual, 0)]
+    }
+
+    /// True when bytes wait to be read, while none do.
+    pub fn has_bytes(&self) -> Term {
+        word(self.word(WRITTEN), Operator::NotEqual, self.word(READ).load(Acquire))
     }
 
     /// True when nobody has the end to read.
@@ -222,10 +241,14 @@ impl Pipe {
 
     /// What a writer waits for: more room than a full ring has, or no reader.
     pub fn writable(&self, bytes: u64) -> [Term; 2] {
+        [self.has_room(bytes), word(self.word(READERS), Operator::Equal, 0)]
+    }
+
+    /// True when a write of so many bytes may begin.
+    pub fn has_room(&self, bytes: u64) -> Term {
         let needed = if bytes <= super::ring::ATOMIC { bytes } else { 1 };
         let least = self.word(WRITTEN).load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
-        let has_room = word(self.word(READ), Operator::GreaterOrEqual, least);
-        [has_room, word(self.word(READERS), Operator::Equal, 0)]
+        word(self.word(READ), Operator::GreaterOrEqual, least)
     }
 
     /// What becomes true when bytes are written, or read, or who does so is gone.

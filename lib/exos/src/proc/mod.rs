@@ -182,7 +182,7 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
             Ok(match description.object {
                 Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
                 Object::Console(_) => b"pipe:[1]".to_vec(),
-                Object::Terminal(_) => crate::terminal::PATH.to_vec(),
+                Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),
                 Object::Other(other) => other.name().into_bytes(),
                 Object::Text(_) | Object::Listing(_) => b"/proc".to_vec(),
                 object => match process().files.lock().path_of(object.node().unwrap_or_default()) {

@@ -24,7 +24,7 @@ use crate::rewriter::trap_count::TrapCounts;
 use crate::session::{birth, command};
 use crate::signal::timer::Timers;
 use crate::signal::{Actions, Alarms, Mailbox};
-use crate::terminal::Terminal;
+use crate::terminal::{Screen, Terminal};
 use crate::user_memory::current::{adopt, process, thread, word};
 use crate::user_memory::header::CallTable;
 use crate::user_memory::shared::Windows;
@@ -293,7 +293,7 @@ fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
     };
     let open: [Description; 3] = if process.has_option(option::TERMINAL) {
         let pages = pages(birth::TERMINAL_WORD, birth::TERMINAL_PAGES);
-        let terminal = Terminal::open(&mut process.windows.lock(), &pages, process.session_key)?;
+        let terminal = Terminal::open(&mut process.windows.lock(), &pages, process.session_key, Screen::Host)?;
         terminal.set_session(process.number());
         terminal.set_foreground(process.number());
         *process.terminal.lock() = Some(terminal.clone());

@@ -151,7 +151,7 @@ fn finish(status: Status) -> ! {
     vfork::end(process);
     process.publish_usage();
     process.summary.tell(process);
-    job::leader_ends();
+    job::process_ends();
     release_children();
     abandon(status)
 }

@@ -10,7 +10,8 @@ use crate::guardian::service::{self, Guardian};
 use crate::pipe::Pipe;
 use crate::process::create::{Beginning, Made, Maker};
 use crate::process::option;
-use crate::terminal::Terminal;
+use crate::terminal::modes::Modes;
+use crate::terminal::{Screen, Terminal};
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::{Editor, link_fresh};
 use abi::boot::{COMMAND, EXOS};
@@ -112,8 +113,8 @@ fn make_source(windows: &mut Windows, from: Allocator, terminal: bool) -> Result
     }
     let mut pages = [PageNumber::NONE; birth::TERMINAL_PAGES];
     from.allocate_many(&mut pages)?;
-    let terminal = Terminal::open(windows, &pages, from.key)?;
-    terminal.reset();
+    let terminal = Terminal::open(windows, &pages, from.key, Screen::Host)?;
+    terminal.reset(&Modes::default());
     Ok(Source::Terminal(terminal))
 }
 

@@ -2,11 +2,12 @@
 
 use super::Terminal;
 use super::job::{self, Attempt, controls};
+use super::master;
 use super::modes::{BYTES, BYTES_2, Modes};
+use super::packet::event;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::relatives;
-use crate::signal::post::from_system;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
@@ -18,8 +19,22 @@ const SPEED: u32 = 38400;
 
 /// What `/dev/tty` opens: the terminal that controls the process.
 pub fn open() -> Result<Object> {
-    let terminal = process().terminal.lock().clone().filter(controls);
-    terminal.map(Object::Terminal).ok_or(Errno::ENXIO)
+    let terminal = process().terminal.lock().clone().filter(controls).ok_or(Errno::ENXIO)?;
+    if let Some(node) = terminal.node() {
+        process().files.lock().hold(node, true);
+    }
+    Ok(Object::Terminal(terminal))
+}
+
+/// What the name of a slave opens, whose node is held: it controls a session's leader that has no terminal yet, unless
+/// `flags` forbid it.
+pub fn open_slave(node: u64, flags: u32) -> Result<Object> {
+    let terminal = master::open_slave(node)?;
+    if flags & linux::O_NOCTTY == 0 {
+        // Everybody else just has it open.
+        let _ = take_control(&terminal, 0);
+    }
+    Ok(Object::Terminal(terminal))
 }
 
 /// `ioctl` on a terminal.
@@ -76,6 +91,7 @@ fn set_modes(terminal: &Terminal, from: u64, bytes: usize, flush: bool) -> Resul
     if flush {
         terminal.flush_input();
     }
+    terminal.note_modes(&terminal.modes(), &modes);
     terminal.set_modes(&modes);
     crate::block::kick_idle();
     Ok(())
@@ -84,8 +100,8 @@ fn set_modes(terminal: &Terminal, from: u64, bytes: usize, flush: bool) -> Resul
 fn set_size(terminal: &Terminal, from: u64) -> Result<()> {
     let bytes = copy::read_vec(from, 8)?;
     let size = core::array::from_fn(|index| u16::from_le_bytes([bytes[index * 2], bytes[index * 2 + 1]]));
-    if terminal.set_size(size) && terminal.foreground() != 0 {
-        let _ = relatives::sight().send_to_group(terminal.foreground(), &from_system(linux::SIGWINCH));
+    if terminal.set_size(size) {
+        job::signal_foreground(terminal, linux::SIGWINCH);
     }
     Ok(())
 }
@@ -127,21 +143,25 @@ fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
     }
     terminal.set_session(session);
     terminal.set_foreground(process.group());
-    *process.terminal.lock() = Some(terminal.clone());
+    job::set_controlling(Some(terminal.clone()));
     Ok(())
 }
 
 fn give_control_up(terminal: &Terminal) -> Result<()> {
     controlling(terminal)?;
-    job::leader_ends();
-    *process().terminal.lock() = None;
+    job::give_control_up();
+    job::set_controlling(None);
     Ok(())
 }
 
 fn flush(terminal: &Terminal, queues: u64) -> Result<()> {
+    let (input, output) = (event::FLUSH_READ, event::FLUSH_WRITE);
     match queues as u32 {
-        linux::TCIFLUSH | linux::TCIOFLUSH => terminal.flush_input(),
-        linux::TCOFLUSH => {}
+        linux::TCIFLUSH | linux::TCIOFLUSH => {
+            terminal.flush_input();
+            terminal.note_event(if queues as u32 == linux::TCIFLUSH { input } else { input | output }, 0);
+        }
+        linux::TCOFLUSH => terminal.note_event(output, 0),
         _ => return Err(Errno::EINVAL),
     }
     Ok(())
@@ -154,6 +174,7 @@ fn hold(terminal: &Terminal, action: u64) -> Result<()> {
         linux::TCIOFF | linux::TCION => {}
         _ => return Err(Errno::EINVAL),
     }
+    terminal.note_held();
     crate::block::kick_idle();
     Ok(())
 }

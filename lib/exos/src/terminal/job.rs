@@ -1,6 +1,8 @@
 //! Job control: who may read from a terminal, write to it and change it (POSIX.1-2017, 11.1.4).
 
 use super::Terminal;
+use super::master::forget;
+use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::relatives::{self, Other};
 use crate::signal;
@@ -69,18 +71,72 @@ fn controls_member(everybody: &[Other], member: &Other) -> bool {
     parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
 }
 
-/// What a session's leader leaves when it ends: the terminal controls nobody, and its foreground group hangs up.
-pub fn leader_ends() {
+/// The running process ends: with a session's leader the terminal is gone for all who had it open.
+pub fn process_ends() {
+    if let Some(terminal) = give_control_up() {
+        terminal.end_session();
+    }
+    set_controlling(None);
+}
+
+/// A session's leader leaves its terminal: that controls nobody, and its foreground group hangs up.
+pub fn give_control_up() -> Option<Terminal> {
     let process = process();
-    let Some(terminal) = process.terminal.lock().clone() else { return };
+    let terminal = process.terminal.lock().clone()?;
     if process.session.load(Relaxed) != process.number() || !controls(&terminal) {
-        return;
+        return None;
     }
     let foreground = terminal.foreground();
     terminal.set_session(0);
     terminal.set_foreground(0);
     if foreground != 0 {
         hang_up_group(foreground);
+    }
+    Some(terminal)
+}
+
+/// The terminal that controls the running process is another one now, or none. The process holds its node.
+pub fn set_controlling(terminal: Option<Terminal>) {
+    let process = process();
+    let hold = |terminal: &Option<Terminal>, hold: bool| {
+        if let Some(node) = terminal.as_ref().and_then(Terminal::node) {
+            process.files.lock().hold(node, hold);
+        }
+    };
+    hold(&terminal, true);
+    let before = core::mem::replace(&mut *process.terminal.lock(), terminal);
+    hold(&before, false);
+    if let Some(before) = before.filter(|before| !is_used(before)) {
+        forget(&before);
+    }
+}
+
+/// Whether the running process sees a terminal by this window still.
+pub fn is_used(terminal: &Terminal) -> bool {
+    let process = process();
+    let is_it = |object: &Object| matches!(object, Object::Terminal(other) if other == terminal);
+    let is_open = process.descriptors.lock().iter().any(|(_, description)| is_it(&description.object));
+    is_open || process.terminal.lock().as_ref() == Some(terminal)
+}
+
+/// Nobody has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.
+pub fn master_ends(terminal: &Terminal) {
+    let leader = terminal.session();
+    terminal.set_session(0);
+    terminal.set_foreground(0);
+    if let Some(leader) = relatives::find(leader).filter(|leader| leader.number != 0) {
+        for signal in [linux::SIGHUP, linux::SIGCONT] {
+            // Who has gone meanwhile needs no signal.
+            let _ = relatives::sight().send(&leader, &from_system(signal));
+        }
+    }
+}
+
+/// Sends a signal to the foreground group of a terminal, if there is one.
+pub fn signal_foreground(terminal: &Terminal, signal: u32) {
+    if terminal.foreground() != 0 {
+        // A group that is empty by now needs no signal.
+        let _ = relatives::sight().send_to_group(terminal.foreground(), &from_system(signal));
     }
 }
 

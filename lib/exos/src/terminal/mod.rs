@@ -2,7 +2,8 @@
 //!
 //! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b): whoever has the key may type,
 //! read, and change the modes, and each checks what it finds. The machine's own terminal is fed by the session, which
-//! runs the discipline on what the host sends; job control is the readers' and writers' affair.
+//! runs the discipline on what the host sends; a pseudo-terminal is fed by whoever has its `master` (pty(7)), and the
+//! guardian keeps its name and pages. Job control is the readers' and writers' affair.
 
 /// Name of the machine's terminal.
 pub const PATH: &[u8] = b"/dev/console";
@@ -15,6 +16,10 @@ pub mod output;
 pub mod control;
 #[cfg(target_os = "none")]
 pub mod job;
+#[cfg(target_os = "none")]
+pub mod master;
+#[cfg(target_os = "none")]
+mod packet;
 #[cfg(target_os = "none")]
 mod read;
 #[cfg(target_os = "none")]

@@ -2,7 +2,7 @@
 
 use super::job::{self, Attempt};
 use super::modes::Modes;
-use super::shared::Terminal;
+use super::shared::{Screen, Terminal};
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::user_memory::copy;
@@ -20,6 +20,10 @@ impl Terminal {
         }
         loop {
             job::wait_for_turn(self, Attempt::Read)?;
+            // What the host typed before it went is read still.
+            if self.is_hung_up() && *self.screen() != Screen::Host {
+                return Ok(0);
+            }
             let modes = self.modes();
             let reachable = copy::prepare(to, most, true)?;
             if self.is_enough(&modes, reachable)

@@ -1,13 +1,15 @@
 //! The pages of a terminal, and the lock on them.
 //!
 //! The first page holds the words below, the next two the cells for readers, the last the line that is being edited.
-//! Counts only grow, as in a pipe, so that who waits sleeps on a wakeup predicate over them.
+//! Counts only grow, as in a pipe, so that who waits sleeps on a wakeup predicate over them. A pseudo-terminal has a ring
+//! besides, which carries what is printed to its master.
 
 use super::discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
 use super::modes::{self, Modes};
 use super::output;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::pipe::Pipe;
 use crate::user_memory::shared::{Shared, Windows, lock_in};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,23 +28,65 @@ const LINE_AT: u64 = 3 * PAGE_SIZE;
 const _: () = assert!(CELLS * 2 == LINE_AT - CELLS_AT && LINE_BYTES < PAGE_SIZE as usize);
 
 /// Words of the first page; word 0 is the lock.
-mod place {
-    pub(super) const WRITTEN: usize = 1;
-    pub(super) const READ: usize = 2;
-    pub(super) const HUNG_UP: usize = 3;
-    pub(super) const FOREGROUND: usize = 4;
-    pub(super) const SESSION: usize = 5;
-    pub(super) const SIZE: usize = 6;
-    pub(super) const LINE_LENGTH: usize = 7;
-    pub(super) const LINE_STATE: usize = 8;
-    pub(super) const HELD: usize = 9;
-    pub(super) const MODES: usize = 16;
+pub(super) mod place {
+    pub(in crate::terminal) const WRITTEN: usize = 1;
+    pub(in crate::terminal) const READ: usize = 2;
+    pub(in crate::terminal) const HUNG_UP: usize = 3;
+    pub(in crate::terminal) const FOREGROUND: usize = 4;
+    pub(in crate::terminal) const SESSION: usize = 5;
+    pub(in crate::terminal) const SIZE: usize = 6;
+    pub(in crate::terminal) const LINE_LENGTH: usize = 7;
+    pub(in crate::terminal) const LINE_STATE: usize = 8;
+    pub(in crate::terminal) const HELD: usize = 9;
+    /// How often a session that it controlled came to its end: who had it open before is hung up.
+    pub(in crate::terminal) const SESSIONS_ENDED: usize = 10;
+    /// Nobody has the slave open any more, though somebody had.
+    pub(in crate::terminal) const CLOSED: usize = 11;
+    /// The slave cannot be opened yet (`TIOCSPTLCK`).
+    pub(in crate::terminal) const LOCKED: usize = 12;
+    /// Packet mode, and the events that the master was not told of yet (`TIOCPKT`).
+    pub(in crate::terminal) const PACKET: usize = 13;
+    pub(in crate::terminal) const EVENTS: usize = 14;
+    /// Number in the slave's name.
+    pub(in crate::terminal) const NUMBER: usize = 15;
+    pub(in crate::terminal) const MODES: usize = 16;
+    /// Page numbers of a terminal that says of itself what it is made of.
+    pub(in crate::terminal) const OWN_PAGES: usize = 24;
+}
+
+/// Where what programs print goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// To the host.
+    Host,
+    /// To the master of a pseudo-terminal.
+    Master {
+        /// What it has not read yet.
+        ring: Pipe,
+        /// Node of the slave's name, which each descriptor of the slave holds.
+        node: u64,
+    },
 }
 
 /// A terminal, as this process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
     pages: Shared,
+    screen: Screen,
+    /// Value of [`place::SESSIONS_ENDED`] when it was opened.
+    generation: u64,
+}
+
+/// What the guardian tells those who have a pseudo-terminal open, in its first page: the master is gone.
+pub fn tell_hung_up(words: &[AtomicU64]) {
+    words[place::HUNG_UP].store(1, SeqCst);
+    crate::block::kick_idle();
+}
+
+/// In the same way: no process has the slave open.
+pub fn tell_closed(words: &[AtomicU64]) {
+    words[place::CLOSED].store(1, SeqCst);
+    crate::block::kick_idle();
 }
 
 /// What came of typing: what the caller has to do once the lock is free.
@@ -58,16 +102,65 @@ pub struct Typed {
 
 impl Terminal {
     /// Opens the pages of a terminal.
-    pub fn open(windows: &mut Windows, pages: &[PageNumber], key: KeyIndex) -> Result<Self> {
+    pub fn open(windows: &mut Windows, pages: &[PageNumber], key: KeyIndex, screen: Screen) -> Result<Self> {
         if pages.len() != PAGES {
             return Err(Errno::EIO);
         }
-        Ok(Self { pages: windows.open(pages.to_vec(), key, true)? })
+        let mut terminal = Self { pages: windows.open(pages.to_vec(), key, true)?, screen, generation: 0 };
+        terminal.generation = terminal.word(place::SESSIONS_ENDED).load(Acquire);
+        Ok(terminal)
+    }
+
+    /// Opens the machine's own terminal by its first page, which names the others.
+    pub fn open_by_first(windows: &mut Windows, first: PageNumber, key: KeyIndex) -> Result<Self> {
+        let head = windows.open(vec![first], key, true)?;
+        let word = |index: usize| head.words()[place::OWN_PAGES + index].load(Acquire);
+        let pages: Vec<PageNumber> = (0..PAGES).map(|index| PageNumber(word(index))).collect();
+        windows.close(&head);
+        if pages[0] != first {
+            return Err(Errno::EIO);
+        }
+        Self::open(windows, &pages, key, Screen::Host)
     }
 
     /// Sets a fresh one up.
-    pub fn reset(&self) {
-        self.set_modes(&Modes::default());
+    pub fn reset(&self, modes: &Modes) {
+        self.set_modes(modes);
+        for (index, page) in self.pages().iter().enumerate() {
+            self.word(place::OWN_PAGES + index).store(page.0, SeqCst);
+        }
+    }
+
+    /// The same terminal, opened when that one was.
+    pub fn as_old_as(self, generation: u64) -> Self {
+        Self { generation, ..self }
+    }
+
+    /// How many sessions it had controlled when it was opened.
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where what programs print goes.
+    pub const fn screen(&self) -> &Screen {
+        &self.screen
+    }
+
+    /// Windows that it is seen through.
+    pub fn windows(&self) -> Vec<Shared> {
+        let ring = match &self.screen {
+            Screen::Host => None,
+            Screen::Master { ring, .. } => Some(ring.window().clone()),
+        };
+        [self.pages.clone()].into_iter().chain(ring).collect()
+    }
+
+    /// Node of the slave's name, which each descriptor of it holds; none for the machine's own terminal.
+    pub const fn node(&self) -> Option<u64> {
+        match self.screen {
+            Screen::Host => None,
+            Screen::Master { node, .. } => Some(node),
+        }
     }
 
     /// Its pages.
@@ -193,11 +286,18 @@ impl Terminal {
     /// Whether nobody is at the terminal any more.
     pub fn is_hung_up(&self) -> bool {
         self.word(place::HUNG_UP).load(Acquire) != 0
+            || self.word(place::SESSIONS_ENDED).load(Acquire) != self.generation
     }
 
     /// Nobody is at the terminal any more.
     pub fn hang_up(&self) {
-        self.word(place::HUNG_UP).store(1, SeqCst);
+        tell_hung_up(self.pages.words());
+    }
+
+    /// The leader of the session that it controls has ended: who has it open reads its end and writes nothing more.
+    pub fn end_session(&self) {
+        self.word(place::SESSIONS_ENDED).fetch_add(1, SeqCst);
+        tell_closed(self.pages.words());
     }
 
     /// Whether output is held.
@@ -211,17 +311,37 @@ impl Terminal {
     }
 
     /// What becomes true when more than `least` cells wait, or the terminal is gone.
-    pub fn input_terms(&self, least: u64) -> [Term; 2] {
+    pub fn input_terms(&self, least: u64) -> [Term; 3] {
         let read = self.word(place::READ).load(Acquire);
-        [
-            word(self.word(place::WRITTEN), Operator::GreaterOrEqual, read.wrapping_add(least.clamp(1, CELLS))),
-            word(self.word(place::HUNG_UP), Operator::NotEqual, 0),
-        ]
+        let enough = read.wrapping_add(least.clamp(1, CELLS));
+        let [gone, ended] = self.gone();
+        [word(self.word(place::WRITTEN), Operator::GreaterOrEqual, enough), gone, ended]
     }
 
     /// What becomes true when output goes on, or the terminal is gone.
-    pub fn held_terms(&self) -> [Term; 2] {
-        [word(self.word(place::HELD), Operator::Equal, 0), word(self.word(place::HUNG_UP), Operator::NotEqual, 0)]
+    pub fn held_terms(&self) -> [Term; 3] {
+        let [gone, ended] = self.gone();
+        [word(self.word(place::HELD), Operator::Equal, 0), gone, ended]
+    }
+
+    /// True when the terminal is gone for who opened it.
+    pub(super) fn gone(&self) -> [Term; 2] {
+        [
+            word(self.word(place::HUNG_UP), Operator::NotEqual, 0),
+            word(self.word(place::SESSIONS_ENDED), Operator::NotEqual, self.generation),
+        ]
+    }
+
+    /// A number that changes with each cell that is typed, and when the terminal is gone.
+    pub fn input_stamp(&self) -> u64 {
+        self.word(place::WRITTEN).load(Acquire) << 1 | u64::from(self.is_hung_up())
+    }
+
+    /// What becomes true when that number changes.
+    pub fn input_changes(&self) -> [Term; 3] {
+        let written = self.word(place::WRITTEN);
+        let [gone, ended] = self.gone();
+        [word(written, Operator::NotEqual, written.load(Acquire)), gone, ended]
     }
 
     /// The foreground process group; 0: none.
@@ -304,9 +424,9 @@ impl Terminal {
         lock_in(&self.pages).acquire()
     }
 
-    fn word(&self, index: usize) -> &'static AtomicU64 {
+    pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         &self.pages.words()[index]
     }
 }
 
-const _: () = assert!(place::MODES + modes::WORDS < PAGE_SIZE as usize / 8);
+const _: () = assert!(place::MODES + modes::WORDS <= place::OWN_PAGES);

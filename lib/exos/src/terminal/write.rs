@@ -1,16 +1,22 @@
-//! Writing to a terminal.
+//! Writing to a terminal: to the host, or into the ring that the master of a pseudo-terminal reads.
 
 use super::job::{self, Attempt};
-use super::shared::Terminal;
+use super::shared::{Screen, Terminal};
 use crate::block;
 use crate::descriptor::object::send;
 use crate::errno::{Errno, Result};
+use crate::pipe::Pipe;
+use crate::pipe::ring::ATOMIC;
 use crate::user_memory::copy;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::Kind;
+use runtime::predicate::Term;
 
 /// Bytes that are processed at a time: one frame holds them even if each becomes two.
 const AT_ONCE: u64 = abi::host_channel::PAYLOAD as u64 / 2;
+/// Bytes that a ring takes as one, even if each of them is a tab that becomes eight.
+const AT_ONCE_IN_RING: usize = ATOMIC as usize / 8;
 
 impl Terminal {
     /// `write`: from the program's memory.
@@ -41,9 +47,61 @@ impl Terminal {
         if self.is_hung_up() {
             return Err(Errno::EIO);
         }
-        for some in bytes.chunks(AT_ONCE as usize) {
-            send(Kind::Output, &self.process_output(some))?;
+        match self.screen() {
+            Screen::Host => {
+                for some in bytes.chunks(AT_ONCE as usize) {
+                    send(Kind::Output, &self.process_output(some))?;
+                }
+                Ok(bytes.len() as u64)
+            }
+            Screen::Master { ring, .. } => self.write_to_ring(ring, bytes, nonblocking),
         }
-        Ok(bytes.len() as u64)
+    }
+
+    fn write_to_ring(&self, ring: &Pipe, bytes: &[u8], nonblocking: bool) -> Result<u64> {
+        let mut done = 0;
+        for some in bytes.chunks(AT_ONCE_IN_RING) {
+            match self.wait_for_room(ring, nonblocking) {
+                Err(_) if done > 0 => return Ok(done),
+                outcome => outcome?,
+            }
+            ring.write_bytes(&self.process_output(some))?;
+            done += some.len() as u64;
+        }
+        Ok(done)
+    }
+
+    fn wait_for_room(&self, ring: &Pipe, nonblocking: bool) -> Result<()> {
+        while !ring.ring().takes(ATOMIC)? {
+            if self.is_hung_up() {
+                return Err(Errno::EIO);
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            block::wait(&self.room_terms(ring), None)?;
+        }
+        Ok(())
+    }
+
+    fn room_terms(&self, ring: &Pipe) -> Vec<Term> {
+        [ring.has_room(ATOMIC)].into_iter().chain(self.gone()).collect()
+    }
+
+    /// Whether a write would not wait.
+    pub fn is_writable(&self) -> bool {
+        let has_room = match self.screen() {
+            Screen::Host => true,
+            Screen::Master { ring, .. } => ring.ring().takes(ATOMIC) != Ok(false),
+        };
+        has_room && !self.is_held() || self.is_hung_up()
+    }
+
+    /// What becomes true when a write would not wait, while it would.
+    pub fn output_terms(&self) -> Vec<Term> {
+        match self.screen() {
+            Screen::Master { ring, .. } if !self.is_held() => self.room_terms(ring),
+            _ => self.held_terms().to_vec(),
+        }
     }
 }

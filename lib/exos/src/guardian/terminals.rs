@@ -1,0 +1,113 @@
+//! Pseudo-terminals as the guardian keeps them: their numbers and names, and the pages that both sides share.
+//!
+//! Each side is a node. When no process holds the master any more, however the last one ended, the slave's name goes and
+//! who has the slave open is told; when no process holds the slave, the master is told. The pages live as long as a side does.
+
+use super::server::{Answer, Server};
+use crate::errno::{Errno, Result};
+use crate::file_system::node::NodeId;
+use crate::file_system::path::Walk;
+use crate::file_system::populate::{TERMINALS, device};
+use crate::file_system::tree::{Credentials, Fresh, ROOT};
+use crate::user_memory::shared::Shared;
+use crate::{pipe, terminal};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::PageNumber;
+
+/// Pseudo-terminals at a time.
+const MOST: u32 = 256;
+/// Group of the slaves: Debian's `tty`.
+const GROUP: u32 = 5;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct PseudoTerminal {
+    number: u32,
+    master: NodeId,
+    slave: NodeId,
+    has_master: bool,
+    pages: Vec<PageNumber>,
+    /// The first page, seen by the guardian.
+    first: Shared,
+}
+
+impl Server {
+    /// A fresh one, whose master the caller holds.
+    pub(super) fn make_terminal(&mut self, caller: u64, who: Credentials) -> Result<Answer> {
+        let everything = Walk { from: ROOT, follow: true, who: Credentials::default() };
+        let folder = self.tree.resolve(everything, TERMINALS.as_bytes())?;
+        let is_free = |number: &u32| self.tree.look_up(folder, &name(*number)) == Err(Errno::ENOENT);
+        let number = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;
+        let mut pages = vec![PageNumber::NONE; terminal::PAGES + pipe::PAGES];
+        self.window_pages.allocate_many(&mut pages)?;
+        let made = self.name_terminal(folder, number, who, &pages);
+        let fresh = made.inspect_err(|_| {
+            self.window_pages.free_many(&pages);
+        })?;
+        let (master, slave) = (fresh.master, fresh.slave);
+        self.terminals.push(fresh);
+        self.hold(caller, master)?;
+        Ok([master, slave, u64::from(number), 0, 0])
+    }
+
+    fn name_terminal(
+        &mut self,
+        folder: NodeId,
+        number: u32,
+        who: Credentials,
+        pages: &[PageNumber],
+    ) -> Result<PseudoTerminal> {
+        let owner = Credentials { gid: GROUP, ..who };
+        let (mode, device) = (linux::S_IFCHR | 0o620, (device::SLAVE_MAJOR, number));
+        let first = self.windows.open(vec![pages[0]], self.window_pages.key, true)?;
+        let slave = self.tree.create(folder, &name(number), Fresh { mode, owner, device, target: b"" })?;
+        let fresh = Fresh { mode: linux::S_IFCHR | 0o666, owner: who, device: device::PTMX, target: b"" };
+        let master = self.tree.create_unnamed(folder, fresh, false)?;
+        Ok(PseudoTerminal { number, master, slave, has_master: true, pages: pages.to_vec(), first })
+    }
+
+    /// The pages, for who holds a side.
+    pub(super) fn terminal(&self, caller: u64, node: NodeId) -> Result<Answer> {
+        let is_it = |one: &&PseudoTerminal| one.master == node || one.slave == node;
+        let found = self.terminals.iter().find(is_it).ok_or(Errno::ENXIO)?;
+        let numbers: Vec<u8> = found.pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
+        Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+    }
+
+    /// Nobody is going to hold a node any more, which may be a side of one.
+    pub(super) fn terminal_is_left(&mut self, node: NodeId) {
+        let Some(at) = self.terminals.iter().position(|one| one.master == node || one.slave == node) else { return };
+        let one = &mut self.terminals[at];
+        let (slave, words) = (one.slave, one.first.words());
+        if one.master == node {
+            one.has_master = false;
+            terminal::tell_hung_up(words);
+            self.remove_name(at);
+        } else {
+            terminal::tell_closed(words);
+        }
+        let is_held = slave != node && self.tree.node(slave).is_ok_and(|slave| slave.holds > 0);
+        if !self.terminals[at].has_master && !is_held {
+            let gone = self.terminals.swap_remove(at);
+            self.windows.close(&gone.first);
+            self.window_pages.free_many(&gone.pages);
+        }
+    }
+
+    /// Takes the slave's name away, if it has it still.
+    fn remove_name(&mut self, at: usize) {
+        let (number, slave) = (self.terminals[at].number, self.terminals[at].slave);
+        let Some(folder) = self.tree.node(slave).ok().map(|node| node.named_in) else { return };
+        if self.tree.look_up(folder, &name(number)) == Ok(slave) {
+            // It is there, and no directory.
+            let _ = self.tree.remove(folder, &name(number), false);
+        }
+    }
+}
+
+fn name(number: u32) -> Vec<u8> {
+    format!("{number}").into_bytes()
+}
