@@ -57,7 +57,7 @@ impl PageKind {
 
 /// Bit of the flags: filled with zeros since it was freed.
 pub const ZEROED: u8 = 1 << 0;
-/// Bit of the flags: freed by the last name able to free it while references remained; freed at the last unmap.
+/// Bit of the flags: given up while something used it; freed when its last use ends.
 pub const ORPHAN: u8 = 1 << 1;
 /// Bit of the flags: written through some mapping that has since been removed or narrowed.
 pub const DIRTY: u8 = 1 << 2;

@@ -36,8 +36,9 @@ macro_rules! for_each_syscall {
 
             /// Allocates a page, zeroed, under an access list: this very page, or any ([`PageNumber::NONE`](crate::PageNumber::NONE)).
             7 page_allocate(key: KeyIndex, list: PageNumber, page: PageNumber) -> PageNumber, right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, NotFree, OverBudget, Exhausted, Again];
-            /// Gives a page up. What still maps it keeps it as an orphan until the last unmap. A table that nothing leads
-            /// to is emptied first, in steps.
+            /// Gives a page up. What still uses it keeps it as an orphan until its last use ends: entries and pins that
+            /// hold it, links that lead to a table, pages that name an access list which names itself. A table that
+            /// nothing leads to is emptied first, in steps.
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for a page and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
