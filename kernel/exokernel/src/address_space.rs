@@ -24,6 +24,8 @@ const COPY: u32 = 5;
 const UNMAP_LAST: u32 = 8;
 /// Units of work of unmapping a page in a run.
 const UNMAP: u32 = 3;
+/// Units of work of finding a piece of an address space and taking a link out.
+const UNLINK: u32 = 40;
 
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
@@ -249,24 +251,54 @@ impl Kernel {
 
     /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
     fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
-        let mut next = self.memory.first_used(table, 0).filter(|_| level > 1);
-        while let Some(slot) = next {
-            if slot.entry() & PRESENT != 0 && slot.entry() & LARGE == 0 {
-                self.memory.unlink(slot);
+        while level > 1 && self.memory.first_present(table).is_some() {
+            if self.is_spent() || self.work_left() < UNLINK {
+                return false;
             }
-            next = self.memory.first_used(table, slot.index + 1);
+            self.release_piece(table, level);
+        }
+        if level == ROOT_LEVEL {
+            // Its upper half, which is the kernel's, goes when it is filled with zeros.
+            let there_is_room = self.work_left() >= SCAN;
+            self.spend(SCAN);
+            return there_is_room;
         }
         self.clear_table(table)
     }
 
+    /// Takes the first piece out of what a table leads to: the entries of a leaf table, a large page, or the link to a
+    /// table that is empty or that others lead to as well. A table that nothing leads to any more is an ordinary page.
+    pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) {
+        let Some(mut slot) = self.memory.first_present(top) else { return };
+        self.spend(UNLINK);
+        for level in (1..level).rev() {
+            let table = page_of(slot.entry());
+            if slot.entry() & LARGE != 0 {
+                self.put_leaf(slot, 0);
+                return;
+            }
+            if links(memory::info(table).expect("a linked table has a record")) > 1 {
+                self.memory.unlink(slot);
+                return;
+            }
+            match self.memory.first_present(table) {
+                Some(next) if level > 1 => slot = next,
+                Some(_) if !self.clear_table(table) => return,
+                _ => {
+                    self.memory.unlink(slot);
+                    self.memory.dissolve_table(table);
+                    return self.settle(table);
+                }
+            }
+        }
+    }
+
     /// Makes a table that nobody has any more an ordinary page again.
     pub(crate) fn dissolve_free_table(&mut self, page: PageNumber, info: &PageInfo) -> Outcome<()> {
-        let level = memory::state(info).level;
-        let in_use = level == ROOT_LEVEL && self.memory.entries(page).take(256).any(|entry| entry & PRESENT != 0);
-        if links(info) != 0 || in_use {
+        if links(info) != 0 {
             return refuse(Error::InUse, u64::from(links(info)));
         }
-        if level < ROOT_LEVEL && !self.empty_table(page, level) {
+        if !self.empty_table(page, memory::state(info).level) {
             return refuse(Error::Again, 0);
         }
         self.memory.dissolve_table(page);

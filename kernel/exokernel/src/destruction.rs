@@ -7,20 +7,23 @@
 
 use crate::budget;
 use crate::environment::{Environment, first_page};
-use crate::kernel::{Kernel, Outcome, refuse};
+use crate::kernel::{Kernel, Outcome, Stop, refuse};
 use abi::area::PUBLIC_STATUS;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::environment::{DeathReason, State};
 use abi::page::PageKind;
-use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::context::{Program, Undeliverable};
-use machine::page_table::links;
+use machine::page_table::{ROOT_LEVEL, links};
 use machine::{clock, exposed, memory, tlb};
 
 /// Slices, children or pages that one step releases.
 const PER_STEP: usize = 16;
+
+/// Units of work that giving up a page takes, but for an address space, which says itself that it takes longer.
+const FOR_A_PAGE: u32 = 60;
 
 /// Private pages that one step releases: each is filled with zeros.
 const PRIVATE_PER_STEP: usize = 8;
@@ -216,35 +219,14 @@ impl Kernel {
         Progress::Children
     }
 
-    /// The first piece that is left of an address space that no other environment has: the entries of a leaf table, a large
-    /// page, or the link to a table that is empty or that others have too.
+    /// The next piece of an address space that no other environment has.
     fn release_address_space(&mut self, environment: Environment) -> Progress {
         let root = self.context_of(environment).root();
-        if links(memory::info(root).expect("a root has a record")) > 1 {
+        let is_shared = links(memory::info(root).expect("a root has a record")) > 1;
+        if is_shared || self.memory.first_present(root).is_none() {
             return Progress::Pages;
         }
-        let Some(mut slot) = self.memory.first_present(root) else { return Progress::Pages };
-        for level in (1..machine::page_table::ROOT_LEVEL).rev() {
-            let table = machine::page_table::page_of(slot.entry());
-            if slot.entry() & abi::page_table::LARGE != 0 {
-                self.put_leaf(slot, 0);
-                break;
-            }
-            if links(memory::info(table).expect("a linked table has a record")) > 1 {
-                self.memory.unlink(slot);
-                break;
-            }
-            match self.memory.first_present(table) {
-                Some(next) if level > 1 => slot = next,
-                Some(_) if !self.clear_table(table) => break,
-                _ => {
-                    self.memory.unlink(slot);
-                    self.memory.dissolve_table(table);
-                    self.settle(table);
-                    break;
-                }
-            }
-        }
+        self.release_piece(root, ROOT_LEVEL);
         Progress::AddressSpace
     }
 
@@ -257,8 +239,15 @@ impl Kernel {
             let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
             // By number: a page that is free now has owner 0, and the environment may be the one in slot 0.
             let still_charged = || info.owner.load(Ordering::Relaxed) == environment.number().0;
-            if orphan || self.give_up(page, info).is_err() || still_charged() {
+            let given_up = if orphan { Ok(()) } else { self.give_up(page, info) };
+            if let Err(Stop::Refused(Failure { error: Error::Again, .. })) = given_up {
+                break;
+            }
+            if still_charged() {
                 self.pass_page(page, environment, heir);
+            }
+            if self.work_left() < FOR_A_PAGE {
+                break;
             }
         }
         Progress::Pages

@@ -1,8 +1,9 @@
 //! Physical pages: allocation by number, ownership, access, orphans, pins (DESIGN.md §4, "Page").
 //!
 //! What holds always: every page is charged to exactly one environment, or free, or the kernel's (the exposed counts add
-//! up); a page is free only when nothing maps it and nothing pins it; a page given up while something does is an orphan,
-//! and freed when the last of them ends.
+//! up); a page is free only when nothing uses it: no entry maps it, nothing pins it, no link leads to it if it is a table,
+//! no page names it if it is an access list. A page given up while something does is an orphan, and freed when the last of
+//! them ends.
 
 use crate::budget;
 use crate::environment::Environment;
@@ -17,6 +18,7 @@ use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::exposed::{self, add, subtract};
 use machine::memory::{self, note_use, references, state};
+use machine::page_table::{ROOT_LEVEL, links};
 
 /// Pins of a page.
 pub(crate) fn pins(info: &PageInfo) -> u32 {
@@ -103,6 +105,7 @@ impl Kernel {
         }
         if old != PageNumber::NONE && old != page {
             count(old, -1);
+            self.settle(old);
         }
         let new = list.unwrap_or(PageNumber::NONE);
         if new != PageNumber::NONE && new != page {
@@ -211,41 +214,65 @@ impl Kernel {
     pub(crate) fn give_up_quietly(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         self.spend(GIVE_UP);
         let found = state(info);
-        match found.kind {
-            PageKind::Ordinary if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, found.kind as u64),
-            PageKind::Ordinary => {}
-            PageKind::AccessList if users(info) == 0 && references(info) + pins(info) == 0 => {
-                self.memory.dissolve(page)
+        let is_mapped = references(info) + pins(info) != 0;
+        let is_used = match found.kind {
+            kind if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, kind as u64),
+            PageKind::Ordinary => is_mapped,
+            PageKind::AccessList if users(info) != 0 && access_list(info) != page => {
+                return refuse(Error::InUse, u64::from(users(info)));
             }
-            PageKind::AccessList => return refuse(Error::InUse, u64::from(users(info))),
-            PageKind::Region if pins(info) == 0 => self.memory.dissolve(page),
-            PageKind::PageTable => self.dissolve_free_table(page, info)?,
+            PageKind::AccessList => is_mapped || users(info) != 0,
+            PageKind::Region if pins(info) == 0 => {
+                self.memory.dissolve(page);
+                is_mapped
+            }
+            PageKind::PageTable if links(info) != 0 && found.level != ROOT_LEVEL => true,
+            PageKind::PageTable => {
+                self.dissolve_free_table(page, info)?;
+                is_mapped
+            }
             kind => return refuse(Error::WrongKind, kind as u64),
-        }
-        if references(info) + pins(info) == 0 {
-            self.finish_free(page);
-        } else {
+        };
+        if is_used {
             memory::set_flags(info, ORPHAN, 0);
             subtract(&exposed::kernel().owned_pages, 1);
             add(&exposed::kernel().orphan_pages, 1);
+        } else {
+            self.finish_free(page);
         }
         Ok(())
     }
 
     /// Frees an orphan that nothing holds any more.
+    #[inline]
     pub(crate) fn settle(&mut self, page: PageNumber) {
         let Some(info) = memory::info(page) else { return };
         if state(info).flags & ORPHAN != 0 && references(info) + pins(info) == 0 {
-            memory::set_flags(info, 0, ORPHAN);
-            subtract(&exposed::kernel().orphan_pages, 1);
-            add(&exposed::kernel().owned_pages, 1);
-            self.finish_free(page);
+            self.settle_orphan(page, info);
         }
     }
 
-    /// Puts an ordinary page that nothing holds on the free list.
+    #[cold]
+    #[inline(never)]
+    fn settle_orphan(&mut self, page: PageNumber, info: &PageInfo) {
+        match state(info).kind {
+            PageKind::Ordinary => {}
+            PageKind::AccessList if users(info) == 0 => {}
+            _ => return,
+        }
+        self.spend(GIVE_UP);
+        memory::set_flags(info, 0, ORPHAN);
+        subtract(&exposed::kernel().orphan_pages, 1);
+        add(&exposed::kernel().owned_pages, 1);
+        self.finish_free(page);
+    }
+
+    /// Puts an ordinary page, or an access list, that nothing holds on the free list.
     fn finish_free(&mut self, page: PageNumber) {
-        let info = memory::info(page).expect("an ordinary page has a record");
+        let info = memory::info(page).expect("a page that is given up has a record");
+        if state(info).kind == PageKind::AccessList {
+            self.memory.dissolve(page);
+        }
         let owner = self.owner(info);
         free_list::remove(&owner.info().pages, page);
         budget::discharge(owner, Resource::Page, 1);

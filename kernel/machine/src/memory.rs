@@ -60,6 +60,12 @@ pub(crate) fn set_state(info: &PageInfo, state: PageState) {
     info.state.store(word, Ordering::Release);
 }
 
+/// Ends what a page was the object of: it is ordinary again, and still an orphan if it was one.
+pub(crate) fn set_ordinary(info: &PageInfo) {
+    let flags = state(info).flags & abi::page::ORPHAN;
+    set_state(info, PageState { flags, ..PageState::of(PageKind::Ordinary) });
+}
+
 /// Changes the flags of a page.
 #[inline]
 pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
@@ -210,7 +216,7 @@ impl Memory {
         );
         assert!(dissolvable, "page {} of kind {kind:?} holds no object", page.0);
         Self::zero(page);
-        set_state(info, PageState::of(PageKind::Ordinary));
+        set_ordinary(info);
     }
 
     /// Makes a page the public or a private page of an environment area; its contents stay.

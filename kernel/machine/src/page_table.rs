@@ -426,7 +426,7 @@ impl Memory {
         if left != 0 || level == ROOT_LEVEL {
             Self::zero(page);
         }
-        set_state(info, PageState::of(PageKind::Ordinary));
+        memory::set_ordinary(info);
     }
 
     /// Links a table into a slot that holds no present entry. A second link makes every link to it read-only.

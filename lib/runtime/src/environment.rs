@@ -522,7 +522,7 @@ fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
     // The list tells how many name it; itself is under it too.
     let count = exposed::page(pages.list).map_or(0, exposed::Page::links) as usize + 1;
     let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();
-    all.retain(|page| *page != root);
+    all.retain(|page| *page != root && *page != pages.list);
     pages.free_many(&all);
     pages.free(root)?;
     pages.free(pages.list)

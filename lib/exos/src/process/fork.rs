@@ -20,7 +20,6 @@ use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
-use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{PageNumber, heap};
@@ -99,7 +98,6 @@ fn copy(maker: &Maker, mailbox: PageNumber) -> Result<()> {
     let mut held = process.hold_all();
     held.with_memory(process, |space, pages| {
         space.share_for_fork(pages)?;
-        pages.tables.free_replaced(Allocator::own());
         pages.tables.link_into(&maker.editor())
     })?;
     show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten)?;

@@ -50,7 +50,9 @@ impl Pages for OwnPages<'_> {
     fn release(&mut self, pages: &[u64]) {
         let own = area::access_list();
         let is_own = |page: &PageNumber| {
-            exposed::page(*page).is_some_and(|info| info.access() == own && info.kind() == PageKind::Ordinary)
+            exposed::page(*page).is_some_and(|info| {
+                info.access() == own && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
+            })
         };
         let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();
         Allocator::own().free_many(&mine);

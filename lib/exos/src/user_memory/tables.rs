@@ -28,8 +28,6 @@ pub struct Editor {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     linked: BTreeMap<(u64, u64), Link>,
-    /// Tables that copies took the place of: relatives may use them still.
-    replaced: Vec<PageNumber>,
 }
 
 /// A link to a table.
@@ -85,16 +83,6 @@ impl Tables {
             Err(Failure { error: Error::Again, detail }) => Ok(detail as usize),
             Err(failure) => Err(failure.into()),
         }
-    }
-
-    /// Frees the tables on the own account that copies took the place of, once no relative uses them.
-    pub fn free_replaced(&mut self, own: Allocator) {
-        let mine = |page: &PageNumber| exposed::page(*page).filter(|info| info.access() == own.list);
-        let is_used = |page: &PageNumber| mine(page).is_some_and(|info| info.links() + info.references() > 0);
-        let (used, unused): (Vec<_>, Vec<_>) =
-            self.replaced.drain(..).filter(|page| mine(page).is_some()).partition(is_used);
-        self.replaced = used;
-        own.free_many(&unused);
     }
 
     /// Links the uppermost tables into the root of a child, which has none there. From then on all of them are shared.
@@ -183,7 +171,7 @@ impl Tables {
             }
             let page = if copied? { fresh } else { link.page };
             if page != link.page {
-                self.replaced.push(link.page);
+                give_up(link.page);
             }
             self.linked.insert((level, base), Link { page, own: true });
         }
@@ -233,6 +221,14 @@ fn unlink(editor: &Editor, address: u64, level: u64) -> core::result::Result<Pag
             Err(Failure { error: Error::Again, .. }) => {}
             outcome => return outcome,
         }
+    }
+}
+
+/// Gives up a table that a copy took the place of, if it is on the own account; relatives use it as long as they need it.
+fn give_up(table: PageNumber) {
+    let own = Allocator::own();
+    if exposed::page(table).is_some_and(|info| info.access() == own.list) {
+        let _ = own.free(table);
     }
 }
 

@@ -9,7 +9,7 @@ use abi::limits::{ACCESS_LIST_ENTRIES, KEYS, NAME_COMPONENTS};
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access, MapRow};
 use runtime::area::Area;
-use runtime::page::Allocator;
+use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, KeyIndex, area, exposed, key, syscall};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::random::Random;
@@ -205,8 +205,10 @@ fn an_access_list_holds_its_entries() -> Outcome {
     );
     granted!(address_space::own().apply(&row(page.address() | Access::READ.0)));
     granted!(address_space::own().apply(&row(0)));
-    refused!(syscall::page_free(KeyIndex::FIRST, list), InUse);
-    granted!(syscall::page_free(KeyIndex::FIRST, page));
     granted!(syscall::page_free(KeyIndex::FIRST, list));
+    let info = exposed::page(list).ok_or("no record")?;
+    check!(info.is_orphan() && info.kind() == PageKind::AccessList, "a list in use is {:?}", info.kind());
+    granted!(syscall::page_free(KeyIndex::FIRST, page));
+    check!(info.kind() == PageKind::Free, "with its last page the list is {:?}", info.kind());
     Ok(())
 }

@@ -21,6 +21,7 @@ guest! {
     Child a_shared_table_is_immutable_until_copied;
     Child a_copy_is_checked_entry_by_entry;
     Child a_copy_that_was_begun_for_nothing_is_given_up;
+    Child a_table_given_up_is_freed_with_its_last_link;
     Child a_large_page_maps_its_whole;
     Child another_address_space_of_ones_own;
     Child a_page_is_unbound_by_force;
@@ -170,6 +171,34 @@ fn a_copy_that_was_begun_for_nothing_is_given_up() -> Outcome {
     for level in 2..=3 {
         let table = granted!(unlink(OTHER, level));
         granted!(Allocator::own().free(table));
+    }
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// Relatives that share tables need not agree on who gives them up last.
+fn a_table_given_up_is_freed_with_its_last_link() -> Outcome {
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    set_word(PLACE, 42);
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    granted!(link(OTHER, 1, table));
+    granted!(Allocator::own().free(table));
+    let info = exposed::page(table).ok_or("no record")?;
+    check!(info.is_orphan() && info.kind() == PageKind::PageTable, "the table is {:?}", info.kind());
+    refused!(Allocator::own().free(table), WrongKind);
+    check!(word(OTHER) == 42, "the table that was given up shows {}", word(OTHER));
+    granted!(unlink(PLACE, 1));
+    check!(info.links() == 1 && info.is_orphan(), "the table went with the first of two links");
+    check!(word(OTHER) == 42, "with one link the table shows {}", word(OTHER));
+    granted!(unlink(OTHER, 1));
+    check!(info.kind() == PageKind::Free, "without a link the table is {:?}", info.kind());
+    for address in [PLACE, OTHER] {
+        for level in 2..=3 {
+            let table = granted!(unlink(address, level));
+            granted!(Allocator::own().free(table));
+        }
     }
     granted!(Allocator::own().free(page));
     Ok(())
