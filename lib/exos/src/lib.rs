@@ -19,6 +19,7 @@ pub mod descriptor;
 pub mod errno;
 pub mod file_system;
 pub mod guardian;
+pub mod ipc;
 pub mod layout;
 #[allow(unsafe_code, reason = "it goes into the program, and sets segment bases")]
 pub mod loader;

@@ -86,7 +86,11 @@ pub fn perform(context: &mut Context) {
 
 /// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
 fn restarts(number: u64) -> bool {
-    const NEVER: [u32; 11] = [
+    const NEVER: [u32; 15] = [
+        linux::__NR_semop,
+        linux::__NR_semtimedop,
+        linux::__NR_msgsnd,
+        linux::__NR_msgrcv,
         linux::__NR_poll,
         linux::__NR_ppoll,
         linux::__NR_select,

@@ -27,9 +27,13 @@ const MOST_EVENTS: u64 = i32::MAX as u64 / EVENT_BYTES;
 
 /// Gives out a descriptor for something that was made.
 pub(super) fn open(call: &Call<'_>, made: Arc<dyn Operations>, flags: u32) -> Result<u64> {
-    let kept = linux::O_RDWR | flags & linux::O_NONBLOCK;
+    open_as(call, made, linux::O_RDWR | flags & linux::O_NONBLOCK, flags & linux::O_CLOEXEC != 0)
+}
+
+/// The same with the flags that its description is to keep.
+pub(super) fn open_as(call: &Call<'_>, made: Arc<dyn Operations>, kept: u32, close_on_exec: bool) -> Result<u64> {
     let description = Description::new(Object::Other(made), kept)?;
-    call.process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+    call.process.descriptors.lock().add(description, 0, close_on_exec)
 }
 
 /// What a description is open on, if it is of this kind.

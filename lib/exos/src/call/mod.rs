@@ -17,6 +17,8 @@ mod extra;
 mod file;
 #[cfg(target_os = "none")]
 mod futex;
+#[cfg(target_os = "none")]
+mod ipc;
 pub mod layout;
 #[cfg(target_os = "none")]
 mod limit;
@@ -24,6 +26,8 @@ mod limit;
 mod lock;
 #[cfg(target_os = "none")]
 mod memory;
+#[cfg(target_os = "none")]
+mod message;
 #[cfg(target_os = "none")]
 mod path;
 #[cfg(target_os = "none")]
@@ -33,7 +37,13 @@ pub(crate) mod preloaded;
 #[cfg(target_os = "none")]
 mod process;
 #[cfg(target_os = "none")]
+mod queue;
+#[cfg(target_os = "none")]
 mod schedule;
+#[cfg(target_os = "none")]
+mod semaphore;
+#[cfg(target_os = "none")]
+mod shared_memory;
 #[cfg(target_os = "none")]
 mod signal;
 #[cfg(target_os = "none")]
@@ -57,6 +67,10 @@ pub(crate) use limit::file_room;
 pub(crate) use path::{open_absolute, status_of};
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
+#[cfg(target_os = "none")]
+pub(crate) use semaphore::undo_all;
+#[cfg(target_os = "none")]
+pub(crate) use shared_memory::detach_all;
 #[cfg(target_os = "none")]
 pub use table::OPERATIONS;
 #[cfg(target_os = "none")]

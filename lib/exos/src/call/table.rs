@@ -2,8 +2,8 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    control, descriptor, event, extra, file, futex, limit, lock, memory, path, poll, process, schedule, signal, socket,
-    system, time, timer,
+    control, descriptor, event, extra, file, futex, limit, lock, memory, message, path, poll, process, queue, schedule,
+    semaphore, shared_memory, signal, socket, system, time, timer,
 };
 use linux_raw_sys::general as linux;
 
@@ -227,6 +227,24 @@ pub const OPERATIONS: Operations = operations! {
     __NR_futimesat => path::futimesat,
     __NR_fchmodat2 => path::fchmodat2,
     __NR_openat2 => path::openat2,
+    __NR_shmget => shared_memory::shmget,
+    __NR_shmat => shared_memory::shmat,
+    __NR_shmdt => shared_memory::shmdt,
+    __NR_shmctl => shared_memory::shmctl,
+    __NR_semget => semaphore::semget,
+    __NR_semop => semaphore::semop,
+    __NR_semtimedop => semaphore::semtimedop,
+    __NR_semctl => semaphore::semctl,
+    __NR_msgget => message::msgget,
+    __NR_msgsnd => message::msgsnd,
+    __NR_msgrcv => message::msgrcv,
+    __NR_msgctl => message::msgctl,
+    __NR_mq_open => queue::mq_open,
+    __NR_mq_unlink => queue::mq_unlink,
+    __NR_mq_timedsend => queue::mq_timedsend,
+    __NR_mq_timedreceive => queue::mq_timedreceive,
+    __NR_mq_notify => queue::mq_notify,
+    __NR_mq_getsetattr => queue::mq_getsetattr,
     __NR_personality => control::personality,
     __NR_capget => control::capget,
     __NR_capset => control::capset,

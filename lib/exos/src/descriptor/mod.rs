@@ -17,6 +17,8 @@ pub mod operations;
 #[cfg(target_os = "none")]
 pub mod passing;
 #[cfg(target_os = "none")]
+pub mod queue;
+#[cfg(target_os = "none")]
 pub mod signals;
 #[cfg(target_os = "none")]
 pub mod socket;

@@ -403,7 +403,7 @@ impl Client {
         Ok(Found::Here(answer))
     }
 
-    fn exchange(&self, message: Message) -> Result<Message> {
+    pub(super) fn exchange(&self, message: Message) -> Result<Message> {
         let answer = self.call(message)?;
         outcome(answer[0])?;
         Ok(answer)
@@ -437,7 +437,7 @@ impl Client {
     }
 
     /// The window, opened when it is first needed.
-    fn window(&mut self) -> Result<Shared> {
+    pub(super) fn window(&mut self) -> Result<Shared> {
         if self.window.is_none() {
             let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
             let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
@@ -463,7 +463,7 @@ impl Client {
         Ok(protocol::pair(first.len(), second.len()))
     }
 
-    fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+    pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length.min(WINDOW_BYTES) as usize];
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)

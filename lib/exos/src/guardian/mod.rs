@@ -2,16 +2,23 @@
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
 //! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
-//! locks, FIFOs and files without names, and `terminals`, which is about pseudo-terminals; `client` runs in each process.
+//! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
+//! objects and POSIX queues; `client` runs in each process, with `ipc_client`.
 
 pub mod protocol;
 
 #[cfg(target_os = "none")]
 pub mod client;
 #[cfg(target_os = "none")]
+pub mod ipc;
+#[cfg(target_os = "none")]
+mod ipc_client;
+#[cfg(target_os = "none")]
 pub mod server;
 #[cfg(target_os = "none")]
 pub mod service;
+#[cfg(target_os = "none")]
+pub use ipc_client::changes as ipc_changes;
 #[cfg(target_os = "none")]
 mod sharing;
 #[cfg(target_os = "none")]

@@ -121,6 +121,101 @@ operations! {
     Fifo = 28,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
+    /// (key, bytes, flags) -> number of a shared segment.
+    SegmentGet = 50,
+    /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.
+    SegmentAttach = 51,
+    /// (key, count, flags) -> number of a set of semaphores.
+    SemaphoreGet = 52,
+    /// (number, changes in the window) -> 1 if the caller has to wait.
+    SemaphoreOperate = 53,
+    /// (number, semaphore, command of `semctl`, value) -> value; values in the window.
+    SemaphoreControl = 54,
+    /// (0, or 1 and a number): the caller waits for no semaphore of this set; or it ends.
+    SemaphoreLeave = 55,
+    /// (key, flags) -> number of a queue of messages.
+    MessageGet = 56,
+    /// (number, type, bytes in the window) -> 1 if the caller has to wait.
+    MessageSend = 57,
+    /// (number, type, room, flags) -> 1 if the caller has to wait; else 0, bytes in the window, type.
+    MessageReceive = 58,
+    /// ([`IpcKind`], number, [`IpcCommand`]) -> number; the structure of the object in the window.
+    IpcControl = 59,
+    /// ([`IpcKind`], first line) -> bytes, lines, of the file below `/proc/sysvipc` in the window.
+    IpcList = 60,
+    /// (1 to make, 2 to make anew, 0; wanted access; mode; messages and bytes that it may have, or 0; length of the name) ->
+    /// number of a POSIX queue.
+    QueueOpen = 61,
+    /// (number): the last descriptor of a description is closed.
+    QueueClose = 62,
+    /// (length of the name)
+    QueueUnlink = 63,
+    /// (number, priority, bytes in the window) -> 1 if there is no room; else 0, and who is to be told: process, signal,
+    /// value.
+    QueueSend = 64,
+    /// (number, room) -> 1 if there is none; else 0, bytes in the window, priority.
+    QueueReceive = 65,
+    /// (number) -> messages and bytes of each that it may have, messages in it, bytes in it.
+    QueueStatus = 66,
+    /// (number, 1 to ask for it, signal, value): the caller is to be told of the next message.
+    QueueNotify = 67,
+}
+
+/// Kinds of System V objects.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpcKind {
+    /// Segments of shared memory.
+    Segment = 0,
+    /// Sets of semaphores.
+    Semaphores = 1,
+    /// Queues of messages.
+    Messages = 2,
+}
+
+/// What can be done with any of them.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpcCommand {
+    /// Remove it (`IPC_RMID`).
+    Remove = 0,
+    /// Set owner and mode from the window (`IPC_SET`).
+    Set = 1,
+    /// Tell of it (`IPC_STAT`).
+    Status = 2,
+    /// Tell of the one in this place, and its number (`SHM_STAT` and so on).
+    StatusAt = 3,
+    /// The same without asking for permission (`SHM_STAT_ANY` and so on).
+    StatusAtAny = 4,
+    /// The highest place that is taken; how many there are, and bytes or semaphores in all.
+    Highest = 5,
+}
+
+impl IpcKind {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Segment),
+            1 => Some(Self::Semaphores),
+            2 => Some(Self::Messages),
+            _ => None,
+        }
+    }
+}
+
+impl IpcCommand {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Remove),
+            1 => Some(Self::Set),
+            2 => Some(Self::Status),
+            3 => Some(Self::StatusAt),
+            4 => Some(Self::StatusAtAny),
+            5 => Some(Self::Highest),
+            _ => None,
+        }
+    }
 }
 
 /// What is asked about a lock.

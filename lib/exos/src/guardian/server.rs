@@ -1,5 +1,6 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
+use super::ipc::Ipc;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, WINDOW_BYTES};
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
@@ -45,6 +46,8 @@ pub struct Server {
     pub offered: BTreeMap<NodeId, u32>,
     /// Pages that the names of sockets lead to.
     pub sockets: BTreeMap<NodeId, u64>,
+    /// System V objects and POSIX queues.
+    pub ipc: Ipc,
     /// Where clients' windows and pipes come from: pages that the session may write.
     pub window_pages: Allocator,
     /// The page that clients watch; its first word counts changes.
@@ -116,6 +119,9 @@ impl Server {
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)
             }),
+            _ if operation as u64 >= Operation::SegmentGet as u64 => {
+                self.perform_on_object(caller, who, operation, [a, b, c, d, e]).map(Outcome::Done)
+            }
             _ => self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done),
         }
     }
@@ -539,7 +545,7 @@ impl Server {
         self.tree.hold(node, false)
     }
 
-    fn window(&self, caller: u64) -> Result<Shared> {
+    pub(super) fn window(&self, caller: u64) -> Result<Shared> {
         self.clients.get(&caller).and_then(|client| client.window.clone()).ok_or(Errno::EPERM)
     }
 

@@ -1,5 +1,6 @@
 //! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
 
+use super::ipc::Ipc;
 use super::protocol::{Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use crate::errno::{Errno, Result};
@@ -45,6 +46,7 @@ impl Guardian {
             offered: BTreeMap::new(),
             sockets: BTreeMap::new(),
             terminals: Vec::new(),
+            ipc: Ipc::default(),
             window_pages,
             notice,
             windows,

@@ -1,5 +1,6 @@
 //! Files of `/proc` that tell of the whole machine.
 
+use crate::guardian::protocol::IpcKind;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
@@ -19,6 +20,7 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
         ["sys"] => Some(&["kernel", "vm", "fs"]),
         ["sys", "kernel"] => Some(&["hostname", "osrelease", "ostype", "pid_max", "threads-max", "version"]),
         ["sys", "vm"] => Some(&["overcommit_memory", "max_map_count"]),
+        ["sysvipc"] => Some(&["msg", "sem", "shm"]),
         ["sys", "fs"] => Some(&["file-max", "pipe-max-size"]),
         _ => None,
     }
@@ -47,6 +49,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         }
         ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu).collect(),
         ["stat"] => statistics(),
+        ["sysvipc", kind] => objects(kind)?,
         ["sys", "kernel", "hostname"] => String::from("chitin\n"),
         ["sys", "kernel", "osrelease"] => String::from("6.1.0-chitin\n"),
         ["sys", "kernel", "ostype"] => String::from("Linux\n"),
@@ -124,4 +127,27 @@ fn statistics() -> String {
         "intr 0\nctxt {slices}\nbtime {boot}\nprocesses {all}\nprocs_running {running}\nprocs_blocked 0\n"
     );
     text
+}
+
+/// The System V objects of a kind, as the guardian tells them, below a line that names the columns.
+fn objects(kind: &str) -> Option<String> {
+    let (kind, head) = match kind {
+        "shm" => (
+            IpcKind::Segment,
+            "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
+             dtime      ctime                   rss                  swap\n",
+        ),
+        "sem" => (
+            IpcKind::Semaphores,
+            "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n",
+        ),
+        "msg" => (
+            IpcKind::Messages,
+            "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      \
+             ctime\n",
+        ),
+        _ => return None,
+    };
+    let lines = process().files.lock().list_objects(kind).unwrap_or_default();
+    Some(format!("{head}{}", String::from_utf8_lossy(&lines)))
 }

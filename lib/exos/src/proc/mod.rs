@@ -242,7 +242,10 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
 
 fn root() -> Entry {
     let mut names = named(machine::FILES.into_iter(), |_| FILE);
-    names.extend([("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY)].map(|(n, kind)| (String::from(n), kind)));
+    names.extend(
+        [("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY), ("sysvipc", DIRECTORY)]
+            .map(|(n, kind)| (String::from(n), kind)),
+    );
     names.extend(crate::relatives::all().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }

@@ -15,6 +15,7 @@ use crate::descriptor::table::Table;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
+use crate::ipc::holdings::Holdings;
 use crate::loader::enter;
 use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
@@ -138,6 +139,7 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     process.set_time_limit();
     *process.ended.lock() = Usage::default();
     process.attributes.lock().begin_child();
+    process.holdings.lock().undoes = false;
     process.lent.lock().clear();
     process.files.lock().begin_again();
 }
@@ -250,6 +252,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         descriptors: Lock::new(Table::default()),
         place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
         ended: Lock::new(Usage::default()),
+        holdings: Lock::new(Holdings::default()),
         limits: Lock::new(Limits::default()),
         attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),

@@ -223,6 +223,7 @@ fn forget_old_program() -> Result<()> {
         let Some(description) = closed else { break };
         description.close();
     }
+    crate::call::detach_all(process);
     process.set_memory_limits();
     process.attributes.lock().begin_program();
     crate::call::preloaded::forget(process);

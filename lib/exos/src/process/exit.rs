@@ -149,6 +149,7 @@ fn finish(status: Status) -> ! {
         description.close();
     }
     vfork::end(process);
+    crate::call::undo_all(process);
     process.publish_usage();
     process.summary.tell(process);
     job::process_ends();

@@ -5,6 +5,7 @@ use crate::descriptor::description::{Description, Records};
 use crate::descriptor::table::Table;
 use crate::errno::Result;
 use crate::guardian::client::Client;
+use crate::ipc::holdings::Holdings;
 use crate::memory::space::Space;
 use crate::process::attributes::Attributes;
 use crate::process::children::{Children, public};
@@ -83,6 +84,8 @@ pub struct Process {
     pub place: Lock<Place>,
     /// What those of its threads used that ended.
     pub ended: Lock<Usage>,
+    /// What it has of System V objects.
+    pub holdings: Lock<Holdings>,
     /// What it may use.
     pub limits: Lock<Limits>,
     /// What it has asked for by `prctl`, `setpriority` and the like.

@@ -1,0 +1,10 @@
+//! Objects that processes without kinship share by keys and names: System V semaphores, message queues and shared memory
+//! (svipc(7)), and POSIX message queues (mq_overview(7)).
+//!
+//! Pure: what they are and what each operation does to them. The guardian keeps them (`guardian::ipc`).
+
+pub mod holdings;
+pub mod message;
+pub mod posix_queue;
+pub mod semaphore;
+pub mod table;
