@@ -29,7 +29,7 @@ const UNLINK: u32 = 40;
 
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn root(&self, key: KeyIndex, root: PageNumber, right: Rights) -> Result<(), Failure> {
         match self.remembered(&self.last_root, key, root) {
             Some(rights) if rights.contains(right) => Ok(()),

@@ -15,7 +15,7 @@ use abi::boot::{ARCHIVE, AREA, INIT, PRIVATE_PAGES};
 use abi::budget::Resource;
 use abi::capability::FIRST_FRESH;
 use abi::environment::Specification;
-use abi::limits::{CPUS, PAGE_SIZE, SLICES_PER_CPU};
+use abi::limits::{PAGE_SIZE, SLICES_PER_CPU};
 use abi::page::PageKind;
 use abi::page_table::{NO_EXECUTE, PRESENT, WRITE};
 use abi::{EnvironmentId, PageNumber};
@@ -40,7 +40,7 @@ pub fn start(mut boot: Boot) -> ! {
     let mut kernel = Kernel {
         memory,
         fresh: FIRST_FRESH,
-        processors: [const { Processor::new() }; CPUS],
+        processors: core::array::from_fn(|_| Processor::new()),
         free_slots: (0, 0),
         passed_over: 0,
         search: Default::default(),

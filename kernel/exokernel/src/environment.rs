@@ -19,45 +19,63 @@ use core::sync::atomic::Ordering;
 use machine::context::Context;
 use machine::{exposed, memory, page_table, user};
 
-/// A slot of the environment table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Environment {
-    slot: usize,
+/// A slot of the environment table: its exposed record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Environment(&'static EnvironmentInfo);
+
+impl PartialEq for Environment {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.0, other.0)
+    }
 }
+
+impl Eq for Environment {}
 
 impl Environment {
     /// The environment in a slot that exists.
     pub(crate) fn in_slot(slot: usize) -> Self {
-        assert!(slot < exposed::environments().len());
-        Self { slot }
+        Self(&exposed::environments()[slot])
     }
 
     /// The slot that an environment with this number has or had.
+    #[inline(always)]
     pub(crate) fn numbered(number: EnvironmentId) -> Self {
-        Self { slot: number.0 as usize & (exposed::environments().len() - 1) }
+        let slots = exposed::environments();
+        Self(&slots[number.0 as usize & (slots.len() - 1)])
+    }
+
+    /// Whose context this is.
+    #[inline(always)]
+    pub(crate) fn of(context: &Context) -> Self {
+        Self(context.record())
     }
 
     /// Its slot.
     pub(crate) fn slot(self) -> usize {
-        self.slot
+        let first = core::ptr::from_ref(&exposed::environments()[0]);
+        (core::ptr::from_ref(self.0) as usize - first as usize) / size_of::<EnvironmentInfo>()
     }
 
     /// Its exposed record.
+    #[inline(always)]
     pub(crate) fn info(self) -> &'static EnvironmentInfo {
-        &exposed::environments()[self.slot]
+        self.0
     }
 
     /// Its number.
+    #[inline(always)]
     pub(crate) fn number(self) -> EnvironmentId {
         EnvironmentId(self.info().number.load(Ordering::Relaxed))
     }
 
     /// Whether it is in this state.
+    #[inline(always)]
     pub(crate) fn is(self, state: State) -> bool {
         self.info().state.load(Ordering::Relaxed) == state as u64
     }
 
     /// Its budget of a resource.
+    #[inline(always)]
     pub(crate) fn budget(self, resource: Resource) -> &'static Budget {
         &self.info().budget[resource as usize]
     }
@@ -89,16 +107,25 @@ impl Environment {
 
 impl Kernel {
     /// Who called.
+    #[inline(always)]
     pub(crate) fn caller(&self) -> Environment {
-        Environment::numbered(machine::entry::current().expect("a call has a caller").number())
+        Environment::of(self.callers_context())
+    }
+
+    /// The context of who called.
+    #[inline(always)]
+    pub(crate) fn callers_context(&self) -> &'static Context {
+        machine::entry::current().expect("a call has a caller")
     }
 
     /// The living environment with this number.
+    #[inline]
     pub(crate) fn living(&self, number: EnvironmentId) -> Result<Environment, Failure> {
         self.known(number).filter(|found| found.is(State::Alive)).ok_or(Error::NoSuchEnvironment.about(number.0))
     }
 
     /// The environment with this number, if its slot was not used again.
+    #[inline]
     pub(crate) fn known(&self, number: EnvironmentId) -> Option<Environment> {
         let found = Environment::numbered(number);
         (number != EnvironmentId::NONE && found.number() == number).then_some(found)
@@ -181,7 +208,7 @@ impl Kernel {
         self.memory.count_root(root, 1);
         let stack_base = wanted.area + abi::area::UPCALL_STACK;
         let (number, control) = (environment.number(), PageNumber(wanted.control));
-        self.memory.create_context(control, number, root, stack_base, &private[..count]);
+        self.memory.create_context(control, number, root, stack_base, &private[..count], environment.info());
         let mut keys = [capability::empty(); KEYS];
         keys[KeyIndex::WELL_KNOWN.0 as usize] = capability::well_known();
         keys[KeyIndex::FIRST.0 as usize] = name;

@@ -60,10 +60,7 @@ impl Kernel {
     pub(crate) fn is_waited_for(&self, environment: Environment) -> bool {
         let context = self.context_of(environment);
         let words = context.private_words();
-        context.declares(Entry::Event)
-            && words.critical_section.load(Ordering::Relaxed) == 0
-            && (words.events.load(Ordering::Relaxed) != 0
-                || words.pending.load(Ordering::Relaxed) & DELIVERED_BITS != 0)
+        context.declares(Entry::Event) && words.critical_section.load(Ordering::Relaxed) == 0 && waiting(words) != 0
     }
 
     /// The next upcall that waits, taken.
@@ -74,6 +71,12 @@ impl Kernel {
         }
         take_event(words).or_else(|| take_pending(words, environment)).map(Waiting)
     }
+}
+
+/// Not 0: an upcall waits.
+#[inline(always)]
+pub(crate) fn waiting(words: &PrivateWords) -> u64 {
+    words.events.load(Ordering::Relaxed) | words.pending.load(Ordering::Relaxed) & DELIVERED_BITS
 }
 
 fn take_event(words: &PrivateWords) -> Option<Upcall> {

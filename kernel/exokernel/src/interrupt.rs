@@ -147,7 +147,7 @@ fn switch_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
     let context = kernel.context_of(caller);
     entry::leave_whole(context, frame);
     context.release();
-    kernel.note_left(caller);
+    kernel.note_left(caller, clock::now());
     scheduler::schedule_with(kernel)
 }
 
@@ -196,7 +196,7 @@ impl Kernel {
         let context = self.context_of(environment);
         entry::leave(context);
         context.condemn_own();
-        self.note_left(environment);
+        self.note_left(environment, clock::now());
     }
 }
 

@@ -47,12 +47,14 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// The rights, if the caller asked and no right was lost since: while `authority` is what it was.
+    #[inline(always)]
     pub(crate) fn holds(&self, authority: u64) -> Option<Rights> {
         let (caller, _, _, asked) = self.question;
         (caller == caller_number() && asked == authority).then_some(self.rights)
     }
 
     /// The key and the page that it is about.
+    #[inline(always)]
     pub(crate) fn about(&self) -> (KeyIndex, PageNumber) {
         let (_, key, page, _) = self.question;
         (key, page)
@@ -61,6 +63,7 @@ impl Answer {
 
 impl Kernel {
     /// The remembered answer, if it is one to this question and still holds.
+    #[inline(always)]
     pub(crate) fn remembered(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber) -> Option<Rights> {
         answer.get().holds(self.authority.get()).filter(|_| answer.get().about() == (key, page))
     }
@@ -76,6 +79,7 @@ impl Kernel {
     }
 }
 
+#[inline(always)]
 fn caller_number() -> EnvironmentId {
     machine::entry::current().map_or(EnvironmentId::NONE, machine::context::Context::number)
 }
@@ -83,24 +87,27 @@ fn caller_number() -> EnvironmentId {
 static KERNEL: TicketLock<Option<Kernel>> = TicketLock::new(None);
 
 /// Holding the lock.
-pub(crate) struct Locked(Guard<'static, Option<Kernel>>);
+pub(crate) struct Locked(Guard<'static, Kernel>);
 
 impl core::ops::Deref for Locked {
     type Target = Kernel;
+    #[inline(always)]
     fn deref(&self) -> &Kernel {
-        self.0.as_ref().expect("the kernel was started")
+        &self.0
     }
 }
 
 impl core::ops::DerefMut for Locked {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut Kernel {
-        self.0.as_mut().expect("the kernel was started")
+        &mut self.0
     }
 }
 
 /// Takes the lock, at the beginning of an entry.
+#[inline]
 pub(crate) fn lock() -> Locked {
-    let locked = Locked(KERNEL.lock());
+    let locked = Locked(KERNEL.lock().into_some().expect("the kernel was started"));
     locked.work.set(0);
     locked.attention.set(false);
     locked

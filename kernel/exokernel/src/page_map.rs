@@ -62,19 +62,45 @@ fn widens(old: u64, new: u64) -> bool {
 
 impl Kernel {
     /// Edits entries (see `abi::syscall`).
+    #[inline(always)]
     pub(crate) fn map_pages(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.root(key, root, Rights::WRITE)?;
+        if count == 1 { self.map_page(root, rows) } else { self.map_many(root, rows, count) }
+    }
+
+    /// One row. The short way is for one that keeps its page and gains no right: a page that is protected, or protected
+    /// otherwise (exokernel-sosp95, Table 10, `prot1`).
+    #[inline(always)]
+    fn map_page(&mut self, root: PageNumber, place: UserAddress) -> Outcome<u64> {
+        let row = copied(user::read_row(place), place)?;
+        let table = self.memory.leaf_table(root, row.address);
+        match table.and_then(|table| table.change_kept(&row)) {
+            Some(changed) => {
+                drop_translations(root, &[row], changed);
+                Ok(1)
+            }
+            None => self.map_rows(root, &[row]),
+        }
+    }
+
+    #[inline(never)]
+    fn map_many(&mut self, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         if count > MAP_ROWS as u64 {
             return refuse(Error::TooMany, MAP_ROWS as u64);
         }
         let mut copy = [const { MaybeUninit::uninit() }; MAP_ROWS];
         let rows: &[MapRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
+        self.map_rows(root, rows)
+    }
+
+    #[inline(never)]
+    fn map_rows(&mut self, root: PageNumber, rows: &[MapRow]) -> Outcome<u64> {
         let (done, changed) = self.change_run(root, rows);
         let mut edit = Edit { root, rows, done, changed };
         let ended = if done == rows.len() { Ok(()) } else { self.edit_rows(&mut edit) };
         drop_translations(root, &rows[..edit.done], edit.changed);
         match ended {
-            Ok(()) => Ok(count),
+            Ok(()) => Ok(rows.len() as u64),
             Err(failure) => refuse(failure.error, edit.done as u64),
         }
     }
@@ -197,6 +223,7 @@ impl Kernel {
 }
 
 /// Drops on every CPU what TLBs may hold of rows that changed an entry, where it matters to them.
+#[inline(always)]
 fn drop_translations(root: PageNumber, rows: &[MapRow], changed: u64) {
     if changed & (ALLOWED & !SOFTWARE) == 0 {
         return;

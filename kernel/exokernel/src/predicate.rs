@@ -5,10 +5,9 @@
 
 use crate::budget;
 use crate::environment::Environment;
-use crate::kernel::{Kernel, Locked, Outcome, copied, refuse};
+use crate::kernel::{Kernel, Outcome, copied, lock, refuse};
 use crate::page::count_pins;
 use crate::scheduler;
-use crate::time_slice::forgive_excess;
 use abi::area::{FIRED_GONE, FIRED_UPCALL};
 use abi::budget::Resource;
 use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
@@ -17,7 +16,8 @@ use abi::page::{ORPHAN, PageKind};
 use abi::predicate::Term;
 use abi::{Error, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
-use machine::entry::{self, Frame, SyscallFrame};
+use machine::context::Context;
+use machine::entry::SyscallFrame;
 use machine::exposed::add;
 use machine::memory::{self, Memory};
 use machine::page_table::{page_of, translate};
@@ -28,7 +28,7 @@ use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wakeup {
     /// Now.
-    Now(Environment),
+    Now,
     /// Not before this time, unless a word changes.
     At(u64),
     /// Not before a word changes.
@@ -57,7 +57,11 @@ fn watched_page(physical: u64) -> PageNumber {
 }
 
 /// Waits (see `abi::syscall`). Returns only after a refusal.
-pub(crate) fn wait(mut kernel: Locked, frame: &mut SyscallFrame, terms: UserAddress, count: u64) -> Outcome<()> {
+#[inline(never)]
+pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
+    let mut kernel = lock();
+    let [terms, count, ..] = frame.arguments;
+    let terms = UserAddress(terms);
     let caller = kernel.caller();
     let (predicate, watched) = kernel.accept(caller, terms, count)?;
     for (term, _) in predicate.watched() {
@@ -67,14 +71,8 @@ pub(crate) fn wait(mut kernel: Locked, frame: &mut SyscallFrame, terms: UserAddr
     let secrets = kernel.secrets_mut(caller);
     secrets.predicate = Some(predicate);
     secrets.watched = watched;
-    let context = kernel.context_of(caller);
-    context.set_waiting(true);
-    frame.rax = 0;
-    context.keep_voluntary(frame.program());
-    entry::leave(context);
-    context.release();
-    kernel.note_left(caller);
-    forgive_excess(caller);
+    kernel.callers_context().set_waiting(true);
+    kernel.leave_caller(frame);
     scheduler::schedule_with(kernel)
 }
 
@@ -119,9 +117,15 @@ impl Kernel {
     }
 
     /// When an environment can run. If it wakes now, its predicate is dropped and what fired is told.
-    pub(crate) fn wakeup(&mut self, environment: Environment) -> Wakeup {
+    #[inline(always)]
+    pub(crate) fn wakeup(&mut self, environment: Environment, context: &Context) -> Wakeup {
+        if context.is_waiting() { self.evaluate(environment, context) } else { Wakeup::Now }
+    }
+
+    #[inline(never)]
+    fn evaluate(&mut self, environment: Environment, context: &Context) -> Wakeup {
         let secrets = self.secrets(environment);
-        let Some(predicate) = &secrets.predicate else { return Wakeup::Now(environment) };
+        let predicate = secrets.predicate.as_ref().expect("who waits has a predicate");
         let words = Watched { memory: &self.memory, words: &secrets.watched, gone: gone(predicate, &secrets.watched) };
         let now = clock::now();
         add(&environment.info().predicate_terms, predicate.terms().len() as u64);
@@ -131,9 +135,9 @@ impl Kernel {
             Evaluation::False if self.is_waited_for(environment) => FIRED_UPCALL,
             Evaluation::False => return predicate.earliest_clock(now).map_or(Wakeup::Never, Wakeup::At),
         };
-        self.context_of(environment).private_words().fired.store(fired, Ordering::Relaxed);
+        context.private_words().fired.store(fired, Ordering::Relaxed);
         self.drop_predicate(environment);
-        Wakeup::Now(environment)
+        Wakeup::Now
     }
 
     /// Ends what an environment waits for and lets go of the pages.

@@ -1,6 +1,8 @@
 //! What the kernel knows of one CPU beyond what it exposes: its slice vector, and where in a slice it is.
 
+use crate::environment::Environment;
 use abi::EnvironmentId;
+use abi::time_slice::SliceInfo;
 use machine::entry::TrapFrame;
 use time_slice::SliceVector;
 
@@ -53,17 +55,17 @@ pub(crate) struct Processor {
     pub(crate) told: Told,
     /// Since when the time of the slice is not accounted for yet.
     pub(crate) entered: u64,
-    /// Who is charged for it: whom the slice was begun for, or to whom it was yielded.
-    pub(crate) payer: EnvironmentId,
-    /// The position was freed while its slice ran: it is nobody's to give.
-    pub(crate) position_lost: bool,
+    /// Who is charged for it, as long as it has this number: whom the slice was begun for, or to whom it was yielded.
+    pub(crate) payer: (Environment, EnvironmentId),
+    /// What is exposed of the position; none if it was freed while its slice ran: then it is nobody's to give.
+    pub(crate) slice: Option<&'static SliceInfo>,
     /// The number of the environment that ran last; 0: none.
     pub(crate) last: u64,
 }
 
 impl Processor {
     /// A CPU with nothing to do.
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             vector: SliceVector::new(),
             position: 0,
@@ -71,8 +73,9 @@ impl Processor {
             slice_end: 0,
             told: Told::NOBODY,
             entered: 0,
-            payer: EnvironmentId::NONE,
-            position_lost: false,
+            // No environment has this number.
+            payer: (Environment::in_slot(0), EnvironmentId(u64::MAX)),
+            slice: None,
             last: 0,
         }
     }

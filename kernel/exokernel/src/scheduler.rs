@@ -6,14 +6,14 @@
 //! halts until the earliest time that any predicate waits for.
 
 use crate::environment::Environment;
-use crate::event::Waiting;
+use crate::event::{self, Waiting};
 use crate::interrupt;
 use crate::kernel::{Kernel, Locked, lock};
 use crate::predicate::Wakeup;
-use crate::processor::Phase;
+use crate::processor::{Phase, Processor};
 use abi::EnvironmentId;
 use abi::exposed::CpuState;
-use abi::limits::SLICES_PER_CPU;
+use abi::limits::{CPUS, SLICES_PER_CPU};
 use abi::upcall::kind;
 use core::sync::atomic::{Ordering, fence};
 use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
@@ -23,10 +23,22 @@ use machine::{clock, cpu_control, entry};
 /// Positions that one kernel entry looks at.
 const POSITIONS_PER_ENTRY: usize = 48;
 
+/// An environment that this CPU has claimed to run it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    /// Who.
+    pub(crate) environment: Environment,
+    /// Its context.
+    pub(crate) context: &'static Context,
+}
+
+/// What an environment is told first in a slice.
+const START: Upcall = Upcall { entry: Entry::SliceStart, kind: kind::SLICE_START, error: 0, detail: 0 };
+
 /// How a look at the vector ended.
 enum Found {
     /// This environment runs now, at this position.
-    Runner(Environment),
+    Runner(Claimed),
     /// Nobody can run; the earliest time at which somebody may.
     Nobody(Option<u64>),
     /// The bound was reached; go on from here in a new entry.
@@ -51,9 +63,11 @@ pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
         add(&exposed::cpus()[cpu].idle_time, now.saturating_sub(processor.entered));
         processor.entered = now;
     }
-    exposed::cpus()[cpu].state.store(CpuState::Running as u64, Ordering::Release);
+    let info = exposed::own_cpu();
+    info.environment.store(0, Ordering::Release);
+    info.state.store(CpuState::Running as u64, Ordering::Release);
     match kernel.next_runner(cpu) {
-        Found::Runner(environment) => begin(kernel, environment, entry_of_next_slice()),
+        Found::Runner(claimed) => begin(kernel, claimed, length_of_next_slice()),
         Found::More => go_on(kernel),
         Found::Nobody(_) => idle(kernel, cpu),
     }
@@ -67,25 +81,24 @@ fn go_on(kernel: Locked) -> ! {
     machine::entry::breathe(schedule_again)
 }
 
-fn entry_of_next_slice() -> u64 {
+fn length_of_next_slice() -> u64 {
     exposed::kernel().quantum.load(Ordering::Relaxed)
 }
 
 /// Halts until something happens. Says so first and looks once more, so that whoever changes a watched word after this
 /// look sees the CPU idle and kicks it.
 fn idle(mut kernel: Locked, cpu: usize) -> ! {
-    let info = &exposed::cpus()[cpu];
+    let info = exposed::own_cpu();
     info.state.store(CpuState::Idle as u64, Ordering::SeqCst);
-    info.environment.store(0, Ordering::Release);
     fence(Ordering::SeqCst);
     if kernel.processors[cpu].phase != Phase::Idle {
         kernel.processors[cpu].phase = Phase::Idle;
         kernel.processors[cpu].entered = clock::now();
     }
     match kernel.next_runner(cpu) {
-        Found::Runner(environment) => {
+        Found::Runner(claimed) => {
             info.state.store(CpuState::Running as u64, Ordering::Release);
-            begin(kernel, environment, entry_of_next_slice())
+            begin(kernel, claimed, length_of_next_slice())
         }
         Found::More => go_on(kernel),
         Found::Nobody(_) if kernel.zero_ahead() => go_on(kernel),
@@ -102,19 +115,28 @@ fn idle(mut kernel: Locked, cpu: usize) -> ! {
 }
 
 /// Starts a slice for an environment that this CPU has claimed.
-fn begin(mut kernel: Locked, environment: Environment, length: u64) -> ! {
+#[inline(never)]
+fn begin(mut kernel: Locked, claimed: Claimed, length: u64) -> ! {
     let now = clock::now();
     let end = now + length;
-    let cpu = entry::cpu();
-    let processor = &mut kernel.processors[cpu];
-    (processor.phase, processor.slice_end, processor.position_lost) = (Phase::Running, end, false);
-    exposed::cpus()[cpu].position.store(processor.position as u64, Ordering::Release);
-    exposed::cpus()[cpu].slice_end.store(end, Ordering::Release);
-    add(&environment.info().slices, 1);
-    kernel.run(environment)
+    let processor = kernel.processor();
+    (processor.phase, processor.slice_end) = (Phase::Running, end);
+    processor.slice = Some(&exposed::slices(entry::cpu())[processor.position]);
+    let info = exposed::own_cpu();
+    info.position.store(processor.position as u64, Ordering::Release);
+    info.slice_end.store(end, Ordering::Release);
+    add(&claimed.environment.info().slices, 1);
+    clock::set_timer(end);
+    kernel.run(claimed, now)
 }
 
 impl Kernel {
+    /// This CPU.
+    #[inline(always)]
+    pub(crate) fn processor(&mut self) -> &mut Processor {
+        &mut self.processors[entry::cpu() % CPUS]
+    }
+
     /// Looks for the next runner from the position after the last one, and claims it.
     fn next_runner(&mut self, cpu: usize) -> Found {
         let start = self.processors[cpu].position;
@@ -127,12 +149,12 @@ impl Kernel {
                 add(&exposed::cpus()[cpu].rounds, 1);
             }
             match self.try_position(cpu, position) {
-                Wakeup::Now(environment) => {
+                Ok(claimed) => {
                     self.processors[cpu].position = position;
-                    return Found::Runner(environment);
+                    return Found::Runner(claimed);
                 }
-                Wakeup::At(time) => earliest = Some(earliest.map_or(time, |other: u64| other.min(time))),
-                Wakeup::Never => {}
+                Err(Wakeup::At(time)) => earliest = Some(earliest.map_or(time, |other: u64| other.min(time))),
+                Err(Wakeup::Now | Wakeup::Never) => {}
             }
             if position == start {
                 return Found::Nobody(earliest);
@@ -142,8 +164,8 @@ impl Kernel {
         Found::More
     }
 
-    /// Whether the runner of a position can run now; if so this CPU has claimed it.
-    fn try_position(&mut self, cpu: usize, position: usize) -> Wakeup {
+    /// The runner of a position, claimed, or when it can run.
+    fn try_position(&mut self, cpu: usize, position: usize) -> Result<Claimed, Wakeup> {
         let slice = &exposed::slices(cpu)[position];
         let owner = EnvironmentId(slice.owner.load(Ordering::Relaxed));
         let runner = EnvironmentId(slice.runner.load(Ordering::Relaxed));
@@ -154,25 +176,27 @@ impl Kernel {
                 slice.runner.store(owner.number().0, Ordering::Release);
                 owner
             }
-            (Err(_), Err(_)) => return Wakeup::Never,
+            (Err(_), Err(_)) => return Err(Wakeup::Never),
         };
-        let wakeup = self.wakeup(environment);
-        if !matches!(wakeup, Wakeup::Now(_)) {
-            return wakeup;
+        let context = self.context_of(environment);
+        match self.wakeup(environment, context) {
+            Wakeup::Now => {}
+            later => return Err(later),
         }
         if core::mem::take(&mut self.secrets_mut(environment).owes_slice) {
-            return Wakeup::At(clock::now() + entry_of_next_slice());
+            return Err(Wakeup::At(clock::now() + length_of_next_slice()));
         }
-        if self.context_of(environment).claim() {
-            return wakeup;
+        if context.claim() {
+            return Ok(Claimed { environment, context });
         }
         // It runs on another CPU, and may stop there by a fast transfer, of which nobody is told.
         self.passed_over |= 1 << cpu;
-        Wakeup::At(clock::now() + entry_of_next_slice())
+        Err(Wakeup::At(clock::now() + length_of_next_slice()))
     }
 
     /// Somebody stops running on this CPU, and its position may be one that another CPU passed over.
-    fn wake_who_passed_over(&mut self) {
+    #[cold]
+    pub(crate) fn wake_who_passed_over(&mut self) {
         let mut cpus = core::mem::take(&mut self.passed_over);
         while cpus != 0 {
             interrupt::wake(cpus.trailing_zeros() as usize);
@@ -180,34 +204,38 @@ impl Kernel {
         }
     }
 
-    /// Enters a claimed environment in the slice that runs; never returns. The lock is let go.
-    fn run_claimed(&mut self, environment: Environment) -> Option<&'static Context> {
-        let context = self.context_of(environment);
-        let words = context.private_words();
-        words.cpu.store(entry::cpu() as u64, Ordering::Relaxed);
-        let program = if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
-            words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
-            Ok(context.program())
-        } else if context.is_forced() && context.stands_at(Entry::SliceStart, context.program()) {
-            self.push_waiting(context, environment, context.program())
-        } else {
-            let start = Upcall { entry: Entry::SliceStart, kind: kind::SLICE_START, error: 0, detail: 0 };
-            context
-                .push_upcall(context.program(), start)
-                .and_then(|program| self.push_waiting(context, environment, program))
-        };
-        match program {
-            Ok(program) => {
-                context.set_program(program);
-                Some(context)
-            }
+    /// How a claimed environment goes on in the slice that runs, above the upcalls that come first; none if it dies of them.
+    #[inline(always)]
+    fn program_of(&mut self, claimed: Claimed) -> Option<Program> {
+        let plain = if claimed.context.is_voluntary() { start_plainly(claimed.context) } else { None };
+        if plain.is_some() { plain } else { self.program_above_upcalls(claimed) }
+    }
+
+    /// The same in every case: in a critical section, switched out whole, never entered, or with other upcalls waiting.
+    #[inline(never)]
+    fn program_above_upcalls(&mut self, claimed: Claimed) -> Option<Program> {
+        claimed.context.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
+        match self.push_upcalls(claimed) {
+            Ok(program) => Some(program),
             Err(failure) => {
-                self.condemn_for(environment, failure, kind::SLICE_START, context.program());
+                self.condemn_for(claimed.environment, failure, kind::SLICE_START, claimed.context.program());
                 // This CPU has claimed it and will not enter it.
-                context.condemn_own();
+                claimed.context.condemn_own();
                 None
             }
         }
+    }
+
+    fn push_upcalls(&mut self, Claimed { environment, context }: Claimed) -> Result<Program, Undeliverable> {
+        let (words, program) = (context.private_words(), context.program());
+        if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
+            words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
+            return Ok(program);
+        }
+        // What was pushed for the last slice has not begun: it counts for this one.
+        let told = context.is_forced() && context.stands_at(Entry::SliceStart, program);
+        let program = if told { program } else { context.push_upcall(program, START)? };
+        self.push_waiting(context, environment, program)
     }
 
     /// The upcalls that wait for an environment, above `program`.
@@ -225,55 +253,82 @@ impl Kernel {
 
     /// If transfers by the fast way gave this position away, or back, the slice is told now.
     pub(crate) fn note_runner(&mut self, environment: Environment) {
-        let cpu = entry::cpu();
-        let processor = &self.processors[cpu];
-        if entry::has_position() && !processor.position_lost {
-            exposed::slices(cpu)[processor.position].runner.store(environment.number().0, Ordering::Release);
+        self.processor().note_runner(environment);
+    }
+
+    /// Notes that an environment stops running on this CPU.
+    #[inline(always)]
+    pub(crate) fn note_left(&mut self, environment: Environment, now: u64) {
+        if self.passed_over != 0 {
+            self.wake_who_passed_over();
+        }
+        self.processor().note_left(environment, now);
+    }
+}
+
+impl Processor {
+    /// See [`Kernel::note_runner`].
+    #[inline(always)]
+    fn note_runner(&mut self, environment: Environment) {
+        if entry::has_position()
+            && let Some(slice) = self.slice
+        {
+            slice.runner.store(environment.number().0, Ordering::Release);
         }
     }
 
     /// Tells the fast way of transfers whether the environment that is entered is the runner of this position.
-    pub(crate) fn note_position(&mut self, environment: Environment) {
-        let cpu = entry::cpu();
-        let runner = exposed::slices(cpu)[self.processors[cpu].position].runner.load(Ordering::Relaxed);
-        let has = runner == environment.number().0 && !self.processors[cpu].position_lost;
-        entry::set_has_position(self.context_of(environment), has);
+    #[inline(always)]
+    pub(crate) fn note_position(&self, number: EnvironmentId, context: &Context) {
+        let has = self.slice.is_some_and(|slice| slice.runner.load(Ordering::Relaxed) == number.0);
+        entry::set_has_position(context, has);
     }
 
-    /// Notes that an environment stops running on this CPU.
-    pub(crate) fn note_left(&mut self, environment: Environment) {
-        let now = clock::now();
+    /// Notes that an environment stops running on this CPU: whoever pays for its time is charged.
+    #[inline(always)]
+    pub(crate) fn note_left(&mut self, environment: Environment, now: u64) {
         self.note_runner(environment);
-        self.wake_who_passed_over();
-        let processor = &mut self.processors[entry::cpu()];
-        let (payer, spent) = (processor.payer, now.saturating_sub(processor.entered));
-        processor.entered = now;
-        if let Some(payer) = self.known(payer) {
+        let spent = now.saturating_sub(self.entered);
+        self.entered = now;
+        let (payer, number) = self.payer;
+        if payer.number() == number {
             add(&payer.info().time, spent);
         }
-        exposed::cpus()[entry::cpu()].environment.store(0, Ordering::Release);
     }
 
     /// Notes that an environment begins to run on this CPU.
-    pub(crate) fn note_entered(&mut self, environment: Environment) {
-        let cpu = entry::cpu();
-        (self.processors[cpu].entered, self.processors[cpu].payer) = (clock::now(), environment.number());
-        self.note_position(environment);
-        exposed::cpus()[cpu].environment.store(environment.number().0, Ordering::Release);
-        if core::mem::replace(&mut self.processors[cpu].last, environment.number().0) != environment.number().0 {
-            add(&exposed::cpus()[cpu].switches, 1);
+    #[inline(always)]
+    pub(crate) fn note_entered(&mut self, claimed: Claimed, now: u64) {
+        let number = claimed.environment.number();
+        (self.entered, self.payer) = (now, (claimed.environment, number));
+        self.note_position(number, claimed.context);
+        let info = exposed::own_cpu();
+        info.environment.store(number.0, Ordering::Release);
+        if core::mem::replace(&mut self.last, number.0) != number.0 {
+            add(&info.switches, 1);
         }
     }
 }
 
+/// How a context that goes on from RIP, RSP and flags alone begins a slice, if nothing else is to be told than that.
+#[inline(always)]
+pub(crate) fn start_plainly(context: &Context) -> Option<Program> {
+    let words = context.private_words();
+    words.cpu.store(entry::cpu() as u64, Ordering::Relaxed);
+    if words.critical_section.load(Ordering::Relaxed) | event::waiting(words) != 0 || context.keys_on() {
+        return None;
+    }
+    context.push_frame(context.program_without_keys(), START).ok()
+}
+
 impl Locked {
-    /// Enters a claimed environment in the slice that runs.
-    pub(crate) fn run(mut self, environment: Environment) -> ! {
-        let Some(context) = self.run_claimed(environment) else { schedule_with(self) };
-        self.note_entered(environment);
-        clock::set_timer(self.processors[entry::cpu()].slice_end);
+    /// Enters a claimed environment in the slice that runs; the timer is set to its end.
+    #[inline(always)]
+    pub(crate) fn run(mut self, claimed: Claimed, now: u64) -> ! {
+        let Some(program) = self.program_of(claimed) else { schedule_with(self) };
+        self.processor().note_entered(claimed, now);
         drop(self);
-        entry::enter(context)
+        entry::enter(claimed.context, program)
     }
 }
 

@@ -15,46 +15,50 @@ use machine::{cpu_control, exposed};
 
 /// A system call other than the null call.
 pub(crate) fn system_call(frame: &mut SyscallFrame) {
-    let kernel = lock();
-    if is_switch(frame.rax as u32) {
-        return switch(kernel, frame);
+    match WAYS.get(frame.rax as usize) {
+        Some(way) => way(frame),
+        None => unusual(frame),
     }
-    plain(kernel, frame);
 }
 
-/// Whether a call is one of those after which another environment may run.
-fn is_switch(call: u32) -> bool {
-    (number::time_slice_yield as u32..=number::transfer_synchronous as u32).contains(&call)
-}
+/// What a call does from its entry to its end.
+type Way = fn(&mut SyscallFrame);
 
-const _: () = {
-    assert!(number::predicate_wait > number::time_slice_yield && number::predicate_wait < number::transfer_synchronous);
-    assert!(number::transfer_asynchronous > number::time_slice_yield);
+/// By number. Most calls return to their caller; those after which another environment may run get the whole frame.
+static WAYS: [Way; CALLS] = {
+    let mut ways = PLAIN_WAYS;
+    ways[number::time_slice_yield as usize] = |frame| switch(frame, time_slice::give_way);
+    ways[number::predicate_wait as usize] = |frame| switch(frame, predicate::wait);
+    ways[number::transfer_synchronous as usize] = |frame| switch(frame, |frame| transfer(frame, Entry::Synchronous));
+    ways[number::transfer_asynchronous as usize] = |frame| switch(frame, |frame| transfer(frame, Entry::Asynchronous));
+    ways
 };
 
-/// A call after which another environment may run, so that its body gets the lock and the whole frame.
+/// A call with something above its number: a transfer has its callee there; of the others, those that switch ignore it.
 #[cold]
-#[inline(never)]
-fn switch(kernel: Locked, frame: &mut SyscallFrame) {
-    let (call, [first, second, ..]) = (frame.rax, frame.arguments);
-    let outcome = match u64::from(call as u32) {
-        number::time_slice_yield => time_slice::give_way(kernel, frame, EnvironmentId(first)),
-        number::predicate_wait => predicate::wait(kernel, frame, UserAddress(first), second),
-        number::transfer_synchronous => transfer(kernel, frame, Entry::Synchronous),
-        number::transfer_asynchronous => transfer(kernel, frame, Entry::Asynchronous),
-        number::cpu_kick => return plain(kernel, frame),
-        call => unreachable!("call {call} is none that switches"),
-    };
-    if let Err(stop) = outcome {
-        frame.rax = call;
+fn unusual(frame: &mut SyscallFrame) {
+    let call = u64::from(frame.rax as u32);
+    let switches = call == number::time_slice_yield || call == number::predicate_wait;
+    let transfers = call == number::transfer_synchronous || call == number::transfer_asynchronous;
+    if switches || transfers {
+        return WAYS[call as usize](frame);
+    }
+    stopped(frame, Error::UnknownCall.about(frame.rax).into());
+}
+
+/// A call after which another environment may run. It returns here after a refusal, or with another one's frame.
+#[inline(always)]
+fn switch(frame: &mut SyscallFrame, body: impl FnOnce(&mut SyscallFrame) -> Outcome<()>) {
+    if let Err(stop) = body(frame) {
         stopped(frame, stop);
     }
 }
 
 /// A call that returns to its caller, unless the caller dies of it.
 #[inline(always)]
-fn plain(mut kernel: Locked, frame: &mut SyscallFrame) {
-    let outcome = dispatch(&mut kernel, frame.rax, &frame.arguments);
+fn plain(frame: &mut SyscallFrame, body: impl FnOnce(&mut Kernel, &[u64; 6]) -> Outcome<u64>) {
+    let mut kernel = lock();
+    let outcome = body(&mut kernel, &frame.arguments);
     if kernel.attention.get() {
         kernel = attend(kernel);
     }
@@ -119,15 +123,28 @@ macro_rules! make_dispatch {
             $(fn $name(&mut self, $($argument: $type),*) -> Outcome<$result>;)*
         }
 
+        /// How many calls there are.
+        const CALLS: usize = [$($number),*].len();
+
+        /// The bodies with their arguments in words.
+        mod body {
+            use super::*;
+            $(
+                #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]
+                #[inline(always)]
+                pub(super) fn $name(kernel: &mut Kernel, words: &[u64; 6]) -> Outcome<u64> {
+                    let mut words = words.iter();
+                    $(let $argument = <$type>::from_word(*words.next().expect("at most six arguments"));)*
+                    Calls::$name(kernel, $($argument),*).map(Word::to_word)
+                }
+            )*
+        }
+
         /// The bodies by number.
-        static BODIES: &[fn(&mut Kernel, &[u64; 6]) -> Outcome<u64>] = &[$(
-            #[allow(unused_mut, unused_variables, reason = "a call may have no arguments")]
-            |kernel, words| {
-                let mut words = words.iter();
-                $(let $argument = <$type>::from_word(*words.next().expect("at most six arguments"));)*
-                Calls::$name(kernel, $($argument),*).map(Word::to_word)
-            }
-        ),*];
+        static BODIES: [fn(&mut Kernel, &[u64; 6]) -> Outcome<u64>; CALLS] = [$(body::$name),*];
+
+        /// The ways of calls that return to their caller, by number.
+        const PLAIN_WAYS: [Way; CALLS] = [$(|frame| plain(frame, body::$name)),*];
 
         const _: () = {
             let numbers: &[u64] = &[$($number),*];
@@ -205,6 +222,7 @@ impl Calls for Kernel {
     fn page_unbind(&mut self, key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> Outcome<()> {
         self.unbind_page(key, page, root, cursor)
     }
+    #[inline(always)]
     fn page_map(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.map_pages(key, root, rows, count)
     }

@@ -5,19 +5,22 @@
 //! have said that it is ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;
-use crate::kernel::{Kernel, Locked, Outcome, refuse};
+use crate::kernel::{Kernel, Outcome, lock, refuse};
+use crate::scheduler::Claimed;
 use abi::{EnvironmentId, Error};
 use core::sync::atomic::Ordering;
-use machine::context::{Context, Entry};
+use machine::context::{Entry, Program};
 use machine::entry::{self, Frame, SyscallFrame};
 use machine::exposed;
 
 /// Transfers control; the registers of the frame go on in the callee.
-pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
+#[inline(never)]
+pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
+    let mut kernel = lock();
     let callee = kernel.claim_callee(EnvironmentId(frame.rax >> 32))?;
     let caller = kernel.caller();
     kernel.note_runner(caller);
-    let (from, to) = (kernel.context_of(caller), kernel.context_of(callee));
+    let to = kernel.context_of(callee);
     let Ok(program) = to.enter(frame.program(), entry_point) else {
         to.release();
         return refuse(Error::Busy, callee.number().0);
@@ -28,23 +31,18 @@ pub(crate) fn transfer(mut kernel: Locked, frame: &mut SyscallFrame, entry_point
     if entry_point == Entry::Synchronous {
         kernel.move_position(caller, callee);
     }
-    hand_over(&mut kernel, frame, from, (callee, to), program);
+    hand_over(&mut kernel, frame, Claimed { environment: callee, context: to }, program);
     Ok(())
 }
 
-fn hand_over(
-    kernel: &mut Kernel,
-    frame: &mut SyscallFrame,
-    from: &'static Context,
-    (callee, to): (Environment, &'static Context),
-    program: machine::context::Program,
-) {
+fn hand_over(kernel: &mut Kernel, frame: &mut SyscallFrame, callee: Claimed, program: Program) {
+    let (from, to) = (kernel.callers_context(), callee.context);
     let vector_passes = from.vector_on() && to.vector_on();
     from.keep_voluntary(frame.program());
     entry::leave(from);
     from.release();
-    kernel.note_position(callee);
-    exposed::cpus()[entry::cpu()].environment.store(callee.number().0, Ordering::Release);
+    kernel.processor().note_position(callee.environment.number(), to);
+    exposed::own_cpu().environment.store(callee.environment.number().0, Ordering::Release);
     to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
     to.keep_voluntary(program);
     entry::enter_with_registers(to, frame, program, vector_passes);

@@ -8,6 +8,7 @@ use crate::interrupt_table::wait_for_interrupt;
 use crate::reference_clock::{Reference, time_stamp};
 use crate::time_scale::{NANOSECONDS, TimeScale};
 use crate::{apic, calibration, per_cpu};
+use abi::limits::CPUS;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -71,6 +72,7 @@ pub(crate) fn start(start: u64, timer_port: Option<u16>, features: &Features) ->
     STAMPS.set(TimeScale::new(frequencies.stamp, NANOSECONDS).ok_or(ClockError::Unsteady)?);
     TIMER.set(TimeScale::new(NANOSECONDS, timer).ok_or(ClockError::Unsteady)?);
     START.store(start, Ordering::Relaxed);
+    (0..CPUS).for_each(|cpu| per_cpu::get(cpu).start_stamp.store(start, Ordering::Relaxed));
     BY_DEADLINE.store(features.tsc_deadline, Ordering::Relaxed);
     start_timer();
     Ok(())
@@ -101,22 +103,20 @@ pub fn note_boot_ended() {
     crate::exposed::kernel().boot_ticks.store(ticks, Ordering::Release);
 }
 
-/// This CPU's time stamp as the bootstrap CPU would see it.
-fn common_stamp() -> u64 {
-    time_stamp().wrapping_sub(per_cpu::current().tsc_offset.load(Ordering::Relaxed) as u64)
-}
-
 /// Nanoseconds since the kernel's first instruction.
+#[inline(always)]
 pub fn now() -> u64 {
-    scale().convert(common_stamp().saturating_sub(start_stamp()))
+    // Negative where this CPU is a little behind the one on which time began.
+    let stamps = time_stamp().wrapping_sub(per_cpu::current().start_stamp.load(Ordering::Relaxed)) as i64;
+    scale().convert(stamps.max(0) as u64)
 }
 
 /// Lets this CPU's timer interrupt once, with [`apic::TIMER_VECTOR`], when [`now`] reaches `deadline` or soon after;
 /// at once if it has. It may come too early when the deadline is further away than the timer can count.
 pub fn set_timer(deadline: u64) {
     if BY_DEADLINE.load(Ordering::Relaxed) {
-        let offset = per_cpu::current().tsc_offset.load(Ordering::Relaxed) as u64;
-        let stamp = start_stamp().saturating_add(TIMER.get().convert(deadline)).wrapping_add(offset);
+        let start = per_cpu::current().start_stamp.load(Ordering::Relaxed);
+        let stamp = start.saturating_add(TIMER.get().convert(deadline));
         // SAFETY: the register exists where CPUID announced the mode; it only makes the timer interrupt. 0 would stop it.
         unsafe { write_msr(MSR_TSC_DEADLINE, stamp.max(1)) };
         return;

@@ -9,6 +9,7 @@
 //! - vector state is kept only for a context that was switched out whole with its vector unit on.
 
 use abi::area::PrivateWords;
+use abi::environment::EnvironmentInfo;
 use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
@@ -35,6 +36,8 @@ pub(crate) mod callee {
     pub(crate) const WAITS: u64 = 1 << 35;
     /// It is being destroyed.
     pub(crate) const DYING: u64 = 1 << 36;
+    /// On this CPU the bases of FS and GS are no matter of an instruction.
+    pub(crate) const BASES: u64 = 1 << 37;
     /// For the caller's side: the fast way is closed.
     pub(crate) const CLOSED: u64 = 1 << 63;
 }
@@ -51,8 +54,23 @@ static NOBODY: Context = {
     let mut nobody: Context = unsafe { core::mem::zeroed() };
     nobody.callee = AtomicU64::new(u64::MAX);
     nobody.claim = AtomicU64::new(CONDEMNED);
+    nobody.record = AtomicPtr::new((&raw const NO_RECORD).cast_mut());
     nobody
 };
+
+/// The record of nobody.
+// SAFETY: an EnvironmentInfo is made of atomics, for which zero is a value.
+static NO_RECORD: EnvironmentInfo = unsafe { core::mem::zeroed() };
+
+/// The context that transfers find for a number: it may be another one's whose slot is the same, or nobody's.
+#[inline(always)]
+pub fn published(number: EnvironmentId) -> &'static Context {
+    let mask = crate::per_cpu::entry_state().slot_mask.load(Ordering::Relaxed);
+    let slot = (number.0 & mask) as usize & (chitin_contexts.len() - 1);
+    // SAFETY: what stands there was stored by `publish` from a reference, or is the static. It stays until every CPU has
+    // left the kernel after it was taken out.
+    unsafe { &*chitin_contexts[slot].load(Ordering::Acquire) }
+}
 
 /// Puts the context of a slot where transfers find it, or takes it away.
 pub fn publish(slot: usize, context: Option<&'static Context>) {
@@ -110,6 +128,11 @@ pub struct Context {
     pub(crate) vector_on: AtomicU64,
     /// Not zero: protection keys are on.
     pub(crate) keys_on: AtomicU64,
+    /// What a callee of its fast transfers has above its number: [`callee::VECTOR`] if its own vector unit is on, or
+    /// [`callee::CLOSED`].
+    pub(crate) side: AtomicU64,
+    /// The exposed record of its environment.
+    pub(crate) record: AtomicPtr<EnvironmentInfo>,
     /// Vector state as XSAVE or FXSAVE writes it.
     pub(crate) vector: VectorState,
 }
@@ -120,6 +143,18 @@ pub struct Context {
 pub(crate) struct VectorState(pub(crate) [AtomicU64; VECTOR_BYTES / 8]);
 
 const _: () = assert!(size_of::<Context>() <= PAGE_SIZE as usize);
+
+/// A context that this CPU has claimed by [`Context::claim_simply`].
+#[derive(Clone, Copy, Debug)]
+pub struct Simple(&'static Context);
+
+impl Simple {
+    /// The context.
+    #[inline(always)]
+    pub fn context(self) -> &'static Context {
+        self.0
+    }
+}
 
 /// Why an upcall could not be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +183,10 @@ pub enum Entry {
     /// Protected control transfer for the rest of the slice.
     Asynchronous,
 }
+
+/// Words of a frame, in the order of its fields.
+const FRAME_WORDS: usize = size_of::<UpcallFrame>() / 8;
+const _: () = assert!(core::mem::offset_of!(UpcallFrame, ss) == (FRAME_WORDS - 1) * 8);
 
 /// What an upcall tells.
 #[derive(Clone, Copy, Debug)]
@@ -180,11 +219,13 @@ const CLEARED_BY_UPCALL: u64 = 1 << 8 | 1 << 10 | 1 << 18 | 1 << 14 | 1 << 16;
 
 impl Context {
     /// The number of the environment.
+    #[inline(always)]
     pub fn number(&self) -> EnvironmentId {
         EnvironmentId(self.number.load(Ordering::Relaxed))
     }
 
     /// Takes the context for this CPU, unless somebody has it.
+    #[inline(always)]
     pub fn claim(&self) -> bool {
         self.claim.compare_exchange(UNCLAIMED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -232,7 +273,7 @@ impl Context {
         self.vector_on.store(u64::from(on), Ordering::Relaxed);
         self.mark(callee::VECTOR, on);
         crate::vector_state::set(on);
-        crate::entry::note_callers_side(self);
+        self.note_side();
     }
 
     /// Whether its protection keys are on.
@@ -245,7 +286,21 @@ impl Context {
         self.keys_on.store(u64::from(on), Ordering::Relaxed);
         self.mark(callee::KEYS, on);
         crate::cpu_control::switch_protection_keys(on);
-        crate::entry::note_callers_side(self);
+        self.note_side();
+    }
+
+    /// Opens or closes its fast transfers: to ones like itself, unless it has protection keys.
+    pub(crate) fn note_side(&self) {
+        let vector = if self.vector_on() { callee::VECTOR } else { 0 };
+        self.side.store(if self.keys_on() { callee::CLOSED } else { vector }, Ordering::Relaxed);
+        crate::entry::note_side(self);
+    }
+
+    /// The exposed record of its environment.
+    #[inline(always)]
+    pub fn record(&self) -> &'static EnvironmentInfo {
+        // SAFETY: stored by `Memory::create_context` from a reference that lives for ever; nobody's is a static.
+        unsafe { &*self.record.load(Ordering::Relaxed) }
     }
 
     /// Says whether it waits for a predicate.
@@ -262,9 +317,38 @@ impl Context {
     }
 
     /// Says how it goes on.
+    #[inline(always)]
     pub(crate) fn set_resume(&self, how: u64) {
-        self.resume.store(how, Ordering::Relaxed);
-        self.mark(callee::WHOLE, how != resume::VOLUNTARY);
+        if self.resume.load(Ordering::Relaxed) != how {
+            self.resume.store(how, Ordering::Relaxed);
+            self.mark(callee::WHOLE, how != resume::VOLUNTARY);
+        }
+    }
+
+    /// Whether it goes on from RIP, RSP and flags alone.
+    #[inline(always)]
+    pub fn is_voluntary(&self) -> bool {
+        self.resume.load(Ordering::Relaxed) == resume::VOLUNTARY
+    }
+
+    /// Whether it lives under this number, waits for nothing, goes on from RIP, RSP and flags alone, and has no protection
+    /// keys, on a CPU that has FSGSBASE: one comparison, as in the fast way of transfers.
+    #[inline(always)]
+    fn is_simply(&self, number: EnvironmentId) -> bool {
+        self.callee.load(Ordering::Acquire) & !callee::VECTOR == number.0
+    }
+
+    /// Takes the context for this CPU if it is simply the one of this number. Called with the kernel's lock held: nothing
+    /// of that changes meanwhile.
+    #[inline(always)]
+    pub fn claim_simply(&'static self, number: EnvironmentId) -> Option<Simple> {
+        (self.is_simply(number) && self.claim()).then_some(Simple(self))
+    }
+
+    /// Whether it waits for a predicate.
+    #[inline(always)]
+    pub fn is_waiting(&self) -> bool {
+        self.callee.load(Ordering::Relaxed) & callee::WAITS != 0
     }
 
     /// Whether the kernel holds all of its registers.
@@ -278,6 +362,7 @@ impl Context {
     }
 
     /// Where it goes on.
+    #[inline(always)]
     pub fn program(&self) -> Program {
         Program {
             rip: self.rip.load(Ordering::Relaxed),
@@ -287,7 +372,19 @@ impl Context {
         }
     }
 
+    /// The same for a context without protection keys.
+    #[inline(always)]
+    pub fn program_without_keys(&self) -> Program {
+        Program {
+            rip: self.rip.load(Ordering::Relaxed),
+            rsp: self.rsp.load(Ordering::Relaxed),
+            rflags: self.rflags.load(Ordering::Relaxed),
+            pkru: 0,
+        }
+    }
+
     /// Changes where it goes on, and nothing else.
+    #[inline(always)]
     pub fn set_program(&self, program: Program) {
         self.rip.store(program.rip, Ordering::Relaxed);
         self.rsp.store(program.rsp, Ordering::Relaxed);
@@ -296,12 +393,14 @@ impl Context {
     }
 
     /// Keeps only where it goes on: it gave up the CPU of its own will.
+    #[inline(always)]
     pub fn keep_voluntary(&self, program: Program) {
         self.set_program(program);
         self.set_resume(resume::VOLUNTARY);
     }
 
     /// Its private words, through the kernel's own alias.
+    #[inline(always)]
     pub fn private_words(&self) -> &PrivateWords {
         // SAFETY: `private` is the direct-map address of a page that is pinned as long as this context exists (set in
         // `Memory::create_context`), PrivateWords is made of atomics only and fits in a page.
@@ -310,13 +409,22 @@ impl Context {
 
     /// Pushes the frame of an upcall for a program that was interrupted as `program` says; returns how it goes on. The
     /// critical section is the caller's affair.
+    #[inline(always)]
     pub fn push_upcall(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
+        self.push_frame(program, upcall).map(|above| Program { pkru: self.pkru_of_upcalls(), ..above })
+    }
+
+    /// The same for a context without protection keys.
+    #[inline(always)]
+    pub fn push_frame(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
         let entry = self.declared_entry(upcall.entry)?;
         let stack_bytes = self.stack_bytes.load(Ordering::Relaxed);
         let stack_base = self.stack_base.load(Ordering::Relaxed);
         let depth = program.rsp.wrapping_sub(stack_base);
         let top = if depth > stack_bytes { stack_bytes } else { depth };
-        let below = top.checked_sub(size_of::<UpcallFrame>() as u64).ok_or(Undeliverable::StackOverflow)?;
+        let Some(below) = top.checked_sub(size_of::<UpcallFrame>() as u64) else {
+            return Err(Undeliverable::StackOverflow);
+        };
         let offset = below & !(FRAME_ALIGNMENT - 1);
         self.write_frame(
             offset,
@@ -334,9 +442,9 @@ impl Context {
         );
         Ok(Program {
             rip: entry,
-            rsp: stack_base + offset,
+            rsp: stack_base.wrapping_add(offset),
             rflags: program.rflags & !CLEARED_BY_UPCALL,
-            pkru: self.pkru_of_upcalls(),
+            pkru: 0,
         })
     }
 
@@ -348,6 +456,7 @@ impl Context {
     }
 
     /// PKRU while an upcall or a transfer runs: the declared value where protection keys are on.
+    #[inline(always)]
     fn pkru_of_upcalls(&self) -> u64 {
         if !self.keys_on() {
             return 0;
@@ -365,6 +474,7 @@ impl Context {
         self.entry_word(entry).load(Ordering::Relaxed) == program.rip
     }
 
+    #[inline(always)]
     fn entry_word(&self, entry: Entry) -> &AtomicU64 {
         let words = self.private_words();
         match entry {
@@ -379,6 +489,7 @@ impl Context {
     }
 
     /// The declared entry, read once and checked.
+    #[inline(always)]
     fn declared_entry(&self, entry: Entry) -> Result<u64, Undeliverable> {
         let address = self.entry_word(entry).load(Ordering::Relaxed);
         if address != 0 && abi::memory_map::in_user_half(address, 1) {
@@ -389,10 +500,19 @@ impl Context {
     }
 
     /// Writes a frame at an offset of the upcall stack that has room for it.
+    #[inline(always)]
     fn write_frame(&self, offset: u64, frame: UpcallFrame) {
         let alias = self.stack_alias[(offset / PAGE_SIZE) as usize].load(Ordering::Relaxed).wrapping_add(offset);
         // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
-        // page of the upcall stack, which stays allocated as long as this context exists; nothing in Rust refers to it.
-        unsafe { (alias as *mut UpcallFrame).write_volatile(frame) };
+        // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at any
+        // time, and nothing in Rust but this reference, to atomics, refers to it.
+        let words = unsafe { &*(alias as *const [AtomicU64; FRAME_WORDS]) };
+        let UpcallFrame { kind, error, detail, pkru, rip, cs, rflags, rsp, ss } = frame;
+        let values = [kind, error, detail, pkru, rip, cs, rflags, rsp, ss];
+        let mut index = 0;
+        while index < FRAME_WORDS {
+            words[index].store(values[index], Ordering::Relaxed);
+            index += 1;
+        }
     }
 }

@@ -12,6 +12,7 @@ const MSR_FS_BASE: u32 = 0xc000_0100;
 const MSR_USER_GS_BASE: u32 = 0xc000_0102;
 
 /// Whether the CPUs have a feature ([`abi::feature`]).
+#[inline]
 pub fn has(feature: u64) -> bool {
     exposed::kernel().features.load(Ordering::Relaxed) & feature != 0
 }
@@ -24,9 +25,15 @@ pub fn read_cr2() -> u64 {
     address
 }
 
+/// Whether protection keys are on for the program that runs.
+#[inline(always)]
+pub fn keys_are_on() -> bool {
+    entry_state().keys_on.load(Ordering::Relaxed) != 0
+}
+
 /// PKRU, or 0 where there are no protection keys.
 pub fn read_pkru() -> u64 {
-    if entry_state().keys_on.load(Ordering::Relaxed) == 0 {
+    if !keys_are_on() {
         return 0;
     }
     let pkru: u32;
@@ -116,14 +123,25 @@ pub fn write_fs_base(base: u64) {
 
 /// Base of the user's GS, which waits in the swap register while the kernel runs.
 pub fn read_user_gs_base() -> u64 {
-    if !has(abi::feature::FSGSBASE) {
-        return read_msr(MSR_USER_GS_BASE);
+    read_segment_bases().1
+}
+
+/// Bases of FS and of the user's GS.
+#[inline(always)]
+pub fn read_segment_bases() -> (u64, u64) {
+    if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
+        return (read_msr(MSR_FS_BASE), read_msr(MSR_USER_GS_BASE));
     }
-    let base: u64;
-    // SAFETY: interrupts are off between the two swaps, and what can come all the same (NMI, machine check) looks at the
-    // base itself.
-    unsafe { asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags)) };
-    base
+    let (fs, gs): (u64, u64);
+    // SAFETY: the CPU has FSGSBASE and CR4 allows it; interrupts are off between the two swaps, and what can come all the
+    // same (NMI, machine check) looks at the base itself.
+    unsafe {
+        asm!(
+            "rdfsbase {}", "swapgs", "rdgsbase {}", "swapgs",
+            out(reg) fs, out(reg) gs, options(nomem, nostack, preserves_flags),
+        );
+    }
+    (fs, gs)
 }
 
 /// Sets the base of the user's GS, which must be canonical.
@@ -136,20 +154,61 @@ pub fn write_user_gs_base(base: u64) {
     }
 }
 
-/// Empties the data segment registers: they are no place to keep a message in. Bases are set after it.
-pub fn load_null_segments() {
-    // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active,
-    // which between the two swaps is the user's.
+/// Empties the data segment registers, which are no place to keep a message in, and sets the bases of FS and of the user's
+/// GS, which must be canonical.
+#[inline(always)]
+pub fn load_segments(fs: u64, gs: u64) {
+    if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
+        return load_segments_by_registers(fs, gs);
+    }
+    // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active, which
+    // between the two swaps is the user's. The CPU has FSGSBASE and CR4 allows it; every stored base came from the register
+    // or from a checked argument.
     unsafe {
         asm!(
-            "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "swapgs", "mov gs, {0:e}", "swapgs",
-            in(reg) 0, options(nostack, preserves_flags),
+            "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "wrfsbase {1}",
+            "swapgs", "mov gs, {0:e}", "wrgsbase {2}", "swapgs",
+            in(reg) 0, in(reg) fs, in(reg) gs, options(nomem, nostack, preserves_flags),
         );
     }
 }
 
+/// Returns the bases of FS and of the user's GS, and does what [`load_segments`] does.
+///
+/// # Safety
+/// The CPU has FSGSBASE.
+#[inline(always)]
+pub(crate) unsafe fn exchange_segments(fs: u64, gs: u64) -> (u64, u64) {
+    let (old_fs, old_gs): (u64, u64);
+    // SAFETY: as in `load_segments`, and by the caller.
+    unsafe {
+        asm!(
+            "mov ds, {0:e}", "mov es, {0:e}", "rdfsbase {3}", "mov fs, {0:e}", "wrfsbase {1}",
+            "swapgs", "rdgsbase {4}", "mov gs, {0:e}", "wrgsbase {2}", "swapgs",
+            in(reg) 0, in(reg) fs, in(reg) gs, out(reg) old_fs, out(reg) old_gs,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    (old_fs, old_gs)
+}
+
+/// The same on a CPU without FSGSBASE.
+#[cold]
+fn load_segments_by_registers(fs: u64, gs: u64) {
+    // SAFETY: as in `load_segments`.
+    unsafe {
+        asm!(
+            "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "swapgs", "mov gs, {0:e}", "swapgs",
+            in(reg) 0, options(nomem, nostack, preserves_flags),
+        );
+    }
+    write_msr(MSR_FS_BASE, fs);
+    write_msr(MSR_USER_GS_BASE, gs);
+}
+
 /// Loads an address space unless it is loaded; says so first, so that whoever narrows a mapping under this root either sees
 /// this CPU or is seen by it.
+#[inline(always)]
 pub fn load_address_space(root_address: u64) {
     let loaded = &entry_state().address_space;
     if loaded.load(Ordering::Relaxed) == root_address {
@@ -173,12 +232,14 @@ pub fn flush_tlb() {
 }
 
 /// Drops what this CPU's TLB holds for one address.
+#[inline(always)]
 pub fn drop_tlb_entry(address: u64) {
     // SAFETY: INVLPG of any address only costs a later walk.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
 /// The root that this CPU has loaded.
+#[inline(always)]
 pub fn loaded_root() -> PageNumber {
     PageNumber(entry_state().address_space.load(Ordering::Relaxed) >> 12)
 }

@@ -4,13 +4,13 @@
 //! The kernel proper gives its handlers once, at boot ([`install`]); they run with interrupts off on the CPU's one stack,
 //! and either return to where the user was or enter another context and never return.
 
-use crate::context::{self, Context, Program, callee};
+use crate::context::{self, Context, Program, Simple, callee};
 use crate::per_cpu::entry_state;
 use crate::{cpu_control, vector_state};
 use abi::area::PrivateWords;
 use abi::upcall::{FRAME_ALIGNMENT, USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// What assembly needs of this CPU; GS points to it while the kernel runs. First in the per-CPU structure.
 #[repr(C)]
@@ -36,12 +36,12 @@ pub struct EntryState {
     pub fault_error: AtomicU64,
     /// For assembly.
     pub scratch: [AtomicU64; 3],
-    /// Time stamp of the beginning of this entry into Rust.
-    pub entry_stamp: AtomicU64,
+    /// Lower half of the time stamp of the beginning of this entry into Rust.
+    pub entry_stamp: AtomicU32,
+    /// Ticks of the longest entry on this CPU so far.
+    pub longest_entry: AtomicU32,
     /// Number of the system call, or 0x100 + vector.
     pub entry_cause: AtomicU64,
-    /// Ticks of the longest entry on this CPU so far.
-    pub longest_entry: AtomicU64,
     /// Not zero: protection keys are switched on (CR4.PKE).
     pub keys_on: AtomicU64,
     /// Slots of the environment table, less one.
@@ -175,7 +175,7 @@ const BREATH: u64 = 0x200;
 /// Notes that an entry into Rust has begun, and why.
 fn began(cause: u64) {
     let state = entry_state();
-    state.entry_stamp.store(crate::reference_clock::time_stamp(), Ordering::Relaxed);
+    state.entry_stamp.store(crate::reference_clock::time_stamp() as u32, Ordering::Relaxed);
     state.entry_cause.store(cause, Ordering::Relaxed);
 }
 
@@ -185,9 +185,11 @@ pub fn boot_ended() {
 }
 
 /// Notes that it is over, here or where the kernel goes on with an empty stack.
+#[inline(always)]
 fn ended() {
     let state = entry_state();
-    let ticks = crate::reference_clock::time_stamp().wrapping_sub(state.entry_stamp.load(Ordering::Relaxed));
+    let now = crate::reference_clock::time_stamp() as u32;
+    let ticks = now.wrapping_sub(state.entry_stamp.load(Ordering::Relaxed));
     if ticks > state.longest_entry.load(Ordering::Relaxed) {
         chitin_note_longest_entry(ticks);
     }
@@ -196,9 +198,10 @@ fn ended() {
 /// An entry took longer than any before it on this CPU.
 #[cold]
 #[unsafe(no_mangle)]
-extern "C" fn chitin_note_longest_entry(ticks: u64) {
+extern "C" fn chitin_note_longest_entry(ticks: u32) {
     let state = entry_state();
     state.longest_entry.store(ticks, Ordering::Relaxed);
+    let ticks = u64::from(ticks);
     // The kernel that tests the machine alone exposes nothing.
     let Some(kernel) = crate::exposed::kernel_if_made() else { return };
     if kernel.longest_entry.fetch_max(ticks, Ordering::AcqRel) < ticks {
@@ -239,12 +242,13 @@ extern "C" fn chitin_upcall_failed(frame: &mut TrapFrame) -> ! {
 }
 
 unsafe extern "C" {
+    static chitin_copy_pair_begin: u8;
+    static chitin_copy_pair_end: u8;
     static chitin_copy_begin: u8;
     static chitin_copy_end: u8;
     static chitin_copy_fixup: u8;
     static chitin_vectors: [u64; 256];
     fn chitin_syscall_entry();
-    fn chitin_enter_program(rip: u64, rflags: u64, rsp: u64) -> !;
     fn chitin_enter_whole(context: *const Context) -> !;
     fn chitin_halt(then: extern "C" fn() -> !) -> !;
     fn chitin_breathe(then: extern "C" fn() -> !) -> !;
@@ -272,8 +276,11 @@ fn is_iretq(rip: u64) -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
     let address_of = |symbol: *const u8| symbol as u64;
-    let copy = address_of(&raw const chitin_copy_begin)..address_of(&raw const chitin_copy_end);
-    if frame.vector == kind::PAGE_FAULT && copy.contains(&frame.rip) {
+    let copies = [
+        address_of(&raw const chitin_copy_begin)..address_of(&raw const chitin_copy_end),
+        address_of(&raw const chitin_copy_pair_begin)..address_of(&raw const chitin_copy_pair_end),
+    ];
+    if frame.vector == kind::PAGE_FAULT && copies.iter().any(|copy| copy.contains(&frame.rip)) {
         let state = entry_state();
         state.fault_address.store(cpu_control::read_cr2(), Ordering::Relaxed);
         state.fault_error.store(frame.error, Ordering::Relaxed);
@@ -297,6 +304,7 @@ extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
 }
 
 /// The context that runs on this CPU, if one does.
+#[inline(always)]
 pub fn current() -> Option<&'static Context> {
     let address = entry_state().current.load(Ordering::Relaxed);
     // SAFETY: set by `enter` from a reference to a context that this CPU has claimed; it stays until `leave`.
@@ -311,14 +319,17 @@ pub fn runner_of(context: &Context) -> Option<usize> {
 }
 
 /// The number of this CPU.
+#[inline(always)]
 pub fn cpu() -> usize {
     entry_state().cpu.load(Ordering::Relaxed) as usize
 }
 
 /// Keeps what belongs to the running context and is still in the CPU: segment bases. Vector state is dropped.
+#[inline(always)]
 pub fn leave(context: &Context) {
-    context.fs_base.store(cpu_control::read_fs_base(), Ordering::Relaxed);
-    context.gs_base.store(cpu_control::read_user_gs_base(), Ordering::Relaxed);
+    let (fs, gs) = cpu_control::read_segment_bases();
+    context.fs_base.store(fs, Ordering::Relaxed);
+    context.gs_base.store(gs, Ordering::Relaxed);
     let state = entry_state();
     state.current.store(0, Ordering::Relaxed);
     state.private.store(0, Ordering::Relaxed);
@@ -337,56 +348,112 @@ pub fn leave_whole(context: &Context, frame: &TrapFrame) {
     leave(context);
 }
 
+/// Leaves the running context, which has no protection keys and goes on as the frame says, for a simple one: [`leave`] and
+/// [`install_context`] in one.
+#[inline(always)]
+pub fn exchange(from: &Context, frame: &SyscallFrame, to: Simple) {
+    let to = to.context();
+    from.set_program(Program { rip: frame.rip, rsp: frame.rsp, rflags: frame.rflags, pkru: 0 });
+    let bases = (to.fs_base.load(Ordering::Relaxed), to.gs_base.load(Ordering::Relaxed));
+    // SAFETY: on a CPU without FSGSBASE no context is simple.
+    let (fs, gs) = unsafe { cpu_control::exchange_segments(bases.0, bases.1) };
+    from.fs_base.store(fs, Ordering::Relaxed);
+    from.gs_base.store(gs, Ordering::Relaxed);
+    from.release();
+    install_address_space(to);
+    vector_state::switch_to(None, to.vector_on());
+}
+
 /// Makes a context that this CPU has claimed the running one, up to its registers.
+#[inline(always)]
 fn install_context(context: &Context, pkru: u64) {
+    install_address_space(context);
+    cpu_control::load_segments(context.fs_base.load(Ordering::Relaxed), context.gs_base.load(Ordering::Relaxed));
+    install_keys(context, pkru);
+    let on = context.vector_on();
+    vector_state::switch_to((on && context.is_forced()).then_some(&context.vector), on);
+}
+
+#[inline(always)]
+fn install_address_space(context: &Context) {
     let state = entry_state();
     state.current.store(core::ptr::from_ref(context) as u64, Ordering::Relaxed);
     state.private.store(context.private.load(Ordering::Relaxed), Ordering::Relaxed);
     cpu_control::load_address_space(context.address_space.load(Ordering::Relaxed));
-    cpu_control::load_null_segments();
-    cpu_control::write_fs_base(context.fs_base.load(Ordering::Relaxed));
-    cpu_control::write_user_gs_base(context.gs_base.load(Ordering::Relaxed));
-    cpu_control::switch_protection_keys(context.keys_on());
-    cpu_control::write_pkru(pkru);
-    let whole = context.is_forced() && context.vector_on();
-    vector_state::switch_to(whole.then_some(&context.vector), context.vector_on());
 }
 
-/// Enters a context that this CPU has claimed.
-pub fn enter(context: &Context) -> ! {
-    let program = context.program();
+#[inline(always)]
+fn install_keys(context: &Context, pkru: u64) {
+    if context.keys_on() || entry_state().keys_on.load(Ordering::Relaxed) != 0 {
+        cpu_control::switch_protection_keys(context.keys_on());
+        cpu_control::write_pkru(pkru);
+    }
+}
+
+/// Enters a context that this CPU has claimed; it goes on as `program` says.
+#[inline(always)]
+pub fn enter(context: &Context, program: Program) -> ! {
     install_context(context, program.pkru);
+    if !context.is_voluntary() {
+        enter_otherwise(context, program);
+    }
+    go_on(program)
+}
+
+/// Goes on with a program of the context that was installed last, with every register but RIP, RSP and flags zero.
+#[inline(always)]
+pub fn go_on(program: Program) -> ! {
     ended();
     // SAFETY: the context is claimed by this CPU and its address space is loaded; RIP is in the user half because every
-    // store of it came from a user return address or from a checked entry.
+    // program came from a user return address or from a checked entry. Nothing on the stack is needed any more.
     unsafe {
-        let whole = context.is_forced();
-        context.set_resume(context::resume::VOLUNTARY);
-        if whole { chitin_enter_whole(context) } else { chitin_enter_program(program.rip, program.rflags, program.rsp) }
+        core::arch::asm!(
+            "mov rsp, {rsp}",
+            "xor eax, eax", "xor ebx, ebx", "xor edx, edx", "xor esi, esi", "xor edi, edi", "xor ebp, ebp",
+            "xor r8d, r8d", "xor r9d, r9d", "xor r10d, r10d",
+            "xor r12d, r12d", "xor r13d, r13d", "xor r14d, r14d", "xor r15d, r15d",
+            "swapgs", "sysretq",
+            rsp = in(reg) program.rsp, in("rcx") program.rip, in("r11") program.rflags, options(noreturn),
+        )
     }
+}
+
+/// Enters a context, installed already, that has never run or whose registers are all kept.
+#[inline(never)]
+fn enter_otherwise(context: &Context, program: Program) -> ! {
+    let whole = context.is_forced();
+    context.set_program(program);
+    context.set_resume(context::resume::VOLUNTARY);
+    if whole {
+        ended();
+        // SAFETY: as in `go_on`.
+        unsafe { chitin_enter_whole(context) }
+    }
+    go_on(program)
 }
 
 /// Whether the environment that runs on this CPU is the runner of the position, so that a synchronous transfer gives the
 /// position too. The fast way only changes who runs: whoever does at the next entry into Rust is the runner then.
+#[inline(always)]
 pub fn has_position() -> bool {
     entry_state().position.load(Ordering::Relaxed) != 0
 }
 
 /// Notes for the fast way whether the environment that this CPU enters is the runner of the position.
+#[inline(always)]
 pub fn set_has_position(context: &Context, has: bool) {
-    entry_state().position.store(u64::from(has), Ordering::Relaxed);
-    note_callers_side(context);
+    let state = entry_state();
+    let side = context.side.load(Ordering::Relaxed);
+    state.position.store(u64::from(has), Ordering::Relaxed);
+    state.synchronous_side.store(if has { side } else { callee::CLOSED }, Ordering::Relaxed);
+    state.asynchronous_side.store(if has { callee::CLOSED } else { side }, Ordering::Relaxed);
 }
 
-/// Opens or closes the fast way of transfers for the context that runs on this CPU.
-pub(crate) fn note_callers_side(context: &Context) {
-    let state = entry_state();
-    let position = state.position.load(Ordering::Relaxed) != 0;
-    let open = !context.keys_on() && state.fs_gs_base.load(Ordering::Relaxed) != 0;
-    let vector = if context.vector_on() { callee::VECTOR } else { 0 };
-    let side = |may: bool| if open && may { vector } else { callee::CLOSED };
-    state.synchronous_side.store(side(position), Ordering::Relaxed);
-    state.asynchronous_side.store(side(!position), Ordering::Relaxed);
+/// What a context needs of its callees has changed: it may be the one that runs on this CPU.
+pub(crate) fn note_side(context: &Context) {
+    if current().is_some_and(|running| core::ptr::eq(running, context)) {
+        set_has_position(context, has_position());
+    }
 }
 
 /// Makes a claimed context the running one in the middle of a system call whose registers pass to it; the frame goes on

@@ -40,17 +40,14 @@ chitin_system_call_in_rust:
     push rsi
     push rdi
     mov gs:[{ENTRY_CAUSE}], rax
+    # The lower halves of two stamps tell how long an entry took, up to seconds.
     rdtsc
-    shl rdx, 32
-    or rax, rdx
-    mov gs:[{ENTRY_STAMP}], rax
+    mov gs:[{ENTRY_STAMP}], eax
     mov rdi, rsp
     call chitin_system_call
     rdtsc
-    shl rdx, 32
-    or rax, rdx
-    sub rax, gs:[{ENTRY_STAMP}]
-    cmp rax, gs:[{LONGEST_ENTRY}]
+    sub eax, gs:[{ENTRY_STAMP}]
+    cmp eax, gs:[{LONGEST_ENTRY}]
     ja 5f
 6:  pop rdi
     pop rsi
@@ -64,7 +61,7 @@ chitin_system_call_in_rust:
     pop rsp
     swapgs
     sysretq
-5:  mov rdi, rax
+5:  mov edi, eax
     call chitin_note_longest_entry
     jmp 6b
     # The gate: the instruction must lie in the declared range, and the declared PKRU must hold.
@@ -99,8 +96,8 @@ chitin_system_call_in_rust:
 
 # ---- Protected control transfer ------------------------------------------------------------------------------------
 
-# The fast way: caller and callee alike in their vector units, neither with protection keys, the callee waiting for nothing
-# and whole in RIP, RSP and flags (all that is one comparison), the callee free and ready. rcx, r11 and rsp are all that is
+# The fast way: the callee free and ready; caller and callee alike in their vector units, neither with protection keys, the
+# callee waiting for nothing and whole in RIP, RSP and flags (all that is one comparison, which holds once it is claimed). rcx, r11 and rsp are all that is
 # used; every other register passes. Anything else goes on in Rust, with the caller's registers as they were.
 .macro transfer side, entry
     mov rsp, gs:[{CURRENT}]
@@ -116,10 +113,10 @@ chitin_system_call_in_rust:
     and r11, rcx
     mov r11, [r11 * 8 + chitin_contexts]
     or rcx, gs:[\side]
-    cmp [r11 + {CALLEE}], rcx
-    jne 8f
     lock bts qword ptr [r11 + {CLAIM}], 0
     jc 8f
+    cmp [r11 + {CALLEE}], rcx
+    jne 7f
     mov rcx, [r11 + {CONTEXT_PRIVATE}]
     cmp qword ptr [rcx + {READY}], 0
     je 7f
@@ -415,28 +412,6 @@ chitin_interrupt_common:
 
 # ---- Entering a context --------------------------------------------------------------------------------------------
 
-# rdi: RIP, rsi: RFLAGS, rdx: RSP. Every other register is zero.
-.global chitin_enter_program
-chitin_enter_program:
-    mov rcx, rdi
-    mov r11, rsi
-    mov rsp, rdx
-    xor eax, eax
-    xor ebx, ebx
-    xor edx, edx
-    xor esi, esi
-    xor edi, edi
-    xor ebp, ebp
-    xor r8d, r8d
-    xor r9d, r9d
-    xor r10d, r10d
-    xor r12d, r12d
-    xor r13d, r13d
-    xor r14d, r14d
-    xor r15d, r15d
-    swapgs
-    sysretq
-
 # rdi: Context that was switched out whole.
 .global chitin_enter_whole
 chitin_enter_whole:
@@ -489,6 +464,26 @@ chitin_breathe:
     ud2
 
 # ---- Copies to and from the user's memory ----------------------------------------------------------------------------
+
+# rdi: to, rsi: from: 16 bytes. Returns 0, or 1 after a fault.
+.global chitin_copy_pair
+chitin_copy_pair:
+    cmp qword ptr gs:[{SMAP}], 0
+    je chitin_copy_pair_begin
+    stac
+.global chitin_copy_pair_begin
+chitin_copy_pair_begin:
+    mov rcx, [rsi]
+    mov rdx, [rsi + 8]
+.global chitin_copy_pair_end
+chitin_copy_pair_end:
+    mov [rdi], rcx
+    mov [rdi + 8], rdx
+    xor eax, eax
+    cmp qword ptr gs:[{SMAP}], 0
+    je 1f
+    clac
+1:  ret
 
 # rdi: to, rsi: from, rdx: bytes. Returns 0, or 1 after a fault.
 .global chitin_copy

@@ -38,15 +38,20 @@ impl<T> Array<T> {
 }
 
 static KERNEL: Array<KernelInfo> = Array::new();
+/// The kernel's record once more, for those who need no array; before it is made, one that says nothing.
+static KERNEL_RECORD: AtomicPtr<KernelInfo> = AtomicPtr::new((&raw const NOTHING_KNOWN).cast_mut());
+// SAFETY: a KernelInfo is made of atomics, for which zero is a value.
+static NOTHING_KNOWN: KernelInfo = unsafe { core::mem::zeroed() };
 static CPU_RECORDS: Array<CpuInfo> = Array::new();
 static SLICES: Array<SliceInfo> = Array::new();
 static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
 static PAGE_RECORDS: Array<PageInfo> = Array::new();
 
 /// The kernel's record.
-#[inline]
+#[inline(always)]
 pub fn kernel() -> &'static KernelInfo {
-    &KERNEL.get()[0]
+    // SAFETY: it is set by `make` alone, to memory that the kernel keeps for ever, and begins with a static.
+    unsafe { &*KERNEL_RECORD.load(Ordering::Relaxed) }
 }
 
 /// The kernel's record, once it is made.
@@ -59,6 +64,17 @@ pub(crate) fn kernel_if_made() -> Option<&'static KernelInfo> {
 pub fn cpus() -> &'static [CpuInfo] {
     CPU_RECORDS.get()
 }
+
+/// The record of this CPU.
+#[inline(always)]
+pub fn own_cpu() -> &'static CpuInfo {
+    // SAFETY: stored when the CPU's structure was made, and at boot, from references that live for ever.
+    unsafe { &*(crate::per_cpu::entry_state().cpu_record.load(Ordering::Relaxed) as *const CpuInfo) }
+}
+
+/// The record of each CPU before it is exposed: nobody reads it.
+// SAFETY: a CpuInfo is made of atomics, for which zero is a value.
+pub(crate) static UNEXPOSED: CpuInfo = unsafe { core::mem::zeroed() };
 
 /// How many CPUs run.
 #[inline]
@@ -125,6 +141,7 @@ pub fn make(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window;
         make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,
         make_array(memory, &PAGE_RECORDS, EXPOSED_PAGES, pages as usize)?,
     ];
+    KERNEL_RECORD.store(core::ptr::from_ref(&KERNEL.get()[0]).cast_mut(), Ordering::Relaxed);
     Some(windows)
 }
 
@@ -137,6 +154,7 @@ fn make_array<T>(memory: &mut BootMemory, array: &Array<T>, address: u64, length
 }
 
 /// Adds to an exposed counter that only the holder of the kernel's lock changes, or only the own CPU.
+#[inline(always)]
 pub fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
 }

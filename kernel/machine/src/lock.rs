@@ -4,7 +4,9 @@
 
 use crate::tlb;
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A value that one CPU at a time may touch.
@@ -21,7 +23,15 @@ unsafe impl<T: Send> Sync for TicketLock<T> {}
 /// Holding it is holding the lock.
 #[derive(Debug)]
 pub struct Guard<'a, T> {
-    lock: &'a TicketLock<T>,
+    value: NonNull<T>,
+    turn: Turn<'a>,
+    exclusive: PhantomData<&'a mut T>,
+}
+
+/// Whose turn it is; the end of it lets the next one in.
+#[derive(Debug)]
+struct Turn<'a> {
+    serving: &'a AtomicU64,
 }
 
 impl<T> TicketLock<T> {
@@ -31,33 +41,48 @@ impl<T> TicketLock<T> {
     }
 
     /// Waits for its turn.
+    #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         while self.serving.load(Ordering::Acquire) != ticket {
             tlb::answer();
             core::hint::spin_loop();
         }
-        Guard { lock: self }
+        // SAFETY: the address of a cell is not null.
+        let value = unsafe { NonNull::new_unchecked(self.value.get()) };
+        Guard { value, turn: Turn { serving: &self.serving }, exclusive: PhantomData }
+    }
+}
+
+impl<'a, T> Guard<'a, Option<T>> {
+    /// The same lock, for what it holds, if there is something: looked at once and not at every use.
+    #[inline]
+    pub fn into_some(mut self) -> Option<Guard<'a, T>> {
+        let value = NonNull::from(self.as_mut()?);
+        Some(Guard { value, turn: self.turn, exclusive: PhantomData })
     }
 }
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
+    #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: this is the only guard.
-        unsafe { &*self.lock.value.get() }
+        // SAFETY: the value is the lock's, and this is the only guard.
+        unsafe { self.value.as_ref() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this is the only guard, and it is borrowed exclusively.
-        unsafe { &mut *self.lock.value.get() }
+        // SAFETY: the value is the lock's, and this is the only guard, borrowed exclusively.
+        unsafe { self.value.as_mut() }
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl Drop for Turn<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.lock.serving.fetch_add(1, Ordering::Release);
+        self.serving.fetch_add(1, Ordering::Release);
     }
 }

@@ -9,8 +9,10 @@
 //! - an object begins with the identity of its Rust type, which is checked at each use.
 
 use crate::context::{self, Context};
+use crate::cpu_control;
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
+use abi::environment::EnvironmentInfo;
 use abi::page::{PageInfo, PageKind};
 use abi::{EnvironmentId, PageNumber};
 use core::any::TypeId;
@@ -254,6 +256,7 @@ impl Memory {
         root: PageNumber,
         stack_base: u64,
         private: &[PageNumber],
+        record: &'static EnvironmentInfo,
     ) {
         assert!(self.is_donatable(page), "a context is made of a donated page");
         let is_private =
@@ -273,8 +276,11 @@ impl Memory {
         context.stack_bytes.store(stack.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
         context.address_space.store(root.address(), Ordering::Relaxed);
         context.vector_on.store(1, Ordering::Relaxed);
+        context.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+        context.note_side();
         context.set_program(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
-        context.callee.store(number.0 | context::callee::VECTOR, Ordering::Relaxed);
+        let bases = if cpu_control::has(abi::feature::FSGSBASE) { 0 } else { context::callee::BASES };
+        context.callee.store(number.0 | context::callee::VECTOR | bases, Ordering::Relaxed);
         context.set_resume(context::resume::FRESH);
         set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
     }

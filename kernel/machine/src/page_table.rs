@@ -248,6 +248,20 @@ impl LeafTable<'_> {
         (rows.len() - left.len(), changed)
     }
 
+    /// The same for one row that keeps its page and gains no right; the bits that differ, if it is one.
+    #[inline(always)]
+    pub fn change_kept(&self, row: &MapRow) -> Option<u64> {
+        let known = self.memory.entry_bits;
+        let entry = row.entry;
+        let word = self.entries.get(index(row.address, 1))?;
+        let old = word.load(Ordering::Relaxed);
+        let gained = (old ^ entry) & (PAGE | PRESENT | LARGE | !(ALLOWED & known)) | entry & !old & WRITE;
+        if gained != 0 || entry & PRESENT == 0 {
+            return None;
+        }
+        Some(replace(word, entry | USER))
+    }
+
     #[inline(always)]
     fn change_one(&self, row: &MapRow, kept: u64, known: u64, grant: WriteGrant) -> Option<u64> {
         let (entry, offset) = (row.entry, row.address.wrapping_sub(self.first));
@@ -260,14 +274,19 @@ impl LeafTable<'_> {
         if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
             return None;
         }
-        // Only here is the entry replaced: what the CPU noted in it since the look above is in what comes back.
-        let new = entry | USER;
-        let old = word.swap(new, Ordering::AcqRel);
-        if old & DIRTY != 0 {
-            note_dirty(old);
-        }
-        Some(old ^ new)
+        Some(replace(word, entry | USER))
     }
+}
+
+/// Replaces an entry by one that maps the same page; the bits that differ. What the CPU noted in the old one since anybody
+/// looked is in what the exchange gives.
+#[inline(always)]
+fn replace(word: &AtomicU64, new: u64) -> u64 {
+    let old = word.swap(new, Ordering::AcqRel);
+    if old & DIRTY != 0 {
+        note_dirty(old);
+    }
+    old ^ new
 }
 
 /// The rows of [`LeafTable::change`] that bind or unbind a page.
@@ -324,21 +343,27 @@ impl WriteGrant {
 impl Memory {
     /// The level-1 table for an address under a root, if the way to it exists, nothing on it is shared, and all that it
     /// translates is the user's.
-    #[inline]
+    #[inline(always)]
     pub fn leaf_table(&mut self, root: PageNumber, address: u64) -> Option<LeafTable<'_>> {
         let first = address >> LEAF_BITS << LEAF_BITS;
         if first >= USER_END >> LEAF_BITS << LEAF_BITS {
             return None;
         }
         if (self.last_leaf.root, self.last_leaf.first) != (root, first) {
-            let found = walk(root, address, 1).ok().filter(|found| found.shared.is_none())?;
-            self.last_leaf = LastLeaf { root, first, table: found.slot.table };
+            self.find_leaf_table(root, first)?;
         }
         let table = self.last_leaf.table;
         // SAFETY: `walk` found a table in the page, and it is one still: whatever changes a link or dissolves a table
         // forgets what was found last.
         let entries = unsafe { &*(direct(table.address()) as *const [AtomicU64; ENTRIES]) };
         Some(LeafTable { entries, table, first, memory: self })
+    }
+
+    #[inline(never)]
+    fn find_leaf_table(&mut self, root: PageNumber, first: u64) -> Option<()> {
+        let found = walk(root, first, 1).ok().filter(|found| found.shared.is_none())?;
+        self.last_leaf = LastLeaf { root, first, table: found.slot.table };
+        Some(())
     }
 
     /// Puts a leaf entry into a slot, which returns what was there with what the CPU had noted in it. TLBs are the

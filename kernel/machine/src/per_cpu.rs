@@ -14,7 +14,7 @@ use abi::feature;
 use abi::limits::CPUS;
 use core::arch::asm;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// One CPU. [`EntryState`] comes first: GS base points at it.
 #[repr(C, align(64))]
@@ -25,8 +25,8 @@ pub struct Cpu {
     pub(crate) apic: AtomicU32,
     /// It has finished its own initialisation.
     pub(crate) started: AtomicBool,
-    /// What to subtract from its TSC to get the bootstrap CPU's.
-    pub(crate) tsc_offset: AtomicI64,
+    /// Its time stamp when time was zero.
+    pub(crate) start_stamp: AtomicU64,
     /// NMIs it has taken.
     pub(crate) non_maskable_interrupts: AtomicU64,
     descriptors: UnsafeCell<Descriptors>,
@@ -85,17 +85,20 @@ pub(crate) fn get(cpu: usize) -> &'static Cpu {
 }
 
 /// This CPU's structure.
+#[inline(always)]
 pub(crate) fn current() -> &'static Cpu {
     let address: u64;
     // SAFETY: GS base is this CPU's structure whenever the kernel runs (`start_on`, swapgs at each entry), and its first
-    // word is its own address.
+    // word is its own address. It is the same each time: no code of the kernel ever moves to another CPU, so that one look
+    // may serve for several.
     unsafe {
-        asm!("mov {}, gs:[0]", out(reg) address, options(nostack, preserves_flags, readonly));
+        asm!("mov {}, gs:[0]", out(reg) address, options(pure, nomem, nostack, preserves_flags));
         &*(address as *const Cpu)
     }
 }
 
 /// This CPU's entry state.
+#[inline(always)]
 pub fn entry_state() -> &'static EntryState {
     &current().entry
 }
@@ -107,7 +110,7 @@ impl Cpu {
             entry: unsafe { core::mem::MaybeUninit::zeroed().assume_init() },
             apic: AtomicU32::new(0),
             started: AtomicBool::new(false),
-            tsc_offset: AtomicI64::new(0),
+            start_stamp: AtomicU64::new(0),
             non_maskable_interrupts: AtomicU64::new(0),
             descriptors: UnsafeCell::new(Descriptors::new()),
             task_state: UnsafeCell::new(TaskState::new()),
@@ -153,6 +156,7 @@ pub(crate) unsafe fn prepare(
     let entry = &cpu.entry;
     entry.this.store(core::ptr::from_ref(cpu) as u64, Ordering::Relaxed);
     entry.cpu.store(number as u64, Ordering::Relaxed);
+    entry.cpu_record.store(&raw const crate::exposed::UNEXPOSED as u64, Ordering::Relaxed);
     entry.kernel_stack.store(kernel_stack, Ordering::Relaxed);
     entry.pku.store(u64::from(features.has(feature::PKU)), Ordering::Relaxed);
     entry.smap.store(u64::from(features.has(feature::SMAP)), Ordering::Relaxed);
@@ -168,6 +172,7 @@ fn map_stack(map: &mut KernelMap, cpu: usize, (first, pages): (u64, u64)) -> Res
 ///
 /// # Safety
 /// On that CPU, once, after [`prepare`] and with the kernel's map in force.
+#[inline(never)]
 pub(crate) unsafe fn start_on(number: usize, features: &Features) {
     let cpu = get(number);
     // SAFETY: the caller guarantees that this is the CPU's own initialisation; every register exists on every 64-bit

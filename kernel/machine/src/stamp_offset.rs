@@ -26,7 +26,7 @@ pub(crate) fn adjust(cpu: &Cpu) {
     let offset = measure();
     if offset != 0 {
         CORRECTION.store(offset, Ordering::Relaxed);
-        cpu.tsc_offset.store(measure(), Ordering::Relaxed);
+        cpu.start_stamp.fetch_add(measure() as u64, Ordering::Relaxed);
     }
     QUESTION.store(DONE, Ordering::Release);
     wait_while(|| ANSWERED.load(Ordering::Acquire) != DONE);

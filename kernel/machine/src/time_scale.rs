@@ -6,7 +6,7 @@
 pub struct TimeScale {
     /// The factor, below 2^32.
     pub multiplier: u64,
-    /// Bits to shift right after it.
+    /// Bits to shift right after it, below 64.
     pub shift: u32,
 }
 
@@ -34,8 +34,9 @@ impl TimeScale {
     }
 
     /// Converts; the largest value stands for all beyond it.
+    #[inline(always)]
     pub const fn convert(&self, ticks: u64) -> u64 {
-        let product = (ticks as u128 * self.multiplier as u128) >> self.shift;
+        let product = (ticks as u128 * self.multiplier as u128) >> (self.shift & (u64::BITS - 1));
         if product > u64::MAX as u128 { u64::MAX } else { product as u64 }
     }
 }

@@ -7,6 +7,7 @@
 use crate::per_cpu::entry_state;
 use abi::UserAddress;
 use abi::memory_map::in_user_half;
+use abi::page_table::MapRow;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
@@ -39,7 +40,7 @@ unsafe impl Plain for u8 {}
 // SAFETY: as above.
 unsafe impl Plain for u64 {}
 // SAFETY: two u64.
-unsafe impl Plain for abi::page_table::MapRow {}
+unsafe impl Plain for MapRow {}
 // SAFETY: four u64.
 unsafe impl Plain for abi::predicate::Term {}
 // SAFETY: eight u64.
@@ -49,6 +50,7 @@ unsafe impl Plain for abi::environment::Specification {}
 
 unsafe extern "C" {
     fn chitin_copy(to: u64, from: u64, bytes: u64) -> u64;
+    fn chitin_copy_pair(to: u64, from: u64) -> u64;
 }
 
 /// Copies values in from the caller's memory.
@@ -70,6 +72,18 @@ pub fn copy_rows_in<T: Plain>(to: &mut [MaybeUninit<T>], from: UserAddress) -> R
     Ok(unsafe { &mut *(core::ptr::from_mut(to) as *mut [T]) })
 }
 
+/// Copies one row of two words in.
+#[inline(always)]
+pub fn read_row(from: UserAddress) -> Result<MapRow, CopyError> {
+    check(from, size_of::<MapRow>() as u64)?;
+    let mut row = MaybeUninit::<MapRow>::uninit();
+    const { assert!(size_of::<MapRow>() == 16) };
+    // SAFETY: as in `copy_rows_in`.
+    done(unsafe { chitin_copy_pair(row.as_mut_ptr() as u64, from.0) })?;
+    // SAFETY: both words were written, and any bytes are a row.
+    Ok(unsafe { row.assume_init() })
+}
+
 /// Copies one value in.
 pub fn read<T: Plain + Default>(from: UserAddress) -> Result<T, CopyError> {
     let mut value = [T::default()];
@@ -86,18 +100,22 @@ pub fn copy_out<T: Plain>(to: UserAddress, from: &[T]) -> Result<(), CopyError> 
     done(unsafe { chitin_copy(to.0, from.as_ptr() as u64, bytes) })
 }
 
+#[inline(always)]
 fn check(address: UserAddress, bytes: u64) -> Result<(), CopyError> {
     if in_user_half(address.0, bytes) { Ok(()) } else { Err(CopyError::OutOfRange) }
 }
 
+#[inline(always)]
 fn done(left: u64) -> Result<(), CopyError> {
-    if left == 0 {
-        return Ok(());
-    }
+    if left == 0 { Ok(()) } else { Err(last_fault()) }
+}
+
+#[cold]
+fn last_fault() -> CopyError {
     let state = entry_state();
-    Err(CopyError::Fault(UserFault {
+    CopyError::Fault(UserFault {
         address: state.fault_address.load(Ordering::Relaxed),
         // The access was made by the kernel on the user's behalf: bit 2 says user.
         error: state.fault_error.load(Ordering::Relaxed) | 4,
-    }))
+    })
 }

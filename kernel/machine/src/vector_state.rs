@@ -22,23 +22,20 @@ static INITIAL: VectorState = VectorState({
     words
 });
 
-fn has_xsave() -> bool {
-    exposed::kernel().features.load(Ordering::Relaxed) & abi::feature::XSAVE != 0
-}
-
-fn enabled() -> (u32, u32) {
+/// The components that XSAVE and XRSTOR shall touch; none on a CPU that has only FXSAVE and FXRSTOR.
+#[inline(always)]
+fn components() -> Option<(u32, u32)> {
     let mask = exposed::kernel().vector_state_mask.load(Ordering::Relaxed);
-    (mask as u32, (mask >> 32) as u32)
+    (mask != 0).then_some((mask as u32, (mask >> 32) as u32))
 }
 
 /// Keeps the vector registers of this CPU.
 pub(crate) fn save(state: &VectorState) {
-    let (low, high) = enabled();
     let area = core::ptr::from_ref(state) as u64;
     // SAFETY: the area is aligned to 64 and at least as large as the enabled components (checked at boot); it is made of
     // atomics, so writing through a shared reference is allowed. CR0.TS is clear: the context had its vector unit on.
     unsafe {
-        if has_xsave() {
+        if let Some((low, high)) = components() {
             asm!("xsave64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack, preserves_flags));
         } else {
             asm!("fxsave64 [{}]", in(reg) area, options(nostack, preserves_flags));
@@ -46,12 +43,12 @@ pub(crate) fn save(state: &VectorState) {
     }
 }
 
+#[inline(always)]
 fn load(state: &VectorState) {
-    let (low, high) = enabled();
     let area = core::ptr::from_ref(state) as u64;
     // SAFETY: the area was written by `save` or is the initial state, so no reserved bit is set; CR0.TS is clear.
     unsafe {
-        if has_xsave() {
+        if let Some((low, high)) = components() {
             asm!("xrstor64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack, preserves_flags));
         } else {
             asm!("fxrstor64 [{}]", in(reg) area, options(nostack, preserves_flags));
@@ -60,16 +57,14 @@ fn load(state: &VectorState) {
 }
 
 /// Prepares the vector unit for a context: its own state, else the initial one; off if it wants it off.
+#[inline(always)]
 pub(crate) fn switch_to(own: Option<&VectorState>, on: bool) {
     let dirty = &entry_state().vector_dirty;
     if own.is_some() || dirty.load(Ordering::Relaxed) != 0 {
         set_trap(false);
         load(own.unwrap_or(&INITIAL));
-        dirty.store(0, Ordering::Relaxed);
     }
-    if on {
-        dirty.store(1, Ordering::Relaxed);
-    }
+    dirty.store(u64::from(on), Ordering::Relaxed);
     set_trap(!on);
 }
 
@@ -79,11 +74,16 @@ pub(crate) fn set(on: bool) {
 }
 
 /// Sets or clears CR0.TS, unless it is so already.
+#[inline(always)]
 fn set_trap(trap: bool) {
-    let state = &entry_state().vector_trap;
-    if state.load(Ordering::Relaxed) == u64::from(trap) {
-        return;
+    if entry_state().vector_trap.load(Ordering::Relaxed) != u64::from(trap) {
+        change_trap(trap);
     }
+}
+
+#[cold]
+fn change_trap(trap: bool) {
+    let state = &entry_state().vector_trap;
     state.store(u64::from(trap), Ordering::Relaxed);
     // SAFETY: CR0.TS only decides whether vector instructions raise #NM; the kernel has none but those above.
     unsafe {
