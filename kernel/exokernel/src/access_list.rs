@@ -42,10 +42,16 @@ const ENTRIES_PER_UNIT: u32 = 2;
 
 impl Kernel {
     /// What a key of the caller's may do with what a list names.
+    #[inline(always)]
     pub(crate) fn rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
-        if let Some(rights) = self.remembered(&self.last_rights, key, list) {
-            return Ok(rights);
+        match self.remembered(&self.last_rights, key, list) {
+            Some(rights) => Ok(rights),
+            None => self.find_rights_on_list(key, list),
         }
+    }
+
+    #[inline(never)]
+    fn find_rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
         let capability = self.key(key)?;
         let Some(entries) = self.memory.get::<AccessList>(list) else {
             let Some(info) = memory::info(list) else { return Err(Error::NoSuchPage.about(list.0)) };

@@ -222,6 +222,7 @@ impl Kernel {
             taking: Taking::default(),
             destruction: Progress::default(),
             owes_slice: false,
+            lent: None,
         };
         self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
         environment.change(|info| fill_record(info, creator, &name, wanted));

@@ -10,6 +10,7 @@ use machine::memory;
 
 const NONE: u64 = PageNumber::NONE.0;
 
+#[inline(always)]
 fn record(page: u64) -> &'static PageInfo {
     memory::info(PageNumber(page)).expect("a page in a list has a record")
 }
@@ -26,6 +27,7 @@ fn set_previous(page: u64, previous: u64) {
 }
 
 /// Puts a page at the front of the list that begins at `head`.
+#[inline(always)]
 pub(crate) fn push(head: &AtomicU64, page: PageNumber) {
     let first = head.load(Ordering::Relaxed);
     record(page.0).neighbours.store(NONE << 32 | first, Ordering::Release);
@@ -36,6 +38,7 @@ pub(crate) fn push(head: &AtomicU64, page: PageNumber) {
 }
 
 /// Takes a page out of the list that begins at `head`, in which it is. Its own neighbours are for the next list to set.
+#[inline(always)]
 pub(crate) fn remove(head: &AtomicU64, page: PageNumber) {
     let word = record(page.0).neighbours.load(Ordering::Relaxed);
     let (next, previous) = (word & NONE, word >> 32);

@@ -7,6 +7,7 @@ use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
 use abi::capability::{Capability, Rights};
 use abi::limits::{KEYS, PINS, PREDICATE_TERMS, PRIVATE_PAGES};
+use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
 use wakeup_predicate::Predicate;
@@ -32,6 +33,8 @@ pub(crate) struct Secrets {
     pub(crate) destruction: crate::destruction::Progress,
     /// Its next slice is cancelled, for an excess.
     pub(crate) owes_slice: bool,
+    /// The position of its own that it lent last by a synchronous transfer.
+    pub(crate) lent: Option<&'static SliceInfo>,
 }
 
 impl Kernel {

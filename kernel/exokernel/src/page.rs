@@ -92,6 +92,7 @@ impl Kernel {
     }
 
     /// Puts a page under an access list, or under none.
+    #[inline]
     pub(crate) fn set_access_list(&mut self, page: PageNumber, list: Option<PageNumber>) {
         let info = memory::info(page).expect("a page with an access list has a record");
         let count = |list: PageNumber, change: i64| {
@@ -143,6 +144,7 @@ impl Kernel {
     }
 
     /// Takes a free page for an environment; the budget was checked.
+    #[inline(never)]
     pub(crate) fn give_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
         let kernel = exposed::kernel();
         free_list::remove(&kernel.first_free_page, page);
@@ -180,6 +182,7 @@ impl Kernel {
     }
 
     /// Makes an environment the owner of a page that is in no list; charges are the caller's affair.
+    #[inline(always)]
     fn set_owner(&mut self, page: PageNumber, owner: Environment) {
         let info = memory::info(page).expect("an owned page has a record");
         info.owner.store(owner.number().0, Ordering::Release);

@@ -40,8 +40,8 @@ struct Edit<'rows> {
     rows: &'rows [MapRow],
     /// Rows that are done.
     done: usize,
-    /// Bits that differ from what TLBs may hold, over all rows so far.
-    changed: u64,
+    /// Whether any of them changed what TLBs may hold.
+    changed: bool,
 }
 
 /// The slot for an address at a level, if nothing on the way is shared.
@@ -73,14 +73,22 @@ impl Kernel {
     #[inline(always)]
     fn map_page(&mut self, root: PageNumber, place: UserAddress) -> Outcome<u64> {
         let row = copied(user::read_row(place), place)?;
-        let table = self.memory.leaf_table(root, row.address);
-        match table.and_then(|table| table.change_kept(&row)) {
-            Some(changed) => {
-                drop_translations(root, &[row], changed);
-                Ok(1)
-            }
-            None => self.map_rows(root, &[row]),
+        if self.memory.leaf_table(root, row.address).is_some_and(|table| table.change_kept(&row)) {
+            drop_translations(root, &[row], true);
+            return Ok(1);
         }
+        self.bind_page(root, row)
+    }
+
+    /// One row that maps a page where none was, or any other row.
+    #[inline(never)]
+    fn bind_page(&mut self, root: PageNumber, row: MapRow) -> Outcome<u64> {
+        let grant = self.granted_last();
+        let table = self.memory.leaf_table(root, row.address);
+        if row.entry & WRITE != 0 && table.is_some_and(|table| table.bind(&row, grant)) {
+            return Ok(1);
+        }
+        self.map_rows(root, &[row])
     }
 
     #[inline(never)]
@@ -120,13 +128,13 @@ impl Kernel {
     }
 
     /// The first rows, as long as each lies in the same table and needs no right but what was granted last: the way of
-    /// those who protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and the bits changed.
+    /// those who protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and whether TLBs have to know.
     #[inline(always)]
-    fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, u64) {
-        let Some(first) = rows.first() else { return (0, 0) };
+    fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, bool) {
+        let Some(first) = rows.first() else { return (0, false) };
         let grant = if first.entry & WRITE != 0 { self.granted_last() } else { WriteGrant::NONE };
         let rows = &rows[..rows.len().min((self.work_left() / ROW) as usize)];
-        let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, 0) };
+        let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, false) };
         let (done, changed) = table.change(rows, grant);
         self.spend(done as u32 * ROW);
         (done, changed)
@@ -162,7 +170,7 @@ impl Kernel {
         self.spend(SLOW_ROW);
         let old = self.put_leaf(slot, entry);
         if old & PRESENT != 0 {
-            edit.changed |= old ^ (entry | USER);
+            edit.changed |= (old ^ (entry | USER)) & (ALLOWED & !SOFTWARE) != 0;
         }
         edit.done += 1;
         Ok(())
@@ -224,8 +232,8 @@ impl Kernel {
 
 /// Drops on every CPU what TLBs may hold of rows that changed an entry, where it matters to them.
 #[inline(always)]
-fn drop_translations(root: PageNumber, rows: &[MapRow], changed: u64) {
-    if changed & (ALLOWED & !SOFTWARE) == 0 {
+fn drop_translations(root: PageNumber, rows: &[MapRow], changed: bool) {
+    if !changed {
         return;
     }
     if rows.len() > SINGLE_DROPS {

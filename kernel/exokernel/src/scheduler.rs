@@ -14,6 +14,7 @@ use crate::processor::{Phase, Processor};
 use abi::EnvironmentId;
 use abi::exposed::CpuState;
 use abi::limits::{CPUS, SLICES_PER_CPU};
+use abi::time_slice::SliceInfo;
 use abi::upcall::kind;
 use core::sync::atomic::{Ordering, fence};
 use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
@@ -196,7 +197,7 @@ impl Kernel {
 
     /// Somebody stops running on this CPU, and its position may be one that another CPU passed over.
     #[cold]
-    pub(crate) fn wake_who_passed_over(&mut self) {
+    fn wake_who_passed_over(&mut self) {
         let mut cpus = core::mem::take(&mut self.passed_over);
         while cpus != 0 {
             interrupt::wake(cpus.trailing_zeros() as usize);
@@ -251,57 +252,54 @@ impl Kernel {
         Ok(program)
     }
 
-    /// If transfers by the fast way gave this position away, or back, the slice is told now.
-    pub(crate) fn note_runner(&mut self, environment: Environment) {
-        self.processor().note_runner(environment);
-    }
-
     /// Notes that an environment stops running on this CPU.
     #[inline(always)]
     pub(crate) fn note_left(&mut self, environment: Environment, now: u64) {
         if self.passed_over != 0 {
             self.wake_who_passed_over();
         }
-        self.processor().note_left(environment, now);
+        let processor = self.processor();
+        processor.charge(now);
+        processor.entered = now;
+        if let Some(slice) = processor.moved_on(environment) {
+            self.tell_slice(slice, environment);
+        }
     }
 }
 
 impl Processor {
-    /// See [`Kernel::note_runner`].
+    /// Who runs in the position, as far as it was told; nobody where it was lost.
     #[inline(always)]
-    fn note_runner(&mut self, environment: Environment) {
-        if entry::has_position()
-            && let Some(slice) = self.slice
-        {
-            slice.runner.store(environment.number().0, Ordering::Release);
-        }
+    pub(crate) fn runner(&self) -> EnvironmentId {
+        EnvironmentId(self.slice.map_or(0, |slice| slice.runner.load(Ordering::Relaxed)))
+    }
+
+    /// The position that runs, if transfers by the fast way have given it to this environment and nobody was told yet.
+    pub(crate) fn moved_on(&self, environment: Environment) -> Option<&'static SliceInfo> {
+        self.slice.filter(|_| entry::has_position() && self.runner() != environment.number())
     }
 
     /// Tells the fast way of transfers whether the environment that is entered is the runner of this position.
-    #[inline(always)]
-    pub(crate) fn note_position(&self, number: EnvironmentId, context: &Context) {
-        let has = self.slice.is_some_and(|slice| slice.runner.load(Ordering::Relaxed) == number.0);
-        entry::set_has_position(context, has);
+    pub(crate) fn note_position(&self, environment: Environment, context: &Context) {
+        entry::set_has_position(context, self.runner() == environment.number());
     }
 
-    /// Notes that an environment stops running on this CPU: whoever pays for its time is charged.
+    /// Charges the time since the last look to whoever pays for it.
     #[inline(always)]
-    pub(crate) fn note_left(&mut self, environment: Environment, now: u64) {
-        self.note_runner(environment);
+    pub(crate) fn charge(&mut self, now: u64) {
         let spent = now.saturating_sub(self.entered);
-        self.entered = now;
         let (payer, number) = self.payer;
         if payer.number() == number {
             add(&payer.info().time, spent);
         }
     }
 
-    /// Notes that an environment begins to run on this CPU.
+    /// Notes that an environment begins to run on this CPU, in the position of `runner`.
     #[inline(always)]
-    pub(crate) fn note_entered(&mut self, claimed: Claimed, now: u64) {
+    pub(crate) fn note_entered(&mut self, claimed: Claimed, runner: EnvironmentId, now: u64) {
         let number = claimed.environment.number();
         (self.entered, self.payer) = (now, (claimed.environment, number));
-        self.note_position(number, claimed.context);
+        entry::set_has_position(claimed.context, runner == number);
         let info = exposed::own_cpu();
         info.environment.store(number.0, Ordering::Release);
         if core::mem::replace(&mut self.last, number.0) != number.0 {
@@ -326,7 +324,8 @@ impl Locked {
     #[inline(always)]
     pub(crate) fn run(mut self, claimed: Claimed, now: u64) -> ! {
         let Some(program) = self.program_of(claimed) else { schedule_with(self) };
-        self.processor().note_entered(claimed, now);
+        let runner = self.processor().runner();
+        self.processor().note_entered(claimed, runner, now);
         drop(self);
         entry::enter(claimed.context, program)
     }

@@ -14,7 +14,7 @@ use machine::user::UserFault;
 use machine::{cpu_control, exposed};
 
 /// A system call other than the null call.
-pub(crate) fn system_call(frame: &mut SyscallFrame) {
+pub(crate) extern "C" fn system_call(frame: &mut SyscallFrame) {
     match WAYS.get(frame.rax as usize) {
         Some(way) => way(frame),
         None => unusual(frame),
@@ -204,6 +204,7 @@ impl Calls for Kernel {
     ) -> Outcome<()> {
         self.set_access_list_entry(key, list, index, source, rights)
     }
+    #[inline(always)]
     fn page_allocate(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
         self.allocate_page(key, list, page)
     }

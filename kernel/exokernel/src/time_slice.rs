@@ -88,23 +88,27 @@ impl Kernel {
     }
 }
 
-/// Yields (see `abi::syscall`). Returns only after a refusal. The fast way is for a target that lives, waits for nothing and
-/// goes on from RIP, RSP and flags alone, and that is told nothing but that its slice starts; the timer is set already.
+/// Yields (see `abi::syscall`). Returns only after a refusal.
+///
+/// The fast way is for a target that lives, waits for nothing and goes on from RIP, RSP and flags alone, and that is told
+/// nothing but that its slice starts; the timer is set already. Whatever needs a call is looked at first.
 #[inline(always)]
 pub(crate) fn give_way(frame: &mut SyscallFrame) -> Outcome<()> {
     let (mut kernel, to) = (lock(), EnvironmentId(frame.arguments[0]));
-    let simple = if cpu_control::keys_are_on() { None } else { context::published(to).claim_simply(to) };
+    let from = kernel.callers_context();
+    let caller = Environment::of(from);
+    let others = kernel.passed_over != 0 || cpu_control::keys_are_on();
+    let processor = kernel.processor();
+    let runner = processor.runner();
+    let moved = entry::has_position() && runner != caller.number();
+    let simple = if others || moved { None } else { context::published(to).claim_simply(to) };
     let Some(simple) = simple else { return give_way_slowly(kernel, frame, to) };
     let context = simple.context();
     let target = Claimed { environment: Environment::of(context), context };
     let Some(program) = start_plainly(context) else { enter_slowly(kernel, frame, target) };
-    if kernel.passed_over != 0 {
-        kernel.wake_who_passed_over();
-    }
-    let (from, now, processor) = (kernel.callers_context(), clock::now(), kernel.processor());
-    let caller = Environment::of(from);
-    processor.note_left(caller, now);
-    processor.note_entered(target, now);
+    let now = clock::now();
+    processor.charge(now);
+    processor.note_entered(target, runner, now);
     forgive_excess(caller);
     entry::exchange(from, frame, simple);
     drop(kernel);

@@ -1,12 +1,14 @@
 //! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
-//! until it is transferred back. The kernel keeps no chain: only who runs in which position. The callee must not run, must
-//! have said that it is ready, and the kernel must hold no forced-out context of it.
+//! until it is transferred back. The kernel keeps no chain: only who runs in which position, and which position an owner
+//! lent last, so that it comes back also from somebody who was resumed in another slice meanwhile. The callee must not run,
+//! must have said that it is ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, lock, refuse};
 use crate::scheduler::Claimed;
+use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, Error};
 use core::sync::atomic::Ordering;
 use machine::context::{Entry, Program};
@@ -19,7 +21,9 @@ pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<
     let mut kernel = lock();
     let callee = kernel.claim_callee(EnvironmentId(frame.rax >> 32))?;
     let caller = kernel.caller();
-    kernel.note_runner(caller);
+    if let Some(slice) = kernel.processor().moved_on(caller) {
+        kernel.tell_slice(slice, caller);
+    }
     let to = kernel.context_of(callee);
     let Ok(program) = to.enter(frame.program(), entry_point) else {
         to.release();
@@ -41,7 +45,7 @@ fn hand_over(kernel: &mut Kernel, frame: &mut SyscallFrame, callee: Claimed, pro
     from.keep_voluntary(frame.program());
     entry::leave(from);
     from.release();
-    kernel.processor().note_position(callee.environment.number(), to);
+    kernel.processor().note_position(callee.environment, to);
     exposed::own_cpu().environment.store(callee.environment.number().0, Ordering::Release);
     to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
     to.keep_voluntary(program);
@@ -63,12 +67,48 @@ impl Kernel {
         Ok(callee)
     }
 
-    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give.
+    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give. One that the callee has
+    /// lent to the caller goes back instead, wherever the caller was resumed.
     fn move_position(&mut self, caller: Environment, callee: Environment) {
-        let cpu = entry::cpu();
-        let slice = &exposed::slices(cpu)[self.processors[cpu].position];
-        if slice.runner.load(Ordering::Relaxed) == caller.number().0 {
-            slice.runner.store(callee.number().0, Ordering::Release);
+        if self.give_back_position(caller, callee) {
+            return;
         }
+        match self.processor().slice {
+            Some(slice) if slice.runner.load(Ordering::Relaxed) == caller.number().0 => self.set_runner(slice, callee),
+            _ => {}
+        }
+    }
+
+    /// Transfers by the fast way gave the position that runs to an environment, or back to it: the slice is told now.
+    #[cold]
+    pub(crate) fn tell_slice(&mut self, slice: &'static SliceInfo, environment: Environment) {
+        let before = self.known(EnvironmentId(slice.runner.load(Ordering::Relaxed)));
+        if before.is_some_and(|before| self.give_back_position(before, environment)) {
+            let context = self.context_of(environment);
+            return self.processor().note_position(environment, context);
+        }
+        self.set_runner(slice, environment);
+    }
+
+    /// Says who runs in a position from now on; its owner remembers that it lent it.
+    fn set_runner(&mut self, slice: &'static SliceInfo, runner: Environment) {
+        slice.runner.store(runner.number().0, Ordering::Release);
+        if let Ok(owner) = self.living(EnvironmentId(slice.owner.load(Ordering::Relaxed)))
+            && owner != runner
+        {
+            self.secrets_mut(owner).lent = Some(slice);
+        }
+    }
+
+    /// Gives the position that `owner` has lent to `holder` back, if there is one.
+    fn give_back_position(&mut self, holder: Environment, owner: Environment) -> bool {
+        let Some(slice) = self.secrets(owner).lent else { return false };
+        let (owned_by, run_by) = (slice.owner.load(Ordering::Relaxed), slice.runner.load(Ordering::Relaxed));
+        let lent = (owned_by, run_by) == (owner.number().0, holder.number().0);
+        if lent {
+            slice.runner.store(owned_by, Ordering::Release);
+            self.secrets_mut(owner).lent = None;
+        }
+        lent
     }
 }

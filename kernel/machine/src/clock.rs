@@ -108,7 +108,7 @@ pub fn note_boot_ended() {
 pub fn now() -> u64 {
     // Negative where this CPU is a little behind the one on which time began.
     let stamps = time_stamp().wrapping_sub(per_cpu::current().start_stamp.load(Ordering::Relaxed)) as i64;
-    scale().convert(stamps.max(0) as u64)
+    scale().convert_fitting(stamps.max(0) as u64)
 }
 
 /// Lets this CPU's timer interrupt once, with [`apic::TIMER_VECTOR`], when [`now`] reaches `deadline` or soon after;

@@ -139,7 +139,7 @@ frame!(SyscallFrame, TrapFrame);
 #[derive(Debug)]
 pub struct Handlers {
     /// A system call other than the null call.
-    pub system_call: fn(&mut SyscallFrame),
+    pub system_call: extern "C" fn(&mut SyscallFrame),
     /// A device interrupt that came while a program ran; the vector is in the frame.
     pub interrupt: fn(&mut TrapFrame),
     /// A device interrupt that came while this CPU was idle.
@@ -153,6 +153,9 @@ static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(core::ptr::null_mut());
 /// Gives the handlers, once, before any program runs.
 pub fn install(handlers: &'static Handlers) {
     HANDLERS.store(core::ptr::from_ref(handlers).cast_mut(), Ordering::Release);
+    if !cfg!(feature = "trace") {
+        chitin_system_call.store(handlers.system_call as *mut (), Ordering::Release);
+    }
 }
 
 fn handlers() -> &'static Handlers {
@@ -162,8 +165,12 @@ fn handlers() -> &'static Handlers {
     unsafe { &*pointer }
 }
 
+/// What `entry.s` calls for a system call: an `extern "C" fn(&mut SyscallFrame)`.
 #[unsafe(no_mangle)]
-extern "C" fn chitin_system_call(frame: &mut SyscallFrame) {
+static chitin_system_call: AtomicPtr<()> = AtomicPtr::new(trace_system_call as *mut ());
+
+/// The handler, with a trace where there is one.
+extern "C" fn trace_system_call(frame: &mut SyscallFrame) {
     #[cfg(feature = "trace")]
     crate::trace::note(frame.rax, frame.rip);
     (handlers().system_call)(frame);

@@ -44,7 +44,7 @@ chitin_system_call_in_rust:
     rdtsc
     mov gs:[{ENTRY_STAMP}], eax
     mov rdi, rsp
-    call chitin_system_call
+    call [rip + chitin_system_call]
     rdtsc
     sub eax, gs:[{ENTRY_STAMP}]
     cmp eax, gs:[{LONGEST_ENTRY}]

@@ -82,6 +82,7 @@ pub fn references(info: &PageInfo) -> u32 {
 }
 
 /// Notes that a page was bound or unbound now.
+#[inline(always)]
 pub fn note_use(info: &PageInfo) {
     let events = &exposed::kernel().binding_events;
     let now = events.load(Ordering::Relaxed) + 1;
@@ -121,6 +122,7 @@ impl Memory {
     }
 
     /// Takes a free page for a program: zeroed, ordinary.
+    #[inline(always)]
     pub fn take_free(&mut self, page: PageNumber) {
         let info = info(page).expect("a free page has a record");
         let state = state(info);

@@ -228,84 +228,98 @@ impl LeafTable<'_> {
         Slot { table: self.table, index: index(address, 1) }
     }
 
-    /// Edits the entries of rows and returns how many are done, and the bits that TLBs have to know to differ now in any of
-    /// them. A row keeps the page that is mapped, maps one where none was, or unmaps one. Ends before a row of another kind,
-    /// or whose address lies outside of the table, or that allows what neither the old entry does nor `grant`, or that
-    /// would free its page.
+    /// Edits the entries of rows and returns how many are done, and whether TLBs have to know. A row keeps the page that is
+    /// mapped, maps one where none was, or unmaps one. Ends before a row of another kind, or whose address lies outside of
+    /// the table, or that allows what neither the old entry does nor `grant`, or that would free its page.
     #[inline(never)]
-    pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, u64) {
-        let (known, mut changed) = (self.memory.entry_bits, 0);
+    pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, bool) {
+        let (known, mut changed) = (self.memory.entry_bits, false);
         // A bit that this CPU does not know is ignored: such a row takes the longer way.
         let kept = PAGE | PRESENT | LARGE | !(ALLOWED & known);
         let mut left = rows;
         while let [row, rest @ ..] = left {
-            match self.change_one(row, kept, known, grant) {
-                Some(bits) => changed |= bits,
-                None => break,
+            let Some(word) = self.word(row.address) else { break };
+            let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
+            // What is in a table has none of the bits that nobody may set.
+            if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
+                match exchange(self.entries, row, known, grant) {
+                    Some(narrowed) => changed |= narrowed,
+                    None => break,
+                }
+            } else if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
+                break;
+            } else {
+                replace(word, entry | USER);
+                changed = true;
             }
             left = rest;
         }
         (rows.len() - left.len(), changed)
     }
 
-    /// The same for one row that keeps its page and gains no right; the bits that differ, if it is one.
+    /// The same for one row that keeps its page and gains no right; whether it is one.
     #[inline(always)]
-    pub fn change_kept(&self, row: &MapRow) -> Option<u64> {
-        let known = self.memory.entry_bits;
-        let entry = row.entry;
-        let word = self.entries.get(index(row.address, 1))?;
+    pub fn change_kept(&self, row: &MapRow) -> bool {
+        let (known, entry, word) = (self.memory.entry_bits, row.entry, &self.entries[index(row.address, 1)]);
         let old = word.load(Ordering::Relaxed);
         let gained = (old ^ entry) & (PAGE | PRESENT | LARGE | !(ALLOWED & known)) | entry & !old & WRITE;
         if gained != 0 || entry & PRESENT == 0 {
-            return None;
+            return false;
         }
-        Some(replace(word, entry | USER))
+        replace(word, entry | USER);
+        true
+    }
+
+    /// The same for one row that maps a page where none was; whether it is one.
+    #[inline(always)]
+    pub fn bind(&self, row: &MapRow, grant: WriteGrant) -> bool {
+        bind(&self.entries[index(row.address, 1)], row, self.memory.entry_bits, grant)
     }
 
     #[inline(always)]
-    fn change_one(&self, row: &MapRow, kept: u64, known: u64, grant: WriteGrant) -> Option<u64> {
-        let (entry, offset) = (row.entry, row.address.wrapping_sub(self.first));
-        let word = self.entries.get((offset >> PAGE_SIZE.trailing_zeros()) as usize)?;
-        let old = word.load(Ordering::Relaxed);
-        // What is in a table has none of the bits that nobody may set.
-        if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
-            return exchange(word, row, known, grant);
-        }
-        if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
-            return None;
-        }
-        Some(replace(word, entry | USER))
+    fn word(&self, address: u64) -> Option<&'static AtomicU64> {
+        self.entries.get((address.wrapping_sub(self.first) >> PAGE_SIZE.trailing_zeros()) as usize)
     }
 }
 
-/// Replaces an entry by one that maps the same page; the bits that differ. What the CPU noted in the old one since anybody
-/// looked is in what the exchange gives.
+/// Replaces an entry by one that maps the same page. What the CPU noted in the old one since anybody looked is in what the
+/// exchange gives.
 #[inline(always)]
-fn replace(word: &AtomicU64, new: u64) -> u64 {
+fn replace(word: &AtomicU64, new: u64) {
     let old = word.swap(new, Ordering::AcqRel);
     if old & DIRTY != 0 {
         note_dirty(old);
     }
-    old ^ new
 }
 
-/// The rows of [`LeafTable::change`] that bind or unbind a page.
+/// The rows of [`LeafTable::change`] that bind or unbind a page; whether TLBs have to know.
 #[inline(never)]
-fn exchange(word: &AtomicU64, row: &MapRow, known: u64, grant: WriteGrant) -> Option<u64> {
+fn exchange(entries: &[AtomicU64; ENTRIES], row: &MapRow, known: u64, grant: WriteGrant) -> Option<bool> {
+    let word = &entries[index(row.address, 1)];
     let old = word.load(Ordering::Relaxed);
-    let binds = old & PRESENT == 0 && row.entry & (PRESENT | LARGE | !ALLOWED) == PRESENT && grant.covers(row);
-    let unbinds = || row.entry == 0 && old & PRESENT != 0 && !is_orphan(old);
-    if !binds && !unbinds() {
-        return None;
+    if row.entry == 0 && old & PRESENT != 0 && !is_orphan(old) {
+        let old = word.swap(0, Ordering::AcqRel);
+        count_leaf(old, -1);
+        if old & DIRTY != 0 {
+            note_dirty(old);
+        }
+        return Some(true);
     }
-    let new = if binds { (row.entry | USER) & known } else { 0 };
-    let old = word.swap(new, Ordering::AcqRel);
-    count_leaf(new, 1);
-    count_leaf(old, -1);
-    if old & (PRESENT | DIRTY) == PRESENT | DIRTY {
-        note_dirty(old);
+    bind(word, row, known, grant).then_some(false)
+}
+
+/// Maps the page of a row where none was, if `grant` allows it.
+#[inline(always)]
+fn bind(word: &AtomicU64, row: &MapRow, known: u64, grant: WriteGrant) -> bool {
+    let free = word.load(Ordering::Relaxed) & PRESENT == 0;
+    if !free || row.entry & (PRESENT | LARGE | !ALLOWED) != PRESENT {
+        return false;
     }
-    Some(if old & PRESENT != 0 { old } else { 0 })
+    let Some(info) = grant.covered(row) else { return false };
+    word.store((row.entry | USER) & known, Ordering::Release);
+    memory::note_use(info);
+    count_reference(info, 1);
+    true
 }
 
 /// Whether the page of a small entry is freed when its last mapping goes.
@@ -329,14 +343,17 @@ impl WriteGrant {
     /// Whether a row may map its page by it.
     #[inline(always)]
     fn covers(self, row: &MapRow) -> bool {
-        let (pages, page) = (exposed::pages(), page_of(row.entry).0 as usize);
-        if page >= pages.len() {
-            return false;
-        }
-        let info = &pages[page];
-        row.address % PAGE_SIZE == self.key
+        self.covered(row).is_some()
+    }
+
+    /// The record of the page of a row, if the row may map it by this.
+    #[inline(always)]
+    fn covered(self, row: &MapRow) -> Option<&'static PageInfo> {
+        let info = memory::info(page_of(row.entry))?;
+        let may = row.address % PAGE_SIZE == self.key
             && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
-            && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8
+            && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8;
+        may.then_some(info)
     }
 }
 
@@ -529,11 +546,16 @@ fn count_leaf(entry: u64, change: i64) {
     if entry & PRESENT == 0 {
         return;
     }
-    memory::note_use(&mapped(entry).expect("a mapped page has a record")[0]);
-    for info in mapped(entry).expect("a mapped page has a record") {
-        let word = info.access.load(Ordering::Relaxed);
-        info.access.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
-    }
+    let records = mapped(entry).expect("a mapped page has a record");
+    memory::note_use(&records[0]);
+    records.iter().for_each(|info| count_reference(info, change));
+}
+
+/// Counts an entry that maps a page.
+#[inline(always)]
+fn count_reference(info: &PageInfo, change: i64) {
+    let word = info.access.load(Ordering::Relaxed);
+    info.access.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
 }
 
 /// Notes in the record of a page that it was written through a mapping.

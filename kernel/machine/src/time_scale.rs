@@ -33,6 +33,12 @@ impl TimeScale {
         }
     }
 
+    /// Converts where the result is known to fit, as nanoseconds since boot do for centuries: else its lower 64 bits.
+    #[inline(always)]
+    pub const fn convert_fitting(&self, ticks: u64) -> u64 {
+        ((ticks as u128 * self.multiplier as u128) >> (self.shift & (u64::BITS - 1))) as u64
+    }
+
     /// Converts; the largest value stands for all beyond it.
     #[inline(always)]
     pub const fn convert(&self, ticks: u64) -> u64 {

@@ -25,7 +25,7 @@ mod kernel {
         upcall_failed,
     };
 
-    fn no_program(_: &mut SyscallFrame) {
+    extern "C" fn no_program(_: &mut SyscallFrame) {
         panic!("a system call, and no program");
     }
 

@@ -22,6 +22,7 @@ guest! {
     Here an_asynchronous_transfer_gives_the_slice_only;
     Here an_answer_is_kept_for_who_cannot_be_entered;
     Here the_position_of_a_dead_callee_comes_back;
+    Here the_position_comes_back_from_another_slice;
     Here who_is_not_ready_is_not_entered;
     Here fault_43_transfer_to_the_dead_and_to_oneself;
     Here fault_43_calls_in_a_circle;
@@ -222,6 +223,71 @@ fn the_position_of_a_dead_callee_comes_back(world: &World) -> Outcome {
     let runner = exposed::slices(0)[own].runner.load(SeqCst);
     check!(runner == area::number().0, "our position runs {runner}");
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Answers only in a slice of another position than it was called in: in its own, or in one that was given to it.
+extern "C" fn answer_elsewhere(_: EnvironmentId, message: &mut Message) {
+    let position = || exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.position.load(SeqCst));
+    let lent = message[0];
+    while position() == lent {
+        time_slice::yield_now();
+    }
+    message[1] = position();
+}
+
+extern "C" fn serve_elsewhere(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(answer_elsewhere)
+}
+
+extern "C" fn give_for_ever(to: u64) {
+    loop {
+        let _ = time_slice::yield_to(EnvironmentId(to));
+        time_slice::yield_now();
+    }
+}
+
+/// A position that was lent comes back also when the callee was resumed in another slice: by a yield, or in its own. Who
+/// lent it runs in every round after that, and the callee in none but its own.
+fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
+    for has_slice in [false, true] {
+        let child = without_slice(world, serve_elsewhere, 0)?;
+        settle(&child)?;
+        let giver = if has_slice { None } else { Some(spawn(world, give_for_ever, child.number.0)?) };
+        if has_slice {
+            granted!(child.run(0, abi::time_slice::ANY_POSITION));
+        }
+        let own = positions_of(area::number()).next().ok_or("no position")?;
+        for round in 0..5 {
+            let mut message: Message = [own as u64, 0, 0, 0, 0, 0];
+            granted!(call(Kind::Synchronous, child.number, &mut message));
+            check!(message[1] != own as u64, "round {round}: the callee answered in our position");
+            time_slice::yield_now();
+            let runner = exposed::slices(0)[own].runner.load(SeqCst);
+            check!(runner == area::number().0, "round {round}: after the answer {runner} runs in our position");
+            check_rounds(&child, own, has_slice)?;
+        }
+        if let Some(giver) = giver {
+            granted!(giver.destroy());
+        }
+        granted!(child.destroy());
+    }
+    Ok(())
+}
+
+/// In the next rounds our slice is begun for us, and the callee's for the callee if it has one.
+fn check_rounds(child: &Child, own: usize, has_slice: bool) -> Outcome {
+    let begun = |number| exposed::environment(number).map_or(0, |info| info.slices.load(SeqCst));
+    let (ours, theirs) = (begun(area::number()), begun(child.number));
+    for _ in 0..4 {
+        time_slice::yield_now();
+        let position = exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.position.load(SeqCst));
+        check!(position == own as u64, "a slice begins for us in position {position}, not in {own}");
+    }
+    check!(begun(area::number()) >= ours + 4, "only {} slices began for us", begun(area::number()) - ours);
+    let more = begun(child.number) - theirs;
+    check!(has_slice || more == 0, "{more} slices began for the callee, which has none");
     Ok(())
 }
 
