@@ -22,8 +22,8 @@ use machine::{clock, exposed, memory, tlb};
 /// Slices, children or pages that one step releases.
 const PER_STEP: usize = 16;
 
-/// Units of work that giving up a page takes, but for an address space, which says itself that it takes longer.
-const FOR_A_PAGE: u32 = 60;
+/// Units of work that giving up a page takes at most; what takes longer says so itself.
+const FOR_A_PAGE: u32 = 110;
 
 /// Private pages that one step releases: each is filled with zeros.
 const PRIVATE_PER_STEP: usize = 8;
@@ -31,6 +31,8 @@ const PRIVATE_PER_STEP: usize = 8;
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
+    /// Predicate and pins are still there.
+    Pins,
     /// Slices of this CPU and those after it are still there.
     Slices(usize),
     /// Children are still there.
@@ -47,7 +49,7 @@ pub(crate) enum Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self::Slices(0)
+        Self::Pins
     }
 }
 
@@ -162,6 +164,7 @@ impl Kernel {
         }
         let progress = self.secrets(environment).destruction;
         let next = match progress {
+            Progress::Pins => self.release_pins(environment),
             Progress::Slices(cpu) => self.release_slices(environment, cpu),
             Progress::Children => self.release_children(environment),
             Progress::AddressSpace => self.release_address_space(environment),
@@ -181,10 +184,6 @@ impl Kernel {
     }
 
     fn release_slices(&mut self, environment: Environment, cpu: usize) -> Progress {
-        if cpu == 0 {
-            self.drop_predicate(environment);
-            self.release_pins(environment);
-        }
         let used = environment.budget(Resource::Slice).used.load(Ordering::Relaxed);
         if cpu == exposed::cpu_count() || used == 0 {
             return Progress::Children;
@@ -198,11 +197,13 @@ impl Kernel {
         if left == 0 { Progress::Slices(cpu) } else { Progress::Slices(cpu + 1) }
     }
 
-    fn release_pins(&mut self, environment: Environment) {
+    fn release_pins(&mut self, environment: Environment) -> Progress {
+        self.drop_predicate(environment);
         let pinned = self.secrets(environment).pinned;
         for page in pinned.into_iter().filter(|page| *page != abi::page::NO_PAGE) {
             self.end_pin(environment, PageNumber(u64::from(page)));
         }
+        Progress::Slices(0)
     }
 
     fn release_children(&mut self, environment: Environment) -> Progress {
