@@ -119,7 +119,7 @@ pub(crate) fn put(kernel: Kernel) {
 }
 
 /// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
-const WORK_PER_ENTRY: u32 = 280;
+const WORK_PER_ENTRY: u32 = 268;
 
 impl Kernel {
     /// Counts work that a caller's input can multiply.
