@@ -44,6 +44,7 @@ pub fn start(mut boot: Boot) -> ! {
         free_slots: (0, 0),
         passed_over: 0,
         search: Default::default(),
+        short_until: 0,
         work: Cell::new(0),
         attention: Cell::new(false),
         authority: Cell::new(1),
@@ -214,13 +215,19 @@ impl<'a> FirstEnvironment<'a> {
     }
 }
 
-/// All that there is.
+/// How many times what there is the limits of all environments may come to, in pages: who uses less than its limit leaves the
+/// rest to others. What an environment must be sure of is its reservation.
+const PAGE_LIMIT_FACTOR: u64 = 2;
+
+/// All that there is, and the right to promise more of it than that.
 fn give_budget(environment: Environment) {
     let kernel = exposed::kernel();
     let pages = kernel.free_pages.load(Ordering::Relaxed) + kernel.owned_pages.load(Ordering::Relaxed);
     let slices = (exposed::cpu_count() * SLICES_PER_CPU) as u64;
+    environment.budget(Resource::Page).reserved.store(pages, Ordering::Relaxed);
+    kernel.reserved_pages.store(pages, Ordering::Release);
     let limits = [
-        (Resource::Page, pages),
+        (Resource::Page, PAGE_LIMIT_FACTOR * pages),
         (Resource::Slice, slices),
         (Resource::Filter, u64::from(u32::MAX)),
         (Resource::Predicate, u64::from(u32::MAX)),

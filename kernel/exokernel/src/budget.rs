@@ -1,7 +1,8 @@
 //! Budgets: what each environment may hold of each resource, and who is asked first when there is too little.
 //!
 //! What holds always: `used` is at most `limit`; the reservations of all environments together are at most what there
-//! is. A dead environment's figures go to its heir, with the charge for what is still in use.
+//! is. Limits may come to more than that: the first environment has all pages reserved, and a limit of twice as many to hand
+//! out. A dead environment's figures go to its heir, with the charge for what is still in use.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
@@ -27,6 +28,18 @@ pub(crate) fn charge(environment: Environment, resource: Resource, amount: u64) 
 /// Takes a charge back.
 pub(crate) fn discharge(environment: Environment, resource: Resource, amount: u64) {
     subtract(&environment.budget(resource).used, amount);
+}
+
+/// By how much an environment uses more than its reservation.
+pub(crate) fn above_reservation(environment: Environment, resource: Resource) -> u64 {
+    let budget = environment.budget(resource);
+    budget.used.load(Ordering::Relaxed).saturating_sub(budget.reserved.load(Ordering::Relaxed))
+}
+
+/// Whether an environment uses less than its reservation.
+pub(crate) fn is_below_reservation(environment: Environment, resource: Resource) -> bool {
+    let budget = environment.budget(resource);
+    budget.used.load(Ordering::Relaxed) < budget.reserved.load(Ordering::Relaxed)
 }
 
 /// Gives all figures of a dead environment to its heir.

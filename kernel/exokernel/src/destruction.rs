@@ -262,7 +262,7 @@ impl Kernel {
             tlb::quiesce();
         }
         let secrets = self.secrets(environment);
-        let (private, count) = (secrets.private, secrets.private_count);
+        let (private, count) = (secrets.private, usize::from(secrets.private_count));
         let until = count.min(from + PRIVATE_PER_STEP);
         for page in &private[from..until] {
             self.dissolve_private(PageNumber(u64::from(*page)));

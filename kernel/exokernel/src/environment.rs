@@ -215,7 +215,7 @@ impl Kernel {
         let secrets = Secrets {
             keys,
             private: private.map(|page| page.0 as u32),
-            private_count: count,
+            private_count: count as u8,
             predicate: None,
             watched: [0; PREDICATE_TERMS],
             pinned: [NO_PAGE; PINS],

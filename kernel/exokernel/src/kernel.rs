@@ -25,6 +25,8 @@ pub(crate) struct Kernel {
     pub(crate) free_slots: (u64, u64),
     /// The search for the environment furthest above its reservation.
     pub(crate) search: crate::revocation::Search,
+    /// Until then free pages are only for those below their reservation: somebody was asked for them. 0: no shortage.
+    pub(crate) short_until: u64,
     /// Work done in this entry, in units of some 40 instructions: see [`Kernel::spend`].
     pub(crate) work: Cell<u32>,
     /// Something happened that the caller has to be stopped for before it goes on.

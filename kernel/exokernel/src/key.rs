@@ -20,7 +20,7 @@ pub(crate) struct Secrets {
     /// Pages of the private part of its area.
     pub(crate) private: [u32; PRIVATE_PAGES],
     /// How many of them.
-    pub(crate) private_count: usize,
+    pub(crate) private_count: u8,
     /// What it waits for, if it waits.
     pub(crate) predicate: Option<Predicate>,
     /// Physical address of the word that each term of the predicate watches.

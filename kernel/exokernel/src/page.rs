@@ -121,12 +121,15 @@ impl Kernel {
         permit(self.rights_on_list(key, list)?, Rights::OWN)?;
         let caller = self.caller();
         budget::check(caller, Resource::Page, 1)?;
+        if self.short_until != 0 {
+            self.check_shortage(caller)?;
+        }
         let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
         self.give_page(page, caller, list);
         Ok(page)
     }
 
-    /// The first free page, unless all that is left is reserved by others.
+    /// The first free page. Where there is none, somebody may be asked for one.
     fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
         match free_list::first(&exposed::kernel().first_free_page) {
             Some(page) => Ok(page),

@@ -202,7 +202,7 @@ impl Kernel {
     /// A private page is mapped only by the environment whose it is.
     fn check_private(&self, page: PageNumber) -> Result<(), Failure> {
         let secrets = self.secrets(self.caller());
-        let own = secrets.private[..secrets.private_count].contains(&(page.0 as u32));
+        let own = secrets.private[..usize::from(secrets.private_count)].contains(&(page.0 as u32));
         if own { Ok(()) } else { Err(Error::NotPermitted.about(0)) }
     }
 

@@ -6,8 +6,10 @@
 //! into the repossession vector before the upcall that tells of it.
 //!
 //! The one policy of the kernel is here, too: when no page is free, an environment below its reservation has the
-//! environment asked that is furthest above its own.
+//! environment asked that is furthest above its own; as long as that lasts, pages that come back are for those below theirs.
+//! Nobody is asked for what it is sure of, and who is not below its reservation is refused.
 
+use crate::budget;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, refuse};
@@ -18,7 +20,7 @@ use abi::capability::Rights;
 use abi::environment::State;
 use abi::limits::{REPOSSESSION_ENTRIES, TAKE_FIRST_ENTRIES};
 use abi::page::{ORPHAN, PageKind};
-use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::{clock, exposed, memory, tlb};
 
@@ -36,9 +38,17 @@ const CANDIDATES_PER_STEP: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taking {
     /// The page, plus one; 0: none was chosen.
-    page: u64,
+    page: u32,
     /// Where the scan of the address space goes on.
     cursor: u64,
+    /// The last page that cannot be taken of those looked at, plus one; 0: none was looked at.
+    passed: u32,
+    /// How many pages the environment had when nothing of them could be taken; 0: that was never so.
+    barren: u32,
+}
+
+fn numbered(page: u32) -> PageNumber {
+    PageNumber(u64::from(page))
 }
 
 /// The search for the environment furthest above its reservation.
@@ -140,7 +150,7 @@ impl Kernel {
     /// Chooses a page, or breaks some of its bindings, or takes it.
     fn take_page_step(&mut self, environment: Environment) -> Taken {
         let taking = self.secrets(environment).taking;
-        let Some(page) = taking.page.checked_sub(1).map(PageNumber).filter(|page| self.is_takable(environment, *page))
+        let Some(page) = taking.page.checked_sub(1).map(numbered).filter(|page| self.is_takable(environment, *page))
         else {
             return self.choose_page(environment);
         };
@@ -156,7 +166,8 @@ impl Kernel {
                 return Taken::NotYet;
             }
         }
-        self.secrets_mut(environment).taking = Taking::default();
+        let taking = &mut self.secrets_mut(environment).taking;
+        (taking.page, taking.cursor) = (0, 0);
         if self.give_up_quietly(page, info).is_ok() {
             self.record_taken(environment, Resource::Page, page.0);
         }
@@ -183,16 +194,34 @@ impl Kernel {
             if !self.emergency_passed(environment) {
                 return Taken::NotYet;
             }
-            let owned = core::iter::successors(first_page(environment), |page| free_list::next(*page));
-            choice = owned.take(CANDIDATES_PER_STEP).find(|page| self.is_takable(environment, *page));
-        }
-        match choice {
-            Some(page) => {
-                self.secrets_mut(environment).taking = Taking { page: page.0 + 1, cursor: 0 };
-                Taken::NotYet
+            match self.next_candidate(environment) {
+                Candidate::Page(page) => choice = Some(page),
+                Candidate::Later => return Taken::NotYet,
+                Candidate::Nothing => return Taken::Nothing,
             }
-            None => Taken::Nothing,
         }
+        let taking = &mut self.secrets_mut(environment).taking;
+        (taking.page, taking.cursor) = (choice.map_or(0, |page| page.0 as u32 + 1), 0);
+        Taken::NotYet
+    }
+
+    /// Looks through the pages of an environment, some a step, for one that can be taken: from the one on that it came to,
+    /// if the environment still has that.
+    fn next_candidate(&mut self, environment: Environment) -> Candidate {
+        let passed = self.secrets(environment).taking.passed.checked_sub(1).map(numbered);
+        let is_there = |page: &PageNumber| {
+            memory::info(*page).is_some_and(|info| info.owner.load(Ordering::Relaxed) == environment.number().0)
+        };
+        let mut next = passed.filter(is_there).map_or_else(|| first_page(environment), free_list::next);
+        for _ in 0..CANDIDATES_PER_STEP {
+            let Some(page) = next else { return Candidate::Nothing };
+            if self.is_takable(environment, page) {
+                return Candidate::Page(page);
+            }
+            self.secrets_mut(environment).taking.passed = page.0 as u32 + 1;
+            next = free_list::next(page);
+        }
+        Candidate::Later
     }
 
     /// Whether the environment was warned that anything may go now, and the grace is over.
@@ -233,22 +262,22 @@ impl Kernel {
         }
     }
 
-    /// No page is free. Whoever is below its reservation has somebody else asked; anybody else is refused.
+    /// No page is free. Whoever is below its reservation has somebody else asked, a step a call; anybody else is refused.
     pub(crate) fn shortage(&mut self, caller: Environment) -> Outcome<PageNumber> {
-        let own = caller.budget(Resource::Page);
-        if own.used.load(Ordering::Relaxed) >= own.reserved.load(Ordering::Relaxed) {
+        if !budget::is_below_reservation(caller, Resource::Page) {
             return refuse(Error::Exhausted, Resource::Page as u64);
         }
+        self.short_until = clock::now() + SHORTAGE_DEADLINE;
         let slots = exposed::environments().len();
-        let Search { slot, .. } = self.search;
-        for slot in slot..(slot + SLOTS_PER_STEP).min(slots) {
+        let first = self.search.slot;
+        for slot in first..(first + SLOTS_PER_STEP).min(slots) {
             let environment = Environment::in_slot(slot);
-            let excess = above_reservation(environment);
-            if environment.is(State::Alive) && excess > self.search.excess {
+            let excess = budget::above_reservation(environment, Resource::Page);
+            if environment.is(State::Alive) && excess > self.search.excess && self.can_be_pressed(environment) {
                 (self.search.best, self.search.excess) = (environment.number().0, excess);
             }
         }
-        self.search.slot = slot + SLOTS_PER_STEP;
+        self.search.slot = first + SLOTS_PER_STEP;
         if self.search.slot < slots {
             return refuse(Error::Again, Resource::Page as u64);
         }
@@ -259,20 +288,46 @@ impl Kernel {
         }
     }
 
+    /// Fails while pages that come back are for others: for whoever is below its reservation, and had them asked for.
+    #[cold]
+    pub(crate) fn check_shortage(&mut self, caller: Environment) -> Result<(), Failure> {
+        if clock::now() >= self.short_until {
+            self.short_until = 0;
+        }
+        if self.short_until == 0 || budget::is_below_reservation(caller, Resource::Page) {
+            return Ok(());
+        }
+        Err(Error::Exhausted.about(Resource::Page as u64))
+    }
+
+    /// Whether asking an environment for pages is of use: it is not being asked for something else, and the last time that
+    /// it was asked there was something to take, or it has taken or given back something since.
+    fn can_be_pressed(&self, environment: Environment) -> bool {
+        let open = environment.info().revocation_resource.load(Ordering::Relaxed);
+        let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
+        (open == 0 || open == Resource::Page as u64 + 1) && u64::from(self.secrets(environment).taking.barren) != used
+    }
+
     /// Asks an environment for pages, or goes on taking them.
     fn press(&mut self, environment: Environment) -> Outcome<PageNumber> {
         if environment.info().revocation_resource.load(Ordering::Relaxed) == 0 {
             self.open_revocation(environment, Resource::Page, SHORTAGE_PAGES, clock::now() + SHORTAGE_DEADLINE);
-        } else {
-            let _again_or_done = self.enforce_step(environment);
+        } else if self.enforce_step(environment).is_ok() {
+            let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
+            self.secrets_mut(environment).taking.barren = used as u32;
         }
         refuse(Error::Again, Resource::Page as u64)
     }
 }
 
-fn above_reservation(environment: Environment) -> u64 {
-    let budget = environment.budget(Resource::Page);
-    budget.used.load(Ordering::Relaxed).saturating_sub(budget.reserved.load(Ordering::Relaxed))
+/// How a look at some pages ended.
+enum Candidate {
+    /// This one can be taken.
+    Page(PageNumber),
+    /// None of those; there are more.
+    Later,
+    /// None.
+    Nothing,
 }
 
 /// How a step of taking ended.

@@ -74,6 +74,11 @@ pub fn give_back() {
     }
 }
 
+/// What is left of the own budget of pages, as far as there are that many: limits may come to more than there is.
+pub fn pages_at_hand() -> u64 {
+    spare(Resource::Page).min(exposed::kernel().free_pages.load(Relaxed))
+}
+
 /// What is left of the own budget.
 pub fn spare(resource: Resource) -> u64 {
     spare_of(area::number(), resource)

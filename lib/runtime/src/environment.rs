@@ -332,6 +332,15 @@ impl Child {
         syscall::budget_move(KeyIndex::FIRST, own, self.number, resource as u64, Figure::Limit as u64, amount)
     }
 
+    /// Moves `amount` of the own reservation to it: so much it is sure to get, within its budget.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `budget_move`.
+    pub fn reserve(&self, resource: Resource, amount: u64) -> Result<(), Failure> {
+        let own = area::number();
+        syscall::budget_move(KeyIndex::FIRST, own, self.number, resource as u64, Figure::Reserved as u64, amount)
+    }
+
     /// Gives it a time slice at this position of a CPU's vector, or at any; it runs from then on.
     ///
     /// # Errors

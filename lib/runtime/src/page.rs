@@ -36,7 +36,8 @@ impl Allocator {
     pub fn allocate_this(self, page: PageNumber) -> Result<PageNumber, Failure> {
         loop {
             match syscall::page_allocate(self.key, self.list, page) {
-                Err(Failure { error: Error::Again, .. }) => {}
+                // Somebody was asked for pages, and needs the CPU to give them back.
+                Err(Failure { error: Error::Again, .. }) => crate::time_slice::yield_now(),
                 done => return done,
             }
         }

@@ -5,16 +5,21 @@
 #![no_std]
 #![no_main]
 
+extern crate alloc;
+
 use abi::KeyIndex;
+use abi::budget::Resource;
 use abi::page_table::{MapRow, NO_EXECUTE, PRESENT, WRITE};
 use abi::syscall::number;
 use abi::upcall::kind;
+use alloc::format;
 use bench_guest::{Samples, begin, measure};
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::{self, Area};
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
+use runtime::predicate::{Operator, Predicate, word};
 use runtime::{address_space, archive, exposed, image, println, syscall, time_slice};
 
 runtime::entry!(main);
@@ -195,12 +200,16 @@ extern "C" fn bounce(parent: u64) {
     }
 }
 
-/// A child that has run long enough to be where it waits.
+/// A child that knows this environment and has run long enough to be where it waits.
 fn settled(function: extern "C" fn(u64)) -> Child {
+    settled_with(function, area::number().0)
+}
+
+fn settled_with(function: extern "C" fn(u64), argument: u64) -> Child {
     let mut builder = Builder::new().expect("the budget suffices");
     let file = archive::boot().find(abi::boot::INIT).expect("this program is `init` of the boot archive").data;
     let own = image::Image::load(file, Allocator::own()).expect("this program can be loaded");
-    builder.program(&own).expect("the program fits").function(function, area::number().0).silent();
+    builder.program(&own).expect("the program fits").function(function, argument).budget(Resource::Predicate, 16).silent();
     let child = builder.create().expect("the environment can be made");
     (0..50).for_each(|_| drop(time_slice::yield_to(child.number)));
     child
@@ -225,6 +234,28 @@ fn yields() {
     partner.destroy().expect("the partner can be destroyed");
 }
 
+/// Sleeps for ever on so many words, one after the other: each is looked at, each time.
+extern "C" fn sleep(terms: u64) {
+    let words = Area::current();
+    loop {
+        let never = |index| [word(words.status(index as usize), Operator::Equal, u64::MAX)];
+        let predicate = (0..terms).try_fold(Predicate::new(), |predicate, index| predicate.or(&never(index)));
+        let _ = predicate.map(|predicate| predicate.wait());
+    }
+}
+
+/// A look at the predicate of somebody who sleeps on: a yield to it is refused.
+fn predicates() {
+    for terms in [1, 4, 16] {
+        let sleeper = settled_with(sleep, terms);
+        let look = || drop(time_slice::yield_to(sleeper.number));
+        measure(&format!("predicate-{terms}"), 1, look);
+        sleeper.destroy().expect("the sleeper can be destroyed");
+    }
+    let nobody = abi::EnvironmentId(u64::from(u32::MAX));
+    measure("refused-yield", 1, || drop(time_slice::yield_to(nobody)));
+}
+
 fn main() -> u32 {
     begin();
     address_space::own().link_tables(PLACE, false).expect("there is memory for tables");
@@ -232,6 +263,7 @@ fn main() -> u32 {
     exceptions();
     transfers();
     yields();
+    predicates();
     let kernel = exposed::kernel();
     println!("boot to the first user instruction: {}", kernel.boot_ticks.load(Relaxed));
     println!("longest kernel entry: {}", kernel.longest_entry.load(Relaxed));

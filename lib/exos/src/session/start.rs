@@ -226,7 +226,7 @@ fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(Environm
     let guardian = Guardian::new(archive, from(readable), from(writable))
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
-    let spare = crate::budget::spare(Resource::Page);
+    let spare = crate::budget::pages_at_hand();
     builder.function(service::run, core::ptr::from_ref(state) as u64);
     builder.budget(Resource::Page, spare / 8 * 3);
     let child = refused("the guardian", builder.create())?;
@@ -242,7 +242,7 @@ fn make_bank(session: KeyIndex) -> Outcome<Made> {
     let bank = refused("the bank", maker.create(&nothing))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
-        (Resource::Page, crate::budget::spare(Resource::Page) / 8 * 7),
+        (Resource::Page, crate::budget::pages_at_hand() / 8 * 7),
         share(Resource::Slice, 8),
         share(Resource::Predicate, 64),
         share(Resource::Environment, 8),

@@ -25,6 +25,7 @@ guest! {
     Here fault_39_request_ignored_for_pages;
     Here fault_39_request_ignored_for_slices;
     Here fault_39_named_pages_go_first;
+    Here fault_39_pages_hidden_behind_what_cannot_be_taken;
     Here fault_40_answered_with_pages_of_others;
     Here requests_that_make_no_sense;
     Here churn_under_random_revocation;
@@ -232,6 +233,42 @@ fn fault_39_named_pages_go_first(world: &World) -> Outcome {
         first.iter().filter(|page| has(page)).count()
     );
     check!(others.iter().all(has), "pages were taken that were not named first");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Holds pages, then makes more than a step looks at into what cannot be taken: the last that were allocated come first.
+extern "C" fn hide(_: u64) {
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, note_only);
+    }
+    let own = Allocator::own();
+    let hidden = (0..HIDDEN).filter(|_| own.allocate().is_ok()).count();
+    for _ in 0..SCREEN {
+        let Ok(page) = own.allocate() else { break };
+        let _ = syscall::access_list_create(own.key, page, KeyIndex::FIRST);
+    }
+    Area::current().status(HELD).store(hidden as u64, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+/// Pages that are hidden, and behind how many others.
+const HIDDEN: u64 = 20;
+const SCREEN: u64 = 200;
+
+fn fault_39_pages_hidden_behind_what_cannot_be_taken(world: &World) -> Outcome {
+    let child = launch(prepare(world, hide, 0)?)?;
+    check!(eventually(|| status(&child, HELD) == HIDDEN), "the child holds {} pages", status(&child, HELD));
+    let before = used(&child, Resource::Page);
+    request(&child, Resource::Page, 10, 1_000_000)?;
+    for _ in 0..10 {
+        time_slice::yield_now();
+    }
+    enforce(&child)?;
+    let after = used(&child, Resource::Page);
+    check!(after <= before - 10, "{before} pages became {after}");
     granted!(child.destroy());
     Ok(())
 }
