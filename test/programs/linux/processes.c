@@ -1,18 +1,23 @@
 // Children that borrow their parent's memory, and what is told of them. One line for each part that works.
 #define _GNU_SOURCE
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/times.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -192,7 +197,7 @@ static void limits_of_time(void) {
     CHECK(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec >= 1 && usage.ru_maxrss > 0);
     struct rusage children;
     CHECK(!getrusage(RUSAGE_CHILDREN, &children) && children.ru_utime.tv_sec >= usage.ru_utime.tv_sec);
-    for (int i = 0; i < 20000; i++) lseek(0, 0, SEEK_CUR);
+    for (int i = 0; i < 200000; i++) lseek(0, 0, SEEK_CUR);
     CHECK(!getrusage(RUSAGE_SELF, &usage) && usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec > 0);
     CHECK(usage.ru_minflt > 0 && usage.ru_maxrss > 100);
     struct tms times_now;
@@ -243,6 +248,67 @@ static void attributes(void) {
     puts("priorities, names and wishes");
 }
 
+// A function of the object that AT_SYSINFO_EHDR leads to, found as a linker finds it.
+static void *in_vdso(const char *name) {
+    const char *base = (const char *)getauxval(AT_SYSINFO_EHDR);
+    const Elf64_Ehdr *header = (const void *)base;
+    CHECK(base && !memcmp(header->e_ident, ELFMAG, SELFMAG) && header->e_type == ET_DYN);
+    const Elf64_Phdr *program = (const void *)(base + header->e_phoff);
+    const Elf64_Dyn *dynamic = NULL;
+    for (int i = 0; i < header->e_phnum; i++)
+        if (program[i].p_type == PT_DYNAMIC) dynamic = (const void *)(base + program[i].p_vaddr);
+    const Elf64_Sym *symbols = NULL;
+    const char *strings = NULL;
+    const uint32_t *hash = NULL;
+    for (; dynamic->d_tag; dynamic++) {
+        if (dynamic->d_tag == DT_SYMTAB) symbols = (const void *)(base + dynamic->d_un.d_ptr);
+        if (dynamic->d_tag == DT_STRTAB) strings = base + dynamic->d_un.d_ptr;
+        if (dynamic->d_tag == DT_HASH) hash = (const void *)(base + dynamic->d_un.d_ptr);
+    }
+    CHECK(symbols && strings && hash);
+    for (uint32_t i = 1; i < hash[1]; i++)
+        if (!strcmp(strings + symbols[i].st_name, name)) return (void *)(base + symbols[i].st_value);
+    return NULL;
+}
+
+static sigjmp_buf way_back;
+static void at_fault(int signal) { siglongjmp(way_back, signal); }
+
+static long nanoseconds(struct timespec time) { return time.tv_sec * 1000000000l + time.tv_nsec; }
+
+static void clocks(void) {
+    int (*gettime)(clockid_t, struct timespec *) = in_vdso("__vdso_clock_gettime");
+    int (*gettimeofday_)(struct timeval *, void *) = in_vdso("__vdso_gettimeofday");
+    time_t (*time_)(time_t *) = in_vdso("__vdso_time");
+    CHECK(gettime && gettimeofday_ && time_ && in_vdso("__vdso_getcpu") && !in_vdso("nothing"));
+    static const clockid_t all[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_MONOTONIC_RAW, CLOCK_TAI};
+    for (int i = 0; i < 5; i++) {
+        struct timespec before, between, after;
+        CHECK(!syscall(SYS_clock_gettime, all[i], &before));
+        if (gettime(all[i], &between)) syscall(SYS_clock_gettime, all[i], &between);
+        CHECK(!syscall(SYS_clock_gettime, all[i], &after));
+        CHECK(nanoseconds(before) <= nanoseconds(between) && nanoseconds(between) <= nanoseconds(after));
+    }
+    struct timespec then;
+    CHECK(clock_gettime(77, &then) == -1 && errno == EINVAL && !clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &then));
+    struct timeval day;
+    time_t second;
+    CHECK(!gettimeofday_(&day, NULL) && time_(&second) == second && second - day.tv_sec <= 1 && day.tv_usec < 1000000);
+    // A page that is not there yet comes, one that never will is the program's fault.
+    struct timespec *fresh = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(!gettime(CLOCK_MONOTONIC, fresh) && nanoseconds(*fresh) > 0);
+    signal(SIGSEGV, at_fault);
+    if (!sigsetjmp(way_back, 1)) CHECK(gettime(CLOCK_MONOTONIC, (void *)16) == 77);
+    signal(SIGSEGV, SIG_DFL);
+    // Signals come while the clock is read all the time.
+    signal(SIGALRM, too_large);
+    struct itimerval soon = {{0, 0}, {0, 30000}};
+    counter = 0;
+    CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+    while (!counter) gettime(CLOCK_MONOTONIC, fresh);
+    puts("the vDSO");
+}
+
 // Processes that do nothing but make more of themselves, until there may be no more.
 static void fork_bomb(void) {
     int ends[2];
@@ -275,5 +341,6 @@ int main(void) {
     limits_of_memory_and_files();
     limits_of_time();
     attributes();
+    clocks();
     fork_bomb();
 }

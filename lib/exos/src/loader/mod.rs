@@ -5,3 +5,5 @@ pub mod enter;
 pub mod image;
 pub mod script;
 pub mod stack;
+#[cfg(target_os = "none")]
+pub mod vdso;

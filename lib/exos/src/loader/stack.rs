@@ -29,6 +29,8 @@ pub struct Auxiliary {
     pub random: [u8; 16],
     /// CPUID leaf 1, edx.
     pub hardware: u64,
+    /// Address of the vDSO.
+    pub vdso: u64,
     /// Whether the program gained rights by this exec.
     pub secure: bool,
 }
@@ -65,9 +67,10 @@ pub fn build(
     if bytes.len() > ARGUMENT_BYTES { Err(Errno::E2BIG) } else { Ok(Stack { pointer, bytes }) }
 }
 
-fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); 19] {
+fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); 20] {
     let [uid, euid, gid, egid] = auxiliary.identity.map(u64::from);
     [
+        (auxvec::AT_SYSINFO_EHDR, auxiliary.vdso),
         (auxvec::AT_HWCAP, auxiliary.hardware),
         (auxvec::AT_PAGESZ, crate::layout::PAGE_SIZE),
         (auxvec::AT_CLKTCK, 100),

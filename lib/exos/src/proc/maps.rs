@@ -1,5 +1,6 @@
 //! `/proc/self/maps`: the areas of the program's memory.
 
+use crate::loader::vdso;
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::Space;
 use crate::user_memory::current::process;
@@ -23,7 +24,10 @@ pub(super) fn text() -> String {
         let path = || process.files.lock().path_of(node).map_or_else(|_| String::from("(deleted)"), lossy);
         paths.entry(node).or_insert_with(path).clone()
     };
-    areas.iter().map(|area| line(area, heap, &mut path_of)).collect()
+    let text: String = areas.iter().map(|area| line(area, heap, &mut path_of)).collect();
+    let vdso = vdso::range();
+    let left = format!("{:08x}-{:08x} r-xp 00000000 00:00 0 ", vdso.start, (vdso.end | 0xfff) + 1);
+    format!("{text}{left:<NAMES$}[vdso]\n")
 }
 
 fn heap_of(space: &Space) -> (u64, u64) {

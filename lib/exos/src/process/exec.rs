@@ -13,7 +13,7 @@ use crate::guardian::protocol::{EMPTY_PATH, FOLLOW};
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, STACK_TOP, page_up};
 use crate::loader::image::{HEAD, Image, Segment};
 use crate::loader::stack::{self, Auxiliary};
-use crate::loader::{enter, script};
+use crate::loader::{enter, script, vdso};
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::Pages;
 use crate::user_memory::current::{process, thread};
@@ -261,6 +261,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         interpreter_base,
         random: start_random(),
         hardware: enter::hardware_capabilities(),
+        vdso: vdso::range().start,
         ..Auxiliary::default()
     };
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
