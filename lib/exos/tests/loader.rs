@@ -145,7 +145,7 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
     for count in 0..9 {
         let arguments: Vec<Vec<u8>> = (0..count).map(|index| vec![b'a'; index]).collect();
         let environment = vec![b"A=1".to_vec(), b"B=".to_vec()];
-        let auxiliary = Auxiliary { entry: 0x1234, random: [7; 16], ..Auxiliary::default() };
+        let auxiliary = Auxiliary { entry: 0x1234, vdso: 0x5678, random: [7; 16], ..Auxiliary::default() };
         let stack = stack::build(TOP, b"/bin/x", &arguments, &environment, &auxiliary).expect("it fits");
         assert!(stack.pointer.is_multiple_of(16));
         assert_eq!(stack.pointer + stack.bytes.len() as u64, TOP);
@@ -157,9 +157,9 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
         assert_eq!(string(&stack, word(&stack, 2 + count)), b"A=1");
         assert_eq!(word(&stack, 4 + count), 0);
         let vector: Vec<(u64, u64)> =
-            (0..19).map(|pair| (word(&stack, 5 + count + pair * 2), word(&stack, 6 + count + pair * 2))).collect();
+            (0..20).map(|pair| (word(&stack, 5 + count + pair * 2), word(&stack, 6 + count + pair * 2))).collect();
         let value = |kind: u64| vector.iter().find(|(found, _)| *found == kind).map(|(_, value)| *value);
-        assert_eq!(value(9), Some(0x1234));
+        assert_eq!((value(9), value(33)), (Some(0x1234), Some(0x5678)));
         assert_eq!(value(6), Some(4096));
         assert_eq!(string(&stack, value(31).expect("AT_EXECFN")), b"/bin/x");
         let random = (value(25).expect("AT_RANDOM") - stack.pointer) as usize;

@@ -49,6 +49,8 @@ impl TrapCounts {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
