@@ -11,7 +11,8 @@ use crate::signal::set::COUNT;
 use crate::signal::{self, GROUP};
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
@@ -33,6 +34,10 @@ pub struct Other {
     pub name: Vec<u8>,
     /// Its arguments, each with its NUL, as far as they fit into the public page.
     pub arguments: Vec<u8>,
+    /// Its users, real and effective, as it says.
+    pub user: [u32; 2],
+    /// Its groups, in the same way.
+    pub groups: [u32; 2],
     /// Its priority: 20 less its nice value.
     pub priority: u64,
     /// Its last change that was no end: see `process::status::Change`.
@@ -70,6 +75,11 @@ fn arguments(word: impl Fn(usize) -> u64) -> Vec<u8> {
     bytes
 }
 
+/// The halves of a word.
+const fn two(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
 impl Sight {
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
@@ -93,6 +103,8 @@ impl Sight {
             mailbox,
             name,
             arguments: arguments(word),
+            user: two(word(public::USER)),
+            groups: two(word(public::GROUP)),
             priority: word(public::PRIORITY),
             change: word(public::CHANGE) as u32,
         })
@@ -112,15 +124,24 @@ impl Sight {
 
     /// Sends a signal to every process of a group.
     pub fn send_to_group(self, group: u64, information: &Information) -> Result<()> {
-        self.send_to_some(information, |other| other.group == group)
+        self.send_to_some(information, |other| other.group == group, |_| true)
     }
 
-    fn send_to_some(self, information: &Information, wanted: impl Fn(&Other) -> bool) -> Result<()> {
+    fn send_to_some(
+        self,
+        information: &Information,
+        wanted: impl Fn(&Other) -> bool,
+        allowed: impl Fn(&Other) -> bool,
+    ) -> Result<()> {
         let outcomes: Vec<Result<()>> = self
             .all()
             .iter()
             .filter(|other| wanted(other))
-            .map(|other| if information.signal == 0 { Ok(()) } else { self.send(other, information) })
+            .map(|other| match information.signal {
+                _ if !allowed(other) => Err(Errno::EPERM),
+                0 => Ok(()),
+                _ => self.send(other, information),
+            })
             .collect();
         match outcomes.iter().any(Result::is_ok) {
             true => Ok(()),
@@ -139,10 +160,20 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
         return Ok(0);
     }
     let Some(other) = find(number) else { return send_to_ended(number) };
+    if !may_signal(&other, information.signal) {
+        return Err(Errno::EPERM);
+    }
     if information.signal != 0 {
         sight().send(&other, information)?;
     }
     Ok(0)
+}
+
+/// Whether the running process may send a signal to another one: to those of its users, and SIGCONT within its session.
+fn may_signal(other: &Other, signal: u32) -> bool {
+    let [real, effective] = other.user;
+    process().identity.lock().may_signal(real, effective)
+        || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
 }
 
 /// A child that ended takes every signal, without effect, until it was waited for.
@@ -154,14 +185,18 @@ fn send_to_ended(number: u64) -> Result<u64> {
 /// Sends a signal to every process of a group.
 pub fn send_to_group(group: u64, signal: u32) -> Result<u64> {
     check(signal)?;
-    sight().send_to_group(group, &from_user(signal, process().number())).map(|()| 0)
+    let information = from_user(signal, process().sender());
+    let allowed = |other: &Other| may_signal(other, signal);
+    sight().send_to_some(&information, |other| other.group == group, allowed).map(|()| 0)
 }
 
 /// Sends a signal to every other process.
 pub fn send_to_all(signal: u32) -> Result<u64> {
     check(signal)?;
     let own = process().number();
-    sight().send_to_some(&from_user(signal, own), |other| other.number != own).map(|()| 0)
+    let information = from_user(signal, process().sender());
+    let allowed = |other: &Other| may_signal(other, signal);
+    sight().send_to_some(&information, |other| other.number != own, allowed).map(|()| 0)
 }
 
 fn check(signal: u32) -> Result<()> {

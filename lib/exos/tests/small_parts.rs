@@ -228,3 +228,30 @@ fn usage_is_told_as_linux_tells_it() {
     // Who says that it was in the library for longer than it ran was there all the time.
     assert_eq!(Usage { system: u64::MAX, ..used }.times(), [0, 3_500_000_000]);
 }
+
+#[test]
+fn users_become_only_who_they_are() {
+    use exos::process::identity::{Change, Identity, KEEP, Three};
+    let mut root = Identity::default();
+    assert_eq!(root.change_user(Change::Three, [1, 2, 3]), Ok(()));
+    assert_eq!(root.user, Three { real: 1, effective: 2, saved: 3 });
+    for seed in 0..2000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut one = root.clone();
+        for _ in 0..10 {
+            let number = |random: &mut fastrand::Rng| if random.bool() { random.u32(0..5) } else { KEEP };
+            let wanted = [number(&mut random), number(&mut random), number(&mut random)];
+            let change = [Change::One, Change::Two, Change::Three][random.usize(..3)];
+            let before = one.user;
+            if one.change_user(change, wanted).is_err() {
+                assert_eq!(one.user, before, "seed {seed}");
+            }
+            // Nobody who is none of these becomes another, user 0 least of all.
+            let Three { real, effective, saved } = one.user;
+            assert!([real, effective, saved].iter().all(|user| (1..=3).contains(user)), "seed {seed}: {:?}", one.user);
+        }
+    }
+    assert_eq!(root.set_groups(vec![0]), Err(Errno::EPERM));
+    assert!(root.may_signal(2, 9) && root.may_signal(9, 1) && !root.may_signal(3, 3));
+    assert_eq!(Identity::default().change_user(Change::One, [KEEP; 3]), Err(Errno::EINVAL));
+}

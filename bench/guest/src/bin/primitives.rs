@@ -209,7 +209,12 @@ fn settled_with(function: extern "C" fn(u64), argument: u64) -> Child {
     let mut builder = Builder::new().expect("the budget suffices");
     let file = archive::boot().find(abi::boot::INIT).expect("this program is `init` of the boot archive").data;
     let own = image::Image::load(file, Allocator::own()).expect("this program can be loaded");
-    builder.program(&own).expect("the program fits").function(function, argument).budget(Resource::Predicate, 16).silent();
+    builder
+        .program(&own)
+        .expect("the program fits")
+        .function(function, argument)
+        .budget(Resource::Predicate, 16)
+        .silent();
     let child = builder.create().expect("the environment can be made");
     (0..50).for_each(|_| drop(time_slice::yield_to(child.number)));
     child

@@ -107,7 +107,10 @@ pub(super) fn capget(call: &mut Call<'_>) -> Result<u64> {
     if number != 0 && number != call.process.number() {
         crate::relatives::find(number).ok_or(Errno::ESRCH)?;
     }
-    let all = [u32::MAX, (1 << (LAST_CAPABILITY - 31)) - 1];
+    let all = match call.process.identity.lock().is_privileged() {
+        true => [u32::MAX, (1 << (LAST_CAPABILITY - 31)) - 1],
+        false => [0; 2],
+    };
     for (index, set) in all.into_iter().enumerate().take(words as usize) {
         // Effective, permitted, inheritable.
         for (place, value) in [set, set, 0].into_iter().enumerate() {

@@ -11,7 +11,8 @@ use crate::user_memory::current::thread;
 use linux_raw_sys::general as linux;
 
 fn set_limit(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
-    process.limits.lock().set(resource, values, true)?;
+    let may_raise = process.identity.lock().is_privileged();
+    process.limits.lock().set(resource, values, may_raise)?;
     match resource as u32 {
         linux::RLIMIT_NOFILE => process.descriptors.lock().set_limit(values[0] as usize),
         linux::RLIMIT_CPU => process.set_time_limit(),

@@ -18,6 +18,8 @@ mod file;
 #[cfg(target_os = "none")]
 mod futex;
 #[cfg(target_os = "none")]
+mod identity;
+#[cfg(target_os = "none")]
 mod ipc;
 pub mod layout;
 #[cfg(target_os = "none")]

@@ -10,7 +10,7 @@ use crate::file_system::node::Status;
 use crate::file_system::populate::device;
 use crate::file_system::tree::ROOT;
 use crate::guardian::client::{Found, Opened};
-use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation};
+use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation, REAL};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::option;
@@ -257,19 +257,20 @@ pub(crate) fn status_of(description: &Description) -> Result<Status> {
 
 pub(super) fn access(call: &mut Call<'_>) -> Result<u64> {
     let [path, wanted, ..] = call.arguments();
-    access_at(call, HERE, path, wanted, FOLLOW)
+    access_at(call, HERE, path, wanted, FOLLOW | REAL)
 }
 
 pub(super) fn faccessat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, wanted, ..] = call.arguments();
-    access_at(call, at, path, wanted, FOLLOW)
+    access_at(call, at, path, wanted, FOLLOW | REAL)
 }
 
 pub(super) fn faccessat2(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, wanted, flags, ..] = call.arguments();
     let follow = if flags as u32 & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
-    access_at(call, at, path, wanted, follow | empty)
+    let real = if flags as u32 & linux::AT_EACCESS != 0 { 0 } else { REAL };
+    access_at(call, at, path, wanted, follow | empty | real)
 }
 
 fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Result<u64> {

@@ -29,34 +29,6 @@ pub(super) fn getppid(call: &mut Call<'_>) -> Result<u64> {
     Ok(if lives { parent } else { runtime::entry::FIRST.0 })
 }
 
-/// Everybody in a session is its user 0 until uids are capability names.
-pub(super) fn identity(_: &mut Call<'_>) -> Result<u64> {
-    Ok(0)
-}
-
-pub(super) fn set_identity(call: &mut Call<'_>) -> Result<u64> {
-    let [wanted, ..] = call.arguments();
-    if wanted as u32 == 0 { Ok(0) } else { Err(Errno::EPERM) }
-}
-
-/// Real, effective and saved identity at once; -1 leaves one as it is.
-pub(super) fn set_identities(call: &mut Call<'_>) -> Result<u64> {
-    let kept = |wanted: &u64| matches!(*wanted as u32, 0 | u32::MAX);
-    let three = [linux::__NR_setresuid, linux::__NR_setresgid].map(u64::from);
-    let count = if three.contains(&call.context.registers.rax) { 3 } else { 2 };
-    if call.arguments()[..count].iter().all(kept) { Ok(0) } else { Err(Errno::EPERM) }
-}
-
-pub(super) fn getres(call: &mut Call<'_>) -> Result<u64> {
-    let [real, effective, saved, ..] = call.arguments();
-    [real, effective, saved].into_iter().try_for_each(|to| copy::write_half(to, 0))?;
-    Ok(0)
-}
-
-pub(super) fn getgroups(_: &mut Call<'_>) -> Result<u64> {
-    Ok(0)
-}
-
 pub(super) fn set_tid_address(call: &mut Call<'_>) -> Result<u64> {
     let [address, ..] = call.arguments();
     thread().clear_at_end.store(address, Relaxed);

@@ -108,7 +108,7 @@ pub(super) fn mq_timedsend(call: &mut Call<'_>) -> Result<u64> {
     });
     let [process, signal, value, _] = outcome.map_err(|error| timed_out(&description, error))?;
     if signal != 0 {
-        let detail = call.process.number() & 0xffff_ffff;
+        let detail = call.process.sender();
         let information = Information { signal: signal as u32, code: SI_MESGQ, detail, value };
         // Who asked to be told may be gone.
         let _ = relatives::send(process, &information);

@@ -187,7 +187,7 @@ pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
         0 => relatives::send_to_group(own_group, signal as u32),
         -1 => relatives::send_to_all(signal as u32),
         group if group < 0 => relatives::send_to_group(group.unsigned_abs(), signal as u32),
-        number => relatives::send(number as u64, &from_user(signal as u32, call.process.number())),
+        number => relatives::send(number as u64, &from_user(signal as u32, call.process.sender())),
     }
 }
 
@@ -197,7 +197,7 @@ pub(super) fn tkill(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn by_thread(call: &Call<'_>, signal: u64) -> Information {
-    Information { code: linux::SI_TKILL, ..from_user(signal as u32, call.process.number()) }
+    Information { code: linux::SI_TKILL, ..from_user(signal as u32, call.process.sender()) }
 }
 
 /// To a thread of this process, or to the first thread of another.

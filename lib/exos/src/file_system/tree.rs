@@ -53,6 +53,8 @@ pub struct Tree<S> {
     pub store: S,
     /// Time of the operations that follow.
     pub now: u64,
+    /// More groups of who asks.
+    pub groups: alloc::vec::Vec<u32>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
 }
@@ -75,7 +77,7 @@ impl<S: Store> Tree<S> {
             nameable: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
         };
-        Self { store, now: 0, nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
+        Self { store, now: 0, groups: alloc::vec::Vec::new(), nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
     }
 
     /// The node with this number.
@@ -102,7 +104,7 @@ impl<S: Store> Tree<S> {
         }
         let shift = if who.uid == node.uid {
             6
-        } else if who.gid == node.gid {
+        } else if who.gid == node.gid || self.groups.contains(&node.gid) {
             3
         } else {
             0

@@ -22,6 +22,8 @@ pub const TIME_KEEP: u64 = u64::MAX - 1;
 pub const FOLLOW: u64 = 1;
 /// Bit of the flags: an empty path means the node itself.
 pub const EMPTY_PATH: u64 = 2;
+/// Bit of the flags of `Access`: for the real user, not the effective one.
+pub const REAL: u64 = 8;
 /// Bit of the flags of a removal: of a directory.
 pub const DIRECTORY: u64 = 4;
 
@@ -121,6 +123,10 @@ operations! {
     Fifo = 28,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
+    /// (0 for users, 1 for groups; `identity::Change`; first | second << 32; third): who the caller is from now on.
+    SetIdentity = 70,
+    /// (count; the groups in the window): the caller's other groups.
+    SetGroups = 71,
     /// (key, bytes, flags) -> number of a shared segment.
     SegmentGet = 50,
     /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.

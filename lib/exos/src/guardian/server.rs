@@ -1,13 +1,14 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
 use super::ipc::Ipc;
-use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, WINDOW_BYTES};
+use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::Locks;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
+use crate::process::identity::Identity;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub struct Client {
     /// How often it holds each node.
     pub holds: BTreeMap<NodeId, u32>,
     /// Who it is.
-    pub who: Credentials,
+    pub identity: Identity,
 }
 
 /// The file system and its clients, by environment number.
@@ -90,13 +91,16 @@ impl Server {
     fn perform(&mut self, caller: u64, message: &Message) -> Result<Outcome> {
         let [number, a, b, c, d, e] = *message;
         let operation = Operation::from_number(number).ok_or(Errno::ENOSYS)?;
-        let who = self.clients.get(&caller).ok_or(Errno::EPERM)?.who;
+        let identity = &self.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
+        let (who, real) = (identity.acting(), identity.real());
+        self.tree.groups.clone_from(&identity.groups);
         match operation {
             Operation::Attach | Operation::Adopt => Err(Errno::EINVAL),
             Operation::Open => self.open(caller, who, a, b as u32, c as u32, d),
             Operation::Enter => self.enter(caller, who, a, b),
             Operation::Status => self.on_path(caller, who, a, b, c, |server, node| server.status(caller, node)),
             Operation::Access => self.on_path(caller, who, a, c, d, |server, node| {
+                let who = if c & REAL != 0 { real } else { who };
                 server.tree.check(node, who, b as u32 & 7).map(|()| NOTHING.into())
             }),
             Operation::SetMode => {
@@ -319,8 +323,10 @@ impl Server {
 
     fn set_owner(&mut self, who: Credentials, id: NodeId, owner: u64) -> Result<Outcome> {
         let (uid, gid) = (owner as u32, (owner >> 32) as u32);
+        let groups = self.tree.groups.clone();
         self.change(who, id, |node| {
-            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && gid != who.gid) {
+            let is_own_group = gid == who.gid || groups.contains(&gid);
+            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
                 return Err(Errno::EPERM);
             }
             node.uid = if uid == u32::MAX { node.uid } else { uid };

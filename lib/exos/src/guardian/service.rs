@@ -95,13 +95,13 @@ impl Guardian {
             return Err(Errno::EPERM);
         }
         let holds = maker.map_or_else(|| [(ROOT, 1)].into(), |maker| maker.holds.clone());
-        let who = maker.map_or_else(Default::default, |maker| maker.who);
+        let identity = maker.map_or_else(Default::default, |maker| maker.identity.clone());
         for (node, count) in &holds {
             for _ in 0..*count {
                 self.server.tree.hold(*node, true)?;
             }
         }
-        self.server.clients.insert(newborn, Client { window: None, holds, who });
+        self.server.clients.insert(newborn, Client { window: None, holds, identity });
         Ok(())
     }
 

@@ -66,9 +66,10 @@ fn statistics(other: &Other, name: &str) -> String {
 
 fn status(other: &Other, name: &str) -> String {
     let (number, parent, kilobytes) = (other.number, other.parent, pages(other.number) * PAGE_SIZE / 1024);
+    let ([user, acting], [group, group_acting]) = (other.user, other.groups);
     format!(
         "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
-         TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t\n\
+         TracerPid:\t0\nUid:\t{user}\t{acting}\t{acting}\t{acting}\nGid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t\n\
          VmPeak:\t{kilobytes:>8} kB\nVmSize:\t{kilobytes:>8} kB\nVmRSS:\t{kilobytes:>8} kB\nThreads:\t1\n",
         state(other).1,
     )

@@ -4,6 +4,7 @@ use super::attributes::Attributes;
 use super::children::{Children, public};
 use super::fork::Options;
 use super::futex::Futexes;
+use super::identity::Identity;
 use super::limits::Limits;
 use super::record::{Memory, Place, Process, Program, option};
 use super::thread::Thread;
@@ -168,8 +169,9 @@ fn publish_arguments(process: &Process) {
 }
 
 /// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
-pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 7] {
+pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 9] {
     let name = process.program.lock().name.clone();
+    let Identity { user, group, .. } = process.identity.lock().clone();
     let mut two = [0u8; 16];
     let length = name.len().min(15);
     two[..length].copy_from_slice(&name[..length]);
@@ -180,6 +182,8 @@ pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(us
         (public::MAILBOX, mailbox.0),
         (public::NAME, low),
         (public::NAME + 1, high),
+        (public::USER, u64::from(user.real) | u64::from(user.effective) << 32),
+        (public::GROUP, u64::from(group.real) | u64::from(group.effective) << 32),
         (public::PRIORITY, process.attributes.lock().priority),
         (public::MAGIC, public::MAGIC_VALUE),
     ]
@@ -253,6 +257,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
         ended: Lock::new(Usage::default()),
         holdings: Lock::new(Holdings::default()),
+        identity: Lock::new(Identity::default()),
         limits: Lock::new(Limits::default()),
         attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),

@@ -46,6 +46,10 @@ pub mod public {
     pub const USAGE: usize = BASE + 10;
     /// Its priority, as 20 less its nice value.
     pub const PRIORITY: usize = BASE + 16;
+    /// Real (0..32) and effective user.
+    pub const USER: usize = BASE + 20;
+    /// Real (0..32) and effective group.
+    pub const GROUP: usize = BASE + 21;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -159,7 +163,7 @@ impl Child {
     pub fn tell_of_parents_end(&self) {
         let session = crate::user_memory::current::process().session_key;
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
-        let information = crate::signal::post::from_user(signal, crate::user_memory::current::process().number());
+        let information = crate::signal::post::from_user(signal, crate::user_memory::current::process().sender());
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.mailbox, &information);
         }

@@ -254,6 +254,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
             (interpreter.entry + base, base)
         }
     };
+    let identity = process().identity.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
         headers: image.headers,
@@ -262,6 +263,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         random: start_random(),
         hardware: enter::hardware_capabilities(),
         vdso: vdso::range().start,
+        identity: [identity.user.real, identity.user.effective, identity.group.real, identity.group.effective],
         ..Auxiliary::default()
     };
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;

@@ -2,6 +2,7 @@
 
 use super::attributes::Attributes;
 use super::children::Children;
+use super::identity::Identity;
 use super::limits::Limits;
 use super::record::{Extensions, Memory, Place, Process, Program};
 use super::thread::Thread;
@@ -22,7 +23,7 @@ use runtime::lock::Guard;
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
 type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
 type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
-type Own<'a> = (Guard<'a, Usage>, Guard<'a, Holdings>, Guard<'a, Limits>, Guard<'a, Attributes>);
+type Own<'a> = (Guard<'a, Usage>, Guard<'a, Holdings>, Guard<'a, Identity>, Guard<'a, Limits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
 
 /// Every lock of a process, held.
@@ -51,7 +52,8 @@ impl Process {
     pub fn hold_all(&self) -> Held<'_> {
         let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
         let (descriptors, place) = (self.descriptors.lock(), self.place.lock());
-        let own = (self.ended.lock(), self.holdings.lock(), self.limits.lock(), self.attributes.lock());
+        let own =
+            (self.ended.lock(), self.holdings.lock(), self.identity.lock(), self.limits.lock(), self.attributes.lock());
         let memory = self.memory.lock();
         let files = (descriptors, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
@@ -69,6 +71,7 @@ impl Process {
         self.place.free_copy();
         self.ended.free_copy();
         self.holdings.free_copy();
+        self.identity.free_copy();
         self.limits.free_copy();
         self.attributes.free_copy();
         self.memory.free_copy();

@@ -22,6 +22,7 @@ pub mod fork;
 pub mod futex;
 #[cfg(target_os = "none")]
 pub mod hold;
+pub mod identity;
 pub mod limits;
 #[cfg(target_os = "none")]
 pub mod preload;

@@ -11,6 +11,7 @@ use crate::process::attributes::Attributes;
 use crate::process::children::{Children, public};
 use crate::process::exec::Request;
 use crate::process::futex::Futexes;
+use crate::process::identity::Identity;
 use crate::process::limits::Limits;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
@@ -86,6 +87,8 @@ pub struct Process {
     pub ended: Lock<Usage>,
     /// What it has of System V objects.
     pub holdings: Lock<Holdings>,
+    /// Who it is, as it says: the guardian knows.
+    pub identity: Lock<Identity>,
     /// What it may use.
     pub limits: Lock<Limits>,
     /// What it has asked for by `prctl`, `setpriority` and the like.
@@ -158,6 +161,11 @@ impl Process {
     /// Its number.
     pub fn number(&self) -> u64 {
         self.number.load(Relaxed)
+    }
+
+    /// Its number and its user, as they come along with a signal that it sends.
+    pub fn sender(&self) -> u64 {
+        self.number() & 0xffff_ffff | u64::from(self.identity.lock().user.real) << 32
     }
 
     /// Its process group.

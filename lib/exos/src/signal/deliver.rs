@@ -22,7 +22,7 @@ enum Next {
 
 /// Sends a signal to the running process itself.
 pub fn raise_own(signal: u32) {
-    let _ = process().mailbox().post().put(&from_user(signal, process().number()));
+    let _ = process().mailbox().post().put(&from_user(signal, process().sender()));
 }
 
 /// Sends a signal to the running thread.

@@ -145,9 +145,9 @@ impl<'a> Post<'a> {
     }
 }
 
-/// What `kill` says of itself: the sender's number; everybody is user 0 of the session.
+/// What `kill` says of its sender: number (0..32) and user.
 pub const fn from_user(signal: u32, sender: u64) -> Information {
-    Information { signal, code: linux::SI_USER as i32, detail: sender & 0xffff_ffff, value: 0 }
+    Information { signal, code: linux::SI_USER as i32, detail: sender, value: 0 }
 }
 
 /// A signal that nobody sent: the terminal, an alarm.

@@ -88,7 +88,7 @@ fn tell_parent((code, value): (u32, u32)) {
     let process = process();
     let Some(parent) = process.parent_mailbox.lock().clone() else { return };
     let signal = if code <= linux::CLD_DUMPED { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
-    let detail = process.number() & 0xffff_ffff;
+    let detail = process.sender();
     parent.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
     let number = EnvironmentId(process.parent.load(Acquire));
     let _ = super::ring(process.session_key, number);

@@ -1,0 +1,128 @@
+//! Calls on users and groups: see `process::identity` for what they mean, and who keeps the truth.
+
+use super::dispatch::Call;
+use crate::errno::{Errno, Result};
+use crate::guardian::protocol::Operation;
+use crate::process::identity::{Change, Identity, KEEP, MOST_GROUPS, Three};
+use crate::process::{Process, begin};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+
+const USER: u64 = 0;
+const GROUP: u64 = 1;
+
+fn identity(call: &Call<'_>) -> Identity {
+    call.process.identity.lock().clone()
+}
+
+pub(super) fn getuid(call: &mut Call<'_>) -> Result<u64> {
+    Ok(u64::from(call.process.identity.lock().user.real))
+}
+
+pub(super) fn geteuid(call: &mut Call<'_>) -> Result<u64> {
+    Ok(u64::from(call.process.identity.lock().user.effective))
+}
+
+pub(super) fn getgid(call: &mut Call<'_>) -> Result<u64> {
+    Ok(u64::from(call.process.identity.lock().group.real))
+}
+
+pub(super) fn getegid(call: &mut Call<'_>) -> Result<u64> {
+    Ok(u64::from(call.process.identity.lock().group.effective))
+}
+
+fn tell(call: &Call<'_>, three: Three) -> Result<u64> {
+    let [real, effective, saved, ..] = call.arguments();
+    copy::write_half(real, three.real)?;
+    copy::write_half(effective, three.effective)?;
+    copy::write_half(saved, three.saved).map(|()| 0)
+}
+
+pub(super) fn getresuid(call: &mut Call<'_>) -> Result<u64> {
+    tell(call, identity(call).user)
+}
+
+pub(super) fn getresgid(call: &mut Call<'_>) -> Result<u64> {
+    tell(call, identity(call).group)
+}
+
+/// Asks the guardian, which decides; the own copy follows.
+fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Result<u64> {
+    let [first, second, third] = wanted;
+    let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), 0];
+    call.process.files.lock().on_object(Operation::SetIdentity, words)?;
+    let mut identity = call.process.identity.lock();
+    match which {
+        USER => identity.change_user(change, wanted)?,
+        _ => identity.change_group(change, wanted)?,
+    }
+    drop(identity);
+    begin::publish(call.process);
+    Ok(0)
+}
+
+fn wanted(call: &Call<'_>, count: usize) -> [u32; 3] {
+    core::array::from_fn(|index| if index < count { call.arguments()[index] as u32 } else { KEEP })
+}
+
+pub(super) fn setuid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, USER, Change::One, wanted(call, 1))
+}
+
+pub(super) fn setgid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, GROUP, Change::One, wanted(call, 1))
+}
+
+pub(super) fn setreuid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, USER, Change::Two, wanted(call, 2))
+}
+
+pub(super) fn setregid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, GROUP, Change::Two, wanted(call, 2))
+}
+
+pub(super) fn setresuid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, USER, Change::Three, wanted(call, 3))
+}
+
+pub(super) fn setresgid(call: &mut Call<'_>) -> Result<u64> {
+    change(call, GROUP, Change::Three, wanted(call, 3))
+}
+
+/// The user for files is the effective one, always: what is asked for is told, and stays as it is.
+pub(super) fn setfsuid(call: &mut Call<'_>) -> Result<u64> {
+    geteuid(call)
+}
+
+pub(super) fn setfsgid(call: &mut Call<'_>) -> Result<u64> {
+    getegid(call)
+}
+
+pub(super) fn getgroups(call: &mut Call<'_>) -> Result<u64> {
+    let [room, to, ..] = call.arguments();
+    let groups = identity(call).groups;
+    let room = room as u32 as i32;
+    if room < 0 || room > 0 && (room as usize) < groups.len() {
+        return Err(Errno::EINVAL);
+    }
+    if room > 0 {
+        let bytes: Vec<u8> = groups.iter().flat_map(|group| group.to_le_bytes()).collect();
+        copy::write(to, &bytes)?;
+    }
+    Ok(groups.len() as u64)
+}
+
+pub(super) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
+    let [count, from, ..] = call.arguments();
+    let process: &Process = call.process;
+    if !process.identity.lock().is_privileged() {
+        return Err(Errno::EPERM);
+    }
+    if count as u32 as usize > MOST_GROUPS {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = copy::read_vec(from, count as u32 as usize * 4)?;
+    let groups = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
+    process.files.lock().on_object_with(Operation::SetGroups, [count as u32 as u64, 0, 0, 0, 0], &bytes)?;
+    process.identity.lock().set_groups(groups.collect()).map(|()| 0)
+}

@@ -1,0 +1,147 @@
+//! Who a process is: its users and groups, and who it may become (credentials(7)).
+//!
+//! Pure. The guardian keeps the identity of each of its clients, by their unforgeable numbers, and decides by it what they may
+//! do with files and System V objects: what a process writes into its own copy changes what it says of itself and nothing else.
+
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::Credentials;
+use alloc::vec::Vec;
+
+/// Leaves a number as it is.
+pub const KEEP: u32 = u32::MAX;
+/// Groups beside the group.
+pub const MOST_GROUPS: usize = 64;
+
+/// Real, effective and saved number: of users, or of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Three {
+    /// Whose it is.
+    pub real: u32,
+    /// Who it acts as.
+    pub effective: u32,
+    /// Who it may act as again.
+    pub saved: u32,
+}
+
+/// How numbers are changed.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `setuid`: all three for who may, else the effective one.
+    One = 0,
+    /// `setreuid`: real and effective.
+    Two = 1,
+    /// `setresuid`: all three.
+    Three = 2,
+}
+
+impl Change {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::One),
+            1 => Some(Self::Two),
+            2 => Some(Self::Three),
+            _ => None,
+        }
+    }
+}
+
+impl Three {
+    /// What becomes of it; `may`: any number is allowed.
+    ///
+    /// # Errors
+    /// `EPERM` for a number that it does not have, `EINVAL` where `One` keeps.
+    pub fn changed(self, change: Change, [first, second, third]: [u32; 3], may: bool) -> Result<Self> {
+        let own = [self.real, self.effective, self.saved];
+        let chosen = |wanted: u32, before: u32| if wanted == KEEP { before } else { wanted };
+        let has = |wanted: u32, among: &[u32]| may || wanted == KEEP || among.contains(&wanted);
+        match change {
+            Change::One if first == KEEP => Err(Errno::EINVAL),
+            Change::One if may => Ok(Self { real: first, effective: first, saved: first }),
+            Change::One if has(first, &[self.real, self.saved]) => Ok(Self { effective: first, ..self }),
+            Change::Two if has(first, &own[..2]) && has(second, &own) => {
+                let effective = chosen(second, self.effective);
+                let saves = first != KEEP || second != KEEP && second != self.real;
+                Ok(Self {
+                    real: chosen(first, self.real),
+                    effective,
+                    saved: if saves { effective } else { self.saved },
+                })
+            }
+            Change::Three if [first, second, third].iter().all(|wanted| has(*wanted, &own)) => Ok(Self {
+                real: chosen(first, self.real),
+                effective: chosen(second, self.effective),
+                saved: chosen(third, self.saved),
+            }),
+            _ => Err(Errno::EPERM),
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Users.
+    pub user: Three,
+    /// Groups.
+    pub group: Three,
+    /// More groups.
+    pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Whether it may do what only user 0 may.
+    pub const fn is_privileged(&self) -> bool {
+        self.user.effective == 0
+    }
+
+    /// Who it acts as.
+    pub const fn acting(&self) -> Credentials {
+        Credentials { uid: self.user.effective, gid: self.group.effective }
+    }
+
+    /// Whose it is.
+    pub const fn real(&self) -> Credentials {
+        Credentials { uid: self.user.real, gid: self.group.real }
+    }
+
+    /// Changes the users.
+    ///
+    /// # Errors
+    /// As [`Three::changed`].
+    pub fn change_user(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
+        self.user = self.user.changed(change, wanted, self.is_privileged())?;
+        Ok(())
+    }
+
+    /// Changes the groups.
+    ///
+    /// # Errors
+    /// As [`Three::changed`].
+    pub fn change_group(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
+        self.group = self.group.changed(change, wanted, self.is_privileged())?;
+        Ok(())
+    }
+
+    /// Sets the other groups.
+    ///
+    /// # Errors
+    /// `EPERM`, `EINVAL` for too many.
+    pub fn set_groups(&mut self, groups: Vec<u32>) -> Result<()> {
+        if !self.is_privileged() {
+            return Err(Errno::EPERM);
+        }
+        if groups.len() > MOST_GROUPS {
+            return Err(Errno::EINVAL);
+        }
+        self.groups = groups;
+        Ok(())
+    }
+
+    /// Whether it may send signals to a process of this real and saved user.
+    pub const fn may_signal(&self, real: u32, saved: u32) -> bool {
+        let Three { real: own, effective, .. } = self.user;
+        effective == 0 || effective == real || effective == saved || own == real || own == saved
+    }
+}

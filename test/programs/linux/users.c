@@ -1,0 +1,133 @@
+// Users and groups: who a process becomes, and what it may do then. One line for each part that works.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
+
+static int status_of(pid_t child) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+static int is(uid_t real, uid_t effective, uid_t saved) {
+    uid_t a, b, c;
+    return !getresuid(&a, &b, &c) && a == real && b == effective && c == saved && getuid() == real && geteuid() == effective;
+}
+
+static int in_child(void (*function)(void)) {
+    pid_t child = fork();
+    if (!child) { function(); _exit(0); }
+    return status_of(child);
+}
+
+static void there_and_back(void) {
+    CHECK(is(0, 0, 0) && !seteuid(1000) && is(0, 1000, 0));
+    CHECK(setuid(55) == -1 && errno == EPERM && !seteuid(0) && is(0, 0, 0));
+    CHECK(!setresuid(1, 2, 3) && is(1, 2, 3));
+    CHECK(setresuid(4, -1, -1) == -1 && errno == EPERM && !setresuid(-1, 3, 1) && is(1, 3, 1));
+    CHECK(!setreuid(3, 1) && is(3, 1, 1) && setuid(0) == -1 && errno == EPERM);
+}
+
+static void for_ever(void) {
+    CHECK(!setgroups(2, (gid_t[]){20, 30}) && !setgid(100) && !setuid(1000) && is(1000, 1000, 1000));
+    gid_t groups[4];
+    CHECK(getgroups(0, NULL) == 2 && getgroups(4, groups) == 2 && groups[1] == 30 && getegid() == 100);
+    CHECK(getgroups(1, groups) == -1 && errno == EINVAL);
+    CHECK(setuid(0) == -1 && errno == EPERM && seteuid(0) == -1 && setgid(0) == -1 && setgroups(0, NULL) == -1 && errno == EPERM);
+    pid_t child = fork();
+    if (!child) _exit(setuid(0) == -1 && is(1000, 1000, 1000) ? 3 : 4);
+    CHECK(status_of(child) == 3 << 8);
+    child = fork();
+    if (!child) { execl("/proc/self/exe", "users", "again", NULL); _exit(1); }
+    CHECK(status_of(child) == 0);
+}
+
+static int again(void) {
+    CHECK(is(1000, 1000, 1000) && getauxval(AT_UID) == 1000 && getauxval(AT_EGID) == 100 && !getauxval(AT_SECURE));
+    CHECK(setuid(0) == -1);
+    return 0;
+}
+
+static void file(const char *path, mode_t mode, uid_t owner, gid_t group) {
+    int made = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    CHECK(made >= 0 && write(made, "x", 1) == 1 && !close(made) && !chown(path, owner, group) && !chmod(path, mode));
+}
+
+static int opens(const char *path, int flags) {
+    int descriptor = open(path, flags);
+    if (descriptor >= 0) close(descriptor);
+    return descriptor >= 0 ? 1 : errno == EACCES ? 0 : -1;
+}
+
+static void with_files(void) {
+    char folder[] = "/tmp/users-XXXXXX";
+    CHECK(mkdtemp(folder) && !chdir(folder) && !chmod(folder, 0755) && !mkdir("locked", 0700) && !mkdir("free", 0) && !chmod("free", 0777));
+    file("secret", 0600, 0, 0);
+    file("mine", 0600, 1000, 0);
+    file("shared", 0660, 0, 30);
+    file("readable", 0644, 0, 0);
+    file("locked/inside", 0666, 0, 0);
+    int secret = open("secret", O_RDONLY);
+    CHECK(!setgroups(1, (gid_t[]){30}) && !setresgid(100, 100, 100) && !seteuid(1000));
+    CHECK(opens("secret", O_RDONLY) == 0 && opens("mine", O_RDWR) == 1 && opens("shared", O_RDWR) == 1);
+    CHECK(opens("readable", O_RDONLY) == 1 && opens("readable", O_WRONLY) == 0 && opens("locked/inside", O_RDONLY) == 0);
+    CHECK(opens("new", O_CREAT | O_WRONLY) == 0 && opens("free/new", O_CREAT | O_WRONLY) == 1);
+    struct stat status;
+    CHECK(!stat("free/new", &status) && status.st_uid == 1000 && status.st_gid == 100);
+    // The real user may, the effective one may not.
+    CHECK(access("secret", R_OK) == 0 && faccessat(AT_FDCWD, "secret", R_OK, AT_EACCESS) == -1 && errno == EACCES);
+    CHECK(chmod("readable", 0777) == -1 && errno == EPERM && chown("mine", 0, -1) == -1 && errno == EPERM && !chmod("mine", 0640));
+    CHECK(unlink("readable") == -1 && errno == EACCES && !unlink("free/new"));
+    // What was opened stays open.
+    char byte;
+    CHECK(read(secret, &byte, 1) == 1 && byte == 'x');
+    int segment = shmget(IPC_PRIVATE, 100, 0600);
+    CHECK(!seteuid(0) && !seteuid(1001) && shmat(segment, NULL, 0) == (void *)-1 && errno == EACCES);
+    CHECK(shmctl(segment, IPC_RMID, NULL) == -1 && errno == EPERM && !seteuid(0) && !shmctl(segment, IPC_RMID, NULL));
+}
+
+static void with_signals(void) {
+    pid_t root = getpid();
+    pid_t other = fork();
+    if (!other) { CHECK(!setuid(1001)); pause(); }
+    pid_t own = fork();
+    if (!own) { CHECK(!setuid(1000)); pause(); }
+    usleep(50000);
+    pid_t child = fork();
+    if (!child) {
+        CHECK(!setuid(1000));
+        CHECK(kill(root, 0) == -1 && errno == EPERM && kill(other, SIGKILL) == -1 && errno == EPERM);
+        CHECK(!kill(own, SIGTERM));
+        struct rlimit limits = {10, 10};
+        CHECK(!setrlimit(RLIMIT_NOFILE, &limits));
+        limits.rlim_max = 11;
+        CHECK(setrlimit(RLIMIT_NOFILE, &limits) == -1 && errno == EPERM);
+        _exit(0);
+    }
+    CHECK(status_of(child) == 0 && status_of(own) == SIGTERM);
+    CHECK(!kill(other, SIGKILL) && status_of(other) == SIGKILL);
+}
+
+int main(int count, char **arguments) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "again")) return again();
+    CHECK(in_child(there_and_back) == 0 && in_child(for_ever) == 0);
+    puts("users and groups are changed as far as that is allowed");
+    CHECK(in_child(with_files) == 0);
+    puts("files are refused to who may not");
+    CHECK(in_child(with_signals) == 0);
+    puts("signals too");
+}
