@@ -105,6 +105,7 @@ impl State {
         if pages > room {
             return false;
         }
+        provide(pages);
         // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
         let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
         if grown.is_err() {
@@ -114,6 +115,17 @@ impl State {
         // SAFETY: `end` is the end of the heap that `talc` was given; the memory up to the new end is mapped and free.
         self.end = unsafe { self.talc.extend(self.end, self.mapped_end as *mut u8) };
         true
+    }
+}
+
+/// Tells who provides for the heap that it takes pages, and a few for their tables.
+fn provide(pages: u64) {
+    const FOR_TABLES: u64 = 4;
+    let address = Area::current().library().heap_provider.load(Relaxed);
+    if address != 0 {
+        // SAFETY: the word is either 0 or the address of such a function of this program, as its description asks for.
+        let provider = unsafe { core::mem::transmute::<u64, extern "C" fn(u64)>(address) };
+        provider(pages + FOR_TABLES);
     }
 }
 

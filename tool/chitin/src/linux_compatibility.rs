@@ -1,6 +1,8 @@
-//! Renders `doc/linux-compatibility.md` from the parity tests: the scripts, what
-//! each is about, and which do not pass yet.
+//! Renders `doc/linux-compatibility.md`: from the parity tests the scripts, what
+//! each is about, and which do not pass yet; from ExOS's table of calls and the
+//! list of Linux's, which calls are there.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Where the rendered page stands, from the root of the checkout.
@@ -9,14 +11,23 @@ pub const FILE: &str = "doc/linux-compatibility.md";
 const SCRIPTS: &str = "test/parity/script/";
 const NOT_YET: &str = "test/parity/not-yet";
 
+/// Linux's calls: number, name, and for one that does less than on Linux what it does.
+const CALLS: &str = "test/parity/linux-calls";
+/// ExOS's table of calls.
+const TABLE: &str = "lib/exos/src/call/table.rs";
+
 const INTRODUCTION: &str = "\
 # What runs as on Linux
 
 Made from `test/parity` by `./chitin tidy --write`; a rule of `./chitin tidy` holds the two together.
 
 Each script runs with the same Debian binaries on the Linux host and under ExOS; its output and exit status are the same, byte
-for byte: `./chitin test parity::`. The calls that ExOS has are those of its table (`lib/exos/src/call/table.rs`); any other gives
-`ENOSYS`, and `./chitin run --syscall-summary` counts it.
+for byte: `./chitin test parity::`.
+";
+
+const CALLS_INTRODUCTION: &str = "\
+Made from ExOS's table of calls (`lib/exos/src/call/table.rs`) and the list of Linux's (`test/parity/linux-calls`). A call that is
+not there gives `ENOSYS`, and `./chitin run --syscall-summary` counts it.
 ";
 
 /// The whole page, from the files of the checkout: path and text.
@@ -35,7 +46,47 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
         };
     }
     let waiting = if not_yet.trim().is_empty() { "" } else { &waiting };
-    [INTRODUCTION, &passing, waiting].concat()
+    [INTRODUCTION, &passing, waiting, &calls(&files)].concat()
+}
+
+/// The calls of Linux by what becomes of them.
+fn calls(files: &[(&str, &str)]) -> String {
+    let text = |wanted: &str| files.iter().find(|(path, _)| *path == wanted).map_or("", |(_, text)| text);
+    let table: BTreeSet<&str> =
+        text(TABLE).lines().filter_map(|line| Some(line.trim().strip_prefix("__NR_")?.split_once(" =>")?.0)).collect();
+    let (mut there, mut absent, mut partly) = (Vec::new(), Vec::new(), String::new());
+    for line in text(CALLS).lines() {
+        let mut parts = line.splitn(3, ' ').skip(1);
+        match (parts.next().unwrap_or_default(), parts.next()) {
+            (name, None) if table.contains(name) => there.push(name),
+            // Writing into a string cannot fail.
+            (name, Some(note)) if table.contains(name) => drop(writeln!(partly, "| `{name}` | {note} |")),
+            (name, _) => absent.push(name),
+        }
+    }
+    format!(
+        "\n## Calls\n\n{CALLS_INTRODUCTION}\nThere, {}:\n\n{}\nThere in part, or without effect:\n\n\
+         | call | what it does |\n|---|---|\n{partly}\nNot there, {}:\n\n{}",
+        there.len(),
+        listed(&there),
+        absent.len(),
+        listed(&absent)
+    )
+}
+
+/// Names in lines that a page can hold.
+fn listed(names: &[&str]) -> String {
+    const WIDTH: usize = 128;
+    let mut lines = vec![String::new()];
+    for name in names {
+        let line = &lines[lines.len() - 1];
+        if line.len() + name.len() + 3 > WIDTH {
+            lines.push(String::new());
+        }
+        let line = lines.last_mut().expect("there is a first line");
+        *line += &format!("{}`{name}`", if line.is_empty() { "" } else { " " });
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -53,5 +104,16 @@ mod tests {
         let page = render(files.into_iter());
         assert!(page.contains("| `now` | Little. |\n") && page.contains("| `later` | Much. | it needs more |\n"));
         assert!(!page.contains("elsewhere"));
+    }
+
+    #[test]
+    fn calls_are_there_in_part_or_absent() {
+        let files = [
+            ("lib/exos/src/call/table.rs", "    __NR_read => file::read,\n    __NR_futex => futex::futex,\n"),
+            ("test/parity/linux-calls", "0 read\n1 write\n202 futex not all of it\n9 mmap never told\n"),
+        ];
+        let page = render(files.into_iter());
+        assert!(page.contains("There, 1:\n\n`read`\n") && page.contains("| `futex` | not all of it |\n"), "{page}");
+        assert!(page.ends_with("Not there, 2:\n\n`write` `mmap`\n"), "{page}");
     }
 }

@@ -4,7 +4,7 @@ use crate::file_system::node::Status;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
-const NANOSECONDS: u64 = 1_000_000_000;
+const NANOSECONDS: i64 = 1_000_000_000;
 /// Bytes of a block as `stat` counts them.
 const BLOCK: u64 = 512;
 /// Number of the memory file system as a device.
@@ -12,7 +12,6 @@ const DEVICE: (u32, u32) = (0, 1);
 
 /// `struct stat`: 144 bytes.
 pub fn stat(status: &Status) -> Vec<u8> {
-    let time = |time: u64| [time / NANOSECONDS, time % NANOSECONDS];
     let mut words = Vec::from([
         device(DEVICE),
         status.node,
@@ -25,7 +24,7 @@ pub fn stat(status: &Status) -> Vec<u8> {
         status.allocated / BLOCK,
     ]);
     for one in [status.accessed, status.modified, status.changed] {
-        words.extend_from_slice(&time(one));
+        words.extend_from_slice(&seconds_and_rest(one));
     }
     words.extend_from_slice(&[0; 3]);
     bytes(&words)
@@ -33,7 +32,6 @@ pub fn stat(status: &Status) -> Vec<u8> {
 
 /// `struct statx`: 256 bytes.
 pub fn statx(status: &Status) -> Vec<u8> {
-    let time = |time: u64| [time / NANOSECONDS, time % NANOSECONDS];
     let mask = u64::from(linux::STATX_BASIC_STATS);
     let mut words = Vec::from([
         mask | crate::layout::PAGE_SIZE << 32,
@@ -46,12 +44,18 @@ pub fn statx(status: &Status) -> Vec<u8> {
         0,
     ]);
     for one in [status.accessed, 0, status.changed, status.modified] {
-        words.extend_from_slice(&time(one));
+        words.extend_from_slice(&seconds_and_rest(one));
     }
     words.push(status.device.rotate_left(32));
     words.push(u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32);
     words.resize(32, 0);
     bytes(&words)
+}
+
+/// A time of the file system as Linux writes it: seconds, which may be negative, and nanoseconds, which are not.
+fn seconds_and_rest(time: u64) -> [u64; 2] {
+    let time = time as i64;
+    [time.div_euclid(NANOSECONDS) as u64, time.rem_euclid(NANOSECONDS) as u64]
 }
 
 /// A device number as Linux writes it.

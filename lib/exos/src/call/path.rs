@@ -561,7 +561,7 @@ pub(super) fn utime(call: &mut Call<'_>) -> Result<u64> {
     let [path, times, ..] = call.arguments();
     let times = match times {
         0 => [protocol::TIME_NOW; 2],
-        at => copy::read_words::<2>(at)?.map(|seconds| seconds.saturating_mul(1_000_000_000)),
+        at => copy::read_words::<2>(at)?.map(|seconds| time_kept(seconds, 0)),
     };
     set_at(call, Operation::SetTimes, HERE, path, &times, FOLLOW)
 }
@@ -594,9 +594,15 @@ fn time_to_set(seconds: u64, nanoseconds: u64) -> Result<u64> {
     match nanoseconds as u32 {
         linux::UTIME_NOW => Ok(protocol::TIME_NOW),
         linux::UTIME_OMIT => Ok(protocol::TIME_KEEP),
-        rest if rest < 1_000_000_000 => Ok(seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(rest))),
+        rest if rest < 1_000_000_000 => Ok(time_kept(seconds, rest)),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// A time as the file system keeps it: what is too long ago or too far ahead becomes the first or last that it can keep.
+fn time_kept(seconds: u64, rest: u32) -> u64 {
+    const FIRST: i64 = i64::MIN + 2;
+    (seconds as i64).saturating_mul(1_000_000_000).saturating_add(i64::from(rest)).max(FIRST) as u64
 }
 
 fn set_at(call: &Call<'_>, operation: Operation, at: u64, path: u64, words: &[u64], flags: u64) -> Result<u64> {

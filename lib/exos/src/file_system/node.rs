@@ -36,7 +36,7 @@ pub enum Body {
     Elsewhere,
 }
 
-/// A node. Times are nanoseconds since 1970.
+/// A node. Times are nanoseconds since 1970, before it in two's complement.
 #[derive(Debug)]
 pub struct Node {
     /// Type and permissions, as in `st_mode`.

@@ -15,9 +15,9 @@ pub const ELSEWHERE: u64 = 1 << 32;
 /// As the offset of a write: at the end.
 pub const APPEND: u64 = u64::MAX;
 /// As a time to set: now.
-pub const TIME_NOW: u64 = u64::MAX;
+pub const TIME_NOW: u64 = i64::MIN as u64;
 /// As a time to set: leave it.
-pub const TIME_KEEP: u64 = u64::MAX - 1;
+pub const TIME_KEEP: u64 = i64::MIN as u64 + 1;
 /// Bit of the flags of an operation on a path: follow a symbolic link in the last place.
 pub const FOLLOW: u64 = 1;
 /// Bit of the flags: an empty path means the node itself.

@@ -105,7 +105,11 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
     if flags & linux::O_ACCMODE != linux::O_RDONLY && !is_descriptor(path) {
         return Err(Errno::EACCES);
     }
-    let object = match find(path)? {
+    let entry = find(path)?;
+    if flags & linux::O_DIRECTORY != 0 && !is_directory(&entry) {
+        return Err(Errno::ENOTDIR);
+    }
+    let object = match entry {
         Entry::Text(text) => Object::Text(text.into()),
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
@@ -115,6 +119,18 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
         Entry::Directory(names) => Object::Listing(listing(&names)),
     };
     Description::new(object, flags & !linux::O_CLOEXEC)
+}
+
+/// Whether a folder lies there: one of `/proc`, or one that a descriptor is open on.
+fn is_directory(entry: &Entry) -> bool {
+    match entry {
+        Entry::Directory(_) => true,
+        Entry::Descriptor(number) => {
+            let description = process().description(*number);
+            description.is_ok_and(|open| matches!(open.object, Object::Directory { .. } | Object::Listing(_)))
+        }
+        Entry::Text(_) | Entry::Link(_) => false,
+    }
 }
 
 /// Opens once more what a descriptor is open on.

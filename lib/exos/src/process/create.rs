@@ -30,7 +30,7 @@ pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
 pub const ROOM_ABOVE: u64 = 1024;
 
 /// What a new environment begins with, beyond its address space.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning {
     /// Entry of the ExOS image.
     pub entry: u64,
@@ -46,6 +46,8 @@ pub struct Beginning {
     pub thread: u64,
     /// Address that stubs of rewritten calls jump to.
     pub stub_entry: u64,
+    /// Function that fills the budget for the heap; 0 where the environment does so itself.
+    pub heap_provider: u64,
 }
 
 /// An environment in the making.
@@ -160,7 +162,7 @@ impl Maker {
 }
 
 /// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
-pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 14] {
+pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 15] {
     let upcall_stack_end = place + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
     let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
     let library = |offset: usize| LIBRARY as usize + offset;
@@ -174,6 +176,7 @@ pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, 
         (library(offset_of!(LibraryWords, keys)), keys),
         (library(offset_of!(LibraryWords, channel_key)), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
         (library(offset_of!(LibraryWords, heap)), beginning.heap),
+        (library(offset_of!(LibraryWords, heap_provider)), beginning.heap_provider),
         (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
         (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
         (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),

@@ -165,10 +165,8 @@ fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
         entry: words[header::ENTRY],
         gate: (LIBRARY_BASE, words[header::END]),
         function: (words[header::FIRST], 0),
-        heap: 0,
-        process: 0,
-        thread: 0,
         stub_entry: words[header::STUB_ENTRY],
+        ..Beginning::default()
     };
     Ok(Common { session, channel, image: beginning, image_table })
 }
@@ -237,9 +235,8 @@ fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(Environm
 
 /// The environment that holds the budget nobody uses: it never runs.
 fn make_bank(session: KeyIndex) -> Outcome<Made> {
-    let nothing = Beginning { entry: 0, gate: (0, 0), function: (0, 0), heap: 0, process: 0, thread: 0, stub_entry: 0 };
     let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, None))?;
-    let bank = refused("the bank", maker.create(&nothing))?;
+    let bank = refused("the bank", maker.create(&Beginning::default()))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
         (Resource::Page, crate::budget::pages_at_hand() / 8 * 7),
