@@ -297,7 +297,7 @@ impl Terminal {
     /// The leader of the session that it controls has ended: who has it open reads its end and writes nothing more.
     pub fn end_session(&self) {
         self.word(place::SESSIONS_ENDED).fetch_add(1, SeqCst);
-        tell_closed(self.pages.words());
+        crate::block::kick_idle();
     }
 
     /// Whether output is held.
