@@ -51,6 +51,10 @@ mod signal;
 #[cfg(target_os = "none")]
 mod socket;
 #[cfg(target_os = "none")]
+mod socket_message;
+#[cfg(target_os = "none")]
+mod socket_option;
+#[cfg(target_os = "none")]
 mod system;
 #[cfg(target_os = "none")]
 mod table;

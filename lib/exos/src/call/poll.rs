@@ -15,6 +15,8 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// Descriptors that one call names.
 const MOST: u64 = 4096;
 const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
+/// What waits for bytes, or for the end of them.
+const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
 const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
 const HUNG_UP: u16 = linux::POLLHUP as u16;
 const BROKEN: u16 = linux::POLLERR as u16;
@@ -162,7 +164,7 @@ fn wait_for(call: &Call<'_>, watched: &[Watched], timeout: Option<u64>) -> Resul
 }
 
 fn events(wanted: u16) -> impl Iterator<Item = Event> {
-    let readable = (wanted & READABLE != 0).then_some(Event::Readable);
+    let readable = (wanted & INCOMING != 0).then_some(Event::Readable);
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
@@ -179,6 +181,10 @@ pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
         // The writer of a pipe without readers is told of an error; all others that the other side is gone.
         let is_writer = description.can_write() && matches!(description.object, Object::Pipe(..));
         found |= if is_writer { BROKEN } else { HUNG_UP };
+    }
+    let half_closed = wanted & linux::POLLRDHUP as u16;
+    if half_closed != 0 && matches!(&description.object, Object::Other(other) if other.is_half_closed()) {
+        found |= half_closed;
     }
     // A pipe whose writers are gone is at its end, not full of data.
     if found & HUNG_UP != 0 && !description.has_data() {

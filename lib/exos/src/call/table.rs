@@ -3,7 +3,7 @@
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
     control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, path, poll, process, queue,
-    schedule, semaphore, shared_memory, signal, socket, system, time, timer,
+    schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
 };
 use linux_raw_sys::general as linux;
 
@@ -192,12 +192,14 @@ pub const OPERATIONS: Operations = operations! {
     __NR_getsockname => socket::getsockname,
     __NR_getpeername => socket::getpeername,
     __NR_shutdown => socket::shutdown,
-    __NR_setsockopt => socket::setsockopt,
-    __NR_getsockopt => socket::getsockopt,
-    __NR_sendto => socket::sendto,
-    __NR_recvfrom => socket::recvfrom,
-    __NR_sendmsg => socket::sendmsg,
-    __NR_recvmsg => socket::recvmsg,
+    __NR_setsockopt => socket_option::setsockopt,
+    __NR_getsockopt => socket_option::getsockopt,
+    __NR_sendto => socket_message::sendto,
+    __NR_recvfrom => socket_message::recvfrom,
+    __NR_sendmsg => socket_message::sendmsg,
+    __NR_recvmsg => socket_message::recvmsg,
+    __NR_sendmmsg => socket_message::sendmmsg,
+    __NR_recvmmsg => socket_message::recvmmsg,
     __NR_flock => lock::flock,
     __NR_fallocate => extra::fallocate,
     __NR_copy_file_range => extra::copy_file_range,

@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
 
 /// Words of the cell: the count; how often it was added to; how often it was read.
@@ -112,6 +113,10 @@ impl Operations for Counter {
         if gone {
             self.cell.discard();
         }
+    }
+
+    fn pages(&self) -> Vec<PageNumber> {
+        Vec::from([PageNumber(self.page())])
     }
 
     fn status(&self) -> (u32, u64) {

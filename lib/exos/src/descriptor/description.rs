@@ -125,6 +125,11 @@ impl Description {
         Ok(Self { object, record: Record { page, index: index.min(RECORDS - 1) } })
     }
 
+    /// Whether a descriptor refers to it, in any process or on its way to one.
+    pub fn is_referred_to(&self) -> bool {
+        self.record.state().load(Acquire) & 0xffff_ffff != 0
+    }
+
     /// One descriptor more refers to it.
     pub fn refer(&self) {
         self.record.state().fetch_add(1, SeqCst);

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::channel;
 use runtime::predicate::{Operator, Term, word};
-use runtime::{Kind, exposed};
+use runtime::{Kind, PageNumber, exposed};
 
 /// Something open.
 #[derive(Clone, Debug)]
@@ -128,6 +128,15 @@ impl Object {
             Self::Terminal(terminal) => terminal.node(),
             Self::Other(other) => other.node(),
             _ => None,
+        }
+    }
+
+    /// Pages that relatives share to have it open, those of the guardian's not counted.
+    pub fn pages(&self) -> Vec<PageNumber> {
+        match self {
+            Self::Pipe(pipe, _) if pipe.node == 0 => pipe.pages().to_vec(),
+            Self::Other(other) => other.pages(),
+            _ => Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
+use runtime::PageNumber;
 use runtime::predicate::Term;
 
 /// What can be done with it. A call that a kind does not have is refused as Linux refuses it.
@@ -55,6 +56,11 @@ pub trait Operations: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether the other side writes no more.
+    fn is_half_closed(&self) -> bool {
+        false
+    }
+
     /// A descriptor was closed: `ended`, the last of its description in any process; `gone`, the last in this one.
     fn closed(&self, ended: bool, gone: bool);
 
@@ -67,6 +73,11 @@ pub trait Operations: Any + Debug + Send + Sync {
     /// The guardian's node that each descriptor of it holds, if it has one.
     fn node(&self) -> Option<u64> {
         None
+    }
+
+    /// Pages that the processes which have it share.
+    fn pages(&self) -> Vec<PageNumber> {
+        Vec::new()
     }
 
     /// `ioctl`.

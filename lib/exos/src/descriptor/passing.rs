@@ -1,5 +1,6 @@
 //! Descriptors in messages (`SCM_RIGHTS`, unix(7)): what a description is open on as words, from which another process of
-//! the session opens the same. A description on its way counts one reference, and the guardian holds its node.
+//! the session opens the same. A description on its way counts one reference, and the guardian holds its node; one that
+//! nobody receives is closed by who drops the message.
 
 use super::counter::Counter;
 use super::description::Description;
@@ -12,11 +13,15 @@ use crate::terminal::Terminal;
 use crate::terminal::master::{self, Master};
 use crate::user_memory::current::process;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
-use runtime::PageNumber;
+use runtime::{Kind as Output, PageNumber};
 
-/// Words of one descriptor: page and index of its record, kind, and what the kind needs.
-pub const WORDS: usize = 6;
+/// Words of one descriptor: page and index of its record, kind, node that the guardian holds for it (0: none), and what
+/// the kind needs.
+const WORDS: usize = 8;
+/// Bytes of one descriptor.
+pub const BYTES: usize = WORDS * 8;
 
 const FILE: u64 = 1;
 const DIRECTORY: u64 = 2;
@@ -29,83 +34,106 @@ const FIFO: u64 = 8;
 const CONSOLE: u64 = 9;
 const TERMINAL: u64 = 10;
 const MASTER: u64 = 11;
+const OUTPUT: u64 = 12;
 
 const SIDES: [Side; 3] = [Side::Read, Side::Write, Side::Both];
 const KINDS: [Kind; 3] = [Kind::Stream, Kind::Datagram, Kind::Packets];
+const OUTPUTS: [Output; 2] = [Output::Output, Output::Error];
 const DEVICES: [Device; 4] = [Device::Null, Device::Zero, Device::Full, Device::Random];
 
 fn index_in<T: PartialEq>(all: &[T], one: &T) -> u64 {
     all.iter().position(|other| other == one).unwrap_or_default() as u64
 }
 
-/// A descriptor as words; from then on it is on its way. `EINVAL` for what cannot be passed.
-pub fn pack(description: &Description) -> Result<[u64; WORDS]> {
-    let [a, b, c, d] = match &description.object {
-        Object::File { node } => [FILE, *node, 0, 0],
-        Object::Directory { node } => [DIRECTORY, *node, 0, 0],
-        Object::Device(device, node) => [DEVICE, *node, index_in(&DEVICES, device), 0],
-        Object::Pipe(pipe, side) if pipe.node == 0 => [PIPE, pipe.pages()[0].0, index_in(&SIDES, side), 0],
-        Object::Pipe(pipe, side) => [FIFO, pipe.node, index_in(&SIDES, side), 0],
+/// A descriptor as bytes; from then on it is on its way. `EINVAL` for what cannot be passed.
+pub fn pack(description: &Description) -> Result<Vec<u8>> {
+    let [kind, a, b, c, d] = match &description.object {
+        Object::File { .. } => [FILE, 0, 0, 0, 0],
+        Object::Directory { .. } => [DIRECTORY, 0, 0, 0, 0],
+        Object::Device(device, _) => [DEVICE, index_in(&DEVICES, device), 0, 0, 0],
+        Object::Pipe(pipe, side) if pipe.node == 0 => [PIPE, index_in(&SIDES, side), pipe.pages()[0].0, 0, 0],
+        Object::Pipe(_, side) => [FIFO, index_in(&SIDES, side), 0, 0, 0],
         Object::Terminal(terminal) => match terminal.node() {
-            None => [CONSOLE, terminal.pages()[0].0, terminal.generation(), 0],
-            Some(node) => [TERMINAL, node, terminal.generation(), 0],
+            None => [CONSOLE, terminal.generation(), terminal.pages()[0].0, 0, 0],
+            Some(_) => [TERMINAL, terminal.generation(), 0, 0, 0],
         },
+        Object::Console(kind) => [OUTPUT, index_in(&OUTPUTS, kind), 0, 0, 0],
         Object::Other(other) => pack_other(&**other)?,
         _ => return Err(Errno::EINVAL),
     };
-    if let Some(node) = description.object.node() {
+    let node = description.object.node();
+    if let Some(node) = node {
         process().files.lock().offer(node)?;
     }
     description.refer();
+    process().note_sent(description);
     let (page, index) = description.place();
-    Ok([page, index, a, b, c, d])
+    let words = [page, index, kind, node.unwrap_or_default(), a, b, c, d];
+    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-fn pack_other(other: &dyn Any) -> Result<[u64; 4]> {
+fn pack_other(other: &dyn Any) -> Result<[u64; 5]> {
     if let Some(counter) = other.downcast_ref::<Counter>() {
-        return Ok([COUNTER, counter.page(), u64::from(counter.by_ones), 0]);
+        return Ok([COUNTER, counter.page(), u64::from(counter.by_ones), 0, 0]);
     }
     if let Some(timer) = other.downcast_ref::<Timer>() {
-        return Ok([TIMER, timer.page(), timer.clock, 0]);
+        return Ok([TIMER, timer.page(), timer.clock, 0, 0]);
     }
     if let Some(master) = other.downcast_ref::<Master>() {
-        let [node, slave] = master.nodes();
-        return Ok([MASTER, node, slave, 0]);
+        return Ok([MASTER, master.nodes()[1], 0, 0, 0]);
     }
     let socket = other.downcast_ref::<Socket>().ok_or(Errno::EINVAL)?;
-    let ends = socket.ends.lock();
-    match (&ends.incoming, &ends.outgoing) {
-        (Some(incoming), Some(outgoing)) => {
-            let kind = index_in(&KINDS, &socket.kind);
-            Ok([SOCKET, kind, incoming.pages()[0].0, outgoing.pages()[0].0])
-        }
-        _ => Err(Errno::EINVAL),
-    }
+    let [incoming, outgoing, queue] = socket.places();
+    Ok([SOCKET, index_in(&KINDS, &socket.kind), incoming.0, outgoing.0, queue.0])
 }
 
-/// The descriptor that words tell of, in the process that received them.
-pub fn unpack([page, index, a, b, c, d]: [u64; WORDS]) -> Result<Description> {
-    let key = process().session_key;
-    let pipe = |first: u64| Pipe::open_by_first(&mut process().windows.lock(), PageNumber(first), key);
-    let at = |index: u64, length: usize| (index as usize).min(length - 1);
-    if matches!(a, FILE | DIRECTORY | DEVICE | FIFO | TERMINAL | MASTER) {
-        process().files.lock().accept_offer(b)?;
-    }
-    let object = match a {
-        FILE => Object::File { node: b },
-        DIRECTORY => Object::Directory { node: b },
-        DEVICE => Object::Device(DEVICES[at(c, DEVICES.len())], b),
-        PIPE => Object::Pipe(pipe(b)?, SIDES[at(c, SIDES.len())]),
-        FIFO => Object::Pipe(Pipe::open_fifo(b)?, SIDES[at(c, SIDES.len())]),
-        CONSOLE => {
-            let terminal = Terminal::open_by_first(&mut process().windows.lock(), PageNumber(b), key)?;
-            Object::Terminal(terminal.as_old_as(c))
+/// The descriptors that bytes tell of, in the process that received them.
+pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = Result<Description>> {
+    bytes.chunks_exact(BYTES).map(|bytes| {
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
         }
-        TERMINAL => Object::Terminal(master::see(b, b)?.as_old_as(c)),
-        MASTER => Object::Other(Arc::new(Master::open(b, c)?)),
-        COUNTER => Object::Other(Arc::new(Counter::open(b, c != 0)?)),
-        TIMER => Object::Other(Arc::new(Timer::open(b, c)?)),
-        SOCKET => Object::Other(Arc::new(Socket::joined(KINDS[at(b, KINDS.len())], pipe(c)?, pipe(d)?))),
+        open(words)
+    })
+}
+
+/// Descriptors that nobody takes end here.
+pub fn drop_all(bytes: &[u8]) {
+    unpack(bytes).flatten().for_each(Description::close);
+}
+
+fn open([page, index, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Description> {
+    let key = process().session_key;
+    let at = |index: u64, length: usize| (index as usize).min(length - 1);
+    if node != 0 {
+        process().files.lock().accept_offer(node)?;
+    }
+    let side = SIDES[at(a, SIDES.len())];
+    let first = PageNumber(b);
+    let object = match kind {
+        FILE => Object::File { node },
+        DIRECTORY => Object::Directory { node },
+        DEVICE => Object::Device(DEVICES[at(a, DEVICES.len())], node),
+        PIPE => Object::Pipe(Pipe::open_by_first(&mut process().windows.lock(), first, key)?, side),
+        FIFO => Object::Pipe(Pipe::open_fifo(node)?, side),
+        CONSOLE => {
+            let terminal = Terminal::open_by_first(&mut process().windows.lock(), first, key)?;
+            Object::Terminal(terminal.as_old_as(a))
+        }
+        TERMINAL => Object::Terminal(master::see(node, node)?.as_old_as(a)),
+        MASTER => Object::Other(Arc::new(Master::open(node, a)?)),
+        OUTPUT => Object::Console(OUTPUTS[at(a, OUTPUTS.len())]),
+        COUNTER => Object::Other(Arc::new(Counter::open(a, b != 0)?)),
+        TIMER => Object::Other(Arc::new(Timer::open(a, b)?)),
+        SOCKET => {
+            let pages = [b, c, d].map(PageNumber);
+            Object::Other(Arc::new(Socket::open(
+                KINDS[at(a, KINDS.len())],
+                pages,
+                Some(node).filter(|node| *node != 0),
+            )?))
+        }
         _ => return Err(Errno::EIO),
     };
     Description::adopt(object, PageNumber(page), index as usize)

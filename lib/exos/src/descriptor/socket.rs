@@ -7,7 +7,8 @@
 use super::description::Description;
 use super::object::Event;
 use super::operations::Operations;
-use crate::block;
+use super::passing;
+use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::pipe::frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
@@ -30,6 +31,8 @@ use runtime::predicate::{Operator, Term, word};
 const CAME: usize = 1;
 const TAKEN: usize = 2;
 const BACKLOG: usize = 3;
+/// Number of the process that listens.
+const LISTENER: usize = 4;
 /// Where the requests begin, two words each, and how many there is room for.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
@@ -56,8 +59,19 @@ pub struct Ends {
     pub outgoing: Option<Pipe>,
     /// Where those wait who connect.
     queue: Option<Shared>,
-    /// Its own name, and that of the other side.
+    /// Its own name, and that of the other side; what begins with a NUL is abstract.
     pub names: [Vec<u8>; 2],
+    /// Node that each descriptor holds while an abstract name leads here.
+    pub node: Option<u64>,
+}
+
+/// What a program has set (socket(7)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Nanoseconds that a receiver waits, and a sender; 0: for ever.
+    pub patience: [u64; 2],
+    /// Messages come with who sent them.
+    pub wants_credentials: bool,
 }
 
 /// A socket.
@@ -67,6 +81,16 @@ pub struct Socket {
     pub kind: Kind,
     /// What it is joined to.
     pub ends: Lock<Ends>,
+    /// What the program has set.
+    pub settings: Lock<Settings>,
+}
+
+/// Waits, until a time at most: `EAGAIN` when it has come.
+pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
+    match block::wait(terms, deadline)? {
+        Woken::TimedOut => Err(Errno::EAGAIN),
+        Woken::Condition => Ok(()),
+    }
 }
 
 /// Pages that relatives, and whoever the session's key opens them to, can share.
@@ -82,13 +106,41 @@ fn fresh_pipe() -> Result<Pipe> {
 impl Socket {
     /// One that is joined to nothing.
     pub fn new(kind: Kind) -> Self {
-        Self { kind, ends: Lock::new(Ends::default()) }
+        Self { kind, ends: Lock::new(Ends::default()), settings: Lock::new(Settings::default()) }
     }
 
     /// One that is joined to these.
     pub fn joined(kind: Kind, incoming: Pipe, outgoing: Pipe) -> Self {
         let ends = Ends { incoming: Some(incoming), outgoing: Some(outgoing), ..Ends::default() };
-        Self { kind, ends: Lock::new(ends) }
+        Self { ends: Lock::new(ends), ..Self::new(kind) }
+    }
+
+    /// First pages of what it is joined to, and the page of its queue; `NONE` for what there is not.
+    pub fn places(&self) -> [PageNumber; 3] {
+        let ends = self.ends.lock();
+        let first = |pages: Option<&[PageNumber]>| pages.map_or(PageNumber::NONE, |pages| pages[0]);
+        [
+            first(ends.incoming.as_ref().map(Pipe::pages)),
+            first(ends.outgoing.as_ref().map(Pipe::pages)),
+            first(ends.queue.as_ref().map(Shared::pages)),
+        ]
+    }
+
+    /// One that came in a message, by its pages.
+    pub fn open(kind: Kind, [incoming, outgoing, queue]: [PageNumber; 3], node: Option<u64>) -> Result<Self> {
+        let key = process().session_key;
+        let mut windows = process().windows.lock();
+        let mut pipe = |first: PageNumber| match first {
+            PageNumber::NONE => Ok(None),
+            first => Pipe::open_by_first(&mut windows, first, key).map(Some),
+        };
+        let (incoming, outgoing) = (pipe(incoming)?, pipe(outgoing)?);
+        let queue = match queue {
+            PageNumber::NONE => None,
+            page => Some(windows.open(vec![page], key, true)?),
+        };
+        let ends = Ends { incoming, outgoing, queue, node, ..Ends::default() };
+        Ok(Self { ends: Lock::new(ends), ..Self::new(kind) })
     }
 
     /// Two that are joined to each other.
@@ -124,7 +176,11 @@ impl Socket {
     /// Lets others connect.
     pub fn listen(&self, backlog: u64) -> Result<()> {
         let ends = self.ends.lock();
+        if self.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
+        queue.words()[LISTENER].store(process().number(), SeqCst);
         queue.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
         Ok(())
     }
@@ -167,12 +223,14 @@ impl Socket {
             pipe::discard(&incoming);
             return Ok(None);
         }
+        outgoing.set_name(&self.ends.lock().names[0]);
         for (index, pipe) in [&outgoing, &incoming].into_iter().enumerate() {
             words[REQUESTS + (came % ROOM) as usize * 2 + index].store(pipe.pages()[0].0, SeqCst);
         }
         words[CAME].store(came.wrapping_add(1), SeqCst);
         drop(held);
         block::kick_idle();
+        incoming.set_maker(words[LISTENER].load(Acquire));
         let mut ends = self.ends.lock();
         (ends.outgoing, ends.incoming) = (Some(outgoing), Some(incoming));
         Ok(Some(()))
@@ -185,7 +243,10 @@ impl Socket {
             let open = |page| Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
             // Who is gone since has taken its pages along.
             if let (Ok(incoming), Ok(outgoing)) = (open(incoming), open(outgoing)) {
-                return Ok(Some(Self::joined(self.kind, incoming, outgoing)));
+                let names = [self.ends.lock().names[0].clone(), incoming.name()];
+                let accepted = Self::joined(self.kind, incoming, outgoing);
+                accepted.ends.lock().names = names;
+                return Ok(Some(accepted));
             }
         }
     }
@@ -221,6 +282,7 @@ impl Socket {
             return Err(Errno::EMSGSIZE);
         }
         let mut done = 0;
+        let deadline = self.deadline(1);
         loop {
             if !pipe.has_other(Side::Write) {
                 return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
@@ -234,7 +296,7 @@ impl Socket {
                 None if nonblocking => return Ok(done),
                 None => {
                     let needed = if self.is_bordered() { rest.len() as u64 } else { 0 };
-                    match block::wait(&pipe.room_for(needed), None) {
+                    match wait_until(&pipe.room_for(needed), deadline) {
                         Err(_) if done > 0 => return Ok(done),
                         outcome => outcome?,
                     };
@@ -246,9 +308,10 @@ impl Socket {
     /// Receives a message, or what a stream has; an empty one at its end.
     pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
         let incoming = self.ends.lock().incoming.clone().ok_or(Errno::ENOTCONN)?;
+        let deadline = self.deadline(0);
         loop {
             if let Some(frame) = incoming.receive_frame(most, manner)? {
-                return Ok(frame);
+                return self.receive_more(&incoming, frame, most, manner);
             }
             if !incoming.has_other(Side::Read) {
                 return Ok(Frame::default());
@@ -256,8 +319,26 @@ impl Socket {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            block::wait(&incoming.readable(), None)?;
+            wait_until(&incoming.readable(), deadline)?;
         }
+    }
+
+    /// A stream has no borders: what came of it is taken together, up to what carries descriptors. With credentials, what
+    /// different processes wrote stays apart.
+    fn receive_more(&self, incoming: &Pipe, mut frame: Frame, most: u64, manner: Manner) -> Result<Frame> {
+        let alone = self.settings.lock().wants_credentials || manner.bordered || manner.peek;
+        while !alone && frame.control.is_empty() && (frame.data.len() as u64) < most {
+            let Some(more) = incoming.receive_frame(most - frame.data.len() as u64, manner)? else { break };
+            frame.data.extend_from_slice(&more.data);
+            frame.control = more.control;
+        }
+        Ok(frame)
+    }
+
+    /// When a receiver (0) or a sender (1) that begins to wait now gives up.
+    pub fn deadline(&self, which: usize) -> Option<u64> {
+        let patience = self.settings.lock().patience[which];
+        (patience != 0).then(|| runtime::clock::now().saturating_add(patience))
     }
 
     /// Where messages go.
@@ -275,12 +356,22 @@ impl Socket {
             socket.end();
             socket.discard();
         }
+        self.drop_messages();
         let ends = self.ends.lock();
         ends.incoming.iter().for_each(|pipe| pipe.leave(Side::Read));
         // A datagram's receiver goes on without this sender.
         ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(|pipe| pipe.leave(Side::Write));
         if let Some(queue) = &ends.queue {
             queue.words()[BACKLOG].store(0, SeqCst);
+        }
+    }
+
+    /// Descriptors in messages that nobody receives any more end here.
+    fn drop_messages(&self) {
+        let Some(incoming) = self.ends.lock().incoming.clone() else { return };
+        let manner = Manner { bordered: self.is_bordered(), peek: false };
+        while let Ok(Some(frame)) = incoming.receive_frame(u64::MAX, manner) {
+            frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
         }
     }
 
@@ -303,6 +394,7 @@ impl Operations for Socket {
         copy::prepare(to, count.min(1 << 16), true)?;
         let frame = self.receive(count.min(1 << 16), manner, description.is_nonblocking())?;
         copy::write(to, &frame.data)?;
+        frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
         Ok(frame.data.len() as u64)
     }
 
@@ -391,7 +483,22 @@ impl Operations for Socket {
     }
 
     fn waiting(&self) -> Result<u64> {
+        let incoming = self.ends.lock().incoming.clone();
+        incoming.map_or(Ok(0), |pipe| pipe.data_waiting(self.is_bordered()))
+    }
+
+    fn node(&self) -> Option<u64> {
+        self.ends.lock().node
+    }
+
+    fn pages(&self) -> Vec<PageNumber> {
         let ends = self.ends.lock();
-        ends.incoming.as_ref().map_or(Ok(0), |pipe| pipe.ring().waiting())
+        let pipes = [&ends.incoming, &ends.outgoing].into_iter().flatten().map(Pipe::pages);
+        pipes.chain(ends.queue.as_ref().map(Shared::pages)).flatten().copied().collect()
+    }
+
+    fn is_half_closed(&self) -> bool {
+        let ends = self.ends.lock();
+        self.kind != Kind::Datagram && ends.incoming.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Read))
     }
 }

@@ -11,6 +11,7 @@ use crate::errno::Result;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
 
 /// Words of the cell: the next time, nanoseconds since boot, or 0; the period, or 0; how often it was set.
@@ -125,6 +126,10 @@ impl Operations for Timer {
         if gone {
             self.cell.discard();
         }
+    }
+
+    fn pages(&self) -> Vec<PageNumber> {
+        Vec::from([PageNumber(self.page())])
     }
 
     fn status(&self) -> (u32, u64) {

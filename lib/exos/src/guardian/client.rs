@@ -284,6 +284,18 @@ impl Client {
         self.on_path([Operation::Bind as u64, at, u64::from(mode), page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
     }
 
+    /// Gives a socket an abstract name that leads to a page, as long as somebody holds the node.
+    pub fn bind_abstract(&mut self, name: &[u8], page: PageNumber) -> Result<u64> {
+        let length = self.put_path(name)?;
+        Ok(self.exchange([Operation::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
+    }
+
+    /// The page that an abstract name leads to.
+    pub fn peer_abstract(&mut self, name: &[u8]) -> Result<PageNumber> {
+        let length = self.put_path(name)?;
+        Ok(PageNumber(self.exchange([Operation::PeerAbstract as u64, length, 0, 0, 0, 0])?[1]))
+    }
+
     /// The page that the name of a socket leads to.
     pub fn peer(&mut self, at: u64, path: &[u8]) -> Result<PageNumber> {
         let length = self.put_path(path)?;

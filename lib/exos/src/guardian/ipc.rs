@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// Bytes that a client put into its window.
-    fn bytes(&self, caller: u64, count: u64) -> Result<Vec<u8>> {
+    pub(super) fn bytes(&self, caller: u64, count: u64) -> Result<Vec<u8>> {
         if count > WINDOW_BYTES {
             return Err(Errno::EINVAL);
         }

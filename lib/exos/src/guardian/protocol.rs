@@ -119,6 +119,10 @@ operations! {
     MakeTerminal = 44,
     /// (node of a master or a slave) -> count; the terminal's pages in the window, one a word, then those of its ring.
     Terminal = 45,
+    /// (page, length): a socket under an abstract name, which leads to the page while somebody holds it -> node, held.
+    BindAbstract = 46,
+    /// (length) -> the page that an abstract name leads to.
+    PeerAbstract = 47,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
     /// (environment): it speaks for the caller from now on, as a thread of it.

@@ -47,6 +47,8 @@ pub struct Server {
     pub offered: BTreeMap<NodeId, u32>,
     /// Pages that the names of sockets lead to.
     pub sockets: BTreeMap<NodeId, u64>,
+    /// Abstract names of sockets, and the nodes that they live as long as.
+    pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
     /// Where clients' windows and pipes come from: pages that the session may write.
@@ -118,6 +120,8 @@ impl Server {
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
             Operation::Bind => self.bind(caller, who, [a, d], b as u32, c),
             Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, node| server.peer(who, node)),
+            Operation::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
+            Operation::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),
             Operation::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {

@@ -45,6 +45,7 @@ impl Guardian {
             fifos: BTreeMap::new(),
             offered: BTreeMap::new(),
             sockets: BTreeMap::new(),
+            abstract_names: BTreeMap::new(),
             terminals: Vec::new(),
             ipc: Ipc::default(),
             window_pages,

@@ -6,7 +6,7 @@ use super::server::{Answer, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::{Lock, Owner};
 use crate::file_system::node::NodeId;
-use crate::file_system::tree::{Credentials, Fresh, access};
+use crate::file_system::tree::{Credentials, Fresh, ROOT, access};
 use crate::pipe;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -139,6 +139,36 @@ impl Server {
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
+    }
+
+    /// An abstract name for a socket: it leads to the page as long as somebody holds the node.
+    pub(super) fn bind_abstract(&mut self, caller: u64, who: Credentials, page: u64, length: u64) -> Result<Answer> {
+        let name = self.bytes(caller, length)?;
+        self.forget_abstract_names();
+        if self.abstract_names.contains_key(&name) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let fresh = Fresh { mode: linux::S_IFSOCK | 0o777, owner: who, device: (0, 0), target: b"" };
+        let node = self.tree.create_unnamed(ROOT, fresh, false)?;
+        self.hold(caller, node)?;
+        self.sockets.insert(node, page);
+        self.abstract_names.insert(name, node);
+        Ok([node, 0, 0, 0, 0])
+    }
+
+    /// The page that an abstract name leads to.
+    pub(super) fn peer_abstract(&mut self, caller: u64, length: u64) -> Result<Answer> {
+        let name = self.bytes(caller, length)?;
+        self.forget_abstract_names();
+        let node = self.abstract_names.get(&name).ok_or(Errno::ECONNREFUSED)?;
+        let page = self.sockets.get(node).ok_or(Errno::ECONNREFUSED)?;
+        Ok([*page, 0, 0, 0, 0])
+    }
+
+    /// Names whose node nobody holds any more.
+    fn forget_abstract_names(&mut self) {
+        let tree = &self.tree;
+        self.abstract_names.retain(|_, node| tree.node(*node).is_ok());
     }
 
     /// The page that the name of a socket leads to.

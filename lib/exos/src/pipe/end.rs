@@ -3,7 +3,7 @@
 use super::ring::{CAPACITY, Ring};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
-use crate::user_memory::current::process;
+use crate::user_memory::current::{is_adopted, process};
 use crate::user_memory::shared::{Shared, Windows};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,6 +31,11 @@ pub(super) const REMAINING: usize = 7;
 const SHUT: usize = 8;
 /// Number of the process that made the pipe.
 const MAKER: usize = 9;
+/// Who sent the frame that is being read.
+pub(super) const SENDER: usize = 10;
+/// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
+const NAME: usize = 64;
+const NAME_BYTES: usize = 108;
 /// Where the page numbers of a pipe begin that says of itself what it is made of.
 const OWN_PAGES: usize = 16;
 
@@ -82,7 +87,7 @@ impl Pipe {
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
-        pipe.word(MAKER).store(runtime::area::number().0, Relaxed);
+        pipe.word(MAKER).store(maker(), Relaxed);
         for (index, page) in pipe.pages().iter().enumerate() {
             pipe.word(OWN_PAGES + index).store(page.0, Release);
         }
@@ -125,6 +130,26 @@ impl Pipe {
     /// The process that made the pipe.
     pub fn writer(&self) -> u64 {
         self.word(MAKER).load(Acquire)
+    }
+
+    /// Says that another process made it.
+    pub fn set_maker(&self, number: u64) {
+        self.word(MAKER).store(number, Release);
+    }
+
+    /// Notes the name of the socket that the pipe is for.
+    pub fn set_name(&self, name: &[u8]) {
+        let name = &name[..name.len().min(NAME_BYTES)];
+        // The place lies in the first page.
+        let _ = self.shared.write(NAME as u64 * 8, name);
+        self.word(NAME - 1).store(name.len() as u64, Release);
+    }
+
+    /// That name.
+    pub fn name(&self) -> Vec<u8> {
+        let mut name = vec![0; (self.word(NAME - 1).load(Acquire) as usize).min(NAME_BYTES)];
+        let _ = self.shared.read(NAME as u64 * 8, &mut name);
+        name
     }
 
     /// Whether somebody said so.
@@ -317,6 +342,11 @@ impl Pipe {
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         &self.shared.words()[index]
     }
+}
+
+/// Who makes a pipe: the process, or the session before there is one.
+fn maker() -> u64 {
+    if is_adopted() { process().number() } else { runtime::area::number().0 }
 }
 
 /// Closes the window of a pipe that this process has no end of any more.

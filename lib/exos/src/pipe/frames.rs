@@ -4,7 +4,7 @@
 //! stream's reader takes a frame in pieces: how much of it is left stands in the first page. The ring lies in memory that
 //! relatives write: every length is checked before it is used.
 
-use super::end::{Pipe, REMAINING};
+use super::end::{Pipe, REMAINING, SENDER};
 use super::ring::CAPACITY;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -29,6 +29,22 @@ pub struct Frame {
     pub sender: u64,
     /// Bytes that the whole message had.
     pub whole: u64,
+}
+
+impl Frame {
+    /// What goes with a message, of the name that it was sent from and of packed descriptors: nothing where both are empty.
+    pub fn control_of(name: &[u8], rights: &[u8]) -> Vec<u8> {
+        if name.is_empty() && rights.is_empty() {
+            return Vec::new();
+        }
+        [&(name.len() as u64).to_le_bytes(), name, rights].concat()
+    }
+
+    /// The name that it was sent from, and the packed descriptors; none where others wrote nonsense, or nothing.
+    pub fn parts(&self) -> Option<(&[u8], &[u8])> {
+        let (length, rest) = self.control.split_first_chunk()?;
+        rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+    }
 }
 
 /// How to receive.
@@ -66,7 +82,7 @@ impl Pipe {
         let _held = self.lock();
         let (ring, left) = (self.ring(), self.word(REMAINING).load(Acquire));
         let waiting = ring.waiting()?;
-        let mut frame = Frame::default();
+        let mut frame = Frame { sender: self.word(SENDER).load(Acquire), ..Frame::default() };
         let mut at = ring.read;
         let mut length = left;
         if left == 0 {
@@ -78,6 +94,7 @@ impl Pipe {
             let half = |from: usize| u64::from_le_bytes(core::array::from_fn(|index| header[from + index]));
             let (lengths, control) = (half(0), half(0) >> 32);
             (length, frame.sender) = (lengths & 0xffff_ffff, half(8));
+            self.word(SENDER).store(frame.sender, SeqCst);
             frame.control = vec![0; checked(control, waiting - HEADER)? as usize];
             self.copy_out(at + HEADER, &mut frame.control)?;
             at += HEADER + control;
@@ -93,6 +110,24 @@ impl Pipe {
             crate::block::kick_idle();
         }
         Ok(Some(frame))
+    }
+
+    /// Bytes of data that wait: of the next message, or, without borders, of all.
+    pub fn data_waiting(&self, bordered: bool) -> Result<u64> {
+        let _held = self.lock();
+        let ring = self.ring();
+        let left = self.word(REMAINING).load(Acquire);
+        let mut at = ring.read + left;
+        let mut sum = left;
+        while ring.written.wrapping_sub(at) >= HEADER && !(bordered && sum > 0) {
+            let mut header = [0; 8];
+            self.copy_out(at, &mut header)?;
+            let lengths = u64::from_le_bytes(header);
+            let (length, control) = (lengths & 0xffff_ffff, lengths >> 32);
+            sum += checked(length, CAPACITY)?;
+            at += HEADER + checked(control, CAPACITY)? + length;
+        }
+        Ok(sum)
     }
 
     /// What a sender of so many bytes waits for: room for them, or no reader.

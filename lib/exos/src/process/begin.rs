@@ -6,7 +6,7 @@ use super::fork::Options;
 use super::futex::Futexes;
 use super::identity::Identity;
 use super::limits::Limits;
-use super::record::{Memory, Place, Process, Program, option};
+use super::record::{Lent, Memory, Place, Process, Program, option};
 use super::thread::Thread;
 use super::usage::Usage;
 use crate::call::Summary;
@@ -141,7 +141,7 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     *process.ended.lock() = Usage::default();
     process.attributes.lock().begin_child();
     process.holdings.lock().undoes = false;
-    process.lent.lock().clear();
+    *process.lent.lock() = Lent::default();
     process.files.lock().begin_again();
 }
 
@@ -264,7 +264,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),
         windows: Lock::new(windows),
-        lent: Lock::new(Vec::new()),
+        lent: Lock::new(Lent::default()),
         mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),
         loan: Lock::new(None),

@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::children::Children;
 use super::identity::Identity;
 use super::limits::Limits;
-use super::record::{Extensions, Memory, Place, Process, Program};
+use super::record::{Extensions, Lent, Memory, Place, Process, Program};
 use super::thread::Thread;
 use super::usage::Usage;
 use crate::descriptor::description::{Description, Records};
@@ -16,13 +16,12 @@ use crate::signal::{Actions, Mailbox};
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
 use alloc::vec::Vec;
-use runtime::PageNumber;
 use runtime::lock::Guard;
 
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
 type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
-type Pages<'a> = (Guard<'a, Vec<PageNumber>>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
+type Pages<'a> = (Guard<'a, Lent>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
 type Own<'a> = (Guard<'a, Usage>, Guard<'a, Holdings>, Guard<'a, Identity>, Guard<'a, Limits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
 

@@ -65,6 +65,26 @@ pub struct Place {
     pub mask: u32,
 }
 
+/// Pages that the process has no use for any more, while others may have.
+#[derive(Clone, Debug, Default)]
+pub struct Lent {
+    pages: Vec<PageNumber>,
+    /// Descriptions that were sent in messages, and what they are made of: on their way nobody maps it.
+    sent: Vec<(Description, Vec<PageNumber>)>,
+}
+
+impl Lent {
+    /// Takes out the pages that nobody maps, and nobody is going to.
+    fn take_unused(&mut self) -> Vec<PageNumber> {
+        self.sent.retain(|(description, _)| description.is_referred_to());
+        let is_sent = |page: &PageNumber| self.sent.iter().any(|(_, pages)| pages.contains(page));
+        let is_mapped = |page: PageNumber| runtime::exposed::page(page).is_some_and(|info| info.references() != 0);
+        let (still, free) = self.pages.iter().partition(|page| is_mapped(**page) || is_sent(page));
+        self.pages = still;
+        free
+    }
+}
+
 /// What replaced operations keep for themselves, by its type.
 pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
 
@@ -102,7 +122,7 @@ pub struct Process {
     /// Open windows.
     pub windows: Lock<Windows>,
     /// Pages that it closed while relatives still use them.
-    pub lent: Lock<Vec<PageNumber>>,
+    pub lent: Lock<Lent>,
     /// What others may tell it.
     pub mailbox: Lock<Mailbox>,
     /// Where its parent is told of its end; none where the session is its parent.
@@ -202,19 +222,24 @@ impl Process {
 
     /// Pages whose last user may have gone by now.
     pub fn sweep_lent(&self) {
-        let mut lent = self.lent.lock();
-        let (free, still): (Vec<PageNumber>, Vec<PageNumber>) =
-            lent.iter().partition(|page| runtime::exposed::page(**page).is_none_or(|info| info.references() == 0));
+        let free = self.lent.lock().take_unused();
         runtime::page::Allocator::own().free_many(&free);
-        *lent = still;
     }
 
     /// Takes pages out of use: they are freed when no relative maps them any more.
     pub fn lend(&self, pages: &[PageNumber]) {
         let own = runtime::area::access_list();
         let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.access() == own);
-        self.lent.lock().extend(pages.iter().filter(is_own));
+        self.lent.lock().pages.extend(pages.iter().filter(is_own));
         self.sweep_lent();
+    }
+
+    /// A description was sent in a message: its pages stay until it has come and was closed, whoever maps them.
+    pub fn note_sent(&self, description: &Description) {
+        let pages = description.object.pages();
+        if !pages.is_empty() {
+            self.lent.lock().sent.push((description.clone(), pages));
+        }
     }
 
     /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default. Fork

@@ -19,12 +19,14 @@ pub struct Packages {
 pub const TOOLS: Packages = Packages {
     name: "debian-root",
     list: "\
-        bash bc bsdextrautils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils gawk grep gzip \
-        hostname jq less libacl1 libattr1 libblkid1 libbz2-1.0 libc-bin libc6 libcap2 libcrypt1 libexpat1 libffi8 libgcc-s1 \
-        libgmp10 libjq1 liblz4-1 liblzma5 libmount1 libmpfr6 libncursesw6 libonig5 libpcre2-8-0 \
-        libpython3.11-minimal libpython3.11-stdlib libreadline8 libselinux1 libsigsegv2 libsmartcols1 libsqlite3-0 \
-        libstdc++6 libtinfo6 libuuid1 libzstd1 lua5.4 m4 make mawk ncal ncurses-base patch perl-base \
-        python3.11-minimal readline-common sed sqlite3 tar time util-linux xxd xz-utils zlib1g zstd",
+        bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
+        gawk grep gzip hostname jq less libacl1 libattr1 libblkid1 libbz2-1.0 libc-bin libc6 libcap2 \
+        libcrypt1 libevent-core-2.1-7 libexpat1 libffi8 libgcc-s1 libgcrypt20 libgmp10 libgpg-error0 libjq1 \
+        liblz4-1 liblzma5 libmount1 libmpfr6 libncursesw6 libonig5 libpcre2-8-0 libproc2-0 \
+        libpython3.11-minimal libpython3.11-stdlib libreadline8 libselinux1 libsigsegv2 libsmartcols1 \
+        libsqlite3-0 libstdc++6 libsystemd0 libtinfo6 libutempter0 libuuid1 libzstd1 lua5.4 m4 make mawk \
+        ncal ncurses-base patch perl-base procps python3.11-minimal readline-common sed sqlite3 tar time \
+        tmux util-linux xxd xz-utils zlib1g zstd",
 };
 /// What no program reads to run.
 const LEFT_OUT: [&str; 7] = [

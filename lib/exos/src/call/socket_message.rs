@@ -1,0 +1,334 @@
+//! Calls that send and receive by sockets: bytes, messages, and what goes with them: descriptors and credentials (unix(7)).
+
+use super::dispatch::Call;
+use super::socket::{peer_page, read_name, with_socket, write_name};
+use super::socket_option::SOCKET_LEVEL;
+use crate::descriptor::passing;
+use crate::descriptor::socket::{Kind, Socket};
+use crate::errno::{Errno, Result};
+use crate::pipe::Pipe;
+use crate::pipe::frames::{Frame, LONGEST, Manner};
+use crate::user_memory::copy;
+use alloc::vec::Vec;
+use runtime::EnvironmentId;
+
+/// Kinds of control messages, and flags (linux/socket.h).
+const RIGHTS: u32 = 1;
+const CREDENTIALS: u32 = 2;
+const DO_NOT_WAIT: u32 = 0x40;
+const NO_SIGNAL: u32 = 0x4000;
+const PEEK: u32 = 2;
+const TRUNCATED: u32 = 0x20;
+const CONTROL_TRUNCATED: u32 = 8;
+const CLOSE_ON_EXEC: u32 = 0x4000_0000;
+const WAIT_ALL: u32 = 0x100;
+/// Only the first of many messages is waited for.
+const WAIT_FOR_ONE: u32 = 0x1_0000;
+/// Descriptors in one message, as on Linux.
+const MOST_RIGHTS: usize = 253;
+/// Bytes of the head of a control message.
+const CONTROL_HEAD: u64 = 16;
+/// Bytes of `struct ucred`.
+const CREDENTIAL_BYTES: u64 = 12;
+/// Bytes of `struct mmsghdr`, and the most of them that one call takes.
+const ONE_OF_MANY: u64 = 64;
+const MOST_AT_ONCE: u64 = 1024;
+
+pub(super) fn sendto(call: &mut Call<'_>) -> Result<u64> {
+    let [number, from, count, flags, name, name_bytes] = call.arguments();
+    let data = copy::read_vec(from, count.min(LONGEST + 1) as usize)?;
+    send(call, number, (name, name_bytes), &data, &[], flags as u32)
+}
+
+/// Sends bytes with packed descriptors to what the socket is joined to, or to a name.
+fn send(
+    call: &Call<'_>,
+    number: u64,
+    (name, name_bytes): (u64, u64),
+    data: &[u8],
+    rights: &[u8],
+    flags: u32,
+) -> Result<u64> {
+    with_socket(call, number, |description, socket| {
+        let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
+        let own_name = if socket.kind == Kind::Datagram { socket.ends.lock().names[0].clone() } else { Vec::new() };
+        let control = Frame::control_of(&own_name, rights);
+        let sent = match name {
+            0 => socket.send(&socket.outgoing()?, &control, data, nonblocking),
+            _ if socket.kind != Kind::Datagram => Err(match socket.outgoing() {
+                Ok(_) => Errno::EISCONN,
+                Err(_) => Errno::EOPNOTSUPP,
+            }),
+            name => send_to_name(call, socket, &read_name(name, name_bytes)?, &control, data, nonblocking),
+        };
+        if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 && socket.kind != Kind::Datagram {
+            crate::signal::raise_own(linux_raw_sys::general::SIGPIPE);
+        }
+        sent.map_err(|error| match error {
+            Errno::EPIPE if socket.kind == Kind::Datagram => Errno::ECONNREFUSED,
+            error => error,
+        })
+    })
+}
+
+fn send_to_name(
+    call: &Call<'_>,
+    socket: &Socket,
+    path: &[u8],
+    control: &[u8],
+    data: &[u8],
+    nonblocking: bool,
+) -> Result<u64> {
+    let (page, key) = (peer_page(call, path)?, call.process.session_key);
+    let pipe = Pipe::open_by_first(&mut call.process.windows.lock(), page, key).map_err(|_| Errno::ECONNREFUSED)?;
+    let sent = socket.send(&pipe, control, data, nonblocking);
+    crate::pipe::discard(&pipe);
+    sent
+}
+
+pub(super) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
+    let [number, to, count, flags, name, name_bytes] = call.arguments();
+    let flags = flags as u32;
+    let frame = receive(call, number, count, flags)?;
+    copy::write(to, &frame.data)?;
+    let (sender, rights) = frame.parts().unwrap_or_default();
+    if flags & PEEK == 0 {
+        passing::drop_all(rights);
+    }
+    write_name(sender, name, name_bytes)?;
+    Ok(if flags & TRUNCATED != 0 { frame.whole } else { frame.data.len() as u64 })
+}
+
+fn receive(call: &Call<'_>, number: u64, most: u64, flags: u32) -> Result<Frame> {
+    with_socket(call, number, |description, socket| {
+        let manner = Manner { bordered: socket.is_bordered(), peek: flags & PEEK != 0 };
+        let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
+        let mut frame = socket.receive(most.min(1 << 20), manner, nonblocking)?;
+        let waits = flags & WAIT_ALL != 0 && !manner.bordered && !manner.peek && !nonblocking;
+        while waits && frame.control.is_empty() && (frame.data.len() as u64) < most {
+            let Ok(more) = socket.receive(most - frame.data.len() as u64, manner, false) else { break };
+            if more.data.is_empty() {
+                break;
+            }
+            frame.data.extend_from_slice(&more.data);
+            frame.control = more.control;
+        }
+        Ok(frame)
+    })
+}
+
+/// `struct msghdr`: name and its length, pieces and their count, control and its length.
+struct Message {
+    name: (u64, u64),
+    pieces: Vec<[u64; 2]>,
+    control: (u64, u64),
+}
+
+fn read_message(at: u64) -> Result<Message> {
+    const PIECES: u64 = 1024;
+    let [name, name_bytes, pieces, count, control, control_bytes] = copy::read_words::<6>(at)?;
+    if count > PIECES {
+        return Err(Errno::EMSGSIZE);
+    }
+    let pieces = (0..count).map(|index| copy::read_words::<2>(pieces + index * 16)).collect::<Result<Vec<_>>>()?;
+    Ok(Message { name: (name, name_bytes & 0xffff_ffff), pieces, control: (control, control_bytes) })
+}
+
+pub(super) fn sendmsg(call: &mut Call<'_>) -> Result<u64> {
+    let [number, at, flags, ..] = call.arguments();
+    send_message(call, number, at, flags as u32)
+}
+
+/// `sendmmsg`: as many messages as can be sent.
+pub(super) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
+    let [number, list, count, flags, ..] = call.arguments();
+    let mut done = 0;
+    for index in 0..count.min(MOST_AT_ONCE) {
+        let at = list + index * ONE_OF_MANY;
+        match send_message(call, number, at, flags as u32) {
+            Err(_) if done > 0 => break,
+            sent => copy::write_half(at + ONE_OF_MANY - 8, sent? as u32)?,
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
+    let message = read_message(at)?;
+    let mut data = Vec::new();
+    for [from, length] in &message.pieces {
+        let room = LONGEST + 1 - data.len() as u64;
+        data.extend_from_slice(&copy::read_vec(*from, (*length).min(room) as usize)?);
+    }
+    let rights = pack_rights(call, message.control)?;
+    let sent = send(call, number, message.name, &data, &rights, flags);
+    if sent.is_err() {
+        passing::drop_all(&rights);
+    }
+    sent
+}
+
+/// The descriptors of a message of the program's, packed.
+fn pack_rights(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Vec<u8>> {
+    let mut packed = Vec::new();
+    let mut place = 0;
+    while at != 0 && place + CONTROL_HEAD <= bytes {
+        let length = copy::read_word(at + place)?;
+        let (level, kind) = (copy::read_half(at + place + 8)?, copy::read_half(at + place + 12)?);
+        if length < CONTROL_HEAD || length > bytes - place {
+            return Err(Errno::EINVAL);
+        }
+        let outcome = match (level, kind) {
+            (SOCKET_LEVEL, RIGHTS) => pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed),
+            (SOCKET_LEVEL, CREDENTIALS) => check_credentials(call, at + place + CONTROL_HEAD, length),
+            _ => Err(Errno::EINVAL),
+        };
+        outcome.inspect_err(|_| passing::drop_all(&packed))?;
+        place += length.next_multiple_of(8);
+    }
+    Ok(packed)
+}
+
+fn pack_numbers(call: &Call<'_>, from: u64, bytes: u64, packed: &mut Vec<u8>) -> Result<()> {
+    for offset in (0..bytes).step_by(4) {
+        if packed.len() == MOST_RIGHTS * passing::BYTES {
+            return Err(Errno::EINVAL);
+        }
+        let number = copy::read_half(from + offset)?;
+        let description = call.process.description(u64::from(number))?;
+        packed.extend(passing::pack(&description)?);
+    }
+    Ok(())
+}
+
+/// Who sends says who it is: what is told to the receiver is the sender's own number all the same.
+fn check_credentials(call: &Call<'_>, from: u64, length: u64) -> Result<()> {
+    if length != CONTROL_HEAD + CREDENTIAL_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let number = u64::from(copy::read_half(from)?);
+    match number == call.process.number() {
+        true => Ok(()),
+        false if runtime::exposed::lives(EnvironmentId(number)) => Err(Errno::EPERM),
+        false => Err(Errno::ESRCH),
+    }
+}
+
+pub(super) fn recvmsg(call: &mut Call<'_>) -> Result<u64> {
+    let [number, at, flags, ..] = call.arguments();
+    receive_message(call, number, at, flags as u32)
+}
+
+/// `recvmmsg`: as many messages as come.
+pub(super) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
+    let [number, list, count, flags, timeout, _] = call.arguments();
+    let deadline = super::poll::duration(timeout, 1)?.map(|time| runtime::clock::now().saturating_add(time));
+    let mut flags = flags as u32;
+    let mut done = 0;
+    for index in 0..count.min(MOST_AT_ONCE) {
+        let at = list + index * ONE_OF_MANY;
+        match receive_message(call, number, at, flags & !WAIT_FOR_ONE) {
+            Err(_) if done > 0 => break,
+            received => copy::write_half(at + ONE_OF_MANY - 8, received? as u32)?,
+        }
+        done += 1;
+        if flags & WAIT_FOR_ONE != 0 {
+            flags |= DO_NOT_WAIT;
+        }
+        // As on Linux, the time is looked at between messages.
+        if deadline.is_some_and(|deadline| runtime::clock::now() >= deadline) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
+    let message = read_message(at)?;
+    let room = message.pieces.iter().fold(0u64, |sum, [_, length]| sum.saturating_add(*length));
+    let frame = receive(call, number, room, flags)?;
+    let mut done = 0;
+    for [to, length] in &message.pieces {
+        let now = (*length).min((frame.data.len() - done) as u64) as usize;
+        copy::write(*to, &frame.data[done..done + now])?;
+        done += now;
+    }
+    let (sender, _) = frame.parts().unwrap_or_default();
+    let (bordered, wants_credentials) =
+        with_socket(call, number, |_, socket| Ok((socket.is_bordered(), socket.settings.lock().wants_credentials)))?;
+    let mut control = Control { at: message.control.0, room: message.control.1, used: 0, flags: 0 };
+    if wants_credentials && frame.sender != 0 {
+        control.put_credentials(frame.sender)?;
+    }
+    control.put_rights(call, &frame, flags)?;
+    let lost = if frame.whole > done as u64 && bordered { TRUNCATED } else { 0 };
+    if message.name.0 == 0 {
+        copy::write_half(at + 8, 0)?;
+    } else {
+        write_name(sender, message.name.0, at + 8)?;
+    }
+    copy::write_word(at + 40, control.used)?;
+    copy::write_half(at + 48, control.flags | lost | flags & CLOSE_ON_EXEC)?;
+    Ok(if flags & TRUNCATED != 0 && bordered { frame.whole } else { done as u64 })
+}
+
+/// The program's room for control messages.
+struct Control {
+    at: u64,
+    room: u64,
+    used: u64,
+    flags: u32,
+}
+
+impl Control {
+    /// Bytes that one more message can have.
+    fn rest(&self) -> u64 {
+        if self.at == 0 { 0 } else { self.room.saturating_sub(self.used).saturating_sub(CONTROL_HEAD) }
+    }
+
+    fn put(&mut self, kind: u32, body: &[u8]) -> Result<()> {
+        let length = CONTROL_HEAD + body.len() as u64;
+        let at = self.at + self.used;
+        copy::write_word(at, length)?;
+        copy::write_half(at + 8, SOCKET_LEVEL)?;
+        copy::write_half(at + 12, kind)?;
+        copy::write(at + CONTROL_HEAD, body)?;
+        self.used = (self.used + length.next_multiple_of(8)).min(self.room);
+        Ok(())
+    }
+
+    fn put_credentials(&mut self, sender: u64) -> Result<()> {
+        if self.rest() < CREDENTIAL_BYTES {
+            self.flags |= CONTROL_TRUNCATED;
+            return Ok(());
+        }
+        let body: Vec<u8> = [sender as u32, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.put(CREDENTIALS, &body)
+    }
+
+    /// Gives the program the descriptors that came, as far as there is room.
+    fn put_rights(&mut self, call: &Call<'_>, frame: &Frame, flags: u32) -> Result<()> {
+        let (_, rights) = frame.parts().unwrap_or_default();
+        if rights.is_empty() || flags & PEEK != 0 {
+            return Ok(());
+        }
+        let room = (self.rest() / 4) as usize;
+        let mut numbers = Vec::new();
+        for description in passing::unpack(rights) {
+            let description = description?;
+            if numbers.len() == room || call.process.descriptors.lock().room() == 0 {
+                description.close();
+                self.flags |= CONTROL_TRUNCATED;
+                continue;
+            }
+            let number = call.process.descriptors.lock().add(description, 0, flags & CLOSE_ON_EXEC != 0)?;
+            numbers.push(number as u32);
+        }
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.put(RIGHTS, &body)
+    }
+}
