@@ -42,6 +42,24 @@ pub(crate) fn access_list(info: &PageInfo) -> PageNumber {
     PageNumber(info.access.load(Ordering::Relaxed) & 0xffff_ffff)
 }
 
+/// Counts a page that names an access list.
+#[inline(always)]
+fn count_user(list: PageNumber, change: i64) {
+    let list = memory::info(list).expect("an access list has a record");
+    let word = list.holds.load(Ordering::Relaxed);
+    list.holds.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
+}
+
+/// Puts a page that is under no access list under one, or under none.
+#[inline(always)]
+fn put_under(page: PageNumber, info: &PageInfo, list: PageNumber) {
+    if list != PageNumber::NONE && list != page {
+        count_user(list, 1);
+    }
+    let word = info.access.load(Ordering::Relaxed);
+    info.access.store(word & !0xffff_ffff | list.0, Ordering::Release);
+}
+
 /// Units of work of taking a page, which may have to be filled with zeros.
 const TAKE: u32 = 22;
 
@@ -92,28 +110,17 @@ impl Kernel {
     }
 
     /// Puts a page under an access list, or under none.
-    #[inline]
     pub(crate) fn set_access_list(&mut self, page: PageNumber, list: Option<PageNumber>) {
         let info = memory::info(page).expect("a page with an access list has a record");
-        let count = |list: PageNumber, change: i64| {
-            let list = memory::info(list).expect("an access list has a record");
-            let word = list.holds.load(Ordering::Relaxed);
-            list.holds.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
-        };
         let old = access_list(info);
         if old != PageNumber::NONE {
             self.forget();
         }
         if old != PageNumber::NONE && old != page {
-            count(old, -1);
+            count_user(old, -1);
             self.settle(old);
         }
-        let new = list.unwrap_or(PageNumber::NONE);
-        if new != PageNumber::NONE && new != page {
-            count(new, 1);
-        }
-        let word = info.access.load(Ordering::Relaxed);
-        info.access.store(word & !0xffff_ffff | new.0, Ordering::Release);
+        put_under(page, info, list.unwrap_or(PageNumber::NONE));
     }
 
     /// Allocates a page (see `abi::syscall`).
@@ -155,7 +162,8 @@ impl Kernel {
         self.memory.take_free(page);
         subtract(&kernel.free_pages, 1);
         add(&kernel.owned_pages, 1);
-        self.set_access_list(page, Some(list));
+        // A free page is under no list.
+        put_under(page, memory::info(page).expect("a free page has a record"), list);
         self.set_owner(page, owner);
         budget::charge(owner, Resource::Page, 1);
     }

@@ -94,7 +94,7 @@ impl Kernel {
             Ok(predicate) => predicate,
             Err(refusal) => return refuse(Error::BadArgument, refusal.detail()),
         };
-        let mut watched = [0; PREDICATE_TERMS];
+        let mut watched = [CLOCK; PREDICATE_TERMS];
         for (term, address) in predicate.watched() {
             watched[term] = self.find_word(caller, address)?;
         }
@@ -126,13 +126,16 @@ impl Kernel {
     fn evaluate(&mut self, environment: Environment, context: &Context) -> Wakeup {
         let secrets = self.secrets(environment);
         let predicate = secrets.predicate.as_ref().expect("who waits has a predicate");
-        let words = Watched { memory: &self.memory, words: &secrets.watched, gone: gone(predicate, &secrets.watched) };
+        let count = predicate.terms().len();
+        let watched = &secrets.watched[..count];
+        let words = Watched { memory: &self.memory, words: &secrets.watched, gone: gone(watched) };
         let now = clock::now();
-        add(&environment.info().predicate_terms, predicate.terms().len() as u64);
+        add(&environment.info().predicate_terms, count as u64);
         let fired = match predicate.evaluate(now, &words) {
             Evaluation::Fired { product, .. } => product as u64,
             Evaluation::Gone { .. } => FIRED_GONE,
             Evaluation::False if self.is_waited_for(environment) => FIRED_UPCALL,
+            Evaluation::False if watched.iter().all(|physical| *physical != CLOCK) => return Wakeup::Never,
             Evaluation::False => return predicate.earliest_clock(now).map_or(Wakeup::Never, Wakeup::At),
         };
         context.private_words().fired.store(fired, Ordering::Relaxed);
@@ -154,12 +157,17 @@ impl Kernel {
     }
 }
 
+/// Stands for the clock among the addresses of words: no word that can be watched lies there.
+const CLOCK: u64 = 0;
+
 /// The terms whose page was given up, as bits.
-fn gone(predicate: &Predicate, watched: &[u64; PREDICATE_TERMS]) -> u16 {
-    predicate.watched().fold(0, |bits, (term, _)| {
-        let info = memory::info(watched_page(watched[term])).expect("a watched page has a record");
-        let state = memory::state(info);
-        let is_gone = state.kind != PageKind::Kernel && state.flags & ORPHAN != 0;
-        bits | u16::from(is_gone) << term
-    })
+fn gone(watched: &[u64]) -> u16 {
+    let mut bits = 0;
+    for (term, physical) in watched.iter().enumerate().filter(|(_, physical)| **physical != CLOCK) {
+        let info = memory::info(watched_page(*physical)).expect("a watched page has a record");
+        if memory::state(info).flags & ORPHAN != 0 && memory::state(info).kind != PageKind::Kernel {
+            bits |= 1 << term;
+        }
+    }
+    bits
 }

@@ -296,6 +296,7 @@ impl Memory {
     }
 
     /// An aligned word of a page that programs may write, read once.
+    #[inline]
     pub fn read_word(&self, physical: u64) -> u64 {
         assert!(physical.is_multiple_of(8) && info(PageNumber(physical / PAGE_SIZE)).is_some());
         // SAFETY: the word lies in a page of memory; it may change at any time, so it is a volatile read of a machine word.

@@ -233,10 +233,12 @@ impl LeafTable<'_> {
     /// the table, or that allows what neither the old entry does nor `grant`, or that would free its page.
     #[inline(never)]
     pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, bool) {
-        let (known, mut changed) = (self.memory.entry_bits, false);
+        let (known, pages) = (self.memory.entry_bits, exposed::pages());
         // A bit that this CPU does not know is ignored: such a row takes the longer way.
         let kept = PAGE | PRESENT | LARGE | !(ALLOWED & known);
-        let mut left = rows;
+        let protected = self.protect(rows, kept);
+        let mut changed = protected > 0;
+        let mut left = &rows[protected..];
         while let [row, rest @ ..] = left {
             let Some(word) = self.word(row.address) else { break };
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
@@ -246,7 +248,7 @@ impl LeafTable<'_> {
                     Some(narrowed) => changed |= narrowed,
                     None => break,
                 }
-            } else if entry & WRITE != 0 && old & WRITE == 0 && !grant.covers(row) {
+            } else if entry & WRITE != 0 && old & WRITE == 0 && grant.covered(row, pages).is_none() {
                 break;
             } else {
                 replace(word, entry | USER);
@@ -255,6 +257,20 @@ impl LeafTable<'_> {
             left = rest;
         }
         (rows.len() - left.len(), changed)
+    }
+
+    /// The rows up to the first that does not keep a page or is writable; how many.
+    #[inline(always)]
+    fn protect(&self, rows: &[MapRow], kept: u64) -> usize {
+        let done = rows.iter().position(|row| {
+            let Some(word) = self.word(row.address) else { return true };
+            let gained = (word.load(Ordering::Relaxed) ^ row.entry) & kept | (row.entry ^ PRESENT) & (PRESENT | WRITE);
+            if gained == 0 {
+                replace(word, row.entry | USER);
+            }
+            gained != 0
+        });
+        done.unwrap_or(rows.len())
     }
 
     /// The same for one row that keeps its page and gains no right; whether it is one.
@@ -315,7 +331,7 @@ fn bind(word: &AtomicU64, row: &MapRow, known: u64, grant: WriteGrant) -> bool {
     if !free || row.entry & (PRESENT | LARGE | !ALLOWED) != PRESENT {
         return false;
     }
-    let Some(info) = grant.covered(row) else { return false };
+    let Some(info) = grant.covered(row, exposed::pages()) else { return false };
     word.store((row.entry | USER) & known, Ordering::Release);
     memory::note_use(info);
     count_reference(info, 1);
@@ -340,16 +356,14 @@ impl WriteGrant {
     /// None: no row has this key.
     pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE };
 
-    /// Whether a row may map its page by it.
+    /// The record of the page of a row, one of all `pages`, if the row may map it by this.
     #[inline(always)]
-    fn covers(self, row: &MapRow) -> bool {
-        self.covered(row).is_some()
-    }
-
-    /// The record of the page of a row, if the row may map it by this.
-    #[inline(always)]
-    fn covered(self, row: &MapRow) -> Option<&'static PageInfo> {
-        let info = memory::info(page_of(row.entry))?;
+    fn covered(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
+        let page = page_of(row.entry).0 as usize;
+        if page >= pages.len() {
+            return None;
+        }
+        let info = &pages[page];
         let may = row.address % PAGE_SIZE == self.key
             && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
             && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8;

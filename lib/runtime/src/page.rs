@@ -15,6 +15,13 @@ pub struct Allocator {
     pub list: PageNumber,
 }
 
+/// Somebody was asked for pages, and needs the CPU to give them back.
+#[cold]
+#[inline(never)]
+fn let_give_back() {
+    crate::time_slice::yield_now();
+}
+
 impl Allocator {
     /// Pages under the access list of the running environment.
     pub fn own() -> Self {
@@ -36,8 +43,7 @@ impl Allocator {
     pub fn allocate_this(self, page: PageNumber) -> Result<PageNumber, Failure> {
         loop {
             match syscall::page_allocate(self.key, self.list, page) {
-                // Somebody was asked for pages, and needs the CPU to give them back.
-                Err(Failure { error: Error::Again, .. }) => crate::time_slice::yield_now(),
+                Err(Failure { error: Error::Again, .. }) => let_give_back(),
                 done => return done,
             }
         }

@@ -10,17 +10,21 @@ extern crate alloc;
 use abi::KeyIndex;
 use abi::budget::Resource;
 use abi::page_table::{MapRow, NO_EXECUTE, PRESENT, WRITE};
+use abi::predicate::Term;
 use abi::syscall::number;
 use abi::upcall::kind;
 use alloc::format;
+use alloc::vec::Vec;
 use bench_guest::{Samples, begin, measure};
 use core::arch::global_asm;
+use core::hint::black_box;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::{self, Area};
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::{address_space, archive, exposed, image, println, syscall, time_slice};
+use wakeup_predicate::compile::CODE_BYTES_MAX;
 
 runtime::entry!(main);
 
@@ -239,12 +243,15 @@ fn yields() {
     partner.destroy().expect("the partner can be destroyed");
 }
 
+/// A term that never holds.
+fn never(index: u64) -> Term {
+    word(Area::current().status(index as usize), Operator::Equal, u64::MAX)
+}
+
 /// Sleeps for ever on so many words, one after the other: each is looked at, each time.
 extern "C" fn sleep(terms: u64) {
-    let words = Area::current();
     loop {
-        let never = |index| [word(words.status(index as usize), Operator::Equal, u64::MAX)];
-        let predicate = (0..terms).try_fold(Predicate::new(), |predicate, index| predicate.or(&never(index)));
+        let predicate = (0..terms).try_fold(Predicate::new(), |predicate, index| predicate.or(&[never(index)]));
         let _ = predicate.map(|predicate| predicate.wait());
     }
 }
@@ -261,6 +268,18 @@ fn predicates() {
     measure("refused-yield", 1, || drop(time_slice::yield_to(nobody)));
 }
 
+/// What compiling a predicate takes, which the kernel does not do (doc/decision/0010).
+fn compilations() {
+    for terms in [1, 4, 16] {
+        let rows: Vec<Term> = (0..terms).map(never).collect();
+        let predicate = wakeup_predicate::Predicate::check(&rows).expect("the terms are good");
+        let mut buffer = [0; CODE_BYTES_MAX];
+        measure(&format!("predicate-compile-{terms}"), 1, || {
+            predicate.compile(black_box(&mut buffer)).expect("the buffer suffices");
+        });
+    }
+}
+
 fn main() -> u32 {
     begin();
     address_space::own().link_tables(PLACE, false).expect("there is memory for tables");
@@ -269,6 +288,7 @@ fn main() -> u32 {
     transfers();
     yields();
     predicates();
+    compilations();
     let kernel = exposed::kernel();
     println!("boot to the first user instruction: {}", kernel.boot_ticks.load(Relaxed));
     println!("longest kernel entry: {}", kernel.longest_entry.load(Relaxed));

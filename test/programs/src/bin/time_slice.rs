@@ -6,14 +6,20 @@ extern crate alloc;
 
 use abi::budget::Resource;
 use abi::environment::DeathReason;
+use abi::exposed::CpuState;
 use abi::upcall::kind;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::address_space::Access;
 use runtime::area::Area;
 use runtime::environment::Child;
+use runtime::page::Allocator;
+use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, time_slice};
+use runtime::window::Window;
+use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, expect_death, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
@@ -34,6 +40,7 @@ guest! {
     Here fault_38_who_never_gives_way_is_destroyed;
     Here fault_38_window_given_to_a_victim;
     Here a_slice_that_is_over_before_it_began_begins_again;
+    Here who_was_passed_over_is_not_forgotten;
 }
 
 fn own() -> EnvironmentId {
@@ -384,6 +391,69 @@ fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
     let excess = child.info().map_or(0, |info| info.excess.load(SeqCst));
     check!(excess <= 1, "its excess is {excess}");
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Where a wanderer is shown the word that it waits for, and its own status words: rounds done, rounds in which it was run
+/// away from its CPU, and those of them in which its CPU was woken when it stopped there.
+const SHOWN: u64 = 0x2200_0000;
+const DONE: usize = 1;
+const AWAY: usize = 2;
+const WOKEN: usize = 3;
+/// The only CPU on which a wanderer has a position.
+const HOME: u64 = 1;
+
+/// Run on another CPU, it makes its own look at it and pass it over; then it stops, with a predicate that is true already:
+/// nobody changes a word any more, so that only its stopping can wake its CPU.
+extern "C" fn wander(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let shown = unsafe { &*(SHOWN as *const AtomicU64) };
+    let (area, home) = (Area::current(), exposed::cpu(HOME).expect("the creator looked"));
+    let kicks = || home.kicks.load(SeqCst);
+    for round in 1.. {
+        let called = [word(shown, Operator::GreaterOrEqual, round)];
+        let _ = wait_any(&[&called], None);
+        if area::cpu() != HOME {
+            let looks = home.rounds.load(SeqCst);
+            let _ = syscall::cpu_kick(HOME);
+            let end = clock::now() + 1_000_000_000;
+            let has_looked = || home.rounds.load(SeqCst) != looks && home.state.load(SeqCst) == CpuState::Idle as u64;
+            while !has_looked() && clock::now() < end {
+                core::hint::spin_loop();
+            }
+            let before = kicks();
+            let _ = wait_any(&[&called], None);
+            area.status(AWAY).fetch_add(1, SeqCst);
+            area.status(WOKEN).fetch_add(u64::from(kicks() > before), SeqCst);
+        }
+        area.status(DONE).store(round, SeqCst);
+    }
+}
+
+/// A CPU that passes over somebody who runs elsewhere is told when that one stops there. Where the host is busy it has often
+/// looked again by itself before that, and needs no kick: so there are as many rounds as it takes.
+fn who_was_passed_over_is_not_forgotten(world: &World) -> Outcome {
+    const ENOUGH: u64 = 8;
+    const ROUNDS: u64 = 1000;
+    let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, wander, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = granted!(builder.create());
+    granted!(child.run(HOME, time_slice::ANY_POSITION));
+    let asleep = || !exposed::runs(child.number) && home.state.load(SeqCst) == CpuState::Idle as u64;
+    for round in (1..=ROUNDS).take_while(|_| status(&child, WOKEN) < ENOUGH) {
+        check!(eventually(asleep), "round {round}: the child does not sleep");
+        window.words()[0].store(round, SeqCst);
+        while time_slice::yield_to(child.number).is_err() && status(&child, DONE) < round {}
+        check!(eventually(|| status(&child, DONE) == round), "round {round}: the child is at {}", status(&child, DONE));
+    }
+    let (away, woken) = (status(&child, AWAY), status(&child, WOKEN));
+    check!(woken >= ENOUGH, "its CPU was woken in {woken} of {away} rounds");
+    granted!(child.destroy());
+    drop(window);
+    granted!(Allocator::own().free(page));
     Ok(())
 }
 
