@@ -35,11 +35,6 @@ pub fn reserve(pages: u64) {
     }
 }
 
-/// [`reserve`] for the heap, which calls it before it grows.
-pub extern "C" fn provide_for_heap(pages: u64) {
-    reserve(pages);
-}
-
 /// Makes sure that so much of a resource can be had.
 ///
 /// # Errors

@@ -58,11 +58,8 @@ pub struct LibraryWords {
     pub archive: AtomicU64,
     /// See `archive`. Filled in by the creator.
     pub archive_bytes: AtomicU64,
-    /// Function that the heap calls with the number of pages that it is about to take, an `extern "C" fn(u64)`, so that the
-    /// budget can be filled; 0: none. It must not allocate.
-    pub heap_provider: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 6],
+    pub unused: [AtomicU64; 7],
     /// For the library OS.
     pub free: [AtomicU64; FREE_WORDS],
 }

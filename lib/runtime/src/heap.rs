@@ -18,6 +18,8 @@ use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
 const GROWTH_PAGES: u64 = 8;
+/// Pages of page tables that growing may take.
+const TABLES: u64 = 4;
 
 /// Lies in the first page of the heap itself.
 struct Heap {
@@ -33,6 +35,8 @@ struct State {
     end: NonNull<u8>,
     /// End of what is mapped.
     mapped_end: u64,
+    /// See [`provide_by`].
+    provider: Option<fn(u64)>,
 }
 
 /// The allocator of every program: finds the heap by the environment area.
@@ -89,7 +93,7 @@ fn create() -> Option<u64> {
     let mut talc = Talc::new(Manual);
     // SAFETY: the memory behind the record was just mapped and belongs to nobody else.
     let end = unsafe { talc.claim(start as *mut u8, (HEAP + bytes - start) as usize) }?;
-    let state = State { talc, end, mapped_end: HEAP + bytes };
+    let state = State { talc, end, mapped_end: HEAP + bytes, provider: None };
     let heap = Heap { lock: OwnerLock::new(), state: UnsafeCell::new(state), areas: [const { AtomicU64::new(0) }; _] };
     heap.areas[0].store(1, Relaxed);
     // SAFETY: as above; the record fits before `start`.
@@ -105,7 +109,9 @@ impl State {
         if pages > room {
             return false;
         }
-        provide(pages);
+        if let Some(provide) = self.provider {
+            provide(pages + TABLES);
+        }
         // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
         let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
         if grown.is_err() {
@@ -118,14 +124,13 @@ impl State {
     }
 }
 
-/// Tells who provides for the heap that it takes pages, and a few for their tables.
-fn provide(pages: u64) {
-    const FOR_TABLES: u64 = 4;
-    let address = Area::current().library().heap_provider.load(Relaxed);
-    if address != 0 {
-        // SAFETY: the word is either 0 or the address of such a function of this program, as its description asks for.
-        let provider = unsafe { core::mem::transmute::<u64, extern "C" fn(u64)>(address) };
-        provider(pages + FOR_TABLES);
+/// From now on `provider` is called with the number of pages that the heap is about to take: where budgets are filled from
+/// elsewhere, it sees that so many can be had. It must not use the heap.
+pub fn provide_by(provider: fn(u64)) {
+    if let Some(heap) = heap() {
+        let _held = heap.lock.acquire();
+        // SAFETY: the lock is held.
+        unsafe { (*heap.state.get()).provider = Some(provider) };
     }
 }
 

@@ -46,8 +46,6 @@ pub struct Beginning {
     pub thread: u64,
     /// Address that stubs of rewritten calls jump to.
     pub stub_entry: u64,
-    /// Function that fills the budget for the heap; 0 where the environment does so itself.
-    pub heap_provider: u64,
 }
 
 /// An environment in the making.
@@ -162,7 +160,7 @@ impl Maker {
 }
 
 /// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
-pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 15] {
+pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 14] {
     let upcall_stack_end = place + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
     let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
     let library = |offset: usize| LIBRARY as usize + offset;
@@ -176,7 +174,6 @@ pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, 
         (library(offset_of!(LibraryWords, keys)), keys),
         (library(offset_of!(LibraryWords, channel_key)), if channel { CHANNEL_SLOT.0 + 1 } else { 0 }),
         (library(offset_of!(LibraryWords, heap)), beginning.heap),
-        (library(offset_of!(LibraryWords, heap_provider)), beginning.heap_provider),
         (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
         (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
         (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),

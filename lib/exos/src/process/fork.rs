@@ -27,6 +27,8 @@ use runtime::{PageNumber, heap};
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
 
+/// Pages that making a child takes after its heap, at most.
+const FOR_THE_REST: u64 = 64;
 const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
 
 /// How a child differs from a plain copy.
@@ -136,6 +138,7 @@ fn copy_heap(maker: &Maker) -> Result<()> {
         }
         pages.resize(count + AT_ONCE, PageNumber::NONE);
     };
+    budget::reserve(pages.len() as u64 + FOR_THE_REST);
     maker.pages.allocate_many(&mut pages)?;
     let _held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {

@@ -57,7 +57,6 @@ pub fn is_adopted() -> bool {
 /// Makes `process` the one that this environment runs, for ever, as this thread of it.
 pub fn adopt(process: &'static Process, thread: &'static Thread) {
     let library = Area::current().library();
-    library.heap_provider.store(crate::budget::provide_for_heap as *const () as u64, Release);
     let free = &library.free;
     free[word::THREAD].store(core::ptr::from_ref(thread) as u64, Release);
     free[word::PROCESS].store(core::ptr::from_ref(process) as u64, Release);

@@ -18,7 +18,6 @@ pub fn beginning() -> Beginning {
         process: 0,
         thread: 0,
         stub_entry: crate::rewriter::gate::stub_entry as *const () as u64,
-        heap_provider: crate::budget::provide_for_heap as *const () as u64,
     }
 }
 
