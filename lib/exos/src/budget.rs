@@ -74,9 +74,12 @@ pub fn give_back() {
     }
 }
 
-/// What is left of the own budget of pages, as far as there are that many: limits may come to more than there is.
+/// What is left of the own budget of pages to hand out, so that all that is handed out is there: the first environment's limit is
+/// by as much more than there is as it has reserved.
 pub fn pages_at_hand() -> u64 {
-    spare(Resource::Page).min(exposed::kernel().free_pages.load(Relaxed))
+    let reserved = exposed::environment(area::number())
+        .map_or(0, |info| info.budget[Resource::Page as usize].reserved.load(Relaxed));
+    spare(Resource::Page).saturating_sub(reserved)
 }
 
 /// What is left of the own budget.
