@@ -81,8 +81,3 @@ pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
     let [command, flags, ..] = call.arguments();
     if command == 0 && flags == 0 { Ok(0) } else { Err(Errno::EINVAL) }
 }
-
-/// Restartable sequences need a kernel that looks at them: the C library does without.
-pub(super) fn not_there(_: &mut Call<'_>) -> Result<u64> {
-    Err(Errno::ENOSYS)
-}

@@ -255,7 +255,6 @@ pub const OPERATIONS: Operations = operations! {
     __NR_capset => control::capset,
     __NR_getcpu => system::getcpu,
     __NR_membarrier => system::membarrier,
-    __NR_rseq => system::not_there,
     __NR_getpriority => schedule::getpriority,
     __NR_setpriority => schedule::setpriority,
     __NR_sched_getscheduler => schedule::sched_getscheduler,

@@ -110,11 +110,15 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     loop {
         let seen = mailbox.children().load(Acquire);
         await_deaths();
-        if process.signals.lock().forgets_children() {
+        let forgets = process.signals.lock().forgets_children();
+        if forgets {
             bury_ended();
         }
-        if let Some(found) = look(wanted)? {
-            return Ok(Some(found));
+        match look(wanted)? {
+            // It has ended since it was looked for above: nobody is told.
+            Some(Found { event: Event::Ended(_), .. }) if forgets => continue,
+            Some(found) => return Ok(Some(found)),
+            None => {}
         }
         if wanted.no_hang {
             return Ok(None);
