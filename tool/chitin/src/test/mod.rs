@@ -1,7 +1,7 @@
 //! `./chitin test`: every test is a process of its own with a name, a time
-//! limit and a transcript. Four kinds run through one pool: the checks of
-//! tidy, the tests of the host crates, guests in the machine, and scripts that
-//! must say the same there as on the host.
+//! limit and a transcript. Five kinds run through one pool: the checks of
+//! tidy, the tests of the host crates, guests in the machine, scripts that must
+//! say the same there as on the host, and the same scripts with a wrong call.
 
 mod case;
 mod configuration;
@@ -17,6 +17,7 @@ mod pool;
 mod registry;
 mod report;
 mod style;
+mod wrong_call;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -87,7 +88,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let seed = full.as_ref().map(FullRun::seed);
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
-    let other_kind = ["guest::", "tidy::", "parity::", "bench::"].iter().any(|kind| filter.starts_with(kind));
+    let other_kind =
+        ["guest::", "tidy::", "parity::", "bench::", "wrong-call::"].iter().any(|kind| filter.starts_with(kind));
     let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
     cases.extend(style::cases(workspace)?);
     cases.retain(|case| case.name().contains(filter));
@@ -97,6 +99,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     }
     if depth == Depth::Full {
         cases.extend(peer::cases(filter));
+        cases.extend(wrong_call::cases(toolchain, workspace, filter)?);
     }
     let all = cases.len();
     cases.retain(|case| !full.as_ref().is_some_and(|run| run.has_passed(case.name())));

@@ -19,7 +19,7 @@ use crate::channel::session::{Listener, Session};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{Files, Machine, Running};
-use crate::root::{self, debian};
+use crate::root::{self, Tree, debian};
 use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -60,7 +60,7 @@ exec chroot . /parity/run "$@"
 "#;
 
 /// What scripts said, by name: status and output.
-type Said = BTreeMap<String, (i32, Vec<u8>)>;
+pub(super) type Said = BTreeMap<String, (i32, Vec<u8>)>;
 
 /// One boot, and the same scripts on the host, run when the first of its tests
 /// asks.
@@ -70,7 +70,7 @@ struct Batch {
     said: OnceLock<std::result::Result<[Said; 2], String>>,
 }
 
-struct Ground {
+pub(super) struct Ground {
     images: Images,
     root: PathBuf,
 }
@@ -107,7 +107,7 @@ fn test_name(script: &str) -> String {
 }
 
 /// Names of the scripts that are to pass.
-fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
+pub(super) fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root().join(SCRIPTS);
     let not_yet = fs::read_to_string(workspace.root().join(NOT_YET)).unwrap_or_default();
     let waits = |name: &String| not_yet.lines().any(|line| line.split_whitespace().next() == Some(name));
@@ -119,7 +119,7 @@ fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 /// The programs, and the root with the scripts in it.
-fn prepare(toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
+pub(super) fn prepare(toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::EXOS)?;
     let root = debian::folder(&workspace.cache(), &debian::TOOLS)?;
     let scripts = workspace.root().join(SCRIPTS);
@@ -139,7 +139,7 @@ fn make_executable(file: &Path) -> Result<()> {
 
 impl Batch {
     fn judge(&self, name: &str, mut transcript: File) -> Verdict {
-        let run = || Ok([self.on_host()?, self.in_machine()?]);
+        let run = || Ok([self.ground.on_host(&self.names)?, self.in_machine()?]);
         let said = self.said.get_or_init(|| run().map_err(|failure: Failure| failure.to_string()));
         let [host, machine] = said.as_ref().map_err(Clone::clone)?;
         let expected = host.get(name).ok_or("it did not run on the host")?;
@@ -151,10 +151,18 @@ impl Batch {
         compare(expected, found)
     }
 
-    fn on_host(&self) -> Result<Said> {
+    fn in_machine(&self) -> Result<Said> {
+        let arguments = [format!("/{RUNNER}")].into_iter().chain(self.names.iter().cloned()).collect();
+        self.ground.in_machine(&self.ground.tree()?, arguments, LIMIT)
+    }
+}
+
+impl Ground {
+    /// What scripts say on this host.
+    pub(super) fn on_host(&self, names: &[String]) -> Result<Said> {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]);
-        command.arg(&self.ground.root).args(&self.names).stdin(Stdio::null()).env_clear();
+        command.arg(&self.root).args(names).stdin(Stdio::null()).env_clear();
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         let output = command.output().context("cannot start unshare")?;
         if !output.status.success() {
@@ -164,19 +172,23 @@ impl Batch {
         Ok(split(&output.stdout))
     }
 
-    fn in_machine(&self) -> Result<Said> {
-        let tree = root::load_folder(&self.ground.root)?;
-        let arguments = [format!("/{RUNNER}")].into_iter().chain(self.names.iter().cloned()).collect();
+    /// The root as it goes into a machine.
+    pub(super) fn tree(&self) -> Result<Tree> {
+        root::load_folder(&self.root)
+    }
+
+    /// What a runner says in a machine that has this root.
+    pub(super) fn in_machine(&self, tree: &Tree, arguments: Vec<String>, limit: Duration) -> Result<Said> {
         let command = ProgramCommand { arguments, working_directory: "/".into(), ..ProgramCommand::default() };
         let place = scratch::folder()?;
         let archive = place.path().join("archive");
         let file = File::create(&archive).context("cannot write the boot archive")?;
-        boot_archive::with_exos(file, &self.ground.images, &tree, &command)?;
-        let files = Files { kernel: self.ground.images.kernel.clone(), archive };
+        boot_archive::with_exos(file, &self.images, tree, &command)?;
+        let files = Files { kernel: self.images.kernel.clone(), archive };
         let (mut running, stream) = Running::start(&Machine { memory: MEMORY, ..Machine::default() }, &files)?;
         let session = Session::new(stream).context("host channel")?;
         let mut output = Output(Vec::new());
-        let end = session.serve(&mut output, Some(Instant::now() + LIMIT));
+        let end = session.serve(&mut output, Some(Instant::now() + limit));
         if end.is_over() {
             running.stop()?;
         }
