@@ -31,6 +31,17 @@ impl Drop for CriticalSection {
     }
 }
 
+/// In the middle of long work: if the slice has ended, gives the CPU away now, so that the end of a section that may take
+/// longer than the grace is no excess. Nothing is delivered meanwhile, and locks stay held: who waits for them waits on.
+#[inline]
+pub fn give_way() {
+    let pending = &Area::current().private().pending;
+    if pending.load(SeqCst) & PENDING_SLICE_END != 0 {
+        pending.fetch_and(!PENDING_SLICE_END, SeqCst);
+        let _ = crate::time_slice::yield_to(abi::EnvironmentId::NONE);
+    }
+}
+
 /// Closes one, whoever opened it.
 #[inline]
 pub(crate) fn leave() {

@@ -22,7 +22,7 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::upcall::Context;
 use runtime::window::Window;
-use runtime::{PageNumber, heap};
+use runtime::{PageNumber, critical_section, heap};
 
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
@@ -143,6 +143,7 @@ fn copy_heap(maker: &Maker) -> Result<()> {
     let _held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
         image::copy_own(address, some, maker.power)?;
+        critical_section::give_way();
     }
     maker.show(start, &pages, Access::WRITE)
 }
