@@ -55,12 +55,15 @@ impl PageKind {
     }
 }
 
-/// Bit of the flags: filled with zeros since it was freed.
+/// Bit of the flags: filled with zeros, and nothing has mapped it since.
 pub const ZEROED: u8 = 1 << 0;
 /// Bit of the flags: given up while something used it; freed when its last use ends.
 pub const ORPHAN: u8 = 1 << 1;
 /// Bit of the flags: written through some mapping that has since been removed or narrowed.
 pub const DIRTY: u8 = 1 << 2;
+
+/// Bit of [`PageInfo::state`] from which on, for a page table, stand the eighths of it that may hold entries, one bit each.
+pub const EIGHTHS_SHIFT: u32 = 24;
 
 /// "No page" in the 32-bit fields of a [`PageInfo`].
 pub const NO_PAGE: u32 = u32::MAX;
@@ -69,7 +72,8 @@ pub const NO_PAGE: u32 = u32::MAX;
 #[repr(C)]
 #[derive(Debug)]
 pub struct PageInfo {
-    /// Kind (bits 0..8), flags (8..16), level of a page table (16..24), sequence number (32..64), which changes with
+    /// Kind (bits 0..8), flags (8..16), level of a page table (16..24) and its eighths that
+    /// may hold entries (24..32), sequence number (32..64), which changes with
     /// every change of the record.
     pub state: AtomicU64,
     /// Number of the environment that is charged for it; 0: none.
