@@ -19,7 +19,7 @@ use machine::{cpu_control, memory};
 /// Units of work of looking through the entries of a table.
 const SCAN: u32 = 100;
 /// Units of work of copying an entry, beyond those of binding its page.
-const COPY: u32 = 5;
+const COPY: u32 = 7;
 /// Units of work of unmapping a page that this frees.
 const UNMAP_LAST: u32 = 8;
 /// Units of work of unmapping a page in a run.
@@ -128,7 +128,7 @@ impl Kernel {
         let slot = linked_slot(root, address, level)?;
         let table = page_of(slot.entry());
         let last = links(memory::info(table).expect("a linked table has a record")) == 1;
-        if last && level > 1 && self.memory.entries(table).any(|entry| entry & PRESENT != 0) {
+        if last && level > 1 && self.memory.first_present(table).is_some() {
             return refuse(Error::InUse, table.0);
         }
         if last && level == 1 && !self.clear_table(table) {

@@ -5,6 +5,7 @@ use crate::system_call::dispatch;
 use abi::limits::BATCH_ROWS;
 use abi::syscall::{BatchRow, number};
 use abi::{Error, Failure, UserAddress};
+use core::mem::MaybeUninit;
 use machine::user;
 
 /// Calls that change who runs, or that are batches themselves.
@@ -25,9 +26,8 @@ impl Kernel {
         if count > BATCH_ROWS as u64 {
             return refuse(Error::TooMany, BATCH_ROWS as u64);
         }
-        let mut copy = [BatchRow::default(); BATCH_ROWS];
-        let copy = &mut copy[..count as usize];
-        copied(user::copy_in(copy, rows), rows)?;
+        let mut copy = [const { MaybeUninit::uninit() }; BATCH_ROWS];
+        let copy: &mut [BatchRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
         // Results go out at the end: where they cannot, the call must be refused before it has changed anything.
         copied(user::copy_out(rows, copy), rows)?;
         if let Some(row) = copy.iter().position(|row| EXCLUDED.contains(&row.number)) {

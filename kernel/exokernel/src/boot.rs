@@ -48,7 +48,7 @@ pub fn start(mut boot: Boot) -> ! {
         work: Cell::new(0),
         attention: Cell::new(false),
         authority: Cell::new(1),
-        last_rights: Cell::default(),
+        last_rights: Default::default(),
         last_root: Cell::default(),
         channel: Channel::new(),
     };

@@ -42,6 +42,15 @@ pub(crate) fn is_below_reservation(environment: Environment, resource: Resource)
     budget.used.load(Ordering::Relaxed) < budget.reserved.load(Ordering::Relaxed)
 }
 
+/// Moves the charge for one thing from one environment to another, with what allowed it.
+pub(crate) fn pass(from: Environment, to: Environment, resource: Resource) {
+    let (from, to) = (from.budget(resource), to.budget(resource));
+    for (source, target) in [(&from.limit, &to.limit), (&from.used, &to.used)] {
+        subtract(source, 1);
+        add(target, 1);
+    }
+}
+
 /// Gives all figures of a dead environment to its heir.
 pub(crate) fn bequeath(from: Environment, to: Environment) {
     for resource in Resource::ALL {

@@ -20,13 +20,26 @@ use machine::page_table::{ROOT_LEVEL, links};
 use machine::{clock, exposed, memory, tlb};
 
 /// Slices, children or pages that one step releases.
-const PER_STEP: usize = 16;
+const PER_STEP: usize = 8;
 
 /// Units of work that giving up a page takes at most; what takes longer says so itself.
 const FOR_A_PAGE: u32 = 110;
 
 /// Private pages that one step releases: each is filled with zeros.
-const PRIVATE_PER_STEP: usize = 8;
+const PRIVATE_PER_STEP: usize = 4;
+
+/// Units of work that a step may take: none is begun with less left.
+const LARGEST_STEP: u32 = 130;
+/// Units of work of a step, beyond what it counts itself.
+const STEP: u32 = 8;
+/// Units of work of looking through the slices of a CPU.
+const SLICES: u32 = 60;
+/// Units of work of giving a child to the heir.
+const CHILD: u32 = 4;
+/// Units of work of giving up a page, beyond what that counts itself.
+const PAGE: u32 = 8;
+/// Units of work of filling a private page with zeros.
+const PRIVATE: u32 = 24;
 
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,15 +108,22 @@ impl Kernel {
             self.require(key, &environment.name(), Rights::OWN)?;
         }
         if environment.is(State::Alive) {
+            // Whoever destroys it can look now at what it leaves, its children before all.
             self.condemn(environment, DeathReason::Destroyed, [0; 3], caller);
-        }
-        if environment == caller {
             return refuse(Error::Again, 0);
         }
-        match self.destruction_step(environment) {
-            true => Ok(()),
-            false => refuse(Error::Again, 0),
+        // A transfer under way may have claimed it since the entry before.
+        if !self.context_of(environment).condemn() {
+            self.notify(environment);
+            return refuse(Error::Again, 0);
         }
+        while self.work_left() >= LARGEST_STEP {
+            self.spend(STEP);
+            if self.destruction_step(environment) {
+                return Ok(());
+            }
+        }
+        refuse(Error::Again, 0)
     }
 
     /// From now on the environment never runs again. `facts` are upcall kind, address and RIP.
@@ -155,13 +175,8 @@ impl Kernel {
         self.condemn(environment, reason, [kind, address, program.rip], environment);
     }
 
-    /// One step; true when nothing is left.
+    /// One step; true when nothing is left. It runs nowhere.
     fn destruction_step(&mut self, environment: Environment) -> bool {
-        // A transfer under way may have claimed it since the step before.
-        if !self.context_of(environment).condemn() {
-            self.notify(environment);
-            return false;
-        }
         let progress = self.secrets(environment).destruction;
         let next = match progress {
             Progress::Pins => self.release_pins(environment),
@@ -189,8 +204,10 @@ impl Kernel {
             return Progress::Children;
         }
         let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == environment.number().0;
-        let mut left = PER_STEP;
-        for (position, _) in exposed::slices(cpu).iter().enumerate().filter(|(_, info)| mine(info)).take(PER_STEP) {
+        self.spend(SLICES);
+        let some = PER_STEP.min(used as usize);
+        let mut left = some;
+        for (position, _) in exposed::slices(cpu).iter().enumerate().filter(|(_, info)| mine(info)).take(some) {
             self.release_slice(environment, cpu, position);
             left -= 1;
         }
@@ -213,9 +230,12 @@ impl Kernel {
             if child == 0 {
                 return Progress::AddressSpace;
             }
+            self.spend(CHILD);
             let child = Environment::in_slot(child as usize - 1);
             disown(environment, child);
             adopt(heir, child);
+            // The child may be gone before its creator is: the charge for it goes with it.
+            budget::pass(environment, heir, Resource::Environment);
         }
         Progress::Children
     }
@@ -236,6 +256,7 @@ impl Kernel {
         let heir = self.heir(environment);
         for _ in 0..PER_STEP {
             let Some(page) = first_page(environment) else { return Progress::Private(0) };
+            self.spend(PAGE);
             let info = memory::info(page).expect("a charged page has a record");
             let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
             // By number: a page that is free now has owner 0, and the environment may be the one in slot 0.
@@ -264,6 +285,7 @@ impl Kernel {
         let secrets = self.secrets(environment);
         let (private, count) = (secrets.private, usize::from(secrets.private_count));
         let until = count.min(from + PRIVATE_PER_STEP);
+        self.spend((until - from) as u32 * PRIVATE);
         for page in &private[from..until] {
             self.dissolve_private(PageNumber(u64::from(*page)));
         }

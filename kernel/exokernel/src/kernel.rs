@@ -34,11 +34,14 @@ pub(crate) struct Kernel {
     /// Changes whenever a right may have been lost.
     pub(crate) authority: Cell<u64>,
     /// The last answers of [`Kernel::rights_on_list`] and [`Kernel::root`].
-    pub(crate) last_rights: Cell<Answer>,
+    pub(crate) last_rights: [Cell<Answer>; LISTS_REMEMBERED],
     pub(crate) last_root: Cell<Answer>,
     /// The host channel.
     pub(crate) channel: Channel,
 }
+
+/// Access lists that answers are remembered about, each in the place that its number says.
+pub(crate) const LISTS_REMEMBERED: usize = 4;
 
 /// What a key of an environment gave, for as long as no right was lost anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,12 @@ impl Kernel {
     #[inline(always)]
     pub(crate) fn remembered(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber) -> Option<Rights> {
         answer.get().holds(self.authority.get()).filter(|_| answer.get().about() == (key, page))
+    }
+
+    /// Where the last answer about an access list is remembered.
+    #[inline]
+    pub(crate) fn last_rights_of(&self, list: PageNumber) -> &Cell<Answer> {
+        &self.last_rights[list.0 as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.

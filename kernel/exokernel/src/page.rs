@@ -113,7 +113,8 @@ impl Kernel {
     pub(crate) fn set_access_list(&mut self, page: PageNumber, list: Option<PageNumber>) {
         let info = memory::info(page).expect("a page with an access list has a record");
         let old = access_list(info);
-        if old != PageNumber::NONE {
+        // What is remembered is about a list or a root: only of these it matters which list they are under.
+        if old != PageNumber::NONE && matches!(state(info).kind, PageKind::AccessList | PageKind::PageTable) {
             self.forget();
         }
         if old != PageNumber::NONE && old != page {
@@ -286,6 +287,7 @@ impl Kernel {
         let info = memory::info(page).expect("a page that is given up has a record");
         if state(info).kind == PageKind::AccessList {
             self.memory.dissolve(page);
+            self.forget();
         }
         let owner = self.owner(info);
         free_list::remove(&owner.info().pages, page);
@@ -334,6 +336,8 @@ impl Kernel {
         let Some(place) = free else { return refuse(Error::TooMany, PINS as u64) };
         *place = page.0 as u32;
         budget::charge(caller, Resource::Pin, 1);
+        // A device may write it from now on.
+        memory::forget_zeroed(info);
         count_pins(info, 1);
         Ok(())
     }

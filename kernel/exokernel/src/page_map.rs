@@ -14,7 +14,7 @@ use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWAR
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
 use machine::page_table::{
-    LARGE_PAGES, Slot, WalkError, WriteGrant, has_one_access_list, is_safe_leaf, page_of, span, walk,
+    Grant, LARGE_PAGES, Slot, WalkError, has_one_access_list, is_safe_leaf, page_of, span, walk,
 };
 use machine::tlb::{self, Extent};
 use machine::{memory, user};
@@ -83,9 +83,9 @@ impl Kernel {
     /// One row that maps a page where none was, or any other row.
     #[inline(never)]
     fn bind_page(&mut self, root: PageNumber, row: MapRow) -> Outcome<u64> {
-        let grant = self.granted_last();
+        let grant = self.granted_for(&row);
         let table = self.memory.leaf_table(root, row.address);
-        if row.entry & WRITE != 0 && table.is_some_and(|table| table.bind(&row, grant)) {
+        if table.is_some_and(|table| table.bind(&row, grant)) {
             return Ok(1);
         }
         self.map_rows(root, &[row])
@@ -132,7 +132,7 @@ impl Kernel {
     #[inline(always)]
     fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, bool) {
         let Some(first) = rows.first() else { return (0, false) };
-        let grant = if first.entry & WRITE != 0 { self.granted_last() } else { WriteGrant::NONE };
+        let grant = self.granted_for(first);
         let rows = &rows[..rows.len().min((self.work_left() / ROW) as usize)];
         let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, false) };
         let (done, changed) = table.change(rows, grant);
@@ -140,13 +140,13 @@ impl Kernel {
         (done, changed)
     }
 
-    /// What writing was granted to the caller last.
-    fn granted_last(&self) -> WriteGrant {
-        let answer = self.last_rights.get();
-        let (KeyIndex(key), list) = answer.about();
-        match answer.holds(self.authority.get()) {
-            Some(rights) if rights.contains(READ_WRITE) => WriteGrant { key, list },
-            _ => WriteGrant::NONE,
+    /// What was granted to the caller, as far as it is remembered, for the pages of the list that the page of a row is under.
+    fn granted_for(&self, row: &MapRow) -> Grant {
+        let Some(info) = memory::info(page_of(row.entry)) else { return Grant::NONE };
+        let (key, list) = (row.address & IN_PAGE, crate::page::access_list(info));
+        match self.remembered(self.last_rights_of(list), KeyIndex(key), list) {
+            Some(rights) if rights.contains(Rights::READ) => Grant { key, list, write: rights.contains(READ_WRITE) },
+            _ => Grant::NONE,
         }
     }
 

@@ -42,6 +42,9 @@ pub struct PageState {
 }
 
 impl PageState {
+    /// An ordinary page that is filled with zeros and was not seen by anybody since.
+    pub(crate) const ZEROED: Self = Self { flags: abi::page::ZEROED, ..Self::of(PageKind::Ordinary) };
+
     /// This kind with no flags.
     pub const fn of(kind: PageKind) -> Self {
         Self { kind, flags: 0, level: 0 }
@@ -68,11 +71,27 @@ pub(crate) fn set_ordinary(info: &PageInfo) {
     set_state(info, PageState { flags, ..PageState::of(PageKind::Ordinary) });
 }
 
+/// The same for a page that was filled with zeros.
+pub(crate) fn set_zeroed(info: &PageInfo) {
+    set_ordinary(info);
+    if references(info) == 0 {
+        set_flags(info, abi::page::ZEROED, 0);
+    }
+}
+
 /// Changes the flags of a page.
 #[inline]
 pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
     let word = info.state.load(Ordering::Relaxed).wrapping_add(1 << 32);
     info.state.store(word & !(u64::from(clear) << 8) | u64::from(set) << 8, Ordering::Release);
+}
+
+/// What is in the page may be something else than zeros from now on.
+#[inline(always)]
+pub fn forget_zeroed(info: &PageInfo) {
+    if info.state.load(Ordering::Relaxed) & u64::from(abi::page::ZEROED) << 8 != 0 {
+        set_flags(info, 0, abi::page::ZEROED);
+    }
 }
 
 /// Entries of page tables that map the page.
@@ -121,6 +140,14 @@ impl Memory {
         }
     }
 
+    /// Fills an ordinary page that nothing maps with zeros, unless that is what is in it.
+    pub(crate) fn make_zero(page: PageNumber) {
+        let flags = info(page).map_or(0, |info| state(info).flags);
+        if flags & abi::page::ZEROED == 0 {
+            Self::zero(page);
+        }
+    }
+
     /// Takes a free page for a program: zeroed, ordinary.
     #[inline(always)]
     pub fn take_free(&mut self, page: PageNumber) {
@@ -130,7 +157,7 @@ impl Memory {
         if state.flags & abi::page::ZEROED == 0 {
             Self::zero(page);
         }
-        set_state(info, PageState::of(PageKind::Ordinary));
+        set_state(info, PageState::ZEROED);
     }
 
     /// Fills a free page with zeros, so that taking it costs less.
@@ -144,6 +171,7 @@ impl Memory {
     /// Copies bytes into an ordinary page that no program has seen yet.
     pub fn fill(&mut self, page: PageNumber, offset: usize, bytes: &[u8]) {
         let info = info(page).expect("an ordinary page has a record");
+        forget_zeroed(info);
         assert!(state(info).kind == PageKind::Ordinary && offset + bytes.len() <= PAGE_SIZE as usize);
         // SAFETY: the range lies in a page that holds no Rust object, and no program runs that could see it.
         unsafe {
@@ -159,7 +187,8 @@ impl Memory {
             state(info).kind == PageKind::Ordinary && references(info) == 0,
             "only an unmapped ordinary page is freed"
         );
-        set_state(info, PageState::of(PageKind::Free));
+        let zeroed = state(info).flags & abi::page::ZEROED;
+        set_state(info, PageState { flags: zeroed, ..PageState::of(PageKind::Free) });
     }
 
     /// Whether the page is ordinary and mapped nowhere: what a kernel object can be made of.
@@ -171,7 +200,7 @@ impl Memory {
     pub fn create<T: 'static>(&mut self, page: PageNumber, kind: PageKind, object: T) {
         const { assert!(size_of::<T>() as u64 + OBJECT_OFFSET <= PAGE_SIZE && align_of::<T>() as u64 <= OBJECT_OFFSET) };
         assert!(self.is_donatable(page), "an object is made of a donated page");
-        Self::zero(page);
+        Self::make_zero(page);
         let address = direct(page.address());
         // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned.
         unsafe {
@@ -220,7 +249,7 @@ impl Memory {
         );
         assert!(dissolvable, "page {} of kind {kind:?} holds no object", page.0);
         Self::zero(page);
-        set_ordinary(info);
+        set_zeroed(info);
     }
 
     /// Makes a page the public or a private page of an environment area; its contents stay.
@@ -264,7 +293,7 @@ impl Memory {
         let is_private =
             |page: &PageNumber| info(*page).is_some_and(|info| state(info).kind == PageKind::EnvironmentPrivate);
         assert!(private.iter().all(is_private) && private.len() >= 2, "the private pages are made before the context");
-        Self::zero(page);
+        Self::make_zero(page);
         // SAFETY: a Context is made of atomics, for which zero is a value; the page is zeroed and ours alone.
         let context = unsafe { &*(direct(page.address()) as *const Context) };
         let stack = &private[1..];

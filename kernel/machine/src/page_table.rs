@@ -14,7 +14,7 @@ use crate::layout::{PAGE_SIZE, direct};
 use crate::memory::{self, Memory, PageState, set_state, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
-use abi::page::{PageInfo, PageKind};
+use abi::page::{EIGHTHS_SHIFT, PageInfo, PageKind};
 use abi::page_table::{ALLOWED, DIRTY, LARGE, MapRow, PAGE, PRESENT, USER, WRITE};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -121,27 +121,73 @@ pub fn translate(root: PageNumber, address: u64) -> Option<(u64, u64)> {
     None
 }
 
-/// The index of the first entry from one on that is not 0; that of the end where there is none. Most of a table is empty:
-/// many entries are looked at together.
-fn first_used(entries: &[AtomicU64], from: usize) -> usize {
-    const TOGETHER: usize = 16;
-    let mut index = from;
-    while let Some(entry) = entries.get(index) {
-        let together = entries[index..].first_chunk::<TOGETHER>().filter(|_| index.is_multiple_of(TOGETHER));
-        if together.is_some_and(|some| bits_in(some) == 0) {
-            index += TOGETHER;
-        } else if entry.load(Ordering::Relaxed) == 0 {
-            index += 1;
-        } else {
-            break;
-        }
+/// Entries of an eighth of a table.
+const EIGHTH: usize = ENTRIES / 8;
+/// Entries that are looked at together.
+const TOGETHER: usize = 8;
+
+/// Notes that a table may hold an entry at an index from now on. Tables are mostly empty: who looks for entries looks at
+/// the eighths that may hold some.
+#[inline(always)]
+fn note_used(info: &PageInfo, index: usize) {
+    let (word, bit) = (info.state.load(Ordering::Relaxed), 1 << (EIGHTHS_SHIFT as usize + index / EIGHTH));
+    if word & bit == 0 {
+        info.state.store(word | bit, Ordering::Release);
     }
-    index
+}
+
+/// The eighths of a table that may hold entries, as bits.
+fn eighths(info: &PageInfo) -> u8 {
+    (info.state.load(Ordering::Relaxed) >> EIGHTHS_SHIFT) as u8
+}
+
+/// The index of the first entry of a table from one on that is not 0; that of the end where there is none. Of a root only
+/// the user's half counts.
+fn next_used(page: PageNumber, from: usize) -> usize {
+    let info = memory::info(page).expect("a table has a record");
+    let entries = table(page);
+    let mut index = from;
+    while index < ENTRIES {
+        let left = u32::from(eighths(info)) >> (index / EIGHTH);
+        if left == 0 {
+            return ENTRIES;
+        }
+        if left & 1 == 0 {
+            index = (index / EIGHTH + left.trailing_zeros() as usize) * EIGHTH;
+        }
+        let end = (index / EIGHTH + 1) * EIGHTH;
+        if let Some(found) = first_not_zero(&entries[index..end]) {
+            return index + found;
+        }
+        if index.is_multiple_of(EIGHTH) {
+            info.state.fetch_and(!(1 << (EIGHTHS_SHIFT as usize + index / EIGHTH)), Ordering::AcqRel);
+        }
+        index = end;
+    }
+    ENTRIES
+}
+
+fn first_not_zero(entries: &[AtomicU64]) -> Option<usize> {
+    let is_used = |entry: &AtomicU64| entry.load(Ordering::Relaxed) != 0;
+    let (begun, whole) = entries.split_at(entries.len() % TOGETHER);
+    begun.iter().position(is_used).or_else(|| {
+        let chunk = whole.as_chunks::<TOGETHER>().0.iter().position(|some| bits_in(some) != 0)?;
+        whole[chunk * TOGETHER..].iter().position(is_used).map(|at| begun.len() + chunk * TOGETHER + at)
+    })
 }
 
 /// All bits that are set in any of the entries.
-fn bits_in(entries: &[AtomicU64]) -> u64 {
+#[inline]
+fn bits_in(entries: &[AtomicU64; TOGETHER]) -> u64 {
     entries.iter().fold(0, |bits, entry| bits | entry.load(Ordering::Relaxed))
+}
+
+/// All bits that are set in any entry of a table; of a root only the user's half counts.
+fn bits_of(page: PageNumber) -> u64 {
+    let eighths = eighths(memory::info(page).expect("a table has a record"));
+    let chunks = table(page).as_chunks::<TOGETHER>().0.chunks(EIGHTH / TOGETHER).enumerate();
+    let used = chunks.filter(|(eighth, _)| eighths & 1 << eighth != 0);
+    used.flat_map(|(_, chunks)| chunks).fold(0, |bits, chunk| bits | bits_in(chunk))
 }
 
 /// The page that an entry names.
@@ -232,7 +278,7 @@ impl LeafTable<'_> {
     /// mapped, maps one where none was, or unmaps one. Ends before a row of another kind, or whose address lies outside of
     /// the table, or that allows what neither the old entry does nor `grant`, or that would free its page.
     #[inline(never)]
-    pub fn change(&mut self, rows: &[MapRow], grant: WriteGrant) -> (usize, bool) {
+    pub fn change(&mut self, rows: &[MapRow], grant: Grant) -> (usize, bool) {
         let (known, pages) = (self.memory.entry_bits, exposed::pages());
         // A bit that this CPU does not know is ignored: such a row takes the longer way.
         let kept = PAGE | PRESENT | LARGE | !(ALLOWED & known);
@@ -244,7 +290,7 @@ impl LeafTable<'_> {
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
             // What is in a table has none of the bits that nobody may set.
             if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
-                match exchange(self.entries, row, known, grant) {
+                match exchange(self.slot(row.address), word, row, known, grant) {
                     Some(narrowed) => changed |= narrowed,
                     None => break,
                 }
@@ -288,8 +334,9 @@ impl LeafTable<'_> {
 
     /// The same for one row that maps a page where none was; whether it is one.
     #[inline(always)]
-    pub fn bind(&self, row: &MapRow, grant: WriteGrant) -> bool {
-        bind(&self.entries[index(row.address, 1)], row, self.memory.entry_bits, grant)
+    pub fn bind(&self, row: &MapRow, grant: Grant) -> bool {
+        let slot = self.slot(row.address);
+        bind(slot, &self.entries[slot.index], row, self.memory.entry_bits, grant)
     }
 
     #[inline(always)]
@@ -310,32 +357,41 @@ fn replace(word: &AtomicU64, new: u64) {
 
 /// The rows of [`LeafTable::change`] that bind or unbind a page; whether TLBs have to know.
 #[inline(never)]
-fn exchange(entries: &[AtomicU64; ENTRIES], row: &MapRow, known: u64, grant: WriteGrant) -> Option<bool> {
-    let word = &entries[index(row.address, 1)];
+fn exchange(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> Option<bool> {
     let old = word.load(Ordering::Relaxed);
     if row.entry == 0 && old & PRESENT != 0 && !is_orphan(old) {
         let old = word.swap(0, Ordering::AcqRel);
-        count_leaf(old, -1);
-        if old & DIRTY != 0 {
-            note_dirty(old);
-        }
+        note_unbound(old);
         return Some(true);
     }
-    bind(word, row, known, grant).then_some(false)
+    bind(slot, word, row, known, grant).then_some(false)
 }
 
 /// Maps the page of a row where none was, if `grant` allows it.
 #[inline(always)]
-fn bind(word: &AtomicU64, row: &MapRow, known: u64, grant: WriteGrant) -> bool {
+fn bind(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
     let free = word.load(Ordering::Relaxed) & PRESENT == 0;
     if !free || row.entry & (PRESENT | LARGE | !ALLOWED) != PRESENT {
         return false;
     }
     let Some(info) = grant.covered(row, exposed::pages()) else { return false };
+    note_used(memory::info(slot.table).expect("a table has a record"), slot.index);
     word.store((row.entry | USER) & known, Ordering::Release);
     memory::note_use(info);
+    memory::forget_zeroed(info);
     count_reference(info, 1);
     true
+}
+
+/// Counts a small entry that is gone.
+#[inline(always)]
+fn note_unbound(old: u64) {
+    let info = memory::info(page_of(old)).expect("a mapped page has a record");
+    memory::note_use(info);
+    count_reference(info, -1);
+    if old & DIRTY != 0 {
+        note_dirty(old);
+    }
 }
 
 /// Whether the page of a small entry is freed when its last mapping goes.
@@ -343,18 +399,20 @@ fn is_orphan(entry: u64) -> bool {
     memory::info(page_of(entry)).is_some_and(|info| state(info).flags & abi::page::ORPHAN != 0)
 }
 
-/// Writing was granted through a key to the pages of an access list.
+/// Reading, and perhaps writing, was granted through a key to the pages of an access list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteGrant {
+pub struct Grant {
     /// Index of the key.
     pub key: u64,
     /// Page of the list.
     pub list: PageNumber,
+    /// Whether writing was granted, too.
+    pub write: bool,
 }
 
-impl WriteGrant {
+impl Grant {
     /// None: no row has this key.
-    pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE };
+    pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE, write: false };
 
     /// The record of the page of a row, one of all `pages`, if the row may map it by this.
     #[inline(always)]
@@ -365,6 +423,7 @@ impl WriteGrant {
         }
         let info = &pages[page];
         let may = row.address % PAGE_SIZE == self.key
+            && (self.write || row.entry & WRITE == 0)
             && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
             && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8;
         may.then_some(info)
@@ -405,6 +464,9 @@ impl Memory {
         if new & PRESENT != 0 {
             new |= USER;
         }
+        if new != 0 {
+            note_used(memory::info(slot.table).expect("a table has a record"), slot.index);
+        }
         let old = slot.word().swap(new, Ordering::AcqRel);
         if (old ^ new) & (PAGE | PRESENT | LARGE) != 0 {
             count_leaf(new, 1);
@@ -416,20 +478,18 @@ impl Memory {
         old
     }
 
-    /// The first slot of a table that holds a present entry; of a root only the user's half counts.
+    /// The first slot of a table that holds a present entry.
     pub fn first_present(&self, page: PageNumber) -> Option<Slot> {
-        let is_root = state(memory::info(page)?).level == ROOT_LEVEL;
-        let entries = &table(page)[..if is_root { ENTRIES / 2 } else { ENTRIES }];
-        let mut index = first_used(entries, 0);
-        while entries.get(index)?.load(Ordering::Relaxed) & PRESENT == 0 {
-            index = first_used(entries, index + 1);
+        let mut slot = self.first_used(page, 0)?;
+        while slot.entry() & PRESENT == 0 {
+            slot = self.first_used(page, slot.index + 1)?;
         }
-        Some(Slot { table: page, index })
+        Some(slot)
     }
 
-    /// The first slot of a table from an index on that is not empty.
+    /// The first slot of a table from an index on that is not empty; of a root only the user's half counts.
     pub fn first_used(&self, page: PageNumber, from: usize) -> Option<Slot> {
-        let index = first_used(table(page), from);
+        let index = next_used(page, from);
         (index < ENTRIES).then_some(Slot { table: page, index })
     }
 
@@ -437,19 +497,19 @@ impl Memory {
     /// the index that it came to and how many pages are unmapped.
     pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
         let words = table(page);
-        let (mut done, mut index) = (0, first_used(words, from));
+        let (mut done, mut index) = (0, next_used(page, from));
         while index < ENTRIES {
             let old = words[index].load(Ordering::Relaxed);
             if done == limit || old & PRESENT == 0 || is_orphan(old) {
                 break;
             }
             let old = words[index].swap(0, Ordering::AcqRel);
-            count_leaf(old, -1);
-            if old & DIRTY != 0 {
-                note_dirty(old);
-            }
+            note_unbound(old);
             done += 1;
-            index = first_used(words, index + 1);
+            index += 1;
+            if words.get(index).is_none_or(|next| next.load(Ordering::Relaxed) == 0) {
+                index = next_used(page, index);
+            }
         }
         (index, done)
     }
@@ -458,15 +518,16 @@ impl Memory {
     pub fn create_table(&mut self, page: PageNumber, level: u8) {
         assert!(self.is_donatable(page) && (1..=ROOT_LEVEL).contains(&level), "a table is made of a donated page");
         let info = memory::info(page).expect("checked");
+        Self::make_zero(page);
         set_state(info, PageState { level, ..PageState::of(PageKind::PageTable) });
         set_links(info, 0);
         set_parent(info, None);
         self.last_leaf = LastLeaf::NONE;
-        let entries = table(page);
-        let kernel = kernel_half();
-        for (index, entry) in entries.iter().enumerate() {
-            let upper = level == ROOT_LEVEL && index >= ENTRIES / 2;
-            entry.store(if upper { kernel[index].load(Ordering::Relaxed) } else { 0 }, Ordering::Relaxed);
+        if level == ROOT_LEVEL {
+            let kernel = &kernel_half()[ENTRIES / 2..];
+            for (entry, common) in table(page)[ENTRIES / 2..].iter().zip(kernel) {
+                entry.store(common.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
     }
 
@@ -475,14 +536,12 @@ impl Memory {
         let info = memory::info(page).expect("a table has a record");
         assert_eq!(links(info), 0, "a linked table is not dissolved");
         self.last_leaf = LastLeaf::NONE;
-        let level = state(info).level;
-        let own = if level == ROOT_LEVEL { ENTRIES / 2 } else { ENTRIES };
-        let left = bits_in(&table(page)[..own]);
+        let left = bits_of(page);
         assert_eq!(left & PRESENT, 0, "the table is not empty");
-        if left != 0 || level == ROOT_LEVEL {
+        if left != 0 || state(info).level == ROOT_LEVEL {
             Self::zero(page);
         }
-        memory::set_ordinary(info);
+        memory::set_zeroed(info);
     }
 
     /// Links a table into a slot that holds no present entry. A second link makes every link to it read-only.
@@ -501,6 +560,7 @@ impl Memory {
         }
         set_links(info, links(info) + 1);
         set_parent(info, (links(info) == 1).then_some(slot));
+        note_used(memory::info(slot.table).expect("checked"), slot.index);
         slot.word().store(child.address() | PRESENT | USER | writable, Ordering::Release);
     }
 
@@ -527,13 +587,8 @@ impl Memory {
     /// Counts an environment that has a root, or has it no more.
     pub fn count_root(&mut self, root: PageNumber, change: i32) {
         let info = memory::info(root).expect("a root has a record");
-        assert_eq!(state(info), PageState { level: ROOT_LEVEL, ..PageState::of(PageKind::PageTable) });
+        assert_eq!((state(info).kind, state(info).level), (PageKind::PageTable, ROOT_LEVEL));
         set_links(info, links(info).checked_add_signed(change).expect("environments of a root went below zero"));
-    }
-
-    /// The entries of a table, one after the other.
-    pub fn entries(&self, page: PageNumber) -> impl Iterator<Item = u64> {
-        table(page).iter().map(|entry| entry.load(Ordering::Relaxed))
     }
 }
 
@@ -562,7 +617,10 @@ fn count_leaf(entry: u64, change: i64) {
     }
     let records = mapped(entry).expect("a mapped page has a record");
     memory::note_use(&records[0]);
-    records.iter().for_each(|info| count_reference(info, change));
+    for info in records {
+        count_reference(info, change);
+        memory::forget_zeroed(info);
+    }
 }
 
 /// Counts an entry that maps a page.

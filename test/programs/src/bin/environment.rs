@@ -31,6 +31,7 @@ guest! {
     Child creation_is_refused_without_pages;
     Here destruction_from_any_state;
     Here budgets_come_back;
+    Here a_grandchild_goes_before_its_dead_creator;
     Child fault_48_as_many_environments_as_the_budget_allows;
     Here fault_46_lock_of_a_dead_holder;
     Here fault_47_killed_at_any_moment;
@@ -320,6 +321,30 @@ fn budgets_come_back(world: &World) -> Outcome {
         granted!(child.destroy());
         check!(used() == before, "state {state}: budgets were {before:?} and are {:?}", used());
     }
+    Ok(())
+}
+
+extern "C" fn leave_a_child(_: u64) {
+    let child = Builder::new().and_then(Builder::create).map(|child| child.number.0);
+    Area::current().status(1).store(child.unwrap_or(u64::MAX), SeqCst);
+    runtime::entry::exit(0);
+}
+
+/// The charge for an environment is its creator's, and goes to the heir with it, not with the last of the creator.
+fn a_grandchild_goes_before_its_dead_creator(world: &World) -> Outcome {
+    let before = used();
+    let child = spawn(world, leave_a_child, 0)?;
+    check!(child.wait(u64::MAX), "the child does not end");
+    let grandchild = EnvironmentId(status(&child, 1));
+    let creator = || exposed::environment(grandchild).map_or(0, |info| info.creator.load(SeqCst));
+    check!(creator() == child.number.0, "the child made none");
+    while creator() == child.number.0 {
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+    }
+    check!(creator() == area::number().0, "it was not adopted");
+    while syscall::environment_destroy(KeyIndex::FIRST, grandchild).is_err() {}
+    granted!(child.destroy());
+    check!(used() == before, "budgets were {before:?} and are {:?}", used());
     Ok(())
 }
 
