@@ -1,14 +1,15 @@
 //! The address space of a Linux process under ExOS.
 //!
 //! ```text
-//! 0x7e80_0000_0000  the library's top-level slot (abi::memory_map::LIBRARY_BASE)
+//! 0x7e80_0000_0000  the library's top-level slot (abi::memory_map::LIBRARY_BASE): processes share its tables
 //!     +0 GiB            the ExOS image: text and constants, one copy for all processes
-//!     +1 GiB            what a new process is told at its birth
-//!     +2 GiB            shared windows: pipes, file offsets, mailboxes, messages to guardians
 //!     +32 GiB           shared windows of the guardian, which lives in the session's address space
 //!     +64 GiB           pages of files, as the guardian sees them
-//!     +256 GiB          heap, stacks and windows of the runtime (runtime::layout)
-//! 0x7d80_0000_0000  environment areas (runtime::layout)
+//! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
+//!     +512 KiB          shared windows: pipes, file offsets, mailboxes, messages to guardians
+//!     +127 GiB          what a new process is told at its birth
+//!     +128 GiB          more shared windows
+//! 0x7d7e_0000_0000  areas of further threads, from above
 //! 0x0080_0000_0000  end of what ExOS gives out by itself: one top-level slot, so that fork links one table
 //!     stack, growing down
 //!     mmap, growing down from below the stack
@@ -16,6 +17,7 @@
 //! 0x0000_0001_0000  smallest address that mmap gives out
 //! ```
 
+use abi::boot::AREA;
 use abi::memory_map::{LIBRARY_BASE, TOP_LEVEL_SLOT};
 
 /// Bytes in a page.
@@ -45,13 +47,17 @@ pub const IMAGE: u64 = LIBRARY_BASE;
 /// End of the room for the image.
 pub const IMAGE_END: u64 = LIBRARY_BASE + GIB;
 /// Where a new process finds what it is told.
-pub const BIRTH: u64 = LIBRARY_BASE + GIB;
-/// Shared windows.
-pub const WINDOWS: u64 = LIBRARY_BASE + 2 * GIB;
+pub const BIRTH: u64 = AREA + 127 * GIB;
+/// Shared windows, beside the area of the process: the tables for them are there.
+pub const NEAR_WINDOWS: u64 = AREA + (512 << 10);
+/// End of the room for them.
+pub const NEAR_WINDOWS_END: u64 = AREA + (1 << 20);
+/// More shared windows.
+pub const WINDOWS: u64 = AREA + 128 * GIB;
 /// End of the room for shared windows.
-pub const WINDOWS_END: u64 = LIBRARY_BASE + 32 * GIB;
+pub const WINDOWS_END: u64 = AREA + 192 * GIB;
 /// Shared windows of the guardian.
-pub const GUARDIAN_WINDOWS: u64 = WINDOWS_END;
+pub const GUARDIAN_WINDOWS: u64 = LIBRARY_BASE + 32 * GIB;
 /// End of the room for them.
 pub const GUARDIAN_WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
 /// Where the guardian has the pages of files.

@@ -10,7 +10,7 @@ extern crate alloc;
 use crate::address_space::{Access, AddressSpace};
 use crate::area::{self, LIBRARY, LibraryWords};
 use crate::image::Image;
-use crate::layout::{AREA_ALIGNMENT, AREAS, UPCALL_GUARD, stack_end};
+use crate::layout::{AREA, UPCALL_GUARD, area_at, area_index, stack_end};
 use crate::page::Allocator;
 use crate::window::Window;
 use crate::{archive, exposed, heap, key, syscall, time_slice};
@@ -66,7 +66,7 @@ impl Builder {
         syscall::access_list_create(KeyIndex::FIRST, list, key)?;
         let pages = Allocator { key: KeyIndex::FIRST, list };
         let space = AddressSpace::create(pages)?;
-        Self::with(key, pages, space, AREAS, false)
+        Self::with(key, pages, space, AREA, false)
     }
 
     /// One that shares the creator's address space, heap and image: another thread, that can run at the same time.
@@ -76,7 +76,7 @@ impl Builder {
     pub fn sharing() -> Result<Self, Failure> {
         let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
         let index = heap::reserve_area()?;
-        let area = AREAS + index * AREA_ALIGNMENT;
+        let area = area_at(index);
         Self::with(key, Allocator::own(), crate::address_space::own(), area, true)
     }
 
@@ -439,25 +439,27 @@ impl Child {
             own.unmap(self.area, 1 + (self.kept.len() as u64 - 3))?;
             own.unmap(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT)?;
         }
-        heap::release_area((self.area - AREAS) / AREA_ALIGNMENT);
+        heap::release_area(area_index(self.area));
         Ok(())
     }
 }
 
-/// Destroys an environment and, before it, those that it created.
+/// Destroys an environment and, before it, those that it created: to one that lives the first call does no more than that
+/// it never runs again, so that its children can be found.
 fn end(number: EnvironmentId) -> Result<(), Failure> {
-    let mut outcome = syscall::environment_destroy(KeyIndex::FIRST, number);
+    let step = || match syscall::environment_destroy(KeyIndex::FIRST, number) {
+        Err(Failure { error: Error::Again, .. }) => Ok(false),
+        Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => Ok(true),
+        Err(failure) => Err(failure),
+    };
+    if exposed::lives(number) {
+        step()?;
+    }
     for child in children(number) {
         end(child)?;
     }
-    loop {
-        match outcome {
-            Err(Failure { error: Error::Again, .. }) => {}
-            Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => return Ok(()),
-            failed => return failed,
-        }
-        outcome = syscall::environment_destroy(KeyIndex::FIRST, number);
-    }
+    while !step()? {}
+    Ok(())
 }
 
 /// The environments that one has created and that are not gone. It does not run any more, so that none is added.

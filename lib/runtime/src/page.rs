@@ -6,6 +6,9 @@ use abi::limits::BATCH_ROWS;
 pub use abi::page::{PageInfo, PageKind};
 use abi::{Error, Failure, KeyIndex, PageNumber};
 
+/// Rows of a batch that is not worth making all rows for.
+const FEW: usize = 16;
+
 /// Where pages come from: who asks, and the access list that the pages are put under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocator {
@@ -57,7 +60,9 @@ impl Allocator {
         let mut done = 0;
         while done < pages.len() {
             let many = BATCH_ROWS.min(pages.len() - done);
-            let (count, outcome) = self.allocate_batch(&mut pages[done..done + many]);
+            let some = &mut pages[done..done + many];
+            let (count, outcome) =
+                if many > FEW { self.allocate_batch::<BATCH_ROWS>(some) } else { self.allocate_batch::<FEW>(some) };
             done += count;
             match outcome {
                 Ok(()) | Err(Failure { error: Error::Again, .. }) => {}
@@ -70,10 +75,10 @@ impl Allocator {
         Ok(())
     }
 
-    /// One call: how many were had, and why no more.
-    fn allocate_batch(self, pages: &mut [PageNumber]) -> (usize, Result<(), Failure>) {
+    /// One call for at most `ROWS` pages: how many were had, and why no more.
+    fn allocate_batch<const ROWS: usize>(self, pages: &mut [PageNumber]) -> (usize, Result<(), Failure>) {
         let row = [self.key.0, self.list.0, PageNumber::NONE.0, 0, 0, 0];
-        let mut rows = [BatchRow { number: number::page_allocate, arguments: row, unused: 0 }; BATCH_ROWS];
+        let mut rows = [BatchRow { number: number::page_allocate, arguments: row, unused: 0 }; ROWS];
         let outcome = batch(&mut rows[..pages.len()]);
         let count = outcome.err().map_or(pages.len(), |(row, _)| row);
         for (page, row) in pages[..count].iter_mut().zip(&rows) {

@@ -4,7 +4,7 @@
 
 use crate::address_space::{self, Access};
 use crate::area::Area;
-use crate::layout::{WINDOW_BYTES, WINDOWS, area_index};
+use crate::layout::{WINDOW_BYTES, WINDOWS};
 use abi::limits::PAGE_SIZE;
 use abi::{Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::AtomicU64;
@@ -12,13 +12,17 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Pages that one window can show.
 pub const WINDOW_PAGES: usize = 64;
-const BYTES: u64 = WINDOW_PAGES as u64 * PAGE_SIZE;
-const _: () = assert!(64 * BYTES == WINDOW_BYTES);
+/// Pages of the room for windows that one bit stands for.
+const UNIT_PAGES: usize = 2;
+const UNIT_BYTES: u64 = UNIT_PAGES as u64 * PAGE_SIZE;
+const UNITS: u32 = (WINDOW_BYTES / UNIT_BYTES) as u32;
+const _: () = assert!(UNITS < u64::BITS && WINDOW_BYTES.is_multiple_of(UNIT_BYTES));
 
 /// Pages mapped for a while; dropped, they are mapped no more.
 #[derive(Debug)]
 pub struct Window {
-    slot: u32,
+    /// The bits of its units.
+    units: u64,
     address: u64,
     pages: usize,
 }
@@ -27,14 +31,14 @@ impl Window {
     /// Maps up to [`WINDOW_PAGES`] pages with the right that `key` gives.
     ///
     /// # Errors
-    /// The kernel's refusals of `page_map`; `TooMany` where the pages do not fit, or 64 windows are open.
+    /// The kernel's refusals of `page_map`; `TooMany` where the pages do not fit, or other windows leave no room.
     pub fn open(pages: &[PageNumber], key: KeyIndex, access: Access) -> Result<Self, Failure> {
         if pages.len() > WINDOW_PAGES {
             return Err(Error::TooMany.about(WINDOW_PAGES as u64));
         }
-        let slot = reserve()?;
-        let address = WINDOWS + area_index(Area::current().address()) * WINDOW_BYTES + u64::from(slot) * BYTES;
-        let window = Self { slot, address, pages: pages.len() };
+        let units = reserve(pages.len().div_ceil(UNIT_PAGES).max(1))?;
+        let address = Area::current().address() + WINDOWS + u64::from(units.trailing_zeros()) * UNIT_BYTES;
+        let window = Self { units, address, pages: pages.len() };
         let space = address_space::AddressSpace { key, ..address_space::own() };
         // SAFETY: the layout keeps this range for windows, and the slot was free.
         unsafe { space.map(address, pages, access) }?;
@@ -91,20 +95,22 @@ impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: nothing borrows from the window any more.
         let _ = unsafe { address_space::own().unmap(self.address, self.pages as u64) };
-        Area::current().library().windows.fetch_and(!(1 << self.slot), SeqCst);
+        Area::current().library().windows.fetch_and(!self.units, SeqCst);
     }
 }
 
-fn reserve() -> Result<u32, Failure> {
+/// Takes so many units in a row: their bits.
+fn reserve(count: usize) -> Result<u64, Failure> {
     let windows = &Area::current().library().windows;
     loop {
         let used = windows.load(Relaxed);
-        let slot = used.trailing_ones();
-        if slot == u64::BITS {
-            return Err(Error::TooMany.about(u64::from(u64::BITS)));
-        }
-        if windows.compare_exchange(used, used | 1 << slot, SeqCst, Relaxed).is_ok() {
-            return Ok(slot);
+        let wanted = (1u64 << count) - 1;
+        let free = |at: &u32| used & wanted << at == 0;
+        let Some(at) = (0..=UNITS - count as u32).find(free) else {
+            return Err(Error::TooMany.about(u64::from(UNITS)));
+        };
+        if windows.compare_exchange(used, used | wanted << at, SeqCst, Relaxed).is_ok() {
+            return Ok(wanted << at);
         }
     }
 }

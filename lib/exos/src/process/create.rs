@@ -8,7 +8,7 @@ use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use crate::user_memory::birth;
 use crate::user_memory::current::word;
-use crate::user_memory::tables::{Editor, link_common, link_fresh};
+use crate::user_memory::tables::{Editor, link_common};
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;
@@ -108,11 +108,9 @@ impl Maker {
         Editor { root: self.space.root, key: self.power, tables: self.pages }
     }
 
-    /// Links the table that maps the ExOS image.
+    /// Links the table that maps the library's top-level slot: the ExOS image, and nothing else.
     pub fn link_image(&self, table: PageNumber) -> Result<()> {
-        let editor = self.editor();
-        link_fresh(&editor, LIBRARY_BASE, 3)?;
-        link_common(&editor, LIBRARY_BASE, 2, table)
+        link_common(&self.editor(), LIBRARY_BASE, 3, table)
     }
 
     /// Maps pages into its address space.
@@ -137,13 +135,13 @@ impl Maker {
 
     /// Creates the environment. It has no slice yet.
     pub fn create(self, beginning: &Beginning) -> Result<Made> {
-        write_words(self.private[0], self.power, &area_words(beginning, layout::AREAS, self.channel.is_some()))?;
+        write_words(self.private[0], self.power, &area_words(beginning, layout::AREA, self.channel.is_some()))?;
         let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
-        self.show(layout::AREAS, &area_pages, Access::WRITE)?;
+        self.show(layout::AREA, &area_pages, Access::WRITE)?;
         let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
         let [control, key_ring, public] = self.fixed;
         let root = self.space.root;
-        let number = birth::create(self.power, self.key, [control, key_ring, public, root], layout::AREAS, &private)?;
+        let number = birth::create(self.power, self.key, [control, key_ring, public, root], layout::AREA, &private)?;
         let made = Made { number, public, list: self.pages.list };
         self.give_keys(number)?;
         let _ = key::discard(self.key);
@@ -207,11 +205,12 @@ impl Made {
         Ok(())
     }
 
-    /// Gives it a slice on the CPU whose vector has the fewest; it runs from then on.
+    /// Gives it a slice on the CPU whose vector is the least full; it runs from then on.
     pub fn run(&self, session: KeyIndex) -> Result<()> {
         let cpus = exposed::kernel().cpus.load(Relaxed);
-        let load = |cpu: &u64| exposed::slices(*cpu).iter().filter(|slice| slice.owner.load(Relaxed) != 0).count();
-        let cpu = (0..cpus).min_by_key(load).unwrap_or(0);
+        // Slices are taken from the beginning of a vector on: the first that is free tells how full it is.
+        let load = |cpu: &u64| exposed::slices(*cpu).iter().position(|slice| slice.owner.load(Relaxed) == 0);
+        let cpu = (0..cpus).min_by_key(|cpu| load(cpu).unwrap_or(usize::MAX)).unwrap_or(0);
         time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION)?;
         crate::block::kick_idle();
         Ok(())

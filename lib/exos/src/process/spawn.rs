@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::environment::CHANNEL_SLOT;
-use runtime::layout::{AREA_ALIGNMENT, AREAS};
+use runtime::layout;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, heap, syscall};
@@ -53,7 +53,7 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
     let index = heap::reserve_area()?;
-    let made = build(record, AREAS + index * AREA_ALIGNMENT).inspect_err(|_| {
+    let made = build(record, layout::area_at(index)).inspect_err(|_| {
         heap::release_area(index);
         process().spare_threads.lock().push(record);
     })?;
@@ -169,7 +169,7 @@ fn demolish(thread: &'static Thread) {
     let place = thread.area.load(Relaxed);
     birth::hide_area(place, pages.len() as u64 - 2);
     Allocator::own().free_many(&pages);
-    heap::release_area((place - AREAS) / AREA_ALIGNMENT);
+    heap::release_area(layout::area_index(place));
 }
 
 impl Remains {

@@ -199,8 +199,7 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
 fn map_image(image: &Image<'_>, pages: Allocator) -> Result<PageNumber, crate::errno::Errno> {
     let space = AddressSpace::create(pages)?;
     let editor = Editor { root: space.root, key: pages.key, tables: pages };
-    link_fresh(&editor, LIBRARY_BASE, 3)?;
-    let table = link_fresh(&editor, LIBRARY_BASE, 2)?;
+    let table = link_fresh(&editor, LIBRARY_BASE, 3)?;
     image.map_into(&space, pages)?;
     Ok(table)
 }

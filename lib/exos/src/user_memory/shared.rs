@@ -2,7 +2,9 @@
 
 use super::copy;
 use crate::errno::{Errno, Result};
-use crate::layout::{GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, PAGE_SIZE, WINDOWS, WINDOWS_END};
+use crate::layout::{
+    GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, NEAR_WINDOWS, NEAR_WINDOWS_END, PAGE_SIZE, WINDOWS, WINDOWS_END,
+};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +13,10 @@ use core::sync::atomic::AtomicU64;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term};
-use runtime::{KeyIndex, PageNumber};
+use runtime::{KeyIndex, PageNumber, layout};
+
+/// The runtime keeps this room for us.
+const _: () = assert!(NEAR_WINDOWS == layout::AREA + layout::LIBRARY && NEAR_WINDOWS_END == layout::HEAP);
 
 /// Pages at a fixed place in the library's slot; the same place in every process that inherits them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,19 +104,20 @@ pub fn lock_in(shared: &Shared) -> &'static OwnerLock {
 #[derive(Clone, Debug)]
 pub struct Windows {
     open: BTreeMap<u64, Shared>,
-    room: Range<u64>,
+    /// Where they may lie; the first is filled first.
+    rooms: [Range<u64>; 2],
 }
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { open: BTreeMap::new(), room: WINDOWS..WINDOWS_END }
+        Self { open: BTreeMap::new(), rooms: [NEAR_WINDOWS..NEAR_WINDOWS_END, WINDOWS..WINDOWS_END] }
     }
 }
 
 impl Windows {
     /// None open, in the room that is the guardian's: it shares its address space with the session.
     pub fn of_guardian() -> Self {
-        Self { open: BTreeMap::new(), room: GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END }
+        Self { open: BTreeMap::new(), rooms: [0..0, GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END] }
     }
 
     /// Opens a window onto pages, with what `key` allows.
@@ -148,13 +154,18 @@ impl Windows {
     }
 
     fn find_place(&self, pages: u64) -> Result<u64> {
-        let mut place = self.room.start;
-        for (address, shared) in &self.open {
-            if place + pages * PAGE_SIZE <= *address {
+        let bytes = pages * PAGE_SIZE;
+        self.rooms.iter().find_map(|room| self.find_place_in(room, bytes)).ok_or(Errno::ENOMEM)
+    }
+
+    fn find_place_in(&self, room: &Range<u64>, bytes: u64) -> Option<u64> {
+        let mut place = room.start;
+        for (address, shared) in self.open.range(room.clone()) {
+            if place + bytes <= *address {
                 break;
             }
             place = address + shared.pages.len() as u64 * PAGE_SIZE;
         }
-        if place + pages * PAGE_SIZE <= self.room.end { Ok(place) } else { Err(Errno::ENOMEM) }
+        (place + bytes <= room.end).then_some(place)
     }
 }
