@@ -173,6 +173,13 @@ impl Pages for Process {
     fn file_page(&mut self, _: u64, _: u64, _: bool) -> Result<Option<u64>> {
         Ok(None)
     }
+    fn prepare(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()> {
+        self.copy(address, page_of(entry))?;
+        self.map(&[MapRow { address, entry }])
+    }
     fn hold_file(&mut self, _: u64, _: bool) {}
 }
 
@@ -193,7 +200,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             parent.write(&mut space, BASE + page as u64 * PAGE_SIZE, value).expect("it may");
             expected[0][page] = value;
         }
-        space.share_for_fork(&mut parent).expect("it forks");
+        space.share_for_fork(&mut parent, &[], |_, _| {}).expect("it forks");
         assert!(parent.table.values().all(|entry| entry & WRITE == 0), "seed {seed}");
         expected[1] = expected[0];
         child.table = parent.table.clone();

@@ -68,6 +68,16 @@ impl Frames {
             .filter(move |(address, entry)| *entry != 0 && *address >= start && *address < end)
     }
 
+    /// Calls a function for each entry, in ascending order of addresses, which may change it but not take it out.
+    pub fn for_each(&mut self, mut action: impl FnMut(u64, &mut u64)) {
+        for (key, chunk) in &mut self.chunks {
+            let addresses = (key * CHUNK_BYTES..).step_by(PAGE_SIZE as usize);
+            for (entry, address) in chunk.entries.iter_mut().zip(addresses).filter(|(entry, _)| **entry != 0) {
+                action(address, entry);
+            }
+        }
+    }
+
     /// The entries in `start..end`, taken out.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let taken: Vec<(u64, u64)> = self.within(start, end).collect();

@@ -30,8 +30,12 @@ pub trait Pages {
     fn read(&mut self, page: u64) -> Result<Vec<u8>>;
     /// Whether `page` is on this process's account and only one entry of a page table maps it.
     fn is_sole(&self, page: u64) -> bool;
-    /// The page of a file, which this process is to write or not; `None` past its end.
+    /// The page of a file, which this process is to write where it lies or not; `None` past its end.
     fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>>;
+    /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
+    fn prepare(&mut self, address: u64) -> Result<()>;
+    /// Puts an entry, whose page nobody has seen, in the place of the page at `address`, with the contents of that.
+    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()>;
     /// A handle to a file is kept as long as areas name it: one more, or one less.
     fn hold_file(&mut self, node: u64, hold: bool);
 }
@@ -56,6 +60,9 @@ impl Access {
         }
     }
 }
+
+/// Pages at most that a child gets copies of when it is made.
+pub const COPIED_AT_FORK: usize = 6;
 
 /// Why a fault cannot be mended: what Linux would make a signal of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +105,8 @@ pub struct Space {
     pub brk: (u64, u64),
     /// How much there may be.
     pub room: Room,
+    /// Pages that were shared by a fork and written then, the last first.
+    written: Vec<u64>,
     /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
     stubs: Vec<(u64, u64)>,
     /// What a child writes whose memory is to be its parent's; none: it is its own.
@@ -262,22 +271,49 @@ impl Space {
         outcome
     }
 
-    /// Makes every private page that may be written a copy-on-write page, so that tables can be linked by a child.
-    pub fn share_for_fork(&mut self, pages: &mut impl Pages) -> Result<()> {
+    /// Makes every private page that may be written a copy-on-write page, so that a child can have it too, but for those in
+    /// `kept`, of which the child gets copies.
+    /// `tell` is told of every page then.
+    pub fn share_for_fork(
+        &mut self,
+        pages: &mut impl Pages,
+        kept: &[u64],
+        mut tell: impl FnMut(u64, u64),
+    ) -> Result<()> {
         self.fill_shared(pages)?;
-        let private: Vec<(u64, u64)> =
-            self.frames.within(0, u64::MAX >> 1).filter(|(_, entry)| entry & SHARED == 0).collect();
-        // What cannot be written needs no edit, only the note that it is shared from now on.
-        let rows: Vec<MapRow> = private
-            .iter()
-            .filter(|(_, entry)| entry & WRITE != 0)
-            .map(|(address, entry)| MapRow { address: *address, entry: entry & !WRITE | COPY_ON_WRITE })
-            .collect();
-        pages.map(&rows)?;
-        for (address, entry) in private {
-            self.frames.set(address, entry & !WRITE | COPY_ON_WRITE);
-        }
-        Ok(())
+        let mut rows = Vec::new();
+        self.frames.for_each(|address, entry| {
+            let old = *entry;
+            if old & SHARED == 0 && !kept.contains(&address) {
+                *entry = old & !WRITE | COPY_ON_WRITE;
+            }
+            // What cannot be written needs no edit, only the note that it is shared from now on.
+            if *entry & WRITE != old & WRITE {
+                rows.push(MapRow { address, entry: *entry });
+            }
+            tell(address, *entry);
+        });
+        pages.map(&rows).inspect_err(|_| {
+            for row in &rows {
+                self.frames.set(row.address, row.entry & !COPY_ON_WRITE | WRITE);
+            }
+        })
+    }
+
+    /// Pages that were written soon after a fork, by this process or by a child of it, as far as it has them and may write
+    /// them: so it will be again. They are copied when a child is made.
+    pub fn written_after_fork(&self) -> Vec<u64> {
+        let may_write = |page: &u64| {
+            let area = self.areas.find(*page);
+            area.is_some_and(|area| !area.shared && area.protection.allows(Protection::WRITE))
+        };
+        let is_there = |page: &u64| self.frames.get(*page) & PRESENT != 0;
+        self.written.iter().copied().filter(|page| may_write(page) && is_there(page)).collect()
+    }
+
+    /// Pages that a fork had shared and that were written since, the last first.
+    pub fn written(&self) -> &[u64] {
+        &self.written
     }
 
     /// Memory that is shared on purpose and has no file behind it: its pages must be there before a child sees it.
@@ -433,18 +469,25 @@ impl Space {
         address: u64,
         old: u64,
     ) -> core::result::Result<(), Violation> {
+        self.note_written(address);
         let shared = page_of(old);
-        // The same entry once more: where the table is shared this makes it our own, and only then do the counts of
-        // references say who else can reach the page.
-        self.put(pages, address, old)?;
+        pages.prepare(address).map_err(|_| Violation::OutOfMemory)?;
         if pages.is_sole(shared) {
             return self.put(pages, address, entry_for(area, shared, 0));
         }
         let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-        pages.copy(address, copy).map_err(|_| Violation::OutOfMemory)?;
-        self.put(pages, address, entry_for(area, copy, 0))?;
+        let entry = entry_for(area, copy, 0);
+        pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
+        self.frames.set(address, entry);
         pages.release(&[shared]);
         Ok(())
+    }
+
+    /// A page was written that a fork had shared.
+    pub fn note_written(&mut self, address: u64) {
+        self.written.retain(|page| *page != address);
+        self.written.insert(0, address);
+        self.written.truncate(COPIED_AT_FORK);
     }
 
     fn put(&mut self, pages: &mut impl Pages, address: u64, entry: u64) -> core::result::Result<(), Violation> {

@@ -30,6 +30,7 @@ use crate::terminal::{Screen, Terminal};
 use crate::user_memory::current::{adopt, process, thread, word};
 use crate::user_memory::header::CallTable;
 use crate::user_memory::shared::Windows;
+use crate::user_memory::tables::Tables;
 use crate::user_memory::{image, vectors};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -53,6 +54,16 @@ pub struct Inherited {
     options: Options,
     parent: u64,
     parent_mailbox: PageNumber,
+    memory: Option<OwnMemory>,
+}
+
+/// The memory of a child that does not share its parent's page tables.
+#[derive(Clone, Debug)]
+pub struct OwnMemory {
+    /// Its tables.
+    pub tables: Tables,
+    /// Pages that are copies: address, and entry in the table.
+    pub copied: Vec<(u64, u64)>,
 }
 
 impl Inherited {
@@ -60,7 +71,17 @@ impl Inherited {
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
         let parent_mailbox = process.mailbox().window().pages()[0];
-        Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox }
+        Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox, memory: None }
+    }
+
+    /// Whether the child borrows its parent's memory, whose changes go back.
+    pub fn borrows_memory(&self) -> bool {
+        self.options.loan.is_some()
+    }
+
+    /// The child has tables of its own.
+    pub fn set_memory(&mut self, memory: OwnMemory) {
+        self.memory = Some(memory);
     }
 }
 
@@ -98,6 +119,7 @@ pub extern "C" fn forked(argument: u64) {
 
 fn become_child(inherited: &Inherited) -> Result<()> {
     let (process, thread) = (process(), thread());
+    take_memory(process, inherited);
     thread.begin_again();
     process.number.store(thread.number(), Relaxed);
     process.area.store(Area::current().address(), Relaxed);
@@ -125,6 +147,16 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     Ok(())
 }
 
+/// Notes what differs from the parent's memory, before any of it is used.
+fn take_memory(process: &Process, inherited: &Inherited) {
+    let Some(own) = &inherited.memory else { return };
+    let mut memory = process.memory.lock();
+    memory.tables.clone_from(&own.tables);
+    for (address, entry) in &own.copied {
+        memory.space.frames.set(*address, *entry);
+    }
+}
+
 fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     let addresses = not_inherited(process);
     let mut windows = process.windows.lock();
@@ -143,6 +175,14 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     process.holdings.lock().undoes = false;
     *process.lent.lock() = Lent::default();
     process.files.lock().begin_again();
+}
+
+/// Tells the parent which of the pages that both had were written, before they go.
+pub fn tell_what_was_written(process: &Process) {
+    let memory = process.memory.lock();
+    for (index, page) in memory.space.written().iter().enumerate() {
+        process.public_word(public::WRITTEN + index).store(*page, Release);
+    }
 }
 
 /// Writes what anybody may know into the public page, and what `getpid` reads into the private one.

@@ -50,6 +50,10 @@ pub mod public {
     pub const USER: usize = BASE + 20;
     /// Real (0..32) and effective group.
     pub const GROUP: usize = BASE + 21;
+    /// Addresses of pages that it wrote of those that it shared with its parent: see `Space::written`.
+    pub const WRITTEN: usize = BASE + 32;
+    /// How many of these.
+    pub const WRITTEN_WORDS: usize = crate::memory::space::COPIED_AT_FORK;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -169,8 +173,14 @@ impl Child {
         }
     }
 
-    /// Takes back what it was made of.
+    /// Takes back what it was made of, and notes which pages it wrote: the next child will write them, too.
     pub fn bury(&self, session: KeyIndex) {
+        let written = &self.public.words()[public::WRITTEN..public::WRITTEN + public::WRITTEN_WORDS];
+        {
+            let mut memory = crate::user_memory::current::process().memory.lock();
+            let pages = written.iter().rev().map(|word| word.load(Acquire)).filter(|address| *address != 0);
+            pages.for_each(|address| memory.space.note_written(address));
+        }
         crate::user_memory::current::process().windows.lock().close(&self.public);
         self.made.bury(session);
         crate::budget::give_back();

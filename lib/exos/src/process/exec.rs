@@ -207,6 +207,7 @@ pub(super) fn close(file: &File) {
 
 fn forget_old_program() -> Result<()> {
     let process = process();
+    super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let gone = core::mem::take(space);
         pages.unlink_all()?;

@@ -3,6 +3,7 @@
 //! A process ends by the hand of its first thread, in whose public page the status stands: whoever ends it says how, lets
 //! all threads know, and the first one waits for the others to be gone.
 
+use super::begin;
 use super::children::{Child, STATUS_WORD};
 use super::exec;
 use super::futex;
@@ -142,6 +143,7 @@ fn wait_for_deaths(numbers: &[EnvironmentId]) {
 /// Lets go of what others see, leaves the status in the public page, and dies. The parent takes back the rest.
 fn finish(status: Status) -> ! {
     let process = process();
+    begin::tell_what_was_written(process);
     // One by one: who closes looks for what is still open.
     loop {
         let open = process.descriptors.lock().take_any();

@@ -1,22 +1,28 @@
 //! `fork`: a copy of the process (xok-exos-sosp97 §5.2: copy-on-write is the library's affair).
 //!
-//! Private pages that may be written become copy-on-write in the parent; the child then links the parent's uppermost
-//! page tables, so that not one page or table of the program is copied before somebody writes. ExOS's own data (its
-//! heap) is copied at once, and shared windows are mapped at the same places.
+//! Private pages that may be written become copy-on-write in the parent. The child of a large program then links the
+//! parent's uppermost page tables, so that not one page or table of the program is copied before somebody writes; that of
+//! a small one gets tables of its own at once, which is cheaper than to copy shared ones a fault at a time, and copies of
+//! the few pages that are written after every fork. ExOS's own data (its heap) is copied at once, and shared windows are
+//! mapped at the same places.
 
-use super::begin::{self, Inherited};
+use super::begin::{self, Inherited, OwnMemory};
 use super::children::Child;
 use super::create::{Beginning, Made, Maker};
 use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
+use crate::memory::frames::COPY_ON_WRITE;
 use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
+use crate::user_memory::tables::Tables;
 use abi::budget::Resource;
+use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
@@ -29,6 +35,9 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 
 /// Pages that making a child takes after its heap, at most.
 const FOR_THE_REST: u64 = 64;
+/// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
+const MAPPED_AT_ONCE: usize = 256;
+
 const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
 
 /// How a child differs from a plain copy.
@@ -65,8 +74,8 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
     let mailbox = maker.pages.allocate()?;
-    let inherited = Box::new(Inherited::new(context, mailbox, options));
-    copy(&maker, mailbox)?;
+    let mut inherited = Box::new(Inherited::new(context, mailbox, options));
+    copy(&maker, mailbox, &mut inherited)?;
     let beginning = Beginning {
         function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
         heap: heap::address(),
@@ -93,17 +102,44 @@ fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
 
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied.
-fn copy(maker: &Maker, mailbox: PageNumber) -> Result<()> {
+fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<()> {
     let process = process();
     let own_mailbox = process.mailbox();
     let forgotten = begin::not_inherited(process);
     let mut held = process.hold_all();
     held.with_memory(process, |space, pages| {
-        space.share_for_fork(pages)?;
-        pages.tables.link_into(&maker.editor())
+        if space.frames.len() > MAPPED_AT_ONCE {
+            space.share_for_fork(pages, &[], |_, _| {})?;
+            return pages.tables.link_into(&maker.editor());
+        }
+        let kept = if inherited.borrows_memory() { Vec::new() } else { space.written_after_fork() };
+        let mut rows = Vec::with_capacity(space.frames.len());
+        space.share_for_fork(pages, &kept, |address, entry| {
+            if entry & PRESENT != 0 {
+                rows.push(MapRow { address, entry });
+            }
+        })?;
+        inherited.set_memory(map_pages(maker, rows, &kept)?);
+        Ok(())
     })?;
     show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten)?;
     copy_heap(maker)
+}
+
+/// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
+fn map_pages(maker: &Maker, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
+    let mut copies = vec![PageNumber::NONE; kept.len()];
+    maker.pages.allocate_many(&mut copies)?;
+    image::copy_pages(kept, &copies, maker.power)?;
+    let mut copied = Vec::with_capacity(kept.len());
+    for (address, copy) in kept.iter().zip(copies) {
+        let row = rows.iter_mut().find(|row| row.address == *address).ok_or(Errno::EFAULT)?;
+        row.entry = row.entry & !(PAGE | COPY_ON_WRITE) | WRITE | copy.address();
+        copied.push((*address, row.entry));
+    }
+    let mut tables = Tables::default();
+    tables.edit(&maker.editor(), &rows)?;
+    Ok(OwnMemory { tables, copied })
 }
 
 /// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.

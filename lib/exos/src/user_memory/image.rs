@@ -28,6 +28,15 @@ pub fn copy_own(address: u64, pages: &[PageNumber], key: KeyIndex) -> Result<()>
     Ok(())
 }
 
+/// Copies pages of the program, which can be read where they lie, into others.
+pub fn copy_pages(from: &[u64], to: &[PageNumber], key: KeyIndex) -> Result<()> {
+    let window = Window::open(to, key, Access::WRITE)?;
+    for (address, place) in from.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
+        copy::copy_addresses(place, *address, PAGE_SIZE);
+    }
+    Ok(())
+}
+
 /// What the session wrote for the first process: words, then the command.
 pub fn birth_record() -> (&'static [u64], &'static [u8]) {
     use crate::session::birth::{COMMAND_OFFSET, COMMAND_WORD, WORDS};

@@ -6,10 +6,12 @@ use crate::budget;
 use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::layout::PAGE_SIZE;
+use crate::memory::frames::page_of;
 use crate::memory::space::Pages;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
@@ -94,6 +96,26 @@ impl Pages for OwnPages<'_> {
 
     fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>> {
         self.files.lock().page(node, index, write)
+    }
+
+    fn prepare(&mut self, address: u64) -> Result<()> {
+        let editor = self.editor();
+        budget::with_reserve(|| self.tables.prepare(&editor, address, true))
+    }
+
+    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()> {
+        let row = MapRow { address, entry };
+        // Another thread must not see the page before its contents are there.
+        if exposed::page(area::root()).is_none_or(|root| root.links() > 1) {
+            self.copy(address, page_of(entry))?;
+            return self.map(&[row]);
+        }
+        let mut contents = MaybeUninit::<[u64; PAGE_SIZE as usize / 8]>::uninit();
+        let buffer = contents.as_mut_ptr() as u64;
+        copy::copy_addresses(buffer, address, PAGE_SIZE);
+        self.map(&[row])?;
+        copy::copy_addresses(address, buffer, PAGE_SIZE);
+        Ok(())
     }
 
     fn hold_file(&mut self, node: u64, hold: bool) {

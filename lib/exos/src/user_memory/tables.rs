@@ -55,17 +55,28 @@ impl Tables {
         while done < rows.len() {
             let some = &rows[done..rows.len().min(done + MAP_ROWS)];
             let mut keyed = [MapRow::default(); MAP_ROWS];
+            let mut ready = None;
             for (keyed, row) in keyed.iter_mut().zip(some) {
                 let entry = if row.entry & PRESENT == 0 { 0 } else { row.entry };
                 *keyed = MapRow { address: row.address | editor.key.0, entry };
-                self.make_own(editor, row.address)?;
-                if entry != 0 {
-                    self.link_missing(editor, row.address)?;
+                let wanted = (row.address & !(span(1) - 1), entry != 0);
+                if ready != Some(wanted) {
+                    self.prepare(editor, row.address, wanted.1)?;
+                    ready = Some(wanted);
                 }
             }
             done += self.edit_some(editor, &keyed[..some.len()])?;
         }
         Ok(())
+    }
+
+    /// Sees to it that the tables on the way to an address can be changed, and, if something is to be mapped, are there.
+    pub fn prepare(&mut self, editor: &Editor, address: u64, mapped: bool) -> Result<()> {
+        if self.linked.get(&(1, address & !(span(1) - 1))).is_some_and(|link| link.own) {
+            return Ok(());
+        }
+        self.make_own(editor, address)?;
+        if mapped { self.link_missing(editor, address) } else { Ok(()) }
     }
 
     /// How many rows are done, or the error. The kernel stops where one entry has done enough: who calls goes on there.
