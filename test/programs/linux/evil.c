@@ -15,7 +15,7 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
 // Where ExOS keeps its heap and the areas of environments, by its layout.rs.
-static char *const heap = (char *)0x7ec000000000, *const areas = (char *)0x7d8000000000;
+static char *const heap = (char *)0x7d8000100000, *const areas = (char *)0x7d8000000000;
 enum { PAGE = 4096, HEAP_PAGES = 4096, AREA_PAGES = 32 };
 
 static sigjmp_buf way_back;
