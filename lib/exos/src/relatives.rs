@@ -40,6 +40,14 @@ pub struct Other {
     pub groups: [u32; 2],
     /// Its priority: 20 less its nice value.
     pub priority: u64,
+    /// When it began, nanoseconds since boot.
+    pub start: u64,
+    /// Number of the terminal that controls it, and the first page of that; 0: there is none.
+    pub terminal: [u64; 2],
+    /// Its threads.
+    pub threads: u64,
+    /// Signals that are pending, and those that it blocks, ignores and handles.
+    pub signals: [u64; 4],
     /// Its last change that was no end: see `process::status::Change`.
     pub change: u32,
 }
@@ -59,6 +67,12 @@ pub fn sight() -> Sight {
 /// The living process with this number.
 pub fn find(number: u64) -> Option<Other> {
     sight().find(number)
+}
+
+/// User and group that a process acts as; those of nobody where it has ended.
+pub fn acting(number: u64) -> [u32; 2] {
+    const NOBODY: u32 = 65534;
+    find(number).map_or([NOBODY; 2], |other| [other.user[1], other.groups[1]])
 }
 
 /// Every living process.
@@ -106,6 +120,15 @@ impl Sight {
             user: two(word(public::USER)),
             groups: two(word(public::GROUP)),
             priority: word(public::PRIORITY),
+            start: word(public::START),
+            terminal: [word(public::TERMINAL), word(public::TERMINAL + 1)],
+            threads: word(public::THREADS).clamp(1, 1 << 20),
+            signals: [
+                letters.words()[0].load(Acquire),
+                word(public::SIGNALS),
+                word(public::SIGNALS + 1),
+                word(public::SIGNALS + 2),
+            ],
             change: word(public::CHANGE) as u32,
         })
     }

@@ -5,6 +5,7 @@ use super::layout;
 use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
+use crate::process::begin;
 use crate::relatives;
 use crate::signal::frame::{self, Information};
 use crate::signal::post::from_user;
@@ -37,6 +38,7 @@ pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     if let Some([handler, flags, restorer, mask]) = wanted {
         let action = Action { handler, flags, restorer, mask: mask & !UNSTOPPABLE };
         set_action(call, signal, action);
+        begin::publish_signals(call.process);
     }
     Ok(0)
 }

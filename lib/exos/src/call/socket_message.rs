@@ -8,6 +8,7 @@ use crate::descriptor::socket::{Kind, Socket};
 use crate::errno::{Errno, Result};
 use crate::pipe::Pipe;
 use crate::pipe::frames::{Frame, LONGEST, Manner};
+use crate::relatives;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use runtime::EnvironmentId;
@@ -303,7 +304,8 @@ impl Control {
             self.flags |= CONTROL_TRUNCATED;
             return Ok(());
         }
-        let body: Vec<u8> = [sender as u32, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let [user, group] = relatives::acting(sender);
+        let body: Vec<u8> = [sender as u32, user, group].iter().flat_map(|word| word.to_le_bytes()).collect();
         self.put(CREDENTIALS, &body)
     }
 

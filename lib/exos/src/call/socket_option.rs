@@ -5,6 +5,7 @@ use super::socket::{UNIX, with_socket};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::pipe::frames::LONGEST;
+use crate::relatives;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 
@@ -85,7 +86,10 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
         PEER_CREDENTIALS => {
             let maker = socket.ends.lock().incoming.as_ref().map(|pipe| pipe.writer());
             // Nobody is there: no process, and nobody's identity.
-            let words = maker.map_or([0, u32::MAX, u32::MAX], |number| [number as u32, 0, 0]);
+            let words = maker.map_or([0, u32::MAX, u32::MAX], |number| {
+                let [user, group] = relatives::acting(number);
+                [number as u32, user, group]
+            });
             Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
         }
         _ => Err(Errno::ENOPROTOOPT),

@@ -4,11 +4,15 @@
 use crate::layout::PAGE_SIZE;
 use crate::process::status::Change;
 use crate::relatives::Other;
+use crate::terminal;
+use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::{EnvironmentId, exposed};
+use runtime::address_space::Access;
+use runtime::window::Window;
+use runtime::{EnvironmentId, PageNumber, exposed};
 
 /// The files.
 pub(super) const FILES: [&str; 5] = ["cmdline", "comm", "stat", "statm", "status"];
@@ -50,16 +54,41 @@ fn pages(number: u64) -> u64 {
     exposed::environment(EnvironmentId(number)).map_or(0, |info| info.budget[0].used.load(Relaxed))
 }
 
+/// Time that a process ran in the program and in the library. Of the own one the library knows both.
+fn times(other: &Other) -> [u64; 2] {
+    if other.number == process().number() {
+        return process().usage().times();
+    }
+    [exposed::environment(EnvironmentId(other.number)).map_or(0, |info| info.time.load(Relaxed)), 0]
+}
+
+/// The foreground group of the terminal that controls a process; -1: there is none.
+fn foreground(other: &Other) -> i64 {
+    let [device, page] = other.terminal;
+    let window = (device != 0).then(|| Window::open(&[PageNumber(page)], process().session_key, Access::READ));
+    match window {
+        Some(Ok(window)) => terminal::foreground_in(window.words()) as i64,
+        _ => -1,
+    }
+}
+
 /// The 52 fields of proc(5), those that have no meaning here 0.
 fn statistics(other: &Other, name: &str) -> String {
-    let time = exposed::environment(EnvironmentId(other.number)).map_or(0, |info| info.time.load(Relaxed));
-    let pages = pages(other.number);
-    let mut fields = [0; 52];
-    (fields[3], fields[4], fields[5]) = (other.parent, other.group, other.session);
-    fields[13] = time / TICK;
-    (fields[17], fields[19]) = (20, 1);
-    (fields[22], fields[23], fields[24]) = (pages * PAGE_SIZE, pages, u64::MAX);
-    fields[37] = 17;
+    let [program, library] = times(other);
+    let pages = pages(other.number) as i64;
+    let nice = 20 - other.priority.clamp(1, 40) as i64;
+    let [pending, blocked, ignored, caught] = other.signals.map(|set| (set & 0x7fff_ffff) as i64);
+    let mut fields = [0i64; 52];
+    let mut set = |number: usize, value: i64| fields[number - 1] = value;
+    [(4, other.parent), (5, other.group), (6, other.session), (7, other.terminal[0])]
+        .map(|(number, value)| set(number, value as i64));
+    set(8, foreground(other));
+    set(14, (program / TICK) as i64);
+    set(15, (library / TICK) as i64);
+    [(18, 20 + nice), (19, nice), (20, other.threads as i64), (22, (other.start / TICK) as i64)]
+        .map(|(number, value)| set(number, value));
+    [(23, pages * PAGE_SIZE as i64), (24, pages), (25, i64::MAX)].map(|(number, value)| set(number, value));
+    [(31, pending), (32, blocked), (33, ignored), (34, caught), (38, 17)].map(|(number, value)| set(number, value));
     let rest: Vec<String> = fields[3..].iter().map(|field| format!("{field}")).collect();
     format!("{} ({name}) {} {}\n", other.number, state(other).0, rest.join(" "))
 }
@@ -67,10 +96,16 @@ fn statistics(other: &Other, name: &str) -> String {
 fn status(other: &Other, name: &str) -> String {
     let (number, parent, kilobytes) = (other.number, other.parent, pages(other.number) * PAGE_SIZE / 1024);
     let ([user, acting], [group, group_acting]) = (other.user, other.groups);
+    let [pending, blocked, ignored, caught] = other.signals;
     format!(
         "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
-         TracerPid:\t0\nUid:\t{user}\t{acting}\t{acting}\t{acting}\nGid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t\n\
-         VmPeak:\t{kilobytes:>8} kB\nVmSize:\t{kilobytes:>8} kB\nVmRSS:\t{kilobytes:>8} kB\nThreads:\t1\n",
+         TracerPid:\t0\nUid:\t{user}\t{acting}\t{acting}\t{acting}\n\
+         Gid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t\n\
+         VmPeak:\t{kilobytes:>8} kB\nVmSize:\t{kilobytes:>8} kB\nVmRSS:\t{kilobytes:>8} kB\nThreads:\t{}\n\
+         SigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n\
+         SigCgt:\t{caught:016x}\n",
         state(other).1,
+        other.threads,
+        0,
     )
 }

@@ -44,7 +44,7 @@ use runtime::heap;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, KeyIndex, Kind, PageNumber, syscall};
+use runtime::{EnvironmentId, KeyIndex, Kind, PageNumber, clock, syscall};
 
 /// What a child finds in its copy of the heap.
 #[derive(Debug)]
@@ -192,7 +192,25 @@ pub fn publish(process: &Process) {
     for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
         process.public_word(index).store(value, Release);
     }
+    let start = process.public_word(public::START);
+    let _ = start.compare_exchange(0, clock::now(), Release, Relaxed);
+    crate::terminal::job::publish(process);
+    publish_threads(process);
+    publish_signals(process);
     publish_arguments(process);
+}
+
+/// Shows how many threads there are.
+pub fn publish_threads(process: &Process) {
+    process.public_word(public::THREADS).store(process.threads.lock().len() as u64, Release);
+}
+
+/// Shows what becomes of signals.
+pub fn publish_signals(process: &Process) {
+    let (ignored, caught) = process.signals.lock().sets();
+    for (index, set) in [thread().blocked(), ignored, caught].into_iter().enumerate() {
+        process.public_word(public::SIGNALS + index).store(set, Release);
+    }
 }
 
 /// Shows the arguments of the program, as far as they fit.

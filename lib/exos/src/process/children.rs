@@ -54,6 +54,14 @@ pub mod public {
     pub const WRITTEN: usize = BASE + 32;
     /// How many of these.
     pub const WRITTEN_WORDS: usize = crate::memory::space::COPIED_AT_FORK;
+    /// When the process began, nanoseconds since boot.
+    pub const START: usize = BASE + 22;
+    /// Number of the terminal that controls it, as `stat` has it, and its first page; 0: there is none.
+    pub const TERMINAL: usize = BASE + 23;
+    /// Its threads.
+    pub const THREADS: usize = BASE + 25;
+    /// Signals that its first thread blocks, that it ignores, and that it has handlers for.
+    pub const SIGNALS: usize = BASE + 26;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.

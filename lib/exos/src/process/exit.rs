@@ -56,6 +56,7 @@ pub fn end_thread(code: u8) -> ! {
     }
     process.note_ended(thread);
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
+    super::begin::publish_threads(process);
     process.remains.lock().push(Remains::of(thread));
     ring(EnvironmentId(process.number()));
     die()

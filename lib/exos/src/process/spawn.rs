@@ -63,6 +63,7 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
         let _ = copy::write_half(to, number as u32);
     }
     process().threads.lock().push(record);
+    super::begin::publish_threads(process());
     made.run(process().session_key).map_err(|_| Errno::EAGAIN)?;
     Ok(number)
 }

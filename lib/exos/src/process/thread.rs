@@ -5,6 +5,7 @@
 
 use crate::errno::Result;
 use crate::process::account::Account;
+use crate::process::children::public;
 use crate::signal::post::{Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::boxed::Box;
@@ -13,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
-use runtime::area;
+use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
@@ -116,6 +117,8 @@ impl Thread {
     /// Sets which signals wait.
     pub fn set_blocked(&self, blocked: u64) {
         self.blocked.store(blocked & !UNSTOPPABLE, SeqCst);
+        let shown = Area::current().public_library(public::SIGNALS - public::BASE);
+        shown.store(self.blocked(), Relaxed);
     }
 
     /// Sets which signals wait, until the next one was delivered: the mask from before comes back then.

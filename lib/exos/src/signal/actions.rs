@@ -60,6 +60,15 @@ impl Actions {
         (1..=set::COUNT).filter(|signal| self.ignores(*signal)).map(bit).fold(0, |set, one| set | one)
     }
 
+    /// Signals that are to be ignored, and those that a function of the program handles.
+    pub fn sets(&self) -> (u64, u64) {
+        let those = |wanted: fn(&Action) -> bool| {
+            let numbered = (1..=set::COUNT).filter(|signal| wanted(&self.get(*signal)));
+            numbered.map(bit).fold(0, |set, one| set | one)
+        };
+        (those(|action| action.handler == IGNORE), those(Action::is_handler))
+    }
+
     /// Whether the program does not notice a signal.
     pub fn ignores(&self, signal: u32) -> bool {
         match self.get(signal).handler {

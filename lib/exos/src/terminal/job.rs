@@ -4,13 +4,15 @@ use super::Terminal;
 use super::master::forget;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
+use crate::process::Process;
+use crate::process::children::public;
 use crate::relatives::{self, Other};
 use crate::signal;
 use crate::signal::post::from_system;
 use crate::signal::set::bit;
 use crate::user_memory::current::{process, thread};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_raw_sys::general as linux;
 
 /// What is tried.
@@ -105,9 +107,19 @@ pub fn set_controlling(terminal: Option<Terminal>) {
     };
     hold(&terminal, true);
     let before = core::mem::replace(&mut *process.terminal.lock(), terminal);
+    publish(process);
     hold(&before, false);
     if let Some(before) = before.filter(|before| !is_used(before)) {
         forget(&before);
+    }
+}
+
+/// Shows which terminal controls a process.
+pub fn publish(process: &Process) {
+    let terminal = process.terminal.lock().clone();
+    let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
+    for (index, word) in shown.into_iter().enumerate() {
+        process.public_word(public::TERMINAL + index).store(word, Release);
     }
 }
 

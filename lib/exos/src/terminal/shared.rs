@@ -8,6 +8,7 @@ use super::discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
 use super::modes::{self, Modes};
 use super::output;
 use crate::errno::{Errno, Result};
+use crate::file_system::populate::device;
 use crate::layout::PAGE_SIZE;
 use crate::pipe::Pipe;
 use crate::user_memory::shared::{Shared, Windows, lock_in};
@@ -75,6 +76,11 @@ pub struct Terminal {
     screen: Screen,
     /// Value of [`place::SESSIONS_ENDED`] when it was opened.
     generation: u64,
+}
+
+/// The foreground group of a terminal whose first page these words are.
+pub fn foreground_in(words: &[AtomicU64]) -> u64 {
+    words[place::FOREGROUND].load(Acquire)
 }
 
 /// What the guardian tells those who have a pseudo-terminal open, in its first page: the master is gone.
@@ -153,6 +159,15 @@ impl Terminal {
             Screen::Master { ring, .. } => Some(ring.window().clone()),
         };
         [self.pages.clone()].into_iter().chain(ring).collect()
+    }
+
+    /// Its device number, as `/proc` tells it: minor 0..8, major 8..20.
+    pub fn device(&self) -> u64 {
+        let (major, minor) = match self.screen {
+            Screen::Host => device::CONSOLE,
+            Screen::Master { .. } => (device::SLAVE_MAJOR, self.word(place::NUMBER).load(Acquire) as u32),
+        };
+        u64::from(major << 8 | minor & 0xff)
     }
 
     /// Node of the slave's name, which each descriptor of it holds; none for the machine's own terminal.
