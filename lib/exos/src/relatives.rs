@@ -69,10 +69,16 @@ pub fn find(number: u64) -> Option<Other> {
     sight().find(number)
 }
 
-/// User and group that a process acts as; those of nobody where it has ended.
+/// User and group that a process acts as, or acted as when it ended; those of nobody once it was waited for.
 pub fn acting(number: u64) -> [u32; 2] {
     const NOBODY: u32 = 65534;
-    find(number).map_or([NOBODY; 2], |other| [other.user[1], other.groups[1]])
+    let page = exposed::environment(EnvironmentId(number)).map(|info| PageNumber(info.public.load(Acquire)));
+    let public = page.and_then(|page| Window::open(&[page], process().session_key, Access::READ).ok());
+    let says = |index: usize| public.as_ref().map(|public| public.words()[index].load(Acquire));
+    match (says(public::MAGIC), says(public::USER), says(public::GROUP)) {
+        (Some(public::MAGIC_VALUE), Some(user), Some(group)) => [two(user)[1], two(group)[1]],
+        _ => [NOBODY; 2],
+    }
 }
 
 /// Every living process.
