@@ -4,6 +4,7 @@ use super::frame::{self, Information, Interrupted, place};
 use super::set::{UNSTOPPABLE, bit};
 use super::{Action, ForThread};
 use crate::errno::{Errno, Result};
+use crate::loader::vdso;
 use crate::process::status::Status;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
@@ -63,7 +64,8 @@ fn put_frame(interrupted: &Interrupted, information: &Information, action: Actio
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
     let words = copy::read_words(context.frame.rsp)?;
     let returned = frame::read(&words);
-    if returned.registers[place::RIP] > crate::layout::PROGRAM_END {
+    let rip = returned.registers[place::RIP];
+    if rip > crate::layout::PROGRAM_END && !vdso::range().contains(&rip) {
         return Err(Errno::EFAULT);
     }
     let thread = thread();
