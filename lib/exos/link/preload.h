@@ -26,7 +26,9 @@ struct exos_interface {
     /* From now on `operation` performs the calls of this number, in this process and in its children, until execve. A
      * negative error number where there is no such call. getpid, which ExOS answers at the door, never comes here. */
     int64_t (*replace)(uint64_t number, exos_operation *operation);
-    /* Performs a call as ExOS does, whatever was replaced. */
+    /* Performs a call as ExOS does, whatever was replaced. There is one to perform only while an operation runs, from its
+     * own call's `state`: not in exos_preload. Buffers of its own lie in the object: ExOS's stack is no memory of the
+     * program's. */
     exos_operation *perform;
 };
 
