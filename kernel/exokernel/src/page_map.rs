@@ -80,15 +80,19 @@ impl Kernel {
         self.bind_page(root, row)
     }
 
-    /// One row that maps a page where none was, or any other row.
+    /// One row that maps a page where none was, or allows more (Table 10, `appel1` and `appel2`), or any other row.
     #[inline(never)]
     fn bind_page(&mut self, root: PageNumber, row: MapRow) -> Outcome<u64> {
         let grant = self.granted_for(&row);
-        let table = self.memory.leaf_table(root, row.address);
-        if table.is_some_and(|table| table.bind(&row, grant)) {
+        let Some(mut table) = self.memory.leaf_table(root, row.address) else { return self.map_rows(root, &[row]) };
+        if table.bind(&row, grant) {
             return Ok(1);
         }
-        self.map_rows(root, &[row])
+        match table.change(&[row], grant) {
+            (1, changed) => drop_translations(root, &[row], changed),
+            _ => return self.map_rows(root, &[row]),
+        }
+        Ok(1)
     }
 
     #[inline(never)]
