@@ -226,7 +226,12 @@ impl Made {
     pub fn bury(&self, session: KeyIndex) {
         let maker = exposed::environment(self.number).map_or(area::number().0, |info| info.creator.load(Relaxed));
         release(self.number, session);
-        let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == self.list);
+        // What was given up already is freed with its last use, and may be somebody else's the next moment: the list too,
+        // if the thread that made it has died.
+        let is_left = |info: &runtime::exposed::Page| !info.is_orphan();
+        let keeps_list = exposed::page(self.list).is_some_and(|info| is_left(&info));
+        let is_under_list = |info: runtime::exposed::Page| info.access() == self.list && is_left(&info);
+        let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under_list);
         // Another thread's pages may change while they are listed: what is missed is found in the next round.
         while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
             // What was charged last comes first: the walk ends long before the maker's own pages do.
@@ -234,11 +239,13 @@ impl Made {
             let theirs = maker.pages().filter(|page| under_list(page) && *page != self.list);
             let pages: Vec<PageNumber> = theirs.take(count).collect();
             let freed = Allocator { key: session, list: self.list }.free_many(&pages);
-            if freed == 0 || maker.number.load(Relaxed) == area::number().0 {
+            if freed == 0 || !keeps_list || maker.number.load(Relaxed) == area::number().0 {
                 break;
             }
         }
-        let _ = Allocator { key: session, list: self.list }.free(self.list);
+        if keeps_list {
+            let _ = Allocator { key: session, list: self.list }.free(self.list);
+        }
     }
 }
 

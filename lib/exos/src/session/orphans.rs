@@ -113,16 +113,19 @@ fn release(info: Environment, made: &Made, bank: EnvironmentId) {
 }
 
 /// Frees all pages under some access lists, and the lists: their makers, who would know them, are gone.
-fn free(lists: &[PageNumber]) {
-    if lists.is_empty() {
+fn free(buried: &[PageNumber]) {
+    if buried.is_empty() {
         return;
     }
+    // What was given up already is freed with its last use, and may be somebody else's the next moment.
+    let is_left = |page: &PageNumber| exposed::page(*page).is_some_and(|info| !info.is_orphan());
+    let lists: Vec<PageNumber> = buried.iter().copied().filter(is_left).collect();
     let pages = (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber);
     let is_theirs = |page: &PageNumber| {
-        exposed::page(*page).is_some_and(|info| lists.contains(&info.access())) && !lists.contains(page)
+        exposed::page(*page).is_some_and(|info| buried.contains(&info.access())) && !buried.contains(page)
     };
-    let theirs: Vec<PageNumber> = pages.filter(is_theirs).collect();
+    let theirs: Vec<PageNumber> = pages.filter(is_theirs).filter(is_left).collect();
     let any = Allocator { key: OWN, list: PageNumber::NONE };
     any.free_many(&theirs);
-    any.free_many(lists);
+    any.free_many(&lists);
 }

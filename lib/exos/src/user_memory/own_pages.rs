@@ -53,7 +53,9 @@ impl Pages for OwnPages<'_> {
         let own = area::access_list();
         let is_own = |page: &PageNumber| {
             exposed::page(*page).is_some_and(|info| {
-                info.access() == own && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
+                info.access() == own
+                    && !info.is_orphan()
+                    && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
             })
         };
         let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();

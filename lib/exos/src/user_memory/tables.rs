@@ -238,7 +238,7 @@ fn unlink(editor: &Editor, address: u64, level: u64) -> core::result::Result<Pag
 /// Gives up a table that a copy took the place of, if it is on the own account; relatives use it as long as they need it.
 fn give_up(table: PageNumber) {
     let own = Allocator::own();
-    if exposed::page(table).is_some_and(|info| info.access() == own.list) {
+    if exposed::page(table).is_some_and(|info| info.access() == own.list && !info.is_orphan()) {
         let _ = own.free(table);
     }
 }
