@@ -162,7 +162,10 @@ impl Master {
 
 impl Operations for Master {
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
-        while count > 0 {
+        if count == 0 {
+            return Ok(0);
+        }
+        loop {
             if self.slave.has_packets() && self.slave.has_events() {
                 copy::prepare(to, 1, true)?;
                 copy::write(to, &[self.slave.take_events()])?;
@@ -180,7 +183,6 @@ impl Operations for Master {
             }
             block::wait(&self.terms(Event::Readable), None)?;
         }
-        Ok(0)
     }
 
     fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
