@@ -18,6 +18,7 @@ use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
 use crate::user_memory::tables::Tables;
+use crate::user_memory::vectors;
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
@@ -66,7 +67,8 @@ impl Options {
 /// Copies the running process, whose program was interrupted at `context`; the result is the child's number.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
-    thread().vectors.lock().save();
+    // The child gets what is saved here, and the heap is copied with the CPU given away in between.
+    let _kept = vectors::keep();
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
