@@ -19,7 +19,7 @@ pub const NAME_COMPONENTS: usize = 7;
 /// Keys in the ring of an environment.
 pub const KEYS: usize = 44;
 /// Pages that one environment pins at most.
-pub const PINS: usize = 48;
+pub const PINS: usize = 24;
 /// Entries of an access list.
 pub const ACCESS_LIST_ENTRIES: usize = 62;
 /// Pages in the private part of an environment area, at least.

@@ -73,8 +73,8 @@ pub const NO_PAGE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct PageInfo {
     /// Kind (bits 0..8), flags (8..16), level of a page table (16..24) and its eighths that
-    /// may hold entries (24..32), sequence number (32..64), which changes with
-    /// every change of the record.
+    /// may hold entries (24..32), generation (32..64), which changes whenever what was in the page is gone or not to be
+    /// seen any more.
     pub state: AtomicU64,
     /// Number of the environment that is charged for it; 0: none.
     pub owner: AtomicU64,

@@ -24,7 +24,7 @@ pub const CLOCK: u64 = 1;
 pub const END_OF_PRODUCT: u64 = 1 << 8;
 
 /// How the word and the value are compared, both unsigned.
-#[repr(u64)]
+#[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `==`

@@ -42,13 +42,14 @@ macro_rules! for_each_syscall {
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for a page and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
-            /// Holds a page: it is not reused before it is unpinned.
+            /// Holds a page: it is not reused before it is unpinned, or unbound by force.
             10 page_pin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, TooMany];
             /// Ends one hold of the caller's.
             11 page_unpin(page: PageNumber) -> (), right "the caller's own pin", errors [NoSuchPage, WrongKind];
-            /// Breaks the bindings of a page in an address space by force, in steps from address `cursor` on; the
-            /// detail of `Again` is the next cursor.
-            12 page_unbind(key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
+            /// Ends by force whatever uses a page, given up or not: all pins, and, under a root or another table that
+            /// nothing leads to, in steps from address `cursor` on, the entries that map it and the links that lead to it.
+            /// The detail of `Again` is the next cursor.
+            12 page_unbind(key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
             /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at the first
             /// error. The result is how many rows were done, also after an error, whose detail is the row. `Again` is such an
             /// error: the rows from there on are left for another call.
