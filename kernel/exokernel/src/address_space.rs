@@ -12,7 +12,7 @@ use abi::page::{PageInfo, PageKind};
 use abi::page_table::{LARGE, PRESENT};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
-use machine::page_table::{ROOT_LEVEL, Slot, index, links, page_of, span};
+use machine::page_table::{ROOT_LEVEL, Slot, links, page_of};
 use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
@@ -250,7 +250,7 @@ impl Kernel {
     }
 
     /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
-    fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
+    pub(crate) fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
         while level > 1 && self.memory.first_present(table).is_some() {
             if self.is_spent() || self.work_left() < UNLINK {
                 return false;
@@ -306,89 +306,6 @@ impl Kernel {
         self.forget();
         Ok(())
     }
-
-    /// Breaks the bindings of a page in an address space (see `abi::syscall`).
-    pub(crate) fn unbind_page(
-        &mut self,
-        key: KeyIndex,
-        page: PageNumber,
-        root: PageNumber,
-        cursor: UserAddress,
-    ) -> Outcome<()> {
-        let info = self.page(page)?;
-        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
-        let Some(root_info) = memory::info(root) else { return refuse(Error::NoSuchPage, root.0) };
-        let state = memory::state(root_info);
-        if state.kind != PageKind::PageTable || state.level != ROOT_LEVEL {
-            return refuse(Error::WrongKind, state.kind as u64);
-        }
-        let (next, found) = self.unbind_step(page, root, cursor.0);
-        if found {
-            // The table may be reached from other roots too.
-            tlb::drop_all();
-        }
-        match next {
-            Some(next) => refuse(Error::Again, next),
-            None => Ok(()),
-        }
-    }
-
-    /// Scans the next table at or after `cursor`; returns where to go on, and whether a binding was broken.
-    pub(crate) fn unbind_step(&mut self, page: PageNumber, root: PageNumber, cursor: u64) -> (Option<u64>, bool) {
-        let (first, slot) = match next_leaf_table(root, cursor) {
-            NextTable::Found(first, slot) => (first, slot),
-            NextTable::NotYet(next) => return (Some(next), false),
-            NextTable::End => return (None, false),
-        };
-        let mut found = false;
-        for index in 0..machine::page_table::ENTRIES {
-            let leaf = Slot { index, ..slot };
-            let entry = leaf.entry();
-            if entry & PRESENT != 0 && page_of(entry) == page {
-                self.put_leaf(leaf, 0);
-                found = true;
-            }
-        }
-        (Some(first + span(2)), found)
-    }
-}
-
-/// How a bounded search for a table ended.
-pub(crate) enum NextTable {
-    /// A level-1 table: the first address it covers, and its first slot.
-    Found(u64, Slot),
-    /// None up to this address.
-    NotYet(u64),
-    /// None.
-    End,
-}
-
-/// Entries that one search for a table looks at.
-const ENTRIES_PER_SEARCH: usize = 128;
-
-/// The next level-1 table of the user half at or after an address.
-pub(crate) fn next_leaf_table(root: PageNumber, from: u64) -> NextTable {
-    let mut address = from & !(span(2) - 1);
-    for _ in 0..ENTRIES_PER_SEARCH {
-        if !in_user_half(address, 1) {
-            return NextTable::End;
-        }
-        let mut table = root;
-        let mut level = ROOT_LEVEL;
-        while level > 1 {
-            let entry = Slot { table, index: index(address, level) }.entry();
-            if entry & PRESENT == 0 || entry & LARGE != 0 {
-                break;
-            }
-            table = page_of(entry);
-            level -= 1;
-        }
-        if level == 1 {
-            return NextTable::Found(address, Slot { table, index: 0 });
-        }
-        address = (address & !(span(level) - 1)).saturating_add(span(level));
-    }
-    NextTable::NotYet(address)
 }
 
 /// A level from an argument, for an address in the user half.

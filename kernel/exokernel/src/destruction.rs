@@ -8,6 +8,7 @@
 use crate::budget;
 use crate::environment::{Environment, first_page};
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
+use crate::page::Pin;
 use abi::area::PUBLIC_STATUS;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -217,8 +218,8 @@ impl Kernel {
     fn release_pins(&mut self, environment: Environment) -> Progress {
         self.drop_predicate(environment);
         let pinned = self.secrets(environment).pinned;
-        for page in pinned.into_iter().filter(|page| *page != abi::page::NO_PAGE) {
-            self.end_pin(environment, PageNumber(u64::from(page)));
+        for page in pinned.into_iter().filter_map(Pin::page) {
+            self.end_pin(environment, page);
         }
         Progress::Slices(0)
     }

@@ -8,12 +8,14 @@ use crate::destruction::Progress;
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::Secrets;
+use crate::page::Pin;
+use crate::predicate::Watched;
 use crate::revocation::Taking;
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Budget, EnvironmentInfo, Specification, State};
-use abi::limits::{KEYS, PAGE_SIZE, PINS, PREDICATE_TERMS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
-use abi::page::{NO_PAGE, PageKind};
+use abi::limits::{KEYS, PAGE_SIZE, PINS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
+use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::context::Context;
@@ -217,8 +219,8 @@ impl Kernel {
             private: private.map(|page| page.0 as u32),
             private_count: count as u8,
             predicate: None,
-            watched: [0; PREDICATE_TERMS],
-            pinned: [NO_PAGE; PINS],
+            watched: Watched::NOTHING,
+            pinned: [Pin::NONE; PINS],
             taking: Taking::default(),
             destruction: Progress::default(),
             owes_slice: false,

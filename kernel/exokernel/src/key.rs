@@ -5,8 +5,10 @@
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
+use crate::page::Pin;
+use crate::predicate::Watched;
 use abi::capability::{Capability, Rights};
-use abi::limits::{KEYS, PINS, PREDICATE_TERMS, PRIVATE_PAGES};
+use abi::limits::{KEYS, PINS, PRIVATE_PAGES};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
@@ -23,10 +25,10 @@ pub(crate) struct Secrets {
     pub(crate) private_count: u8,
     /// What it waits for, if it waits.
     pub(crate) predicate: Option<Predicate>,
-    /// Physical address of the word that each term of the predicate watches.
-    pub(crate) watched: [u64; PREDICATE_TERMS],
-    /// Pages that it pins; `NO_PAGE` where there is room.
-    pub(crate) pinned: [u32; PINS],
+    /// The words that it watches.
+    pub(crate) watched: Watched,
+    /// Pages that it pins.
+    pub(crate) pinned: [Pin; PINS],
     /// How far the taking of a page from it has come.
     pub(crate) taking: crate::revocation::Taking,
     /// How far its destruction has come.

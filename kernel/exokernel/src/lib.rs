@@ -16,6 +16,7 @@ mod channel;
 mod destruction;
 mod environment;
 mod event;
+mod force;
 mod free_list;
 mod interrupt;
 mod kernel;

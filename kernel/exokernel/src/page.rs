@@ -17,7 +17,7 @@ use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::exposed::{self, add, subtract};
-use machine::memory::{self, note_use, references, state};
+use machine::memory::{self, Generation, note_use, references, state};
 use machine::page_table::{ROOT_LEVEL, links};
 
 /// Pins of a page.
@@ -26,10 +26,26 @@ pub(crate) fn pins(info: &PageInfo) -> u32 {
 }
 
 /// Changes the number of pins.
-pub(crate) fn count_pins(info: &PageInfo, change: i32) {
+fn set_pins(info: &PageInfo, pins: u32) {
     let word = info.holds.load(Ordering::Relaxed);
-    let pins = (word as u32).checked_add_signed(change).expect("pins went below zero");
     info.holds.store(word & !0xffff_ffff | u64::from(pins), Ordering::Release);
+}
+
+/// A page that an environment pins. One that was ended by force is of an older generation than the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin {
+    page: u32,
+    generation: Generation,
+}
+
+impl Pin {
+    /// Room for one.
+    pub(crate) const NONE: Self = Self { page: NO_PAGE, generation: Generation::FIRST };
+
+    /// The page, if there is one.
+    pub(crate) fn page(self) -> Option<PageNumber> {
+        (self.page != NO_PAGE).then_some(PageNumber(u64::from(self.page)))
+    }
 }
 
 /// For an access list: the pages that name it.
@@ -332,13 +348,13 @@ impl Kernel {
         }
         let caller = self.caller();
         budget::check(caller, Resource::Pin, 1)?;
-        let free = self.secrets_mut(caller).pinned.iter_mut().find(|pinned| **pinned == NO_PAGE);
+        let free = self.secrets_mut(caller).pinned.iter_mut().find(|pin| **pin == Pin::NONE);
         let Some(place) = free else { return refuse(Error::TooMany, PINS as u64) };
-        *place = page.0 as u32;
+        *place = Pin { page: page.0 as u32, generation: memory::generation(info) };
         budget::charge(caller, Resource::Pin, 1);
         // A device may write it from now on.
         memory::forget_zeroed(info);
-        count_pins(info, 1);
+        set_pins(info, pins(info) + 1);
         Ok(())
     }
 
@@ -355,11 +371,22 @@ impl Kernel {
     /// Ends one pin that an environment has on a page, if it has one.
     pub(crate) fn end_pin(&mut self, holder: Environment, page: PageNumber) -> bool {
         let pinned = &mut self.secrets_mut(holder).pinned;
-        let Some(place) = pinned.iter_mut().find(|pinned| u64::from(**pinned) == page.0) else { return false };
-        *place = NO_PAGE;
+        let Some(place) = pinned.iter_mut().find(|pin| pin.page() == Some(page)) else { return false };
+        let pin = core::mem::replace(place, Pin::NONE);
         budget::discharge(holder, Resource::Pin, 1);
-        count_pins(memory::info(page).expect("a pinned page has a record"), -1);
-        self.settle(page);
+        let info = memory::info(page).expect("a pinned page has a record");
+        if pin.generation == memory::generation(info) {
+            set_pins(info, pins(info).saturating_sub(1));
+            self.settle(page);
+        }
         true
+    }
+
+    /// Ends all pins of a page by force. Whoever has one is charged for it until it ends it, too; whoever sleeps over the
+    /// page wakes.
+    pub(crate) fn end_pins(&mut self, page: PageNumber, info: &PageInfo) {
+        memory::begin_generation(info);
+        set_pins(info, 0);
+        self.settle(page);
     }
 }

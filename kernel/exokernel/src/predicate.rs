@@ -1,25 +1,25 @@
 //! Wakeup predicates in the kernel (xok-exos-sosp97 §5.1): accepting one, and asking whether a sleeper wakes.
 //!
-//! The words that a predicate watches are found once, when it is accepted, and their pages held (a kernel pin each) until
-//! the sleeper wakes. A page that is freed meanwhile becomes an orphan, by which the predicate fires as gone.
+//! The words that a predicate watches are found once, when it is accepted. That holds no page: whoever gives one up that is
+//! watched is rid of it, and it may be somebody else's the next moment. The sleeper knows by its generation that it is gone,
+//! before it looks at the word.
 
 use crate::budget;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, copied, lock, refuse};
-use crate::page::count_pins;
 use crate::scheduler;
 use abi::area::{FIRED_GONE, FIRED_UPCALL};
 use abi::budget::Resource;
 use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
 use abi::memory_map::in_user_half;
-use abi::page::{ORPHAN, PageKind};
+use abi::page::{ORPHAN, PageInfo};
 use abi::predicate::Term;
 use abi::{Error, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::context::Context;
 use machine::entry::SyscallFrame;
 use machine::exposed::add;
-use machine::memory::{self, Memory};
+use machine::memory::{self, Generation, Memory};
 use machine::page_table::{page_of, translate};
 use machine::{clock, exposed, user};
 use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
@@ -35,25 +35,60 @@ pub(crate) enum Wakeup {
     Never,
 }
 
+/// Where the words of a predicate lie, and of which generation their pages were when it was accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    /// Physical address of the word of each term.
+    words: [u64; PREDICATE_TERMS],
+    generations: [Generation; PREDICATE_TERMS],
+    era: u64,
+}
+
+impl Watched {
+    /// The clock alone.
+    pub(crate) const NOTHING: Self =
+        Self { words: [CLOCK; PREDICATE_TERMS], generations: [Generation::FIRST; PREDICATE_TERMS], era: 0 };
+
+    /// Notes the word of a term.
+    fn watch(&mut self, term: usize, physical: u64) {
+        (self.words[term], self.generations[term]) = (physical, memory::generation(record(physical)));
+    }
+
+    /// The terms, of the first `count`, whose page was given up, as bits.
+    fn gone(&self, count: usize) -> u16 {
+        if self.era != memory::era() {
+            return u16::MAX;
+        }
+        let mut bits = 0;
+        for (term, physical) in self.words[..count].iter().enumerate().filter(|(_, physical)| **physical != CLOCK) {
+            let info = record(*physical);
+            if memory::generation(info) != self.generations[term] || memory::state(info).flags & ORPHAN != 0 {
+                bits |= 1 << term;
+            }
+        }
+        bits
+    }
+}
+
+/// The record of the page that holds a watched word.
+fn record(physical: u64) -> &'static PageInfo {
+    memory::info(PageNumber(physical / PAGE_SIZE)).expect("a watched page has a record")
+}
+
 /// The words of a sleeper's predicate.
-struct Watched<'a> {
+struct Seen<'a> {
     memory: &'a Memory,
     words: &'a [u64; PREDICATE_TERMS],
     gone: u16,
 }
 
-impl Words for Watched<'_> {
+impl Words for Seen<'_> {
     fn gone(&self) -> u16 {
         self.gone
     }
     fn read(&self, term: usize) -> u64 {
         self.memory.read_word(self.words[term])
     }
-}
-
-/// The page that holds a watched word, if it is one that can be freed.
-fn watched_page(physical: u64) -> PageNumber {
-    PageNumber(physical / PAGE_SIZE)
 }
 
 /// Waits (see `abi::syscall`). Returns only after a refusal.
@@ -64,9 +99,6 @@ pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
     let terms = UserAddress(terms);
     let caller = kernel.caller();
     let (predicate, watched) = kernel.accept(caller, terms, count)?;
-    for (term, _) in predicate.watched() {
-        count_pins(memory::info(watched_page(watched[term])).expect("found by a walk"), 1);
-    }
     budget::charge(caller, Resource::Predicate, predicate.watched().count() as u64);
     let secrets = kernel.secrets_mut(caller);
     secrets.predicate = Some(predicate);
@@ -78,12 +110,7 @@ pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
 
 impl Kernel {
     /// Checks a predicate and finds the words that it watches.
-    fn accept(
-        &self,
-        caller: Environment,
-        terms: UserAddress,
-        count: u64,
-    ) -> Outcome<(Predicate, [u64; PREDICATE_TERMS])> {
+    fn accept(&self, caller: Environment, terms: UserAddress, count: u64) -> Outcome<(Predicate, Watched)> {
         if count > PREDICATE_TERMS as u64 {
             return refuse(Error::TooMany, PREDICATE_TERMS as u64);
         }
@@ -94,9 +121,9 @@ impl Kernel {
             Ok(predicate) => predicate,
             Err(refusal) => return refuse(Error::BadArgument, refusal.detail()),
         };
-        let mut watched = [CLOCK; PREDICATE_TERMS];
+        let mut watched = Watched { era: memory::era(), ..Watched::NOTHING };
         for (term, address) in predicate.watched() {
-            watched[term] = self.find_word(caller, address)?;
+            watched.watch(term, self.find_word(caller, address)?);
         }
         budget::check(caller, Resource::Predicate, predicate.watched().count() as u64)?;
         Ok((predicate, watched))
@@ -127,15 +154,17 @@ impl Kernel {
         let secrets = self.secrets(environment);
         let predicate = secrets.predicate.as_ref().expect("who waits has a predicate");
         let count = predicate.terms().len();
-        let watched = &secrets.watched[..count];
-        let words = Watched { memory: &self.memory, words: &secrets.watched, gone: gone(watched) };
+        let watched = &secrets.watched;
+        let words = Seen { memory: &self.memory, words: &watched.words, gone: watched.gone(count) };
         let now = clock::now();
         add(&environment.info().predicate_terms, count as u64);
         let fired = match predicate.evaluate(now, &words) {
             Evaluation::Fired { product, .. } => product as u64,
             Evaluation::Gone { .. } => FIRED_GONE,
             Evaluation::False if self.is_waited_for(environment) => FIRED_UPCALL,
-            Evaluation::False if watched.iter().all(|physical| *physical != CLOCK) => return Wakeup::Never,
+            Evaluation::False if watched.words[..count].iter().all(|physical| *physical != CLOCK) => {
+                return Wakeup::Never;
+            }
             Evaluation::False => return predicate.earliest_clock(now).map_or(Wakeup::Never, Wakeup::At),
         };
         context.private_words().fired.store(fired, Ordering::Relaxed);
@@ -143,31 +172,13 @@ impl Kernel {
         Wakeup::Now
     }
 
-    /// Ends what an environment waits for and lets go of the pages.
+    /// Ends what an environment waits for.
     pub(crate) fn drop_predicate(&mut self, environment: Environment) {
         let Some(predicate) = self.secrets_mut(environment).predicate.take() else { return };
         self.context_of(environment).set_waiting(false);
-        let watched = self.secrets(environment).watched;
-        for (term, _) in predicate.watched() {
-            let page = watched_page(watched[term]);
-            count_pins(memory::info(page).expect("a watched page has a record"), -1);
-            self.settle(page);
-        }
         budget::discharge(environment, Resource::Predicate, predicate.watched().count() as u64);
     }
 }
 
 /// Stands for the clock among the addresses of words: no word that can be watched lies there.
 const CLOCK: u64 = 0;
-
-/// The terms whose page was given up, as bits.
-fn gone(watched: &[u64]) -> u16 {
-    let mut bits = 0;
-    for (term, physical) in watched.iter().enumerate().filter(|(_, physical)| **physical != CLOCK) {
-        let info = memory::info(watched_page(*physical)).expect("a watched page has a record");
-        if memory::state(info).flags & ORPHAN != 0 && memory::state(info).kind != PageKind::Kernel {
-            bits |= 1 << term;
-        }
-    }
-    bits
-}

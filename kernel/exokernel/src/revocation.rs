@@ -13,7 +13,6 @@ use crate::budget;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, refuse};
-use crate::page::pins;
 use abi::area::{PENDING_EMERGENCY, PENDING_REPOSSESSION, PENDING_REVOCATION};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -157,7 +156,7 @@ impl Kernel {
         let root = self.context_of(environment).root();
         let info = memory::info(page).expect("a takable page has a record");
         if memory::references(info) != 0 {
-            let (next, found) = self.unbind_step(page, root, taking.cursor);
+            let (next, found) = self.unbind_step(page, info, root, taking.cursor);
             if found {
                 tlb::drop_all();
             }
@@ -168,6 +167,7 @@ impl Kernel {
         }
         let taking = &mut self.secrets_mut(environment).taking;
         (taking.page, taking.cursor) = (0, 0);
+        self.end_pins(page, info);
         if self.give_up_quietly(page, info).is_ok() {
             self.record_taken(environment, Resource::Page, page.0);
         }
@@ -179,7 +179,6 @@ impl Kernel {
             let state = memory::state(info);
             state.kind == PageKind::Ordinary
                 && state.flags & ORPHAN == 0
-                && pins(info) == 0
                 && info.owner.load(Ordering::Relaxed) == environment.number().0
         })
     }

@@ -220,8 +220,8 @@ impl Calls for Kernel {
     fn page_unpin(&mut self, page: PageNumber) -> Outcome<()> {
         self.unpin_page(page)
     }
-    fn page_unbind(&mut self, key: KeyIndex, page: PageNumber, root: PageNumber, cursor: UserAddress) -> Outcome<()> {
-        self.unbind_page(key, page, root, cursor)
+    fn page_unbind(&mut self, key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> Outcome<()> {
+        self.unbind_page(key, page, top, cursor)
     }
     #[inline(always)]
     fn page_map(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {

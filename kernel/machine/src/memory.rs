@@ -16,7 +16,7 @@ use abi::environment::EnvironmentInfo;
 use abi::page::{PageInfo, PageKind};
 use abi::{EnvironmentId, PageNumber};
 use core::any::TypeId;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes before the object in its page.
 const OBJECT_OFFSET: u64 = 64;
@@ -58,11 +58,51 @@ pub fn state(info: &PageInfo) -> PageState {
     PageState { kind: PageKind::from_number(word as u8), flags: (word >> 8) as u8, level: (word >> 16) as u8 }
 }
 
-/// Writes it, with the next sequence number.
+/// Writes it: the page is something else from now on, of the next generation.
 pub(crate) fn set_state(info: &PageInfo, state: PageState) {
-    let sequence = (info.state.load(Ordering::Relaxed) >> 32).wrapping_add(1);
-    let word = sequence << 32 | u64::from(state.level) << 16 | u64::from(state.flags) << 8 | state.kind as u64;
+    begin_generation(info);
+    rename(info, state);
+}
+
+/// Writes it for a page whose contents stay, and stay readable to whom they were.
+fn rename(info: &PageInfo, state: PageState) {
+    let generation = info.state.load(Ordering::Relaxed) >> 32;
+    let word = generation << 32 | u64::from(state.level) << 16 | u64::from(state.flags) << 8 | state.kind as u64;
     info.state.store(word, Ordering::Release);
+}
+
+/// How often the generations of some page began at 0 again.
+static GENERATIONS_ANEW: AtomicU64 = AtomicU64::new(0);
+
+/// What a page is at some time, to be asked later whether it is that still. Holding one keeps nobody from giving the page up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(u32);
+
+impl Generation {
+    /// That of a page that was nothing yet.
+    pub const FIRST: Self = Self(0);
+}
+
+/// The generation of a page.
+#[inline]
+pub fn generation(info: &PageInfo) -> Generation {
+    Generation((info.state.load(Ordering::Relaxed) >> 32) as u32)
+}
+
+/// Changes when generations that were noted before say nothing any more.
+#[inline]
+pub fn era() -> u64 {
+    GENERATIONS_ANEW.load(Ordering::Relaxed)
+}
+
+/// From now on whoever noted the generation of a page before finds another.
+#[inline]
+pub fn begin_generation(info: &PageInfo) {
+    let word = info.state.load(Ordering::Relaxed).wrapping_add(1 << 32);
+    info.state.store(word, Ordering::Release);
+    if word >> 32 == 0 {
+        GENERATIONS_ANEW.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Ends what a page was the object of: it is ordinary again, and still an orphan if it was one.
@@ -82,7 +122,7 @@ pub(crate) fn set_zeroed(info: &PageInfo) {
 /// Changes the flags of a page.
 #[inline]
 pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
-    let word = info.state.load(Ordering::Relaxed).wrapping_add(1 << 32);
+    let word = info.state.load(Ordering::Relaxed);
     info.state.store(word & !(u64::from(clear) << 8) | u64::from(set) << 8, Ordering::Release);
 }
 
@@ -257,14 +297,17 @@ impl Memory {
         assert!(matches!(kind, PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate));
         let info = info(page).expect("a donated page has a record");
         assert_eq!(state(info).kind, PageKind::Ordinary, "an area is made of ordinary pages");
-        set_state(info, PageState::of(kind));
+        match kind {
+            PageKind::EnvironmentPublic => rename(info, PageState::of(kind)),
+            _ => set_state(info, PageState::of(kind)),
+        }
     }
 
     /// Makes a public page ordinary again; its contents stay.
     pub fn release_public(&mut self, page: PageNumber) {
         let info = info(page).expect("a public page has a record");
         assert_eq!(state(info).kind, PageKind::EnvironmentPublic);
-        set_state(info, PageState::of(PageKind::Ordinary));
+        rename(info, PageState::of(PageKind::Ordinary));
     }
 
     /// Writes words of a public page through the kernel's alias.

@@ -117,18 +117,6 @@ impl Page {
         let word = self.parent.load(Acquire);
         page_number(low(word)).map(|page| (page, word >> 32 & 0xffff))
     }
-    /// What `read` finds while the record does not change.
-    pub fn consistent<T>(self, read: impl Fn(Self) -> T) -> T {
-        loop {
-            let before = self.state.load(Acquire);
-            let found = read(self);
-            fence(Acquire);
-            if self.state.load(Relaxed) == before {
-                return found;
-            }
-            core::hint::spin_loop();
-        }
-    }
 }
 
 fn low(word: u64) -> u64 {

@@ -1,10 +1,12 @@
 //! Allocating physical pages, by number, under an access list (DESIGN.md §4, Page).
 
 use crate::area;
+use crate::exposed;
 use crate::syscall::{self, BatchRow, number};
 use abi::limits::BATCH_ROWS;
 pub use abi::page::{PageInfo, PageKind};
-use abi::{Error, Failure, KeyIndex, PageNumber};
+use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Rows of a batch that is not worth making all rows for.
 const FEW: usize = 16;
@@ -98,6 +100,39 @@ impl Allocator {
                 done => return done,
             }
         }
+    }
+
+    /// Gives a page up and ends every use of it, whoever has it, so that nobody is charged for what others keep. The first to
+    /// do is to take them off the access list: who may map the page may map it again meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_free` and `page_unbind`; `InUse` when it is in use again at the end.
+    ///
+    /// # Safety
+    /// No object of the program lies in the page.
+    pub unsafe fn free_by_force(self, page: PageNumber) -> Result<(), Failure> {
+        let is_left = || exposed::page(page).is_some_and(|info| info.is_orphan() && info.access() == self.list);
+        if !is_left() {
+            self.free(page)?;
+        }
+        // Whatever leads to an entry is reached from a table that nothing leads to.
+        let is_top = |table: &PageNumber| {
+            exposed::page(*table)
+                .is_some_and(|info| info.kind() == PageKind::PageTable && (info.level() == 4 || info.links() == 0))
+        };
+        for table in (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber).filter(is_top) {
+            let mut cursor = 0;
+            while is_left() {
+                // SAFETY: as the caller says.
+                match unsafe { syscall::page_unbind(self.key, page, table, UserAddress(cursor)) } {
+                    Err(Failure { error: Error::Again, detail }) => cursor = detail,
+                    Ok(()) => break,
+                    Err(_) if !is_left() || !is_top(&table) => break,
+                    refused => return refused,
+                }
+            }
+        }
+        if is_left() { Err(Error::InUse.about(page.0)) } else { Ok(()) }
     }
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.

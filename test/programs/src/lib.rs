@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::archive;
 use runtime::image::Image;
 use runtime::page::{Allocator, PageKind};
-use runtime::{channel, exposed, syscall};
+use runtime::{Error, Failure, PageNumber, area, channel, exposed, syscall};
 use victim::Victim;
 
 /// How a test came out: nothing, or why it failed.
@@ -172,6 +172,41 @@ impl World {
         check!(sum == self.all_pages, "pages {counts:?} add up to {sum}, the machine has {}", self.all_pages);
         Ok(())
     }
+}
+
+/// The level-1 table of the own address space for an address, one of the own pages.
+///
+/// # Errors
+/// `NotMapped` where none is.
+pub fn level_one_of(address: u64) -> Result<PageNumber, Failure> {
+    let own = exposed::environment(area::number()).ok_or(Error::NoSuchEnvironment.about(0))?;
+    let found = own.pages().find(|page| leads_to(*page, address));
+    found.ok_or(Error::NotMapped.about(1))
+}
+
+fn leads_to(table: PageNumber, address: u64) -> bool {
+    let Some(info) = exposed::page(table).filter(|info| info.kind() == PageKind::PageTable && info.level() == 1) else {
+        return false;
+    };
+    let mut parent = info.parent();
+    for level in 2..=4 {
+        let Some((page, index)) = parent else { return false };
+        if index != address >> (12 + 9 * (level - 1)) & 511 {
+            return false;
+        }
+        parent = exposed::page(page).and_then(exposed::Page::parent);
+    }
+    true
+}
+
+/// The first page of 2 MiB that are free.
+pub fn free_large_page() -> Option<PageNumber> {
+    let is_free = |start: u64| {
+        (start..start + 512)
+            .all(|page| exposed::page(PageNumber(page)).is_some_and(|info| info.kind() == PageKind::Free))
+    };
+    let last = exposed::kernel().pages.load(Relaxed) / 512;
+    (0..last).rev().map(|chunk| chunk * 512).find(|start| is_free(*start)).map(PageNumber)
 }
 
 /// Whether the machine's clock counts instructions: a loop of 20,000 takes as many ticks. Only then do times say

@@ -12,8 +12,8 @@ use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
 use test_programs::attempt::watch;
-use test_programs::no_entry_takes_too_long;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
+use test_programs::{free_large_page, level_one_of, no_entry_takes_too_long};
 
 guest! {
     Child a_table_is_linked_and_unlinked;
@@ -205,27 +205,6 @@ fn a_table_given_up_is_freed_with_its_last_link() -> Outcome {
 }
 
 /// The level-1 table on the way to an address, by the exposed records.
-fn level_one_of(address: u64) -> Result<PageNumber, Failure> {
-    let own = exposed::environment(area::number()).ok_or(abi::Error::NoSuchEnvironment.about(0))?;
-    let found = own.pages().find(|page| leads_to(*page, address));
-    found.ok_or(abi::Error::NotMapped.about(1))
-}
-
-fn leads_to(table: PageNumber, address: u64) -> bool {
-    let Some(info) = exposed::page(table).filter(|info| info.kind() == PageKind::PageTable && info.level() == 1) else {
-        return false;
-    };
-    let mut parent = info.parent();
-    for level in 2..=4 {
-        let Some((page, index)) = parent else { return false };
-        if index != address >> (12 + 9 * (level - 1)) & 511 {
-            return false;
-        }
-        parent = exposed::page(page).and_then(exposed::Page::parent);
-    }
-    true
-}
-
 fn a_copy_is_checked_entry_by_entry() -> Outcome {
     let reader = granted!(key::derive(KEY, Rights::ALL, 0));
     let page = fresh()?;
@@ -257,12 +236,7 @@ fn a_large_page_maps_its_whole() -> Outcome {
 /// The first environment has enough to own two aligned megabytes.
 fn pages_of_two_megabytes(_: &World) -> Outcome {
     let own = Allocator::own();
-    let free = |start: u64| {
-        (start..start + 512)
-            .all(|page| exposed::page(PageNumber(page)).is_some_and(|info| info.kind() == PageKind::Free))
-    };
-    let last = exposed::kernel().pages.load(Relaxed) / 512;
-    let start = (0..last).rev().map(|chunk| chunk * 512).find(|start| free(*start)).ok_or("no 2 MiB are free")?;
+    let start = free_large_page().ok_or("no 2 MiB are free")?.0;
     for page in start..start + 512 {
         granted!(own.allocate_this(PageNumber(page)));
     }
