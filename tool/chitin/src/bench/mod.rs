@@ -49,9 +49,12 @@ pub struct Options {
     /// Keep this run in bench/results, and bring pictures and doc/benchmarks.md up to date
     #[arg(long, conflicts_with_all = ["quick", "names"])]
     keep: bool,
-    /// Show where the instructions go, by symbol, in each row on Chitin
-    #[arg(long)]
-    profile: bool,
+    /// Show where the instructions go, by symbol, in each row on Chitin: so many lines
+    #[arg(long, value_name = "LINES", num_args = 0..=1, require_equals = true, default_missing_value = "14")]
+    profile: Option<usize>,
+    /// Chitin alone, by the counting clock: what changed since a moment ago
+    #[arg(long, conflicts_with = "keep")]
+    alone: bool,
     /// Only tables whose names begin like this (default: all)
     names: Vec<String>,
 }
@@ -66,7 +69,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let origin = record::origin(workspace)?;
     let folder = scratch::folder()?;
     let ground = ground(workspace, folder.path())?;
-    let results = measure(&ground, &catalogue, &tables, options.quick)?;
+    let results = measure(&ground, &catalogue, &tables, options)?;
     let wrong = results.miscalibrations();
     if !wrong.is_empty() {
         return Err(Failure::new(wrong.join("; ")));
@@ -91,8 +94,8 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
     } else {
         tables.iter().for_each(|table| println!("{}", Sheet::of(table, run.catalogue, run.results).for_terminal()));
     }
-    if options.profile {
-        tables.iter().flat_map(|table| &table.row).for_each(|row| print!("{}", page::profile(row, run)));
+    if let Some(lines) = options.profile {
+        tables.iter().flat_map(|table| &table.row).for_each(|row| print!("{}", page::profile(row, run, lines)));
     }
     if options.compare {
         match record::last(workspace)? {
@@ -123,15 +126,23 @@ fn ground<'a>(workspace: &'a Workspace, folder: &'a Path) -> Result<Ground<'a>> 
 }
 
 /// Runs all programs that `tables` refer to, on both systems and by both clocks.
-fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], quick: bool) -> Result<Results> {
+fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], options: &Options) -> Result<Results> {
     let mut results = Results::default();
     let mut progress = Progress::step("measuring");
     let on_linux = programs(catalogue, tables, Side::Linux);
-    let systems: &[System] = if quick { &[System::LinuxTuned] } else { &[System::LinuxTuned, System::LinuxStock] };
-    let clocks = if quick { &Clock::ALL[..2] } else { &Clock::ALL };
+    let systems: &[System] = match options {
+        Options { alone: true, .. } => &[],
+        Options { quick: true, .. } => &[System::LinuxTuned],
+        _ => &[System::LinuxTuned, System::LinuxStock],
+    };
+    let clocks: &[Clock] = match options {
+        Options { alone: true, .. } => &[Clock::Instructions],
+        Options { quick: true, .. } => &Clock::ALL[..2],
+        _ => &Clock::ALL,
+    };
     for clock in clocks.iter().copied() {
         // Stock Linux stands beside in the first two only.
-        let some = if clock == Clock::PlainNanoseconds { &systems[..1] } else { systems };
+        let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
         for system in some.iter().filter(|_| !on_linux.is_empty()) {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
             let reports = ground.linux(*system, clock, &on_linux)?;

@@ -21,6 +21,8 @@ const PAGE: &str = "doc/benchmarks.md";
 const PICTURES: &str = "bench/pictures";
 const BEGIN: &str = "<!-- made by ./chitin bench --keep from here -->\n";
 const END: &str = "<!-- to here -->\n";
+/// Lines of a profile on the page; what is below them is summed up.
+const LINES: usize = 14;
 
 /// What a page is made from.
 pub struct Run<'a> {
@@ -148,14 +150,14 @@ fn below(run: &Run<'_>) -> String {
     for row in run.catalogue.table.iter().flat_map(|table| &table.row) {
         let ratio = run.results.ratio(System::LinuxTuned, Measure::Instructions, row);
         if row.aim.zip(ratio).is_some_and(|(aim, ratio)| ratio < aim) {
-            text.push_str(&profile(row, run));
+            text.push_str(&profile(row, run, LINES));
         }
     }
     text
 }
 
-/// Where the instructions of a row go on Chitin; nothing where that is not known.
-pub fn profile(row: &Row, run: &Run<'_>) -> String {
+/// Where the instructions of a row go on Chitin, in so many lines; nothing where that is not known.
+pub fn profile(row: &Row, run: &Run<'_>, lines: usize) -> String {
     let Some((program, name)) = row.chitin.as_deref().map(split) else { return String::new() };
     let report = run.results.report(System::Chitin, Clock::Instructions, program);
     let Some(figure) = report.and_then(|report| report.figure(name)) else { return String::new() };
@@ -165,7 +167,7 @@ pub fn profile(row: &Row, run: &Run<'_>) -> String {
         _ => String::new(),
     };
     let mut text = format!("\n{}{against}:\n\n| instructions | symbol |\n|---|---|\n", row.operation);
-    for share in profile::of(figure, &(run.symbols)(program)) {
+    for share in profile::of(figure, &(run.symbols)(program), lines) {
         text.push_str(&format!("| {} | `{}` |\n", number(share.instructions), share.symbol));
     }
     text

@@ -10,9 +10,6 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use super::cost;
 use super::report::Figure;
 
-/// Lines of a profile; what is below them is summed up.
-const LINES: usize = 14;
-
 /// Instructions of one operation in one symbol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
@@ -70,8 +67,8 @@ fn readable(name: &str) -> String {
     if parts.is_empty() { whole } else { parts[parts.len().saturating_sub(3)..].join("::") }
 }
 
-/// The largest shares of one operation of `figure`, from its sample in the middle; the last line is the rest.
-pub fn of(figure: &Figure, symbols: &Symbols) -> Vec<Share> {
+/// The largest shares of one operation of `figure`, from its sample in the middle: so many `lines`, and one for the rest.
+pub fn of(figure: &Figure, symbols: &Symbols, lines: usize) -> Vec<Share> {
     let Some(window) = figure.windows.get(cost::middle(figure)) else { return Vec::new() };
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (address, instructions) in &window.blocks {
@@ -83,10 +80,10 @@ pub fn of(figure: &Figure, symbols: &Symbols) -> Vec<Share> {
         symbol: symbol.to_owned(),
         instructions: sum as f64 / figure.operations as f64,
     };
-    let mut shares: Vec<Share> = all.iter().take(LINES).map(|(name, sum)| share(name, *sum)).collect();
-    let rest: u64 = all.iter().skip(LINES).map(|(_, sum)| sum).sum();
+    let mut shares: Vec<Share> = all.iter().take(lines).map(|(name, sum)| share(name, *sum)).collect();
+    let rest: u64 = all.iter().skip(lines).map(|(_, sum)| sum).sum();
     if rest > 0 {
-        shares.push(share(&format!("{} others", all.len() - LINES), rest));
+        shares.push(share(&format!("{} others", all.len() - lines), rest));
     }
     shares
 }
@@ -105,7 +102,7 @@ mod tests {
         let window = Window { blocks, ..Window::default() };
         let figure = Figure { operations: 2, samples: vec![1], windows: vec![window], ..Figure::default() };
         let told: Vec<(String, f64)> =
-            of(&figure, &symbols).into_iter().map(|it| (it.symbol, it.instructions)).collect();
+            of(&figure, &symbols, 14).into_iter().map(|it| (it.symbol, it.instructions)).collect();
         let expected = [("second", 50.0), ("kernel", 20.0), ("first", 10.0), ("unknown", 1.0)];
         assert_eq!(told, expected.map(|(name, share)| (name.to_owned(), share)));
         assert_eq!(symbols.of(0x8000_0000_0000), "unknown", "no user symbol reaches the kernel's half");
@@ -117,9 +114,9 @@ mod tests {
         let blocks = (0..20).map(|index| (index * 0x100 + 0x100, 1)).collect();
         let window = Window { blocks, ..Window::default() };
         let figure = Figure { operations: 1, samples: vec![1], windows: vec![window], ..Figure::default() };
-        let shares = of(&figure, &Symbols { starts });
-        assert_eq!(shares.len(), LINES + 1);
-        assert_eq!((shares[LINES].symbol.as_str(), shares[LINES].instructions), ("6 others", 6.0));
+        let shares = of(&figure, &Symbols { starts }, 14);
+        assert_eq!(shares.len(), 15);
+        assert_eq!((shares[14].symbol.as_str(), shares[14].instructions), ("6 others", 6.0));
     }
 
     #[test]
