@@ -1,4 +1,6 @@
 //! The heap: `talc` over pages that are mapped when they are needed. One an address space; who shares it, locks it.
+//! Small blocks come in sizes of [`CLASS_BYTES`] apart, and those of each size that were freed last are given out first,
+//! without a search: most of what is allocated lives as long as one call.
 //!
 //! A handler of exceptions must not allocate: the exception may have come from within the allocator.
 
@@ -29,7 +31,28 @@ struct Heap {
     areas: [AtomicU64; AREA_COUNT as usize / 64],
 }
 
+/// Sizes of small blocks are multiples of this.
+const CLASS_BYTES: usize = 32;
+/// How many such sizes there are.
+const CLASSES: usize = 16;
+/// Blocks of a size that are kept.
+const KEPT: usize = 8;
+/// Alignment of small blocks.
+const CLASS_ALIGNMENT: usize = 16;
+
+/// Free blocks of one size.
+#[derive(Clone, Copy)]
+struct Recent {
+    blocks: [*mut u8; KEPT],
+    count: usize,
+}
+
+impl Recent {
+    const NONE: Self = Self { blocks: [null_mut(); KEPT], count: 0 };
+}
+
 struct State {
+    recent: [Recent; CLASSES],
     talc: Talc<Manual, DefaultBinning>,
     /// End of what `talc` was given.
     end: NonNull<u8>,
@@ -52,25 +75,65 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(heap) = heap() else { return null_mut() };
         let _held = heap.lock.acquire();
-        // SAFETY: the lock is held. The size is not zero, by the contract of `alloc`.
-        let (state, size) = unsafe { (&mut *heap.state.get(), layout.size()) };
-        loop {
-            // SAFETY: as above.
-            if let Some(memory) = unsafe { state.talc.try_allocate(layout) } {
-                return memory.as_ptr();
+        // SAFETY: the lock is held.
+        let state = unsafe { &mut *heap.state.get() };
+        let Some(class) = class_of(layout) else { return state.search(layout) };
+        let recent = &mut state.recent[class];
+        match recent.count.checked_sub(1).filter(|last| *last < KEPT) {
+            Some(last) => {
+                recent.count = last;
+                recent.blocks[last]
             }
-            if !state.grow(size + layout.align()) {
-                return null_mut();
-            }
+            None => state.search(layout_of(class)),
         }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         let Some(heap) = heap() else { return };
         let _held = heap.lock.acquire();
-        // SAFETY: the lock is held; the memory came from `alloc` with this layout, by the contract of `dealloc`.
-        unsafe { (*heap.state.get()).talc.deallocate(memory, layout) };
+        // SAFETY: the lock is held.
+        let state = unsafe { &mut *heap.state.get() };
+        let class = class_of(layout);
+        if let Some(recent) = class.map(|class| &mut state.recent[class])
+            && recent.count < KEPT
+        {
+            recent.blocks[recent.count] = memory;
+            recent.count += 1;
+            return;
+        }
+        // SAFETY: the memory came from `alloc` with this layout, by the contract of `dealloc`, and that made this one of it.
+        unsafe { state.talc.deallocate(memory, class.map_or(layout, layout_of)) };
     }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: by the contract of `realloc`, the new size is good with the old alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        let class = class_of(layout);
+        if class.is_some() && class == class_of(new_layout) {
+            return memory;
+        }
+        // SAFETY: as for the default of this method: the block is copied, as far as both reach, into a fresh one.
+        unsafe {
+            let new = self.alloc(new_layout);
+            if !new.is_null() {
+                core::ptr::copy_nonoverlapping(memory, new, layout.size().min(new_size));
+                self.dealloc(memory, layout);
+            }
+            new
+        }
+    }
+}
+
+/// The size of small blocks that a layout gets, if it gets one; the size is not zero.
+const fn class_of(layout: Layout) -> Option<usize> {
+    let class = layout.size().wrapping_sub(1) / CLASS_BYTES;
+    if class < CLASSES && layout.align() <= CLASS_ALIGNMENT { Some(class) } else { None }
+}
+
+/// What is allocated for a size of small blocks.
+const fn layout_of(class: usize) -> Layout {
+    // SAFETY: the alignment is a power of two, and the size small.
+    unsafe { Layout::from_size_align_unchecked((class + 1) * CLASS_BYTES, CLASS_ALIGNMENT) }
 }
 
 /// The heap of this address space; made when it is first asked for.
@@ -93,7 +156,7 @@ fn create() -> Option<u64> {
     let mut talc = Talc::new(Manual);
     // SAFETY: the memory behind the record was just mapped and belongs to nobody else.
     let end = unsafe { talc.claim(start as *mut u8, (HEAP + bytes - start) as usize) }?;
-    let state = State { talc, end, mapped_end: HEAP + bytes, provider: None };
+    let state = State { recent: [Recent::NONE; CLASSES], talc, end, mapped_end: HEAP + bytes, provider: None };
     let heap = Heap { lock: OwnerLock::new(), state: UnsafeCell::new(state), areas: [const { AtomicU64::new(0) }; _] };
     heap.areas[0].store(1, Relaxed);
     // SAFETY: as above; the record fits before `start`.
@@ -102,6 +165,19 @@ fn create() -> Option<u64> {
 }
 
 impl State {
+    /// A fresh block. The size is not zero, by the contract of `alloc`.
+    fn search(&mut self, layout: Layout) -> *mut u8 {
+        loop {
+            // SAFETY: the size is not zero.
+            if let Some(memory) = unsafe { self.talc.try_allocate(layout) } {
+                return memory.as_ptr();
+            }
+            if !self.grow(layout.size() + layout.align()) {
+                return null_mut();
+            }
+        }
+    }
+
     /// Maps at least `bytes` more.
     fn grow(&mut self, bytes: usize) -> bool {
         let pages = (bytes as u64).div_ceil(PAGE_SIZE).saturating_add(1).max(GROWTH_PAGES);
