@@ -3,7 +3,6 @@
 use crate::errno::{Errno, Result};
 use crate::signal;
 use crate::user_memory::current::{is_adopted, process, thread};
-use crate::user_memory::vectors;
 use abi::exposed::CpuState;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use core::sync::atomic::fence;
@@ -62,7 +61,6 @@ fn signals() -> [Term; 3] {
 
 /// Gives the CPU away until the predicate is true, or an upcall came.
 fn sleep(predicate: &Predicate) {
-    let _vectors = vectors::keep();
     let mark = thread().account.mark();
     if predicate.wait().is_err() {
         time_slice::yield_now();
@@ -88,7 +86,6 @@ pub fn yield_now() {
     if !is_adopted() {
         return time_slice::yield_now();
     }
-    let _vectors = vectors::keep();
     let mark = thread().account.mark();
     time_slice::yield_now();
     thread().account.note_wait(mark);
@@ -106,7 +103,6 @@ pub fn kick_idle() {
 
 /// Waits whatever signals come: a stopped process.
 pub fn wait_stopped(terms: &[Term]) {
-    let _vectors = vectors::keep();
     let mark = thread().account.mark();
     wait_plainly(terms);
     thread().account.note_wait(mark);

@@ -1,20 +1,22 @@
 //! Giving the CPU away, and coming back to it (exokernel-sosp95 §5.1.1).
 //!
 //! The kernel keeps RIP, RSP and flags only. A voluntary yield therefore costs what is live at that place: the compiler
-//! saves the callee-saved registers that it needs, and the rest is gone. At the end of a slice, where anything may be
-//! live, the entry saves everything ([`crate::upcall::slice_end_entry`]).
+//! saves the callee-saved registers that it needs, and the rest is gone; vector registers are kept only where they were
+//! declared live ([`crate::vector`]). At the end of a slice, where anything may be live, the entry saves everything
+//! ([`crate::upcall::slice_end_entry`]).
 
 pub use crate::syscall::{time_slice_allocate as allocate, time_slice_free as free};
 use abi::syscall::number;
 pub use abi::time_slice::ANY_POSITION;
 use abi::{EnvironmentId, Failure};
 
-/// Makes a call that comes back with all registers lost, by way of a slice start upcall.
+/// Makes a call that comes back with all general registers lost, by way of a slice start upcall.
 ///
 /// # Safety
 /// The call is one of those, and its arguments are good.
 #[inline]
 pub(crate) unsafe fn give_up(number: u64, first: u64, second: u64) -> Result<(), Failure> {
+    let _vectors = crate::vector::keep();
     let (error, detail): (u64, u64);
     // SAFETY: rbx and rbp, which cannot be named as lost, are kept on the stack; RSP and the flags are kept by the
     // kernel; all other registers are named. The slice start entry comes back here with rax and rdx zero.

@@ -9,7 +9,7 @@ extern crate alloc;
 
 use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::predicate::{Operator, Predicate, clock, word};
-use crate::{critical_section, exposed, syscall, time_slice};
+use crate::{critical_section, exposed, syscall, time_slice, vector};
 use abi::area::PrivateWords;
 use abi::syscall::number;
 use abi::{EnvironmentId, Error, Failure};
@@ -48,6 +48,7 @@ const SERVICE_STACK: u64 = LIBRARY + offset_of!(LibraryWords, service_stack) as 
 /// `NoSuchEnvironment` where the callee does not live, or dies before it answers; `Busy` where it cannot be entered now.
 pub fn call(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
     let private = Area::current().private();
+    let _vectors = vector::keep();
     let _section = critical_section::enter();
     private.synchronous_entry.store(answer_entry as *const () as u64, Relaxed);
     private.asynchronous_entry.store(answer_entry as *const () as u64, Relaxed);
@@ -167,6 +168,7 @@ extern "C" fn answer_entry() {
 /// registers it had.
 pub fn call_trusting(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
     let private = Area::current().private();
+    let _vectors = vector::keep();
     let _section = critical_section::enter();
     private.synchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);
     private.asynchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);

@@ -55,7 +55,6 @@ const KIND: usize = FRAME + offset_of!(UpcallFrame, kind);
 const PKRU: usize = FRAME + offset_of!(UpcallFrame, pkru);
 const HANDLERS: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, handlers) as u64;
 const UPCALL_PKRU: u64 = PRIVATE + offset_of!(PrivateWords, upcall_pkru) as u64;
-const VECTOR_STATE: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, vector_state) as u64;
 const AREA_MASK: i64 = -(AREA_ALIGNMENT as i64);
 
 /// Saves every general register below the frame: RSP is then a [`Context`]. Touches the frame first: where it lies in the
@@ -116,15 +115,13 @@ pub extern "C" fn slice_end_entry() {
     )
 }
 
-/// Gives the CPU away with the vector state kept, and comes back when a slice begins. A slice that ends before its first
+/// Gives the CPU away, and comes back when a slice begins. A slice that ends before its first
 /// instruction, as on a host that has not the time for its virtual CPUs, ends here and not in one more frame on the stack.
 pub extern "C" fn give_way() {
     let private = Area::current().private();
     private.critical_section.fetch_add(1, SeqCst);
     loop {
-        save_vector_state();
         crate::time_slice::yield_now();
-        restore_vector_state();
         if private.pending.fetch_and(!PENDING_SLICE_END, SeqCst) & PENDING_SLICE_END == 0 {
             break;
         }
@@ -159,33 +156,6 @@ pub extern "C" fn slice_start_entry() {
         "add rsp, 32",
         "iretq",
         mask = const AREA_MASK, upcall_pkru = const UPCALL_PKRU, frame_pkru = const offset_of!(UpcallFrame, pkru),
-    )
-}
-
-/// Saves the vector state where [`LibraryWords::vector_state`] says, on the upcall stack. Bit 0 of that word: the CPU
-/// has no XSAVE. Loses rax, rcx, rdx.
-#[unsafe(naked)]
-extern "C" fn save_vector_state() {
-    naked_asm!(
-        "mov rcx, rsp", "and rcx, {mask}", "mov rcx, [rcx + {vector_state}]",
-        "test rcx, rcx", "jz 3f", "btr rcx, 0", "jc 2f",
-        "mov eax, -1", "mov edx, -1", "xsave64 [rcx]", "ret",
-        "2:", "fxsave64 [rcx]",
-        "3:", "ret",
-        mask = const AREA_MASK, vector_state = const VECTOR_STATE,
-    )
-}
-
-/// The reverse of [`save_vector_state`].
-#[unsafe(naked)]
-extern "C" fn restore_vector_state() {
-    naked_asm!(
-        "mov rcx, rsp", "and rcx, {mask}", "mov rcx, [rcx + {vector_state}]",
-        "test rcx, rcx", "jz 3f", "btr rcx, 0", "jc 2f",
-        "mov eax, -1", "mov edx, -1", "xrstor64 [rcx]", "ret",
-        "2:", "fxrstor64 [rcx]",
-        "3:", "ret",
-        mask = const AREA_MASK, vector_state = const VECTOR_STATE,
     )
 }
 

@@ -1,11 +1,17 @@
-//! Vector state: kept across the end of a slice only while it lives.
+//! Vector state: kept while the CPU is somebody else's, but only while it lives.
 //!
 //! Code for this target uses no vector registers, so that most library code has none to save. Who runs code that does
-//! (an unmodified program, a hand-written loop) declares the state live for as long; the end of a slice then saves it.
+//! (an unmodified program, a hand-written loop) declares the state live for as long. Wherever the runtime gives the CPU
+//! away, of its own accord or at the end of a slice, it then keeps the registers in memory meanwhile, because the kernel
+//! loads the initial state on the way back.
+//!
+//! [`LibraryWords::vector_state`](crate::area::LibraryWords::vector_state) names the memory while the registers hold the
+//! living state, and is 0 while the memory does: so it is never saved twice, nor saved over.
 
 extern crate alloc;
 
 use crate::area::Area;
+use crate::critical_section;
 use crate::exposed;
 use abi::{Error, Failure, feature};
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
@@ -73,15 +79,8 @@ impl State {
 
     /// Copies the registers into memory.
     pub fn save(&mut self) {
-        let memory = self.memory.as_ptr();
-        // SAFETY: the memory is large enough for every enabled component, and aligned to 64 bytes.
-        unsafe {
-            if exposed::has(feature::XSAVE) {
-                core::arch::asm!("xsave64 [{}]", in(reg) memory, in("eax") -1, in("edx") -1, options(nostack));
-            } else {
-                core::arch::asm!("fxsave64 [{}]", in(reg) memory, options(nostack));
-            }
-        }
+        // SAFETY: the word is that of this state.
+        unsafe { save(self.word()) };
     }
 
     /// Copies memory into the registers.
@@ -89,22 +88,96 @@ impl State {
     /// # Safety
     /// No code around this call keeps anything in vector registers.
     pub unsafe fn restore(&self) {
-        let memory = self.memory.as_ptr();
-        // SAFETY: the memory was written by `save` or is the initial state; the caller answers for the registers.
-        unsafe {
-            if exposed::has(feature::XSAVE) {
-                core::arch::asm!("xrstor64 [{}]", in(reg) memory, in("eax") -1, in("edx") -1, options(nostack));
-            } else {
-                core::arch::asm!("fxrstor64 [{}]", in(reg) memory, options(nostack));
-            }
-        }
+        // SAFETY: the word is that of this state; the caller answers for the registers.
+        unsafe { restore(self.word()) };
     }
 
-    /// Until the result is dropped, the end of a slice saves the vector registers here, and its start restores them.
+    /// Until the result is dropped, the vector registers are kept here whenever the CPU is given away.
     pub fn live(&mut self) -> Live<'_> {
         Area::current().library().vector_state.store(self.word(), Relaxed);
         Live { _state: self }
     }
+
+    /// As [`Self::live`], for the state that is in memory now: it is loaded first.
+    ///
+    /// # Safety
+    /// As for [`Self::restore`].
+    pub unsafe fn load(&mut self) -> Live<'_> {
+        drop(Kept { word: self.word() });
+        Live { _state: self }
+    }
+}
+
+/// Copies the registers to where a word of [`State::word`] says.
+///
+/// # Safety
+/// The word is that of a state that exists.
+unsafe fn save(word: u64) {
+    let memory = word & !1;
+    // SAFETY: the memory is large enough for every enabled component, and aligned to 64 bytes.
+    unsafe {
+        if word & 1 == 0 {
+            core::arch::asm!("xsave64 [{}]", in(reg) memory, in("eax") -1, in("edx") -1, options(nostack));
+        } else {
+            core::arch::asm!("fxsave64 [{}]", in(reg) memory, options(nostack));
+        }
+    }
+}
+
+/// The reverse of [`save`].
+///
+/// # Safety
+/// As for [`save`], and no code around this call keeps anything in vector registers.
+unsafe fn restore(word: u64) {
+    let memory = word & !1;
+    // SAFETY: the memory was written by `save` or is the initial state; the caller answers for the registers.
+    unsafe {
+        if word & 1 == 0 {
+            core::arch::asm!("xrstor64 [{}]", in(reg) memory, in("eax") -1, in("edx") -1, options(nostack));
+        } else {
+            core::arch::asm!("fxrstor64 [{}]", in(reg) memory, options(nostack));
+        }
+    }
+}
+
+/// The living state is in memory, and the registers hold nothing, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the registers are restored when this is dropped"]
+pub struct Kept {
+    /// As [`State::word`]; 0: nothing lived, or it was in memory already.
+    word: u64,
+}
+
+/// Brings the living state into memory. Keepings nest: only the outermost one has anything to do.
+#[inline]
+pub fn keep() -> Kept {
+    let state = &Area::current().library().vector_state;
+    let word = state.load(Relaxed);
+    if word != 0 {
+        // The end of a slice after the save finds the word still there, and saves the same once more.
+        // SAFETY: the word names a state as long as somebody declares it live.
+        unsafe { save(word) };
+        state.store(0, Relaxed);
+    }
+    Kept { word }
+}
+
+impl Drop for Kept {
+    #[inline]
+    fn drop(&mut self) {
+        if self.word != 0 {
+            reload(self.word);
+        }
+    }
+}
+
+/// Loads what a word names, and lets it live.
+fn reload(word: u64) {
+    // The end of a slice in between would find the word and save registers that are not loaded yet.
+    let _section = critical_section::enter();
+    Area::current().library().vector_state.store(word, Relaxed);
+    // SAFETY: the word is that of a state that lives; code for this target keeps nothing in vector registers.
+    unsafe { restore(word) };
 }
 
 impl Drop for State {

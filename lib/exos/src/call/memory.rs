@@ -4,7 +4,7 @@ use super::dispatch::Call;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
-use crate::memory::area::{Area, Backing, Protection};
+use crate::memory::area::{Area, Areas, Backing, Protection};
 use crate::memory::space::rounded;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
@@ -33,14 +33,15 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
     } else {
         backing(call, number, offset, shared, protection)?
     };
-    let start = place(call, address, bytes, flags)?;
-    let area = Area { shared, backing, ..Area::anonymous(start, start + bytes, protection) };
+    // One hold of the lock: another thread must not be given the same place.
     call.process.with_memory(|space, pages| {
+        let start = place(&space.areas, address, bytes, flags)?;
+        let area = Area { shared, backing, ..Area::anonymous(start, start + bytes, protection) };
         let replaced: u64 = space.areas.within(start, start + bytes).iter().map(|old| old.end - old.start).sum();
         space.check_room(&area, bytes - replaced)?;
-        space.map(pages, area)
-    })?;
-    Ok(start)
+        space.map(pages, area)?;
+        Ok(start)
+    })
 }
 
 fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: Protection) -> Result<Backing> {
@@ -59,9 +60,7 @@ fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: 
 }
 
 /// Where a new area goes: where the program insists, where it would like, or where there is room.
-fn place(call: &Call<'_>, address: u64, bytes: u64, flags: u32) -> Result<u64> {
-    let memory = call.process.memory.lock();
-    let areas = &memory.space.areas;
+fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
     let fits = address.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
     if flags & (linux::MAP_FIXED | linux::MAP_FIXED_NOREPLACE) != 0 {
         if !address.is_multiple_of(PAGE_SIZE) {
@@ -98,17 +97,16 @@ pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
     if end == address {
         return Ok(0);
     }
-    let memory = call.process.memory.lock();
     let forbidden = |area: &Area| {
         let read_only = matches!(area.backing, Backing::File { writable: false, .. });
         area.shared && protection.allows(Protection::WRITE) && read_only
     };
-    if memory.space.areas.within(address, end).iter().any(forbidden) {
-        return Err(Errno::EACCES);
-    }
-    drop(memory);
-    call.process.with_memory(|space, pages| space.protect(pages, address, end, protection))?;
-    Ok(0)
+    call.process.with_memory(|space, pages| {
+        if space.areas.within(address, end).iter().any(forbidden) {
+            return Err(Errno::EACCES);
+        }
+        space.protect(pages, address, end, protection).map(|()| 0)
+    })
 }
 
 /// The end of a range that a program names: its start must be aligned, its length is rounded up.

@@ -5,7 +5,6 @@ use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
-use crate::user_memory::vectors;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -423,7 +422,6 @@ impl Client {
 
     /// One control transfer and back.
     fn call(&self, mut message: Message) -> Result<Message> {
-        let _vectors = vectors::keep();
         loop {
             match transfer::call(Kind::Asynchronous, self.guardian, &mut message) {
                 Ok(()) => return Ok(message),

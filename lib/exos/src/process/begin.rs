@@ -141,7 +141,6 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     enter::set_segment_base(base);
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
     super::vfork::begin(process, &inherited.options.loan);
-    vectors::declare_live();
     publish(process);
     process.public_word(public::BEGUN).store(1, Release);
     Ok(())

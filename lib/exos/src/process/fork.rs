@@ -18,7 +18,6 @@ use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
 use crate::user_memory::tables::Tables;
-use crate::user_memory::vectors;
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
@@ -28,6 +27,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::upcall::Context;
+use runtime::vector;
 use runtime::window::Window;
 use runtime::{PageNumber, critical_section, heap};
 
@@ -67,8 +67,8 @@ impl Options {
 /// Copies the running process, whose program was interrupted at `context`; the result is the child's number.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
-    // The child gets what is saved here, and the heap is copied with the CPU given away in between.
-    let _kept = vectors::keep();
+    // The child finds them in its copy of this memory.
+    let _vectors = vector::keep();
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }

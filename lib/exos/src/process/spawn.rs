@@ -85,12 +85,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
     *record.start.lock() = Some(context);
     record.segment_base.store(options.segment_base.unwrap_or_else(enter::segment_base), Relaxed);
     record.clear_at_end.store(options.clear_number, Relaxed);
-    let state = {
-        let mut vectors = maker.vectors.lock();
-        vectors.save();
-        vectors.bytes().to_vec()
-    };
-    record.vectors.lock().set_bytes(&state);
+    record.vectors.lock().set_bytes(&vectors::copy());
     Ok(record)
 }
 
@@ -144,7 +139,6 @@ extern "C" fn begin(_argument: u64) {
     let thread = thread();
     area_at(thread.area.load(Relaxed)).library().free[word::NUMBER].store(process().number(), Relaxed);
     enter::set_segment_base(thread.segment_base.load(Relaxed));
-    vectors::declare_live();
     let start = thread.start.lock().take();
     let Some(context) = start else { super::exit::leave() };
     vectors::load();

@@ -26,10 +26,8 @@ pub struct Thread {
     pub number: AtomicU64,
     /// Error code, trap number and address of a fault that is about to be delivered.
     pub fault: Lock<Option<[u64; 3]>>,
-    /// Room for the vector registers while it waits.
+    /// Room for the vector registers while the CPU is somebody else's.
     pub vectors: Lock<State>,
-    /// Room for them at the end of a slice.
-    pub live_vectors: Lock<State>,
     /// Base of FS as the program set it.
     pub segment_base: AtomicU64,
     /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
@@ -60,7 +58,6 @@ impl Thread {
             number: AtomicU64::new(0),
             fault: Lock::new(None),
             vectors: Lock::new(State::new()?),
-            live_vectors: Lock::new(State::new()?),
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),

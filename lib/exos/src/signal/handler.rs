@@ -6,8 +6,8 @@ use super::{Action, ForThread};
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
 use crate::process::status::Status;
-use crate::user_memory::copy;
 use crate::user_memory::current::thread;
+use crate::user_memory::{copy, vectors};
 use linux_raw_sys::general as linux;
 use runtime::upcall::{Context, Registers};
 
@@ -39,11 +39,7 @@ pub(super) fn call(context: &mut Context, action: Action, information: Informati
 }
 
 fn put_frame(interrupted: &Interrupted, information: &Information, action: Action) -> Option<u64> {
-    let state = {
-        let mut vectors = thread().vectors.lock();
-        vectors.save();
-        vectors.bytes().to_vec()
-    };
+    let state = vectors::copy();
     let stack = interrupted.registers[place::RSP];
     let [base, flags, size] = interrupted.alternate;
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
@@ -70,10 +66,9 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
     }
     let thread = thread();
     if returned.vectors != 0 {
-        let mut state = alloc::vec![0; thread.vectors.lock().bytes().len()];
+        let mut state = alloc::vec![0; vectors::length()];
         copy::read(returned.vectors, &mut state)?;
-        thread.vectors.lock().set_bytes(&state);
-        crate::user_memory::vectors::load();
+        vectors::replace(&state);
     }
     thread.set_blocked(returned.blocked & !UNSTOPPABLE);
     from_linux(context, &returned.registers);

@@ -1,21 +1,9 @@
-//! The program's vector registers. ExOS never touches them; but where it gives the CPU away of its own accord the
-//! kernel loads the initial state on the way back, so that they are kept in memory meanwhile.
+//! The program's vector registers. ExOS never touches them: they are declared live for as long as a program runs, and the
+//! runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
-use super::current::{is_adopted, thread};
-use runtime::vector::State;
-
-/// The registers, saved; they are restored when this is dropped.
-#[derive(Debug)]
-#[must_use = "the registers are restored when this is dropped"]
-pub struct Kept(());
-
-/// Saves the registers until the result is dropped.
-pub fn keep() -> Kept {
-    if is_adopted() {
-        thread().vectors.lock().save();
-    }
-    Kept(())
-}
+use super::current::thread;
+use alloc::vec::Vec;
+use runtime::vector::{self, State};
 
 /// Sets the registers to their initial state, for a program that begins.
 pub fn clear() {
@@ -25,21 +13,34 @@ pub fn clear() {
     }
 }
 
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if is_adopted() {
-            // SAFETY: ExOS is built without vector registers.
-            unsafe { thread().vectors.lock().restore() };
-        }
-    }
-}
-
-/// Loads what the process's record holds.
-pub fn load() {
-    drop(Kept(()));
-}
-
-/// Says that the registers hold something from now on: the end of a slice saves them.
+/// Says that the registers hold something from now on.
 pub fn declare_live() {
-    core::mem::forget(thread().live_vectors.lock().live());
+    core::mem::forget(thread().vectors.lock().live());
+}
+
+/// Loads what the thread's record holds: from now on the registers live.
+pub fn load() {
+    let mut vectors = thread().vectors.lock();
+    // SAFETY: ExOS is built without vector registers.
+    let live = unsafe { vectors.load() };
+    core::mem::forget(live);
+}
+
+/// What the registers hold.
+pub fn copy() -> Vec<u8> {
+    let mut vectors = thread().vectors.lock();
+    vectors.save();
+    vectors.bytes().to_vec()
+}
+
+/// Loads what somebody who is not trusted wrote.
+pub fn replace(bytes: &[u8]) {
+    let kept = vector::keep();
+    thread().vectors.lock().set_bytes(bytes);
+    drop(kept);
+}
+
+/// Length of what [`copy`] gives and [`replace`] takes, in bytes.
+pub fn length() -> usize {
+    thread().vectors.lock().bytes().len()
 }
