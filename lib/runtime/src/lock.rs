@@ -45,6 +45,12 @@ impl OwnerLock {
         Self { owner: AtomicU64::new(0) }
     }
 
+    /// The lock in a word that others reach too, whatever it holds.
+    pub fn at(word: &AtomicU64) -> &Self {
+        // SAFETY: a lock is one such word, and every value of it means something.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
     /// Who holds it.
     pub fn owner(&self) -> EnvironmentId {
         EnvironmentId(self.owner.load(Relaxed))
@@ -74,10 +80,26 @@ impl OwnerLock {
             if let Some(held) = self.try_acquire() {
                 return held;
             }
-            let owner = self.owner();
-            if exposed::runs(owner) || crate::time_slice::yield_to(owner).is_err() {
-                core::hint::spin_loop();
+            self.wait_a_while();
+        }
+    }
+
+    /// Takes it, unless its owner keeps it until a time of the clock, in ns: for a lock that somebody writes who is not
+    /// trusted.
+    pub fn acquire_until(&self, deadline: u64) -> Option<Held<'_>> {
+        loop {
+            let held = self.try_acquire();
+            if held.is_some() || crate::clock::now() >= deadline {
+                return held;
             }
+            self.wait_a_while();
+        }
+    }
+
+    fn wait_a_while(&self) {
+        let owner = self.owner();
+        if exposed::runs(owner) || crate::time_slice::yield_to(owner).is_err() {
+            core::hint::spin_loop();
         }
     }
 }

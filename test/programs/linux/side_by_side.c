@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -137,11 +139,53 @@ static void *stacks(void *argument) {
     return NULL;
 }
 
+static int ends[2];
+
+static void *read_one(void *argument) {
+    char bytes[8];
+    CHECK(read(ends[0], bytes, sizeof bytes) == (long)argument);
+    return NULL;
+}
+
+// A call goes on with what it found, whoever closes the descriptor meanwhile; and the other side is told only then.
+static void closing(void) {
+    for (int socket = 0; socket < 2; socket++)
+        for (long bytes = 0; bytes <= 3; bytes += 3) {
+            pthread_t thread;
+            CHECK(!(socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends)));
+            CHECK(!pthread_create(&thread, NULL, read_one, (void *)bytes));
+            usleep(20000);
+            CHECK(!close(ends[0]) && write(ends[1], "abc", bytes) == bytes && !close(ends[1]));
+            CHECK(!pthread_join(thread, NULL));
+        }
+    puts("closing what another thread reads");
+}
+
+// Processes with one offset write one after the other, each line whole.
+static void one_offset(void) {
+    char line[32];
+    long all = 0;
+    int file = open("/tmp/lines", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int child = 0; child < THREADS; child++) {
+        int is_child = fork() == 0;
+        for (int i = 0; i < rounds * 10; i++) {
+            int length = snprintf(line, sizeof line, "%d %d\n", child, i);
+            if (is_child) CHECK(write(file, line, length) == length);
+            all += length;
+        }
+        if (is_child) _exit(0);
+    }
+    for (int child = 0, status; child < THREADS; child++) CHECK(wait(&status) > 0 && status == 0);
+    CHECK(lseek(file, 0, SEEK_CUR) == all && lseek(file, 0, SEEK_END) == all);
+    puts("one offset for several processes");
+}
+
 int main(int count, char **arguments) {
     const struct { const char *what; void *(*run)(void *); } parts[] = {
         {"vector registers over calls", registers}, {"places of maps", places}, {"fresh pages", fresh_pages},
         {"files", files}, {"stacks and heap", stacks},
     };
+    setvbuf(stdout, NULL, _IOLBF, 0);
     rounds = count > 1 ? atoi(arguments[1]) : 40;
     CHECK(!pthread_barrier_init(&barrier, NULL, THREADS));
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
@@ -150,4 +194,6 @@ int main(int count, char **arguments) {
         for (int i = 0; i < THREADS; i++) CHECK(!pthread_join(threads[i], NULL));
         puts(parts[part].what);
     }
+    closing();
+    one_offset();
 }

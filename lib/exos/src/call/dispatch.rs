@@ -70,6 +70,7 @@ pub fn perform(context: &mut Context) {
     let arguments = (context.registers.rdi, context.registers.rsi);
     let mut call = Call { context, process, keep_registers: false };
     let result = call.by(process.calls.get());
+    process.end_uses();
     if process.has_option(option::TRACE_CALLS) {
         runtime::log_line!("{} call {number} ({:#x}, {:#x}) = {result:?}", process.number(), arguments.0, arguments.1);
     }

@@ -136,6 +136,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
         Object::Text(text) => text.len() as u64,
         _ => 0,
     };
+    let _offset = description.hold_offset();
     let place = match whence as u32 {
         linux::SEEK_SET => offset as i64,
         linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
@@ -183,6 +184,7 @@ pub(super) fn sync(_: &mut Call<'_>) -> Result<u64> {
 pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, bytes, ..] = call.arguments();
     let description = call.process.description(number)?;
+    let _offset = description.hold_offset();
     let skip = description.offset();
     let (length, entries) = match &description.object {
         Object::Directory { node } => {

@@ -1,6 +1,6 @@
 //! Open descriptions: what a descriptor stands for, shared by those that `dup` and `fork` made of it.
 //!
-//! Offset and flags live in a record of a page that relatives share (DESIGN.md §5, home b), so that they are one for
+//! Offset, flags and the lock of the offset live in a record of a page that relatives share (DESIGN.md §5, home b), so that they are one for
 //! all of them. A record that no descriptor of any process refers to is free.
 
 use super::object::Object;
@@ -14,10 +14,11 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
+use runtime::lock::{Held, OwnerLock};
 use runtime::page::Allocator;
 
-/// Words of a record: offset, then references (0..32) and flags (32..64).
-const WORDS: usize = 2;
+/// Words of a record: offset, then references (0..32) and flags (32..64), then the lock of the offset.
+const WORDS: usize = 4;
 const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
 const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
@@ -80,6 +81,14 @@ impl Description {
         (tables().offsets.set)(self, offset);
     }
 
+    /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on Linux.
+    /// A relative that keeps it for seconds is not waited for: what it does to the offset is between relatives.
+    pub fn hold_offset(&self) -> Option<Held<'static>> {
+        const PATIENCE: u64 = 5_000_000_000;
+        let is_shared = self.record.state().load(Acquire) as u32 > 1 || process().has_threads.load(Relaxed);
+        if is_shared { self.record.lock().acquire_until(runtime::clock::now() + PATIENCE) } else { None }
+    }
+
     /// The flags of `open`.
     pub fn flags(&self) -> u32 {
         (self.record.state().load(Acquire) >> 32) as u32
@@ -137,6 +146,12 @@ impl Description {
 
     /// One descriptor less; the last one lets go of the object.
     pub fn close(self) {
+        if let Some(description) = process().leave_to_users(self) {
+            description.let_go();
+        }
+    }
+
+    fn let_go(self) {
         let before = self.record.state().fetch_sub(1, SeqCst);
         let last = before & 0xffff_ffff == 1;
         if last {
@@ -186,5 +201,9 @@ impl Record {
 
     fn state(&self) -> &'static AtomicU64 {
         &self.page.words()[self.index * WORDS + 1]
+    }
+
+    fn lock(&self) -> &'static OwnerLock {
+        OwnerLock::at(&self.page.words()[self.index * WORDS + 2])
     }
 }

@@ -11,6 +11,8 @@ pub mod description;
 #[cfg(target_os = "none")]
 pub mod epoll;
 #[cfg(target_os = "none")]
+pub mod in_use;
+#[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]
 pub mod operations;

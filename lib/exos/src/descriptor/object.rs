@@ -16,9 +16,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
-use runtime::channel;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{Kind, PageNumber, exposed};
+use runtime::{channel, critical_section};
 
 /// Something open.
 #[derive(Clone, Debug)]
@@ -95,8 +95,8 @@ impl Object {
                 if pipe.node != 0 {
                     process().files.lock().hold(pipe.node, false);
                 }
-                let still = |object: &Self| matches!(object, Self::Pipe(other, _) if *other == pipe);
-                if !process().descriptors.lock().iter().any(|(_, description)| still(&description.object)) {
+                let same = |object: &Self| matches!(object, Self::Pipe(other, _) if *other == pipe);
+                if !process().has_open(|description| same(&description.object)) {
                     pipe::discard(&pipe);
                 }
             }
@@ -113,7 +113,7 @@ impl Object {
                     process().files.lock().hold(node, false);
                 }
                 let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, &other));
-                let still = process().descriptors.lock().iter().any(|(_, description)| same(&description.object));
+                let still = process().has_open(|description| same(&description.object));
                 other.closed(last, !still);
             }
             _ => {}
@@ -165,6 +165,7 @@ impl Description {
             return Err(Errno::EBADF);
         }
         copy::check(to, count)?;
+        let _offset = if place.is_none() && self.object.is_seekable() { self.hold_offset() } else { None };
         let at = place.unwrap_or_else(|| self.offset());
         let done = match &self.object {
             Object::File { node } => read_file(*node, at, to, count)?,
@@ -216,6 +217,7 @@ impl Description {
     }
 
     fn write_bytes_to_file(&self, node: u64, bytes: &[u8]) -> Result<u64> {
+        let _offset = self.hold_offset();
         let at = if self.flags() & linux::O_APPEND != 0 { APPEND } else { self.offset() };
         let room = self.room_in_file(node, at, bytes.len() as u64)?;
         let bytes = &bytes[..room as usize];
@@ -379,6 +381,7 @@ impl Description {
 
     fn write_file(&self, node: u64, from: u64, count: u64, place: Option<u64>) -> Result<u64> {
         let append = self.flags() & linux::O_APPEND != 0;
+        let _offset = if place.is_none() { self.hold_offset() } else { None };
         let mut at = if append { APPEND } else { place.unwrap_or_else(|| self.offset()) };
         let count = self.room_in_file(node, at, count)?;
         let mut done = 0;
@@ -393,6 +396,7 @@ impl Description {
                 outcome => {
                     let (now, reached) = outcome?;
                     (done, end) = (done + now, reached);
+                    critical_section::give_way();
                     if now < reachable {
                         break;
                     }
@@ -421,6 +425,7 @@ fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
         };
         let now = process().files.lock().read_to_program(node, at.saturating_add(done), to + done, reachable)?;
         done += now;
+        critical_section::give_way();
         if now < reachable {
             break;
         }

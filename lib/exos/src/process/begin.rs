@@ -11,6 +11,7 @@ use super::thread::Thread;
 use super::usage::Usage;
 use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
+use crate::descriptor::in_use::Uses;
 use crate::descriptor::object::Object;
 use crate::descriptor::table::Table;
 use crate::errno::{Errno, Result};
@@ -166,6 +167,8 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
     process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
     process.remains.lock().clear();
+    *process.uses.lock() = Uses::default();
+    process.has_threads.store(false, Relaxed);
     *process.futexes.lock() = Futexes::default();
     process.alarms.change(|timers| *timers = Timers::default());
     process.set_time_limit();
@@ -321,6 +324,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),
+        uses: Lock::new(Uses::default()),
         windows: Lock::new(windows),
         lent: Lock::new(Lent::default()),
         mailbox: Lock::new(mailbox),
@@ -348,6 +352,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         calls: CallTable::default(),
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
+        has_threads: AtomicBool::new(false),
         gate_only: AtomicBool::new(false),
     })))
 }

@@ -120,6 +120,8 @@ pub fn be_alone_for_exec() {
         end_other_threads();
     }
     spawn::take_remains_back();
+    process.end_all_uses();
+    process.has_threads.store(false, Relaxed);
     let _ = process.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
 }
 
@@ -151,6 +153,7 @@ fn finish(status: Status) -> ! {
         let Some(description) = open else { break };
         description.close();
     }
+    process.end_all_uses();
     vfork::end(process);
     crate::call::undo_all(process);
     process.publish_usage();

@@ -8,6 +8,7 @@ use super::record::{Extensions, Lent, Memory, Place, Process, Program};
 use super::thread::Thread;
 use super::usage::Usage;
 use crate::descriptor::description::{Description, Records};
+use crate::descriptor::in_use::Uses;
 use crate::descriptor::table::Table;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
@@ -20,7 +21,8 @@ use runtime::lock::Guard;
 
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
-type Files<'a> = (Guard<'a, Table<Description>>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
+type Files<'a> =
+    (Guard<'a, Table<Description>>, Guard<'a, Uses>, Guard<'a, Place>, Guard<'a, Client>, Guard<'a, Records>);
 type Pages<'a> = (Guard<'a, Lent>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
 type Own<'a> = (Guard<'a, Usage>, Guard<'a, Holdings>, Guard<'a, Identity>, Guard<'a, Limits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
@@ -50,11 +52,11 @@ impl Process {
     /// Takes every lock, in their order.
     pub fn hold_all(&self) -> Held<'_> {
         let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
-        let (descriptors, place) = (self.descriptors.lock(), self.place.lock());
+        let (descriptors, uses, place) = (self.descriptors.lock(), self.uses.lock(), self.place.lock());
         let own =
             (self.ended.lock(), self.holdings.lock(), self.identity.lock(), self.limits.lock(), self.attributes.lock());
         let memory = self.memory.lock();
-        let files = (descriptors, place, self.files.lock(), self.records.lock());
+        let files = (descriptors, uses, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
         let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
         Held { memory, windows, _program: running, _files: files, _own: own, _pages: pages }
@@ -67,6 +69,7 @@ impl Process {
         self.signals.free_copy();
         self.program.free_copy();
         self.descriptors.free_copy();
+        self.uses.free_copy();
         self.place.free_copy();
         self.ended.free_copy();
         self.holdings.free_copy();

@@ -2,8 +2,8 @@
 
 use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
+use crate::descriptor::in_use::Uses;
 use crate::descriptor::table::Table;
-use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::memory::space::Space;
@@ -101,6 +101,8 @@ pub struct Process {
     pub program: Lock<Program>,
     /// Its descriptors.
     pub descriptors: Lock<Table<Description>>,
+    /// What its calls work with, once it has threads.
+    pub uses: Lock<Uses>,
     /// Its place in the file system.
     pub place: Lock<Place>,
     /// What those of its threads used that ended.
@@ -173,6 +175,8 @@ pub struct Process {
     pub extensions: Lock<Extensions>,
     /// How often each of the program's `syscall`s came by the gate.
     pub traps: TrapCounts,
+    /// Whether it has had more than one thread since its program began.
+    pub has_threads: AtomicBool,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
 }
@@ -213,11 +217,6 @@ impl Process {
     /// Its mailbox.
     pub fn mailbox(&self) -> Mailbox {
         self.mailbox.lock().clone()
-    }
-
-    /// The description behind a descriptor.
-    pub fn description(&self, number: u64) -> Result<Description> {
-        self.descriptors.lock().get(number).cloned()
     }
 
     /// Pages whose last user may have gone by now.

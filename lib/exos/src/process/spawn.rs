@@ -62,6 +62,7 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
         // As on Linux, a place that cannot be written is the program's affair.
         let _ = copy::write_half(to, number as u32);
     }
+    process().has_threads.store(true, Relaxed);
     process().threads.lock().push(record);
     super::begin::publish_threads(process());
     made.run(process().session_key).map_err(|_| Errno::EAGAIN)?;

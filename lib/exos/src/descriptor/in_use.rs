@@ -1,0 +1,82 @@
+//! Descriptions that one thread closes while a call of another still works with them, as `fget` and `fput` have it on
+//! Linux: they are let go when the last such call has ended.
+//!
+//! A call notes what it works with under the lock of the descriptors, and only in a process that has threads. Who takes a
+//! description out of the descriptors therefore sees every thread that found it there.
+
+use super::description::Description;
+use crate::errno::Result;
+use crate::process::Process;
+use crate::user_memory::current::thread;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What the calls of a process work with.
+#[derive(Debug, Default)]
+pub struct Uses {
+    /// Number of a thread, and of an open description.
+    notes: Vec<(u64, u64)>,
+    /// Descriptions that no descriptor refers to any more.
+    left: Vec<Description>,
+}
+
+impl Uses {
+    fn others_use(&self, description: &Description) -> bool {
+        let (own, number) = (thread().number(), description.number());
+        self.notes.iter().any(|(user, used)| *user != own && *used == number)
+    }
+}
+
+impl Process {
+    /// The description behind a descriptor. It stays whole until the call ends.
+    pub fn description(&self, number: u64) -> Result<Description> {
+        let descriptors = self.descriptors.lock();
+        let description = descriptors.get(number)?.clone();
+        if self.has_threads.load(Relaxed) {
+            self.uses.lock().notes.push((thread().number(), description.number()));
+        }
+        Ok(description)
+    }
+
+    /// Keeps what is to be closed, if a call of another thread works with it; else gives it back.
+    pub(super) fn leave_to_users(&self, description: Description) -> Option<Description> {
+        if !self.has_threads.load(Relaxed) {
+            return Some(description);
+        }
+        let mut uses = self.uses.lock();
+        if !uses.others_use(&description) {
+            return Some(description);
+        }
+        uses.left.push(description);
+        None
+    }
+
+    /// The call of the running thread has ended.
+    pub fn end_uses(&self) {
+        if self.has_threads.load(Relaxed) {
+            let own = thread().number();
+            self.close_unused(|(user, _)| *user != own);
+        }
+    }
+
+    /// All calls have ended, but that of the running thread, which is the last one.
+    pub fn end_all_uses(&self) {
+        self.close_unused(|_| false);
+    }
+
+    fn close_unused(&self, goes_on: impl FnMut(&(u64, u64)) -> bool) {
+        let mut uses = self.uses.lock();
+        uses.notes.retain(goes_on);
+        let left = core::mem::take(&mut uses.left);
+        let (still, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|description| uses.others_use(description));
+        uses.left = still;
+        drop(uses);
+        free.into_iter().for_each(Description::close);
+    }
+
+    /// Whether a description that this test is true of is open, or left to who uses it.
+    pub fn has_open(&self, test: impl Fn(&Description) -> bool) -> bool {
+        let open = self.descriptors.lock().iter().any(|(_, description)| test(description));
+        open || self.uses.lock().left.iter().any(test)
+    }
+}
