@@ -44,7 +44,7 @@ impl Kernel {
     /// What a key of the caller's may do with what a list names.
     #[inline(always)]
     pub(crate) fn rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
-        match self.remembered(self.last_rights_of(list), key, list) {
+        match self.remembered(self.last_rights_of(key, list), key, list) {
             Some(rights) => Ok(rights),
             None => self.find_rights_on_list(key, list),
         }
@@ -60,7 +60,7 @@ impl Kernel {
         let entries = entries.used();
         self.spend(1 + entries.len() as u32 / ENTRIES_PER_UNIT);
         let rights = capability::rights_on(&capability, entries);
-        self.remember(self.last_rights_of(list), key, list, rights);
+        self.remember(self.last_rights_of(key, list), key, list, rights);
         Ok(rights)
     }
 

@@ -40,7 +40,8 @@ pub(crate) struct Kernel {
     pub(crate) channel: Channel,
 }
 
-/// Access lists that answers are remembered about, each in the place that its number says.
+/// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
+/// own list in turn.
 pub(crate) const LISTS_REMEMBERED: usize = 4;
 
 /// What a key of an environment gave, for as long as no right was lost anywhere.
@@ -73,10 +74,10 @@ impl Kernel {
         answer.get().holds(self.authority.get()).filter(|_| answer.get().about() == (key, page))
     }
 
-    /// Where the last answer about an access list is remembered.
+    /// Where the last answer about a key and an access list is remembered.
     #[inline]
-    pub(crate) fn last_rights_of(&self, list: PageNumber) -> &Cell<Answer> {
-        &self.last_rights[list.0 as usize % LISTS_REMEMBERED]
+    pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
+        &self.last_rights[(list.0 ^ key.0) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.

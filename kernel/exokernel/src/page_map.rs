@@ -148,7 +148,7 @@ impl Kernel {
     fn granted_for(&self, row: &MapRow) -> Grant {
         let Some(info) = memory::info(page_of(row.entry)) else { return Grant::NONE };
         let (key, list) = (row.address & IN_PAGE, crate::page::access_list(info));
-        match self.remembered(self.last_rights_of(list), KeyIndex(key), list) {
+        match self.remembered(self.last_rights_of(KeyIndex(key), list), KeyIndex(key), list) {
             Some(rights) if rights.contains(Rights::READ) => Grant { key, list, write: rights.contains(READ_WRITE) },
             _ => Grant::NONE,
         }

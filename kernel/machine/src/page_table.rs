@@ -289,7 +289,11 @@ impl LeafTable<'_> {
             let Some(word) = self.word(row.address) else { break };
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
             // What is in a table has none of the bits that nobody may set.
-            if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
+            if old == 0 && entry & PRESENT != 0 {
+                if !self.bind(row, grant) {
+                    break;
+                }
+            } else if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
                 match exchange(self.slot(row.address), word, row, known, grant) {
                     Some(narrowed) => changed |= narrowed,
                     None => break,
@@ -355,38 +359,59 @@ fn replace(word: &AtomicU64, new: u64) {
     }
 }
 
-/// The rows of [`LeafTable::change`] that bind or unbind a page; whether TLBs have to know.
+/// The rows of [`LeafTable::change`] that bind a page, unbind one, or put one in the place of another; whether TLBs have to
+/// know.
 #[inline(never)]
 fn exchange(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> Option<bool> {
     let old = word.load(Ordering::Relaxed);
-    if row.entry == 0 && old & PRESENT != 0 && !is_orphan(old) {
-        let old = word.swap(0, Ordering::AcqRel);
-        note_unbound(old);
+    if old & PRESENT == 0 {
+        return bind(slot, word, row, known, grant).then_some(false);
+    }
+    let left = memory::info(page_of(old))?;
+    let is_last = state(left).flags & abi::page::ORPHAN != 0;
+    if old & LARGE != 0 || is_last {
+        return None;
+    }
+    if row.entry == 0 {
+        note_left(left, word.swap(0, Ordering::AcqRel));
         return Some(true);
     }
-    bind(slot, word, row, known, grant).then_some(false)
+    let bound = grant.bindable(row)?;
+    note_left(left, word.swap((row.entry | USER) & known, Ordering::AcqRel));
+    note_bound(bound);
+    Some(true)
 }
 
 /// Maps the page of a row where none was, if `grant` allows it.
 #[inline(always)]
 fn bind(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
-    let free = word.load(Ordering::Relaxed) & PRESENT == 0;
-    if !free || row.entry & (PRESENT | LARGE | !ALLOWED) != PRESENT {
+    if word.load(Ordering::Relaxed) & PRESENT != 0 {
         return false;
     }
-    let Some(info) = grant.covered(row, exposed::pages()) else { return false };
+    let Some(info) = grant.bindable(row) else { return false };
     note_used(memory::info(slot.table).expect("a table has a record"), slot.index);
     word.store((row.entry | USER) & known, Ordering::Release);
+    note_bound(info);
+    true
+}
+
+/// Counts a small entry that came.
+#[inline(always)]
+fn note_bound(info: &PageInfo) {
     memory::note_use(info);
     memory::forget_zeroed(info);
     count_reference(info, 1);
-    true
 }
 
 /// Counts a small entry that is gone.
 #[inline(always)]
 fn note_unbound(old: u64) {
-    let info = memory::info(page_of(old)).expect("a mapped page has a record");
+    note_left(memory::info(page_of(old)).expect("a mapped page has a record"), old);
+}
+
+/// The same, where the record of its page is at hand.
+#[inline(always)]
+fn note_left(info: &PageInfo, old: u64) {
     memory::note_use(info);
     count_reference(info, -1);
     if old & DIRTY != 0 {
@@ -413,6 +438,13 @@ pub struct Grant {
 impl Grant {
     /// None: no row has this key.
     pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE, write: false };
+
+    /// The record of the page of a row that maps a small one, if the row may map it by this.
+    #[inline(always)]
+    fn bindable(self, row: &MapRow) -> Option<&'static PageInfo> {
+        let is_small = row.entry & (PRESENT | LARGE | !ALLOWED) == PRESENT;
+        if is_small { self.covered(row, exposed::pages()) } else { None }
+    }
 
     /// The record of the page of a row, one of all `pages`, if the row may map it by this.
     #[inline(always)]

@@ -9,6 +9,10 @@ use abi::limits::{MAP_ROWS, PAGE_SIZE};
 use abi::memory_map::LIBRARY_END;
 pub use abi::page_table::{self as entry, MapRow};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::ops::Range;
+
+/// Rows up to which no room for all rows of a call is filled.
+const FEW: usize = 4;
 
 /// How a page is mapped: bits of [`entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +114,9 @@ impl AddressSpace {
     /// # Safety
     /// As for [`Self::edit`].
     pub unsafe fn map(&self, address: u64, pages: &[PageNumber], access: Access) -> Result<(), Failure> {
-        let mut rows = [MapRow::default(); MAP_ROWS];
-        for (index, some) in pages.chunks(MAP_ROWS).enumerate() {
-            let start = address + (index * MAP_ROWS) as u64 * PAGE_SIZE;
-            for (row, (at, page)) in rows.iter_mut().zip((start..).step_by(PAGE_SIZE as usize).zip(some)) {
-                *row = MapRow { address: at | self.key.0, entry: page.address() | access.0 };
-            }
-            // SAFETY: as the caller says.
-            unsafe { self.edit(&rows[..some.len()]) }?;
-        }
-        Ok(())
+        let entry = |index: usize| pages[index].address() | access.0;
+        // SAFETY: as the caller says.
+        unsafe { self.edit_range(address, pages.len(), entry) }
     }
 
     /// Removes `count` mappings from `address` on; where there are none, nothing happens.
@@ -130,18 +127,43 @@ impl AddressSpace {
     /// # Safety
     /// As for [`Self::edit`].
     pub unsafe fn unmap(&self, address: u64, count: u64) -> Result<(), Failure> {
-        let mut rows = [MapRow::default(); MAP_ROWS];
-        let mut done = 0;
-        while done < count {
-            let some = (count - done).min(MAP_ROWS as u64);
-            for (index, row) in rows[..some as usize].iter_mut().enumerate() {
-                *row = MapRow { address: (address + (done + index as u64) * PAGE_SIZE) | self.key.0, entry: 0 };
+        // SAFETY: as the caller says.
+        unsafe { self.edit_range(address, count as usize, |_| 0) }
+    }
+
+    /// Sets the entries of `count` pages from `address` on, as `entry` says for each by its index.
+    ///
+    /// # Safety
+    /// As for [`Self::edit`].
+    unsafe fn edit_range(&self, address: u64, count: usize, entry: impl Fn(usize) -> u64) -> Result<(), Failure> {
+        for from in (0..count).step_by(MAP_ROWS) {
+            let until = count.min(from + MAP_ROWS);
+            if until - from <= FEW {
+                // SAFETY: as the caller says.
+                unsafe { self.edit_some::<FEW>(address, from..until, &entry) }?;
+            } else {
+                // SAFETY: as the caller says.
+                unsafe { self.edit_some::<MAP_ROWS>(address, from..until, &entry) }?;
             }
-            // SAFETY: as the caller says.
-            unsafe { self.edit(&rows[..some as usize]) }?;
-            done += some;
         }
         Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Self::edit`].
+    unsafe fn edit_some<const ROWS: usize>(
+        &self,
+        address: u64,
+        range: Range<usize>,
+        entry: impl Fn(usize) -> u64,
+    ) -> Result<(), Failure> {
+        let mut rows = [MapRow::default(); ROWS];
+        let count = range.len();
+        for (row, index) in rows.iter_mut().zip(range) {
+            *row = MapRow { address: (address + index as u64 * PAGE_SIZE) | self.key.0, entry: entry(index) };
+        }
+        // SAFETY: as the caller says.
+        unsafe { self.edit(&rows[..count]) }
     }
 
     /// Puts `count` fresh pages from `address` on, writable. They come from where the tables come from.

@@ -137,24 +137,34 @@ impl Allocator {
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.
     pub fn free_many(self, pages: &[PageNumber]) -> usize {
-        let mut freed = 0;
-        for some in pages.chunks(BATCH_ROWS) {
-            let mut rows = [BatchRow::default(); BATCH_ROWS];
-            for (row, page) in rows.iter_mut().zip(some) {
-                let arguments = [self.key.0, page.0, 0, 0, 0, 0];
-                *row = BatchRow { number: number::page_free, arguments, unused: 0 };
-            }
-            let mut start = 0;
-            while start < some.len() {
-                let outcome = batch(&mut rows[start..some.len()]);
-                let count = outcome.err().map_or(some.len() - start, |(row, _)| row);
-                let again = outcome.is_err_and(|(_, failure)| failure.error == Error::Again);
-                freed += count;
-                start += count + usize::from(!again);
-                if again {
-                    let arguments = [self.key.0, some[start].0, 0, 0, 0, 0];
-                    rows[start] = BatchRow { number: number::page_free, arguments, unused: 0 };
-                }
+        let free_some = |some: &[PageNumber]| match some {
+            [page] => usize::from(self.free(*page).is_ok()),
+            some if some.len() <= FEW => self.free_batch::<FEW>(some),
+            some => self.free_batch::<BATCH_ROWS>(some),
+        };
+        pages.chunks(BATCH_ROWS).map(free_some).sum()
+    }
+
+    /// The same for at most `ROWS` pages.
+    fn free_batch<const ROWS: usize>(self, pages: &[PageNumber]) -> usize {
+        let row_for = |page: PageNumber| BatchRow {
+            number: number::page_free,
+            arguments: [self.key.0, page.0, 0, 0, 0, 0],
+            unused: 0,
+        };
+        let mut rows = [BatchRow::default(); ROWS];
+        for (row, page) in rows.iter_mut().zip(pages) {
+            *row = row_for(*page);
+        }
+        let (mut freed, mut start) = (0, 0);
+        while start < pages.len() {
+            let outcome = batch(&mut rows[start..pages.len()]);
+            let count = outcome.err().map_or(pages.len() - start, |(row, _)| row);
+            let again = outcome.is_err_and(|(_, failure)| failure.error == Error::Again);
+            freed += count;
+            start += count + usize::from(!again);
+            if again {
+                rows[start] = row_for(pages[start]);
             }
         }
         freed
