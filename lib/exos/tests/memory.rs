@@ -3,7 +3,7 @@
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use exos::errno::{Errno, Result};
 use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
-use exos::memory::area::{Area, Areas, Protection};
+use exos::memory::area::{Area, Areas, Backing, Protection};
 use exos::memory::frames::{COPY_ON_WRITE, Frames, page_of};
 use exos::memory::space::{Access, Pages, Space, Violation};
 use std::cell::RefCell;
@@ -84,6 +84,10 @@ fn frames_remember_what_was_set() {
     let all: Vec<(u64, u64)> = frames.within(0, u64::MAX >> 1).collect();
     assert_eq!(all, model.into_iter().collect::<Vec<_>>());
 }
+
+/// Where the pages of files lie in the machine, and how many a file has.
+const FILE: u64 = 1 << 20;
+const FILE_PAGES: u64 = 50;
 
 /// The memory of a machine with two processes: contents by page, and who pays.
 #[derive(Default)]
@@ -170,8 +174,18 @@ impl Pages for Process {
         let references: usize = self.others.borrow().iter().map(mapped).sum();
         self.machine.borrow().owner.get(&page) == Some(&self.number) && references == 1
     }
-    fn file_page(&mut self, _: u64, _: u64, _: bool) -> Result<Option<u64>> {
-        Ok(None)
+    /// Page `n` of file `f` is page `FILE + f * 1000 + n` of the machine and holds `n`; every third is not in memory.
+    fn file_pages(&mut self, node: u64, wanted: u64, _: bool, first: u64, numbers: &mut [u64]) -> Result<bool> {
+        for (index, number) in (first..).zip(numbers).filter(|(index, _)| *index == wanted || index % 3 != 0) {
+            if index < FILE_PAGES {
+                *number = FILE + node * 1000 + index;
+                self.machine.borrow_mut().contents.insert(*number, index as u8);
+            }
+        }
+        Ok(wanted < FILE_PAGES)
+    }
+    fn allocate_many(&mut self, places: &mut [u64]) -> Result<()> {
+        places.iter_mut().try_for_each(|place| self.allocate().map(|page| *place = page))
     }
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
@@ -216,6 +230,65 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             }
             assert_eq!(actor.read(&mut spaces[who], address), Ok(expected[who][page]), "seed {seed}, step {step}");
         }
+    }
+}
+
+/// One process alone in a machine.
+fn alone() -> Process {
+    let machine = Rc::new(RefCell::new(Machine::default()));
+    Process { number: 0, machine, table: BTreeMap::new(), others: Rc::new(RefCell::new(vec![BTreeMap::new()])) }
+}
+
+#[test]
+fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        let (skipped, count) = (random.u64(..30), random.u64(1..60));
+        let start = BASE + random.u64(..20) * PAGE_SIZE;
+        let backing = Backing::File { node: 3, offset: skipped * PAGE_SIZE, writable: false };
+        let area = Area { backing, ..Area::anonymous(start, start + count * PAGE_SIZE, Protection::READ_WRITE) };
+        space.map(&mut process, area).expect("it maps");
+        let mut written = BTreeMap::new();
+        for step in 0..40 {
+            let (page, value) = (random.u64(..count), random.u8(100..));
+            let (address, index) = (start + page * PAGE_SIZE, skipped + page);
+            let past_end = index >= FILE_PAGES;
+            if random.bool() {
+                let outcome = process.write(&mut space, address, value);
+                assert_eq!(outcome.is_err(), past_end, "seed {seed}, step {step}");
+                outcome.into_iter().for_each(|()| _ = written.insert(page, value));
+            }
+            let expected =
+                if past_end { Err(Violation::PastEnd) } else { Ok(written.get(&page).copied().unwrap_or(index as u8)) };
+            assert_eq!(process.read(&mut space, address), expected, "seed {seed}, step {step}");
+            // What the record says is what the tables hold, all of it in the area, and nobody writes a file's page.
+            let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+            assert_eq!(recorded, process.table, "seed {seed}, step {step}");
+            assert!(recorded.keys().all(|at| (area.start..area.end).contains(at)), "seed {seed}, step {step}");
+            assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)));
+        }
+    }
+}
+
+#[test]
+fn who_walks_over_fresh_memory_faults_less_and_less() {
+    let (mut process, mut space) = (alone(), Space::default());
+    space.map(&mut process, Area::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    let mut came = Vec::new();
+    for page in 0..20 {
+        let before = process.table.len();
+        process.write(&mut space, BASE + page * PAGE_SIZE, page as u8).expect("it may");
+        came.push(process.table.len() - before);
+    }
+    assert_eq!(came.iter().copied().filter(|pages| *pages > 0).collect::<Vec<_>>(), [1, 1, 2, 4, 8, 4]);
+    assert_eq!(space.frames.within(0, u64::MAX >> 1).collect::<BTreeMap<_, _>>(), process.table);
+    space.unmap(&mut process, BASE, BASE + 20 * PAGE_SIZE).expect("it unmaps");
+    space.map(&mut process, Area::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    for page in [3, 1, 9, 5, 6, 19, 0] {
+        let before = process.table.len();
+        process.write(&mut space, BASE + page * PAGE_SIZE, 1).expect("it may");
+        assert_eq!(process.table.len(), before + 1, "who jumps about gets what it touches");
     }
 }
 

@@ -55,6 +55,31 @@ static void spawned_programs(void) {
 static volatile int counter = 1;
 static volatile char large[300000];
 
+// A copy of borrowed memory is a copy: neither sees what the other writes afterwards.
+static void grandchild_of_borrower(void) {
+    static volatile int told;
+    int pipes[2];
+    CHECK(!pipe(pipes));
+    counter = 20;
+    pid_t child = vfork();
+    if (!child) {
+        char byte = 0;
+        pid_t grandchild = syscall(SYS_fork);
+        if (!grandchild) {
+            int seen = read(pipes[0], &byte, 1) == 1 ? counter : 99;
+            counter = 77;
+            large[200000] = 'y';
+            _exit(seen);
+        }
+        counter = 21;
+        if (write(pipes[1], &byte, 1) == 1) told = status_of(grandchild) >> 8;
+        _exit(0);
+    }
+    CHECK(status_of(child) == 0 && told == 20 && counter == 21 && large[200000] == 'x');
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 static void borrowed_memory(void) {
     volatile int on_the_stack = 1;
     volatile char *anywhere = malloc(100);
@@ -99,6 +124,7 @@ static void borrowed_memory(void) {
     close(ends[1]);
     close(ends[0]);
     CHECK(status_of(child) == 0);
+    grandchild_of_borrower();
     puts("vfork: the parent finds what its child wrote");
 }
 

@@ -81,6 +81,7 @@ fn fault(
     access: Access,
 ) -> core::result::Result<(), Violation> {
     let address = address & PAGE_MASK;
+    space.one_at_a_time = true;
     process().with_extension(|residence: &mut Residence| {
         residence.make_room(space, pages).map_err(|_| Violation::OutOfMemory)?;
         if residence.away.contains_key(&address) {

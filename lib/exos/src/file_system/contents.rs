@@ -123,6 +123,18 @@ impl<S: Store> Tree<S> {
         Ok(Some(self.store.number(page)))
     }
 
+    /// The numbers of the pages from an index on, as far as there are pages; the others stay as they are.
+    pub fn pages_in_memory(&self, id: NodeId, first: u64, numbers: &mut [u64]) -> Result<()> {
+        let node = self.node(id)?;
+        let Body::Pages(pages) = &node.body else { return Ok(()) };
+        let until = (node.size.div_ceil(PAGE_SIZE) as usize).min(pages.len());
+        let some = pages.get(first as usize..until).unwrap_or_default();
+        for (number, page) in numbers.iter_mut().zip(some) {
+            *number = page.map_or(0, |page| self.store.number(page));
+        }
+        Ok(())
+    }
+
     pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {
         let node = self.node(id)?;
         Ok(match &node.body {

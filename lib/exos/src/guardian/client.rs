@@ -214,15 +214,16 @@ impl Client {
         Ok((length.min(bytes), entries))
     }
 
-    /// The page of a file for mapping, to be written by this process or not; `None` past its end.
-    pub fn page(&mut self, node: u64, index: u64, shared: bool) -> Result<Option<u64>> {
-        self.window()?;
-        let [_, count, ..] = self.exchange([Operation::Pages as u64, node, index, 1, u64::from(shared), 0])?;
-        if count == 0 {
-            return Ok(None);
+    /// The pages of a file for mapping from index `first` on, as far as they are in memory, else 0; the one at index
+    /// `wanted` is brought, to be written by this process or not. False where that lies past the end.
+    pub fn pages(&mut self, node: u64, wanted: u64, shared: bool, first: u64, numbers: &mut [u64]) -> Result<bool> {
+        let message = [Operation::Pages as u64, node, first, numbers.len() as u64, wanted - first, u64::from(shared)];
+        let [_, page, near @ ..] = self.exchange(message)?;
+        protocol::near_pages(page, near, numbers);
+        if page != 0 {
+            numbers[(wanted - first) as usize] = page;
         }
-        let word = &self.window()?.words()[0];
-        Ok(Some(word.load(Relaxed)))
+        Ok(page != 0)
     }
 
     /// Holds a node once more, or once less.

@@ -65,7 +65,8 @@ operations! {
     Truncate = 6,
     /// (node, entries to skip, bytes) -> bytes, entries; records of `getdents64` in the window.
     List = 7,
-    /// (node, first index, count, whether they are to be written) -> count; page numbers in the window, one a word.
+    /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
+    /// the end; those of all that are in memory, as `tell_near_pages` has them.
     Pages = 8,
     /// (node, 0 or 1: a descriptor was closed, description that ended with it or 0): the caller holds it no more.
     Release = 9,
@@ -318,5 +319,27 @@ pub fn outcome(word: u64) -> Result<(), Errno> {
     match word {
         0 => Ok(()),
         number => Err(Errno::from_register(number.wrapping_neg()).unwrap_or(Errno::EIO)),
+    }
+}
+
+/// Pages that an answer of four words can tell of.
+pub const NEAR_PAGES: usize = 16;
+
+/// The numbers of pages in four words, each as its distance from that of another page: which of them are told of is as good
+/// as luck has it, but a file's pages mostly come together. A number of 0 stands for none.
+pub fn tell_near_pages(page: u64, numbers: &[u64]) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (index, number) in numbers.iter().enumerate().take(NEAR_PAGES) {
+        let distance = i16::try_from(number.wrapping_sub(page) as i64).unwrap_or(0);
+        words[index / 4] |= u64::from(distance as u16) << (index % 4 * 16);
+    }
+    words
+}
+
+/// The numbers that `tell_near_pages` told of; 0 for the others, and for `page` itself.
+pub fn near_pages(page: u64, words: [u64; 4], numbers: &mut [u64]) {
+    for (index, number) in numbers.iter_mut().enumerate().take(NEAR_PAGES) {
+        let distance = (words[index / 4] >> (index % 4 * 16)) as i16;
+        *number = if distance == 0 { 0 } else { page.wrapping_add_signed(i64::from(distance)) };
     }
 }

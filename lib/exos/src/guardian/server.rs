@@ -135,7 +135,7 @@ impl Server {
     }
 
     fn perform_on_node(&mut self, caller: u64, operation: Operation, node: u64, words: [u64; 4]) -> Result<Answer> {
-        let [b, c, d, _] = words;
+        let [b, c, d, e] = words;
         if !matches!(operation, Operation::Space) && !self.clients[&caller].holds.contains_key(&node) {
             return Err(Errno::EBADF);
         }
@@ -144,7 +144,7 @@ impl Server {
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
             Operation::List => self.list(caller, node, b as usize, c),
-            Operation::Pages => self.pages(caller, node, b, c, d != 0),
+            Operation::Pages => self.pages(node, b, c, d, e != 0),
             Operation::Release => {
                 if b != 0 {
                     self.unlock_closed(caller, node, c);
@@ -306,16 +306,17 @@ impl Server {
         Ok([self.put(caller, &records)?, entries as u64, 0, 0, 0])
     }
 
-    fn pages(&mut self, caller: u64, node: NodeId, first: u64, count: u64, shared: bool) -> Result<Answer> {
-        let count = count.min(WINDOW_BYTES / 8);
-        let mut numbers = Vec::new();
-        for index in first..first.saturating_add(count) {
-            match self.tree.page(node, index, shared)? {
-                Some(page) => numbers.extend_from_slice(&page.to_le_bytes()),
-                None => break,
-            }
+    /// Pages that are in memory already, and the one that is `wanted` among them, which is brought.
+    fn pages(&mut self, id: NodeId, first: u64, count: u64, wanted: u64, shared: bool) -> Result<Answer> {
+        let mut numbers = [0; protocol::NEAR_PAGES];
+        let Some(numbers) = numbers.get_mut(..count as usize) else { return Err(Errno::EINVAL) };
+        let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
+        let Some(page) = self.tree.page(id, index, shared)? else { return Ok([0; 5]) };
+        if count > 1 {
+            self.tree.pages_in_memory(id, first, numbers)?;
         }
-        Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+        let [a, b, c, d] = protocol::tell_near_pages(page, numbers);
+        Ok([page, a, b, c, d])
     }
 
     fn set_mode(&mut self, who: Credentials, id: NodeId, mode: u32) -> Result<Outcome> {

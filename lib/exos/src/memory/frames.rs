@@ -14,7 +14,10 @@ pub const COPY_ON_WRITE: u64 = 1 << 9;
 /// Software bit of an entry: shared on purpose; fork hands it on as it is.
 pub const SHARED: u64 = 1 << 10;
 
-const CHUNK_PAGES: u64 = 64;
+/// Software bit of an entry: the page is a file's, as the area says: who lacks it finds it again.
+pub const FROM_FILE: u64 = 1 << 11;
+
+pub(super) const CHUNK_PAGES: u64 = 64;
 const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE_SIZE;
 
 /// The entries of an address space.
@@ -56,6 +59,35 @@ impl Frames {
         old
     }
 
+    /// The entries of the pages from `start` on that are kept together with its own; those missing are 0.
+    pub fn chunk_of(&self, start: u64) -> &[u64] {
+        const NONE: [u64; CHUNK_PAGES as usize] = [0; CHUNK_PAGES as usize];
+        &self.chunks.get(&(start / CHUNK_BYTES)).map_or(&NONE, |chunk| &chunk.entries)[index(start)..]
+    }
+
+    /// How many pages from `start` on have no entry, `most` at most, in the chunk of the first.
+    pub fn missing(&self, start: u64, most: usize) -> usize {
+        self.chunk_of(start).iter().take(most).take_while(|entry| **entry == 0).count()
+    }
+
+    /// Sets the entries of the pages from `start` on, but for those that are 0.
+    pub fn set_many(&mut self, start: u64, entries: &[u64]) {
+        let (here, beyond) = entries.split_at(entries.len().min(CHUNK_PAGES as usize - index(start)));
+        let empty = || Box::new(Chunk { entries: [0; CHUNK_PAGES as usize], used: 0 });
+        let chunk = self.chunks.entry(start / CHUNK_BYTES).or_insert_with(empty);
+        let mut added = 0;
+        for (old, entry) in chunk.entries[index(start)..].iter_mut().zip(here).filter(|(_, entry)| **entry != 0) {
+            added += u32::from(*old == 0);
+            *old = *entry;
+        }
+        chunk.used += added;
+        self.present += added as usize;
+        self.peak = self.peak.max(self.present);
+        if !beyond.is_empty() {
+            self.set_many(start + here.len() as u64 * PAGE_SIZE, beyond);
+        }
+    }
+
     /// The entries in `start..end`, with their addresses, in ascending order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let chunks = start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
@@ -68,6 +100,17 @@ impl Frames {
             .filter(move |(address, entry)| *entry != 0 && *address >= start && *address < end)
     }
 
+    /// All entries, with their addresses, in ascending order.
+    pub fn all(&self) -> Vec<(u64, u64)> {
+        let mut all = Vec::with_capacity(self.present);
+        for (key, chunk) in &self.chunks {
+            let addresses = (key * CHUNK_BYTES..).step_by(PAGE_SIZE as usize);
+            let entries = addresses.zip(chunk.entries);
+            entries.filter(|(_, entry)| *entry != 0).for_each(|entry| all.push(entry));
+        }
+        all
+    }
+
     /// Calls a function for each entry, in ascending order of addresses, which may change it but not take it out.
     pub fn for_each(&mut self, mut action: impl FnMut(u64, &mut u64)) {
         for (key, chunk) in &mut self.chunks {
@@ -76,6 +119,25 @@ impl Frames {
                 action(address, entry);
             }
         }
+    }
+
+    /// Takes out the entries for which `keep` is false.
+    pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        let mut gone = 0;
+        self.chunks.retain(|_, chunk| {
+            let dropped = chunk.entries.iter_mut().filter(|entry| **entry != 0 && !keep(**entry));
+            let count = dropped.map(|entry| *entry = 0).count();
+            chunk.used -= count as u32;
+            gone += count;
+            chunk.used > 0
+        });
+        self.present -= gone;
+    }
+
+    /// How many entries there are for which `is_meant` is true.
+    pub fn count(&self, is_meant: impl Fn(u64) -> bool) -> usize {
+        let entries = self.chunks.values().flat_map(|chunk| chunk.entries);
+        entries.filter(|entry| *entry != 0 && is_meant(*entry)).count()
     }
 
     /// The entries in `start..end`, taken out.

@@ -5,7 +5,8 @@
 //! other process can reach the page through its own entry (or the area is shared on purpose).
 
 use super::area::{Area, Areas, Backing, Protection};
-use super::frames::{COPY_ON_WRITE, Frames, SHARED, entry, page_of};
+use super::fill::{Walk, file_page};
+use super::frames::{COPY_ON_WRITE, FROM_FILE, Frames, SHARED, entry, page_of};
 use super::journal::{Change, Journal};
 use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, STACK_MOST, page_up};
@@ -16,6 +17,8 @@ use alloc::vec::Vec;
 pub trait Pages {
     /// A fresh page, zeroed, on the account of this process.
     fn allocate(&mut self) -> Result<u64>;
+    /// The same for each place, or for none.
+    fn allocate_many(&mut self, places: &mut [u64]) -> Result<()>;
     /// Gives pages up: those on this process's account are freed, the others were only borrowed.
     fn release(&mut self, pages: &[u64]);
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
@@ -30,8 +33,9 @@ pub trait Pages {
     fn read(&mut self, page: u64) -> Result<Vec<u8>>;
     /// Whether `page` is on this process's account and only one entry of a page table maps it.
     fn is_sole(&self, page: u64) -> bool;
-    /// The page of a file, which this process is to write where it lies or not; `None` past its end.
-    fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>>;
+    /// The pages of a file from index `first` on, as far as they are in memory, else 0; the one at index `wanted`, which
+    /// this process is to write where it lies or not, is brought. False where that lies past the end.
+    fn file_pages(&mut self, node: u64, wanted: u64, write: bool, first: u64, numbers: &mut [u64]) -> Result<bool>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
     /// Puts an entry, whose page nobody has seen, in the place of the page at `address`, with the contents of that.
@@ -111,6 +115,10 @@ pub struct Space {
     stubs: Vec<(u64, u64)>,
     /// What a child writes whose memory is to be its parent's; none: it is its own.
     journal: Option<Journal>,
+    /// Where fresh pages were touched last.
+    pub(super) walk: Walk,
+    /// Zeros come a page at a time: somebody counts them.
+    pub one_at_a_time: bool,
 }
 
 impl Space {
@@ -144,6 +152,10 @@ impl Space {
         self.journal = keep.then(Journal::default);
     }
 
+    pub(super) const fn keeps_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// What has been written since the journal began; it ends here.
     pub fn end_journal(&mut self, pages: &mut impl Pages) -> Vec<Change> {
         let Some(journal) = self.journal.take() else { return Vec::new() };
@@ -161,7 +173,7 @@ impl Space {
         let page = match (self.frames.get(page_address), area.backing) {
             (0, Backing::File { node, offset, .. }) => {
                 let index = (offset + (page_address - area.start)) / PAGE_SIZE;
-                pages.file_page(node, index, false).ok().flatten()
+                file_page(pages, node, index, false).ok()
             }
             (0, _) => None,
             (entry, _) => Some(page_of(entry)),
@@ -258,7 +270,7 @@ impl Space {
             let entries: Vec<(u64, u64)> = self.frames.within(area.start, area.end).collect();
             for (address, old) in entries {
                 let old = if protection == Protection::NONE { self.own(pages, address, old)? } else { old };
-                let new = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED));
+                let new = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
                 if new != old {
                     rows.push(MapRow { address, entry: new });
                 }
@@ -284,12 +296,13 @@ impl Space {
         let mut rows = Vec::new();
         self.frames.for_each(|address, entry| {
             let old = *entry;
-            if old & SHARED == 0 && !kept.contains(&address) {
+            // Those of files are as they are to be.
+            if old & (SHARED | FROM_FILE) == 0 && !kept.contains(&address) {
                 *entry = old & !WRITE | COPY_ON_WRITE;
-            }
-            // What cannot be written needs no edit, only the note that it is shared from now on.
-            if *entry & WRITE != old & WRITE {
-                rows.push(MapRow { address, entry: *entry });
+                // What cannot be written needs no edit, only the note that it is shared from now on.
+                if old & WRITE != 0 {
+                    rows.push(MapRow { address, entry: *entry });
+                }
             }
             tell(address, *entry);
         });
@@ -298,6 +311,19 @@ impl Space {
                 self.frames.set(row.address, row.entry & !COPY_ON_WRITE | WRITE);
             }
         })
+    }
+
+    /// Every page that a child which borrows this memory is to have as it is; what can be found in a file again is left out.
+    pub fn lent(&self) -> Vec<MapRow> {
+        let is_lent = |(_, entry): &(u64, u64)| entry & PRESENT != 0 && entry & FROM_FILE == 0;
+        self.frames.all().into_iter().filter(is_lent).map(|(address, entry)| MapRow { address, entry }).collect()
+    }
+
+    /// Pages of its own that it may write now, those that it borrows among them.
+    pub fn writable(&self) -> Vec<u64> {
+        let all = self.frames.all().into_iter();
+        let is_writable = |(_, entry): &(u64, u64)| entry & (PRESENT | WRITE | SHARED) == PRESENT | WRITE;
+        all.filter(is_writable).map(|(address, _)| address).collect()
     }
 
     /// Pages that were written soon after a fork, by this process or by a child of it, as far as it has them and may write
@@ -418,34 +444,6 @@ impl Space {
         self.areas.find(address).copied()
     }
 
-    fn fill(
-        &mut self,
-        pages: &mut impl Pages,
-        area: &Area,
-        address: u64,
-        write: bool,
-    ) -> core::result::Result<(), Violation> {
-        let Backing::File { node, offset, writable } = area.backing else {
-            let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-            let held = if area.shared { SHARED } else { 0 };
-            return self.put(pages, address, entry_for(area, page, held));
-        };
-        let index = (offset + (address - area.start)) / PAGE_SIZE;
-        let page = pages
-            .file_page(node, index, area.shared && writable)
-            .map_err(|_| Violation::OutOfMemory)?
-            .ok_or(Violation::PastEnd)?;
-        if area.shared {
-            return self.put(pages, address, entry_for(area, page, SHARED));
-        }
-        if write {
-            let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-            pages.copy_page(page, copy).map_err(|_| Violation::OutOfMemory)?;
-            return self.put(pages, address, entry_for(area, copy, 0));
-        }
-        self.put(pages, address, entry_for(area, page, COPY_ON_WRITE))
-    }
-
     /// A borrowed page that is about to be unmapped, while its contents are still needed, is copied: its owner may free
     /// it. The result is the entry that stands for it.
     fn own(&mut self, pages: &mut impl Pages, address: u64, old: u64) -> Result<u64> {
@@ -490,7 +488,12 @@ impl Space {
         self.written.truncate(COPIED_AT_FORK);
     }
 
-    fn put(&mut self, pages: &mut impl Pages, address: u64, entry: u64) -> core::result::Result<(), Violation> {
+    pub(super) fn put(
+        &mut self,
+        pages: &mut impl Pages,
+        address: u64,
+        entry: u64,
+    ) -> core::result::Result<(), Violation> {
         pages.map(&[MapRow { address, entry }]).map_err(|_| Violation::OutOfMemory)?;
         self.frames.set(address, entry);
         Ok(())
@@ -498,7 +501,7 @@ impl Space {
 }
 
 /// The entry for a page in an area.
-fn entry_for(area: &Area, page: u64, held: u64) -> u64 {
+pub(super) fn entry_for(area: &Area, page: u64, held: u64) -> u64 {
     let write = area.protection.allows(Protection::WRITE) && held & COPY_ON_WRITE == 0;
     let readable = area.protection != Protection::NONE;
     let entry = entry(page, write, area.protection.allows(Protection::EXECUTE), held);

@@ -9,6 +9,7 @@ use super::limits::Limits;
 use super::record::{Lent, Memory, Place, Process, Program, option};
 use super::thread::Thread;
 use super::usage::Usage;
+use super::vfork::Loan;
 use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::in_use::Uses;
@@ -19,6 +20,7 @@ use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::loader::enter;
+use crate::memory::frames::FROM_FILE;
 use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
@@ -75,9 +77,9 @@ impl Inherited {
         Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox, memory: None }
     }
 
-    /// Whether the child borrows its parent's memory, whose changes go back.
+    /// Whether the child borrows its parent's memory: what it writes is the parent's.
     pub fn borrows_memory(&self) -> bool {
-        self.options.loan.is_some()
+        self.options.loan.as_ref().is_some_and(Loan::shares)
     }
 
     /// The child has tables of its own.
@@ -152,6 +154,8 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     let mut memory = process.memory.lock();
     memory.tables.clone_from(&own.tables);
+    // Those come again when they are wanted.
+    memory.space.frames.retain(|entry| entry & FROM_FILE == 0);
     for (address, entry) in &own.copied {
         memory.space.frames.set(*address, *entry);
     }

@@ -15,6 +15,7 @@ use crate::loader::image::{HEAD, Image, Segment};
 use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, vdso};
 use crate::memory::area::{Area, Backing, Protection};
+use crate::memory::frames::{FROM_FILE, page_of};
 use crate::memory::space::Pages;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::{copy, vectors};
@@ -210,9 +211,11 @@ fn forget_old_program() -> Result<()> {
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let gone = core::mem::take(space);
-        pages.unlink_all()?;
-        let numbers: Vec<u64> =
-            gone.frames.within(0, u64::MAX >> 1).map(|(_, entry)| crate::memory::frames::page_of(entry)).collect();
+        let there = gone.frames.all();
+        pages.clear(&there)?;
+        // Those of files are nobody's here.
+        let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
+        let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).collect();
         pages.release(&numbers);
         for node in gone.files() {
             pages.hold_file(node, false);
@@ -344,7 +347,14 @@ fn note_program(plan: &Plan, environment: &[Vec<u8>]) {
     let file = &plan.program.0;
     let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let path = process.files.lock().path_of(file.opened.node).unwrap_or_else(|_| absolute(&file.path));
-    let joined = |strings: &[Vec<u8>]| strings.iter().flat_map(|string| [string, &b"\0"[..]].concat()).collect();
+    let joined = |strings: &[Vec<u8>]| {
+        let mut all = Vec::with_capacity(strings.iter().map(|string| string.len() + 1).sum());
+        strings.iter().for_each(|string| {
+            all.extend_from_slice(string);
+            all.push(0);
+        });
+        all
+    };
     {
         let mut program = process.program.lock();
         program.path = path;

@@ -12,7 +12,7 @@ use super::create::{Beginning, Made, Maker};
 use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
-use crate::memory::frames::COPY_ON_WRITE;
+use crate::memory::frames::{COPY_ON_WRITE, FROM_FILE};
 use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
@@ -28,7 +28,7 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::upcall::Context;
 use runtime::vector;
-use runtime::window::Window;
+use runtime::window::{WINDOW_PAGES, Window};
 use runtime::{PageNumber, critical_section, heap};
 
 /// What a child may use at first; it draws more from the bank.
@@ -109,15 +109,27 @@ fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result
     let own_mailbox = process.mailbox();
     let forgotten = begin::not_inherited(process);
     let mut held = process.hold_all();
+    let is_alone = held.threads() == 1;
     held.with_memory(process, |space, pages| {
-        if space.frames.len() > MAPPED_AT_ONCE {
+        let many = space.frames.count(|entry| entry & FROM_FILE == 0);
+        let is_borrowed = process.loan.lock().is_some();
+        if many > MAPPED_AT_ONCE && !is_borrowed {
             space.share_for_fork(pages, &[], |_, _| {})?;
             return pages.tables.link_into(&maker.editor());
         }
-        let kept = if inherited.borrows_memory() { Vec::new() } else { space.written_after_fork() };
-        let mut rows = Vec::with_capacity(space.frames.len());
+        if inherited.borrows_memory() && is_alone {
+            inherited.set_memory(map_pages(maker, space.lent(), &[])?);
+            return Ok(());
+        }
+        let kept = match inherited.borrows_memory() {
+            true => Vec::new(),
+            // What lies in another process's memory as well, to be written there, cannot be made copy-on-write here.
+            false if is_borrowed => space.writable(),
+            false => space.written_after_fork(),
+        };
+        let mut rows = Vec::with_capacity(many);
         space.share_for_fork(pages, &kept, |address, entry| {
-            if entry & PRESENT != 0 {
+            if entry & PRESENT != 0 && entry & FROM_FILE == 0 {
                 rows.push(MapRow { address, entry });
             }
         })?;
@@ -132,7 +144,9 @@ fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result
 fn map_pages(maker: &Maker, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let mut copies = vec![PageNumber::NONE; kept.len()];
     maker.pages.allocate_many(&mut copies)?;
-    image::copy_pages(kept, &copies, maker.power)?;
+    for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
+        image::copy_pages(kept, copies, maker.power)?;
+    }
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
         let row = rows.iter_mut().find(|row| row.address == *address).ok_or(Errno::EFAULT)?;
@@ -163,7 +177,7 @@ fn show_windows(
 
 /// Copies ExOS's own data.
 fn copy_heap(maker: &Maker) -> Result<()> {
-    const AT_ONCE: usize = runtime::window::WINDOW_PAGES;
+    const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
     let mut pages = vec![PageNumber::NONE; AT_ONCE];

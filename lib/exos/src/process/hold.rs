@@ -41,6 +41,11 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
+    /// How many threads the process has.
+    pub fn threads(&self) -> usize {
+        self._program.1.len()
+    }
+
     /// As [`Process::with_memory`].
     pub fn with_memory<T>(&mut self, process: &Process, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
         let Memory { space, tables } = &mut *self.memory;

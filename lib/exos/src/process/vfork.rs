@@ -1,10 +1,12 @@
 //! `vfork`: the parent waits until its child runs another program or has ended, and finds in its memory what the child
 //! wrote there (vfork(2), `clone` with CLONE_VFORK and CLONE_VM).
 //!
-//! The child is a copy as after `fork`, so that both are processes like any other. That they share memory is made true by
-//! what only the two of them could tell: the thread that made the child does not run meanwhile, and before it goes on the
-//! bytes that the child changed are brought into its memory. They come through a window that both have open: the child
-//! fills it, the parent empties it, as often as it takes.
+//! The child is a process like any other, with ExOS's data and page tables of its own. The child of a process with one
+//! thread finds in its tables the very pages of its parent, to write them where its parent could. Pages that the parent
+//! could not write either, or does not have yet, and all pages of a process with more threads, are the child's own when it
+//! writes them: that they are shared is made true by what only the two of them could tell. The thread that made the child
+//! does not run meanwhile, and before it goes on the bytes that the child changed are brought into its memory. They come
+//! through a window that both have open: the child fills it, the parent empties it, as often as it takes.
 
 use super::record::{Process, state};
 use crate::block;
@@ -60,6 +62,11 @@ impl Loan {
         let pages: Vec<PageNumber> =
             (0..PAGES).map(|_| crate::budget::allocate()).collect::<core::result::Result<_, _>>()?;
         Ok(Self { window: process.windows.lock().open(pages, process.session_key, true)?, shares })
+    }
+
+    /// Whether what the child writes goes back.
+    pub fn shares(&self) -> bool {
+        self.shares
     }
 
     /// Waits until the child gives the memory back, ends, or this process is to end.

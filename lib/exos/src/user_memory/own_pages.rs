@@ -3,9 +3,10 @@
 use super::copy;
 use super::tables::{Editor, Tables};
 use crate::budget;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::guardian::client::Client;
 use crate::layout::PAGE_SIZE;
+use crate::memory::fill::AHEAD;
 use crate::memory::frames::page_of;
 use crate::memory::space::Pages;
 use abi::page_table::MapRow;
@@ -35,8 +36,12 @@ impl OwnPages<'_> {
         Editor { root: area::root(), key: self.key, tables: Allocator::own() }
     }
 
-    /// Unlinks every table of the program.
-    pub fn unlink_all(&mut self) -> Result<()> {
+    /// Unmaps all that the program has; `there` is what there is. A few tables stay for the next program.
+    pub fn clear(&mut self, there: &[(u64, u64)]) -> Result<()> {
+        if self.tables.are_own_and_few() {
+            let rows: Vec<MapRow> = there.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
+            return self.map(&rows);
+        }
         let editor = self.editor();
         let free = self.tables.unlink_all(&editor)?;
         self.release(&free);
@@ -49,6 +54,15 @@ impl Pages for OwnPages<'_> {
         Ok(budget::allocate()?.0)
     }
 
+    fn allocate_many(&mut self, places: &mut [u64]) -> Result<()> {
+        let mut pages = [PageNumber::NONE; AHEAD];
+        let pages = pages.get_mut(..places.len()).ok_or(Errno::ENOMEM)?;
+        budget::reserve(places.len() as u64);
+        Allocator::own().allocate_many(pages)?;
+        places.iter_mut().zip(pages).for_each(|(place, page)| *place = page.0);
+        Ok(())
+    }
+
     fn release(&mut self, pages: &[u64]) {
         let own = area::access_list();
         let is_own = |page: &PageNumber| {
@@ -58,6 +72,12 @@ impl Pages for OwnPages<'_> {
                     && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
             })
         };
+        if let [page] = pages {
+            // Nothing has to be gathered.
+            return Some(PageNumber(*page)).iter().filter(|page| is_own(page)).for_each(|page| {
+                let _ = Allocator::own().free(*page);
+            });
+        }
         let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();
         Allocator::own().free_many(&mine);
     }
@@ -96,8 +116,8 @@ impl Pages for OwnPages<'_> {
         exposed::page(PageNumber(page)).is_some_and(|info| info.access() == own && info.references() == 1)
     }
 
-    fn file_page(&mut self, node: u64, index: u64, write: bool) -> Result<Option<u64>> {
-        self.files.lock().page(node, index, write)
+    fn file_pages(&mut self, node: u64, wanted: u64, write: bool, first: u64, numbers: &mut [u64]) -> Result<bool> {
+        self.files.lock().pages(node, wanted, write, first, numbers)
     }
 
     fn prepare(&mut self, address: u64) -> Result<()> {

@@ -13,6 +13,11 @@ use alloc::vec::Vec;
 use runtime::page::Allocator;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
 
+/// Tables that stay for the next program at most.
+const KEPT: usize = 12;
+/// Rows up to which no room for all rows of a call is filled.
+const FEW: usize = 16;
+
 /// Keys and places that tables are edited with.
 #[derive(Clone, Copy, Debug)]
 pub struct Editor {
@@ -49,25 +54,40 @@ impl Tables {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
     }
 
+    /// Whether it takes less to empty these tables than to make others.
+    pub fn are_own_and_few(&self) -> bool {
+        self.linked.len() <= KEPT && self.linked.values().all(|link| link.own)
+    }
+
     /// Sets entries of the own address space: links tables that are missing, copies tables that are shared.
     pub fn edit(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<()> {
-        let mut done = 0;
-        while done < rows.len() {
-            let some = &rows[done..rows.len().min(done + MAP_ROWS)];
-            let mut keyed = [MapRow::default(); MAP_ROWS];
-            let mut ready = None;
-            for (keyed, row) in keyed.iter_mut().zip(some) {
-                let entry = if row.entry & PRESENT == 0 { 0 } else { row.entry };
-                *keyed = MapRow { address: row.address | editor.key.0, entry };
-                let wanted = (row.address & !(span(1) - 1), entry != 0);
-                if ready != Some(wanted) {
-                    self.prepare(editor, row.address, wanted.1)?;
-                    ready = Some(wanted);
-                }
-            }
-            done += self.edit_some(editor, &keyed[..some.len()])?;
+        let mut left = rows;
+        while !left.is_empty() {
+            let done = match left.len() {
+                1 => self.edit_rows::<1>(editor, left),
+                few if few <= FEW => self.edit_rows::<FEW>(editor, left),
+                _ => self.edit_rows::<MAP_ROWS>(editor, &left[..left.len().min(MAP_ROWS)]),
+            };
+            left = &left[done?..];
         }
         Ok(())
+    }
+
+    /// At most `ROWS` of them; how many are done.
+    fn edit_rows<const ROWS: usize>(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
+        let mut keyed = [MapRow::default(); ROWS];
+        // What is ready: the address where a table begins, and whether it is to be mapped into.
+        let mut ready = u64::MAX;
+        for (keyed, row) in keyed.iter_mut().zip(rows) {
+            let mapped = row.entry & PRESENT;
+            *keyed = MapRow { address: row.address | editor.key.0, entry: if mapped == 0 { 0 } else { row.entry } };
+            let wanted = row.address & !(span(1) - 1) | mapped;
+            if ready != wanted {
+                self.prepare(editor, row.address, mapped != 0)?;
+                ready = wanted;
+            }
+        }
+        self.edit_some(editor, &keyed[..rows.len()])
     }
 
     /// Sees to it that the tables on the way to an address can be changed, and, if something is to be mapped, are there.

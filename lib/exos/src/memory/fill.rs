@@ -1,0 +1,144 @@
+//! How a page that is missing comes: the one that was touched, and others that will be, for one fault.
+//!
+//! A fault costs as much as mapping some twenty pages. A private page of a file brings those pages beside it that are in
+//! memory already; zeros come several at a time where the program goes from page to page. Nothing comes that the program
+//! could not have touched by itself; what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
+
+use super::area::{Area, Backing};
+use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED};
+use super::space::{Pages, Space, Violation, entry_for};
+use crate::layout::PAGE_SIZE;
+use abi::page_table::MapRow;
+
+/// Pages of a file that come together: those of an aligned range as large.
+pub const AROUND: usize = 16;
+const AROUND_BYTES: u64 = AROUND as u64 * PAGE_SIZE;
+/// Pages of zeros that come together at most.
+pub const AHEAD: usize = 8;
+
+/// A program that touches one fresh page after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walk {
+    /// The page that it touches next, if it goes on.
+    next: u64,
+    /// Faults in a row.
+    faults: u32,
+}
+
+impl Walk {
+    /// A fault at a page; how many pages from it on are worth bringing.
+    fn step(&mut self, page: u64) -> usize {
+        self.faults = if page == self.next { self.faults + 1 } else { 0 };
+        // The first two in a row may be all.
+        AHEAD.min(1 << self.faults.saturating_sub(1).min(AHEAD.ilog2()))
+    }
+}
+
+type Filled = Result<(), Violation>;
+
+impl Space {
+    /// Brings the page at an address where none is.
+    pub(super) fn fill(&mut self, pages: &mut impl Pages, area: &Area, address: u64, write: bool) -> Filled {
+        match area.backing {
+            Backing::File { node, offset, writable } if area.shared => {
+                let index = (offset + (address - area.start)) / PAGE_SIZE;
+                let page = file_page(pages, node, index, writable)?;
+                self.put(pages, address, entry_for(area, page, SHARED))
+            }
+            Backing::File { node, offset, .. } => {
+                self.fill_around(pages, area, address, (node, offset))?;
+                if write { self.take_copy(pages, area, address) } else { Ok(()) }
+            }
+            _ if area.shared => self.fill_with_zeros(pages, area, address, SHARED),
+            _ => self.fill_ahead(pages, area, address),
+        }
+    }
+
+    fn fill_with_zeros(&mut self, pages: &mut impl Pages, area: &Area, address: u64, held: u64) -> Filled {
+        let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+        self.put(pages, address, entry_for(area, page, held))
+    }
+
+    /// A page of zeros, and more behind it where the program walks over its memory.
+    fn fill_ahead(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
+        let wanted = if self.one_at_a_time || self.keeps_journal() { 1 } else { self.walk.step(address) };
+        let in_area = (area.end - address) / PAGE_SIZE;
+        let mut entries = [0; AHEAD];
+        let entries = &mut entries[..wanted.min(in_area as usize)];
+        let missing = if wanted > 1 { self.frames.missing(address, entries.len()) } else { 1 };
+        let mut fresh = [0; AHEAD];
+        let fresh = &mut fresh[..missing];
+        self.walk.next = address + missing as u64 * PAGE_SIZE;
+        // Where there is too little for all, the one that was touched comes.
+        if missing == 1 || pages.allocate_many(fresh).is_err() {
+            return self.fill_with_zeros(pages, area, address, 0);
+        }
+        for (entry, page) in entries.iter_mut().zip(&*fresh) {
+            *entry = entry_for(area, *page, 0);
+        }
+        self.put_many(pages, address, &entries[..missing]).inspect_err(|_| pages.release(fresh))
+    }
+
+    /// The page of a private mapping of a file, with its neighbours.
+    fn fill_around(&mut self, pages: &mut impl Pages, area: &Area, address: u64, file: (u64, u64)) -> Filled {
+        let (node, offset) = file;
+        let base = address & !(AROUND_BYTES - 1);
+        let (start, end) = (base.max(area.start), area.end.min(base + AROUND_BYTES));
+        let index_of = |address: u64| (offset + (address - area.start)) / PAGE_SIZE;
+        let mut entries = [0; AROUND];
+        let entries = &mut entries[..((end - start) / PAGE_SIZE) as usize];
+        let found = pages.file_pages(node, index_of(address), false, index_of(start), entries);
+        if !found.map_err(|_| Violation::OutOfMemory)? {
+            return Err(Violation::PastEnd);
+        }
+        let plain = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
+        for (entry, there) in entries.iter_mut().zip(self.frames.chunk_of(start)) {
+            *entry = if *entry == 0 || *there != 0 { 0 } else { plain | *entry << PAGE_SIZE.trailing_zeros() };
+        }
+        let wanted = entries[((address - start) / PAGE_SIZE) as usize];
+        // One of the neighbours may have left the file meanwhile.
+        self.put_many(pages, start, entries).or_else(|_| self.put(pages, address, wanted))
+    }
+
+    /// Gives the process a page of its own in place of a file's, which lies at the address.
+    fn take_copy(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
+        let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+        let entry = entry_for(area, copy, 0);
+        pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
+        self.frames.set(address, entry);
+        Ok(())
+    }
+
+    /// Sets the entries of pages in a row, but for those that are 0: all or none.
+    fn put_many(&mut self, pages: &mut impl Pages, start: u64, entries: &[u64]) -> Filled {
+        let mut rows = [MapRow::default(); AROUND];
+        let addresses = (start..).step_by(PAGE_SIZE as usize);
+        let mut count = 0;
+        for (entry, address) in entries.iter().zip(addresses).filter(|(entry, _)| **entry != 0) {
+            rows[count] = MapRow { address, entry: *entry };
+            count += 1;
+        }
+        let rows = &mut rows[..count];
+        if pages.map(rows).is_err() {
+            rows.iter_mut().for_each(|row| row.entry = 0);
+            let _ = pages.map(rows);
+            return Err(Violation::OutOfMemory);
+        }
+        self.frames.set_many(start, entries);
+        Ok(())
+    }
+}
+
+/// One page of a file, which this process is to write where it lies or not.
+pub(super) fn file_page(pages: &mut impl Pages, node: u64, index: u64, write: bool) -> Result<u64, Violation> {
+    let mut page = [0];
+    match pages.file_pages(node, index, write, index, &mut page) {
+        Ok(true) => Ok(page[0]),
+        Ok(false) => Err(Violation::PastEnd),
+        Err(_) => Err(Violation::OutOfMemory),
+    }
+}
+
+// An aligned range of a file's pages lies in one chunk of the record.
+const _: () =
+    assert!(CHUNK_PAGES as usize % AROUND == 0 && AHEAD <= AROUND && AROUND <= crate::guardian::protocol::NEAR_PAGES);
