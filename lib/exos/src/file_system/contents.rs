@@ -135,6 +135,15 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
+    /// The pages between two that programs touch, as far as there are pages: index, and number in the upper half.
+    pub fn working_set(&self, id: NodeId, first: u64, end: u64) -> Result<Vec<u64>> {
+        let node = self.node(id)?;
+        let Body::Pages(pages) = &node.body else { return Ok(Vec::new()) };
+        let there = |index: &u64| pages.get(*index as usize).copied().flatten();
+        let all = self.working_sets.within(id, first, end.min(node.size.div_ceil(PAGE_SIZE)));
+        Ok(all.filter_map(|index| Some(index | self.store.number(there(&index)?) << 32)).collect())
+    }
+
     pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {
         let node = self.node(id)?;
         Ok(match &node.body {

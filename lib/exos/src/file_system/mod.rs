@@ -10,3 +10,4 @@ pub mod node;
 pub mod path;
 pub mod populate;
 pub mod tree;
+pub mod working_set;

@@ -5,6 +5,7 @@
 
 use super::contents::Store;
 use super::node::{Body, Entries, Node, NodeId, Status};
+use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
 use linux_raw_sys::general as linux;
@@ -55,6 +56,8 @@ pub struct Tree<S> {
     pub now: u64,
     /// More groups of who asks.
     pub groups: alloc::vec::Vec<u32>,
+    /// Which pages of files programs touch.
+    pub working_sets: WorkingSets,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
 }
@@ -77,7 +80,15 @@ impl<S: Store> Tree<S> {
             nameable: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
         };
-        Self { store, now: 0, groups: alloc::vec::Vec::new(), nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
+        let nodes = BTreeMap::from([(ROOT, root)]);
+        Self {
+            store,
+            now: 0,
+            groups: alloc::vec::Vec::new(),
+            working_sets: WorkingSets::default(),
+            nodes,
+            next: ROOT + 1,
+        }
     }
 
     /// The node with this number.
@@ -377,6 +388,7 @@ impl<S: Store> Tree<S> {
             && let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id)
         {
             pages.into_iter().flatten().for_each(|page| self.store.free(page));
+            self.working_sets.forget(id);
         }
     }
 }

@@ -226,6 +226,14 @@ impl Client {
         Ok(page != 0)
     }
 
+    /// Of the pages of a file between two indices those that programs touch and that are in memory: index and number.
+    pub fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
+        let window = self.window()?;
+        let [_, count, ..] = self.exchange([Operation::WorkingSet as u64, node, first, end, 0, 0])?;
+        let words = window.words().iter().take(count as usize).map(|word| word.load(Relaxed));
+        Ok(words.map(|word| (word & 0xffff_ffff, word >> 32)).collect())
+    }
+
     /// Holds a node once more, or once less.
     pub fn hold(&mut self, node: u64, hold: bool) {
         let operation = if hold { Operation::Hold } else { Operation::Release };

@@ -132,6 +132,9 @@ operations! {
     SetIdentity = 70,
     /// (count; the groups in the window): the caller's other groups.
     SetGroups = 71,
+    /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
+    /// window, as index | page number << 32.
+    WorkingSet = 48,
     /// (key, bytes, flags) -> number of a shared segment.
     SegmentGet = 50,
     /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.

@@ -14,6 +14,7 @@ use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::page::Allocator;
@@ -145,6 +146,7 @@ impl Server {
             Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
             Operation::List => self.list(caller, node, b as usize, c),
             Operation::Pages => self.pages(node, b, c, d, e != 0),
+            Operation::WorkingSet => self.working_set(caller, node, b, c),
             Operation::Release => {
                 if b != 0 {
                     self.unlock_closed(caller, node, c);
@@ -306,6 +308,13 @@ impl Server {
         Ok([self.put(caller, &records)?, entries as u64, 0, 0, 0])
     }
 
+    fn working_set(&mut self, caller: u64, id: NodeId, first: u64, end: u64) -> Result<Answer> {
+        let pages = self.tree.working_set(id, first, end)?;
+        let window = self.window(caller)?;
+        pages.iter().zip(window.words()).for_each(|(page, word)| word.store(*page, Relaxed));
+        Ok([pages.len() as u64, 0, 0, 0, 0])
+    }
+
     /// Pages that are in memory already, and the one that is `wanted` among them, which is brought.
     fn pages(&mut self, id: NodeId, first: u64, count: u64, wanted: u64, shared: bool) -> Result<Answer> {
         let mut numbers = [0; protocol::NEAR_PAGES];
@@ -313,6 +322,7 @@ impl Server {
         let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
         let Some(page) = self.tree.page(id, index, shared)? else { return Ok([0; 5]) };
         if count > 1 {
+            self.tree.working_sets.note(id, index);
             self.tree.pages_in_memory(id, first, numbers)?;
         }
         let [a, b, c, d] = protocol::tell_near_pages(page, numbers);

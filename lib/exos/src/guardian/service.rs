@@ -24,7 +24,12 @@ pub struct Guardian {
     server: Server,
     /// Clients that other environments speak for, by the number of those.
     threads: BTreeMap<u64, u64>,
+    /// Windows of clients that died, for those that come.
+    spare: Vec<Shared>,
 }
+
+/// Windows of dead clients that are kept at most.
+const SPARE: usize = 2;
 
 impl Guardian {
     /// One with the files of the boot archive. `file_pages` are readable by the session, `window_pages` writable.
@@ -52,7 +57,7 @@ impl Guardian {
             notice,
             windows,
         };
-        Ok(Self { server, threads: BTreeMap::new() })
+        Ok(Self { server, threads: BTreeMap::new(), spare: Vec::new() })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
@@ -72,18 +77,36 @@ impl Guardian {
 
     /// Gives a client its window.
     fn attach(&mut self, caller: u64, message: &mut Message) -> Result<()> {
-        let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
-        if client.window.is_none() {
-            let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
-            self.server.window_pages.allocate_many(&mut pages)?;
-            client.window = Some(self.server.windows.open(pages, self.server.window_pages.key, true)?);
-        }
-        let window = client.window.as_ref().ok_or(Errno::EIO)?;
+        let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
+        let window = match &client.window {
+            Some(window) => window.clone(),
+            None => self.fresh_window()?,
+        };
+        self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
         for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
             *word = two[0].0 | two[1].0 << 32;
         }
         message[5] = self.server.notice.pages()[0].0;
         Ok(())
+    }
+
+    /// A window that no client has: one that a dead client left, as long as nobody else maps it, or a new one.
+    fn fresh_window(&mut self) -> Result<Shared> {
+        while let Some(window) = self.spare.pop() {
+            let is_mine = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == 1);
+            if window.pages().iter().all(is_mine) {
+                return Ok(window);
+            }
+            self.give_up_window(&window);
+        }
+        let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
+        self.server.window_pages.allocate_many(&mut pages)?;
+        self.server.windows.open(pages, self.server.window_pages.key, true)
+    }
+
+    fn give_up_window(&mut self, window: &Shared) {
+        self.server.windows.close(window);
+        self.server.window_pages.free_many(window.pages());
     }
 
     /// A new process inherits what its maker holds. The session may make one that holds the root only.
@@ -131,9 +154,10 @@ impl Guardian {
             if self.server.locks.forget(Owner::Process(number)) {
                 self.server.tell_of_change();
             }
-            if let Some(window) = client.window {
-                self.server.windows.close(&window);
-                self.server.window_pages.free_many(window.pages());
+            match client.window {
+                Some(window) if self.spare.len() < SPARE => self.spare.push(window),
+                Some(window) => self.give_up_window(&window),
+                None => {}
             }
         }
     }

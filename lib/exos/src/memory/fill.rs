@@ -1,18 +1,24 @@
 //! How a page that is missing comes: the one that was touched, and others that will be, for one fault.
 //!
-//! A fault costs as much as mapping some twenty pages. A private page of a file brings those pages beside it that are in
-//! memory already; zeros come several at a time where the program goes from page to page. Nothing comes that the program
+//! A fault costs as much as mapping some twenty pages. The first touch of a private mapping of a file brings those of its
+//! pages that programs touched before (`file_system::working_set`); any other brings those beside it that are in memory
+//! already, fewer where that set is there. Zeros come several at a time where the program goes from page to page. Nothing comes that the program
 //! could not have touched by itself; what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
 
 use super::area::{Area, Backing};
 use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED};
 use super::space::{Pages, Space, Violation, entry_for};
+use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
 use abi::page_table::MapRow;
+use alloc::vec::Vec;
 
 /// Pages of a file that come together: those of an aligned range as large.
-pub const AROUND: usize = 16;
-const AROUND_BYTES: u64 = AROUND as u64 * PAGE_SIZE;
+pub const AROUND: u64 = 16;
+/// The same where those that programs touch are there already.
+const AROUND_WARM: u64 = 4;
+/// Mappings of files that are remembered to have theirs.
+const WARM: usize = 64;
 /// Pages of zeros that come together at most.
 pub const AHEAD: usize = 8;
 
@@ -46,7 +52,10 @@ impl Space {
                 self.put(pages, address, entry_for(area, page, SHARED))
             }
             Backing::File { node, offset, .. } => {
-                self.fill_around(pages, area, address, (node, offset))?;
+                let around = if self.warm_up(pages, area, (node, offset)) { AROUND_WARM } else { AROUND };
+                if self.frames.get(address) == 0 {
+                    self.fill_around(pages, area, address, (node, offset), around)?;
+                }
                 if write { self.take_copy(pages, area, address) } else { Ok(()) }
             }
             _ if area.shared => self.fill_with_zeros(pages, area, address, SHARED),
@@ -79,13 +88,49 @@ impl Space {
         self.put_many(pages, address, &entries[..missing]).inspect_err(|_| pages.release(fresh))
     }
 
-    /// The page of a private mapping of a file, with its neighbours.
-    fn fill_around(&mut self, pages: &mut impl Pages, area: &Area, address: u64, file: (u64, u64)) -> Filled {
-        let (node, offset) = file;
-        let base = address & !(AROUND_BYTES - 1);
-        let (start, end) = (base.max(area.start), area.end.min(base + AROUND_BYTES));
+    /// Brings those pages of a private mapping of a file that programs touch, once; whether any are known.
+    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, (node, offset): (u64, u64)) -> bool {
+        if self.is_copy || self.warm.contains(&area.start) {
+            return !self.is_copy;
+        }
+        let (first, end) = (offset / PAGE_SIZE, (offset + area.end - area.start).div_ceil(PAGE_SIZE));
+        let set = pages.working_set(node, first, end).unwrap_or_default();
+        if set.is_empty() {
+            return false;
+        }
+        if self.warm.len() == WARM {
+            self.warm.remove(0);
+        }
+        self.warm.push(area.start);
+        let row = |(index, page): (u64, u64)| MapRow {
+            address: area.start + (index - first) * PAGE_SIZE,
+            entry: entry_for(area, page, COPY_ON_WRITE | FROM_FILE),
+        };
+        let mut rows: Vec<MapRow> = set.into_iter().map(row).collect();
+        rows.retain(|row| self.frames.get(row.address) == 0);
+        if pages.map(&rows).is_ok() {
+            rows.iter().for_each(|row| _ = self.frames.set(row.address, row.entry));
+        } else {
+            // A page may have left the file meanwhile; what is wanted comes by itself.
+            rows.iter_mut().for_each(|row| row.entry = 0);
+            let _ = pages.map(&rows);
+        }
+        true
+    }
+
+    /// The page of a private mapping of a file, with its neighbours: those of an aligned range of `around` pages.
+    fn fill_around(
+        &mut self,
+        pages: &mut impl Pages,
+        area: &Area,
+        address: u64,
+        (node, offset): (u64, u64),
+        around: u64,
+    ) -> Filled {
+        let base = address & !(around * PAGE_SIZE - 1);
+        let (start, end) = (base.max(area.start), area.end.min(base + around * PAGE_SIZE));
         let index_of = |address: u64| (offset + (address - area.start)) / PAGE_SIZE;
-        let mut entries = [0; AROUND];
+        let mut entries = [0; AROUND as usize];
         let entries = &mut entries[..((end - start) / PAGE_SIZE) as usize];
         let found = pages.file_pages(node, index_of(address), false, index_of(start), entries);
         if !found.map_err(|_| Violation::OutOfMemory)? {
@@ -101,7 +146,7 @@ impl Space {
     }
 
     /// Gives the process a page of its own in place of a file's, which lies at the address.
-    fn take_copy(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
+    pub(super) fn take_copy(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
         let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
         let entry = entry_for(area, copy, 0);
         pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
@@ -111,7 +156,7 @@ impl Space {
 
     /// Sets the entries of pages in a row, but for those that are 0: all or none.
     fn put_many(&mut self, pages: &mut impl Pages, start: u64, entries: &[u64]) -> Filled {
-        let mut rows = [MapRow::default(); AROUND];
+        let mut rows = [MapRow::default(); AROUND as usize];
         let addresses = (start..).step_by(PAGE_SIZE as usize);
         let mut count = 0;
         for (entry, address) in entries.iter().zip(addresses).filter(|(entry, _)| **entry != 0) {
@@ -140,5 +185,4 @@ pub(super) fn file_page(pages: &mut impl Pages, node: u64, index: u64, write: bo
 }
 
 // An aligned range of a file's pages lies in one chunk of the record.
-const _: () =
-    assert!(CHUNK_PAGES as usize % AROUND == 0 && AHEAD <= AROUND && AROUND <= crate::guardian::protocol::NEAR_PAGES);
+const _: () = assert!(CHUNK_PAGES % AROUND == 0 && AHEAD as u64 <= AROUND && AROUND <= NEAR_PAGES as u64);

@@ -36,6 +36,9 @@ pub trait Pages {
     /// The pages of a file from index `first` on, as far as they are in memory, else 0; the one at index `wanted`, which
     /// this process is to write where it lies or not, is brought. False where that lies past the end.
     fn file_pages(&mut self, node: u64, wanted: u64, write: bool, first: u64, numbers: &mut [u64]) -> Result<bool>;
+    /// Of the pages of a file from index `first` up to `end` those that programs touch and that are in memory: index and
+    /// number.
+    fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
     /// Puts an entry, whose page nobody has seen, in the place of the page at `address`, with the contents of that.
@@ -117,6 +120,10 @@ pub struct Space {
     journal: Option<Journal>,
     /// Where fresh pages were touched last.
     pub(super) walk: Walk,
+    /// Where mappings of files begin whose working set is there, the latest last.
+    pub(super) warm: Vec<u64>,
+    /// A copy of another space that lacks the pages of files: it is not known which of them it needs.
+    pub(super) is_copy: bool,
     /// Zeros come a page at a time: somebody counts them.
     pub one_at_a_time: bool,
 }
@@ -145,6 +152,12 @@ impl Space {
             old if access == Access::Write && old & COPY_ON_WRITE != 0 => self.unshare(pages, &area, page_address, old),
             old => self.put(pages, page_address, old),
         }
+    }
+
+    /// Forgets the pages of files, in the copy for a child: they come again when they are wanted.
+    pub fn forget_files(&mut self) {
+        self.frames.retain(|entry| entry & FROM_FILE == 0);
+        self.is_copy = true;
     }
 
     /// From now on it is noted what is written, or no longer.
@@ -244,6 +257,7 @@ impl Space {
         }
         self.drop_pages(pages, start, end)?;
         self.areas.remove(start, end);
+        self.warm.retain(|place| !(start..end).contains(place));
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
         let mut gone: Vec<u64> = before.iter().filter_map(|area| self.forgotten_file(area)).collect();
         gone.sort_unstable();
@@ -467,6 +481,9 @@ impl Space {
         address: u64,
         old: u64,
     ) -> core::result::Result<(), Violation> {
+        if old & FROM_FILE != 0 {
+            return self.take_copy(pages, area, address);
+        }
         self.note_written(address);
         let shared = page_of(old);
         pages.prepare(address).map_err(|_| Violation::OutOfMemory)?;

@@ -20,7 +20,6 @@ use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::loader::enter;
-use crate::memory::frames::FROM_FILE;
 use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
@@ -154,8 +153,7 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     let mut memory = process.memory.lock();
     memory.tables.clone_from(&own.tables);
-    // Those come again when they are wanted.
-    memory.space.frames.retain(|entry| entry & FROM_FILE == 0);
+    memory.space.forget_files();
     for (address, entry) in &own.copied {
         memory.space.frames.set(*address, *entry);
     }
@@ -180,6 +178,7 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
     process.attributes.lock().begin_child();
     process.holdings.lock().undoes = false;
     *process.lent.lock() = Lent::default();
+    process.copies.lock().clear();
     process.files.lock().begin_again();
 }
 
@@ -331,6 +330,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         uses: Lock::new(Uses::default()),
         windows: Lock::new(windows),
         lent: Lock::new(Lent::default()),
+        copies: Lock::new(Vec::new()),
         mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),
         loan: Lock::new(None),

@@ -79,6 +79,8 @@ pub struct Child {
     pub public: Shared,
     /// Page of its mailbox.
     pub mailbox: PageNumber,
+    /// Pages of this process that hold ExOS's data for it.
+    pub copies: Vec<PageNumber>,
     /// Its change that was told last.
     pub told: u64,
 }
@@ -191,6 +193,7 @@ impl Child {
         }
         crate::user_memory::current::process().windows.lock().close(&self.public);
         self.made.bury(session);
+        crate::user_memory::current::process().keep_copies(&self.copies);
         crate::budget::give_back();
     }
 }

@@ -227,6 +227,9 @@ fn forget_old_program() -> Result<()> {
         let Some(description) = closed else { break };
         description.close();
     }
+    // What they cost less the next program may not need.
+    let copies = core::mem::take(&mut *process.copies.lock());
+    runtime::page::Allocator::own().free_many(&copies);
     crate::call::detach_all(process);
     process.set_memory_limits();
     process.attributes.lock().begin_program();

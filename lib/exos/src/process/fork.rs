@@ -14,6 +14,7 @@ use crate::budget;
 use crate::errno::{Errno, Result};
 use crate::memory::frames::{COPY_ON_WRITE, FROM_FILE};
 use crate::signal::Mailbox;
+use crate::process::record::Process;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
@@ -26,6 +27,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
+use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::{WINDOW_PAGES, Window};
@@ -77,7 +79,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     maker.link_image(process.image_table)?;
     let mailbox = maker.pages.allocate()?;
     let mut inherited = Box::new(Inherited::new(context, mailbox, options));
-    copy(&maker, mailbox, &mut inherited)?;
+    let copies = copy(&maker, mailbox, &mut inherited)?;
     let beginning = Beginning {
         function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
         heap: heap::address(),
@@ -87,7 +89,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     };
     introduce(&maker, mailbox)?;
     let made = maker.create(&beginning)?;
-    adopt(made, mailbox)
+    adopt(made, mailbox, copies)
 }
 
 /// Makes the child known before it runs: others can send to it, and it begins in its parent's process group.
@@ -103,8 +105,9 @@ fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
 }
 
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
-/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied.
-fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<()> {
+/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
+/// the pages of this process that hold that.
+fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox();
     let forgotten = begin::not_inherited(process);
@@ -175,8 +178,9 @@ fn show_windows(
     Ok(())
 }
 
-/// Copies ExOS's own data.
-fn copy_heap(maker: &Maker) -> Result<()> {
+/// Copies ExOS's own data. The pages for it stay this process's where its first thread makes the child, to be used again for
+/// the next; what another thread is charged for goes with it, and is the child's.
+fn copy_heap(maker: &Maker) -> Result<Vec<PageNumber>> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
@@ -191,22 +195,37 @@ fn copy_heap(maker: &Maker) -> Result<()> {
         pages.resize(count + AT_ONCE, PageNumber::NONE);
     };
     budget::reserve(pages.len() as u64 + FOR_THE_REST);
-    maker.pages.allocate_many(&mut pages)?;
+    let process = process();
+    let stays = thread().number() == process.number();
+    let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
+    let source = if stays { Allocator::own() } else { maker.pages };
+    let allocated = source.allocate_many(&mut pages[used_before..]);
+    allocated.inspect_err(|_| process.keep_copies(&pages[..used_before]))?;
     let _held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
         image::copy_own(address, some, maker.power)?;
         critical_section::give_way();
     }
-    maker.show(start, &pages, Access::WRITE)
+    maker.show(start, &pages, Access::WRITE)?;
+    Ok(if stays { pages } else { Vec::new() })
+}
+
+/// Puts pages that a child before had into the first places; how many.
+fn take_copies(process: &Process, places: &mut [PageNumber]) -> usize {
+    let mut copies = process.copies.lock();
+    let left = copies.len().saturating_sub(places.len());
+    let taken = copies.drain(left..);
+    places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
 }
 
 /// Everything after the creation: budgets, the guardian, the descriptors, and the first slice.
-fn adopt(made: Made, mailbox: PageNumber) -> Result<u64> {
+fn adopt(made: Made, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
     let process = process();
     let session = process.session_key;
     let outcome = endow(&made);
     if let Err(error) = outcome {
         made.bury(session);
+        process.keep_copies(&copies);
         return Err(error);
     }
     for (_, description) in process.descriptors.lock().iter() {
@@ -214,7 +233,7 @@ fn adopt(made: Made, mailbox: PageNumber) -> Result<u64> {
     }
     let number = made.number.0;
     let public = process.windows.lock().open(vec![made.public], session, false)?;
-    process.children.lock().all.push(Child { made: made.clone(), public, mailbox, told: 0 });
+    process.children.lock().all.push(Child { made: made.clone(), public, mailbox, copies, told: 0 });
     made.run(session)?;
     Ok(number)
 }

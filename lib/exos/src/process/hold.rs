@@ -86,6 +86,7 @@ impl Process {
         self.records.free_copy();
         self.windows.free_copy();
         self.lent.free_copy();
+        self.copies.free_copy();
         self.mailbox.free_copy();
         self.parent_mailbox.free_copy();
         self.loan.free_copy();

@@ -120,6 +120,10 @@ impl Pages for OwnPages<'_> {
         self.files.lock().pages(node, wanted, write, first, numbers)
     }
 
+    fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
+        self.files.lock().working_set(node, first, end)
+    }
+
     fn prepare(&mut self, address: u64) -> Result<()> {
         let editor = self.editor();
         budget::with_reserve(|| self.tables.prepare(&editor, address, true))
