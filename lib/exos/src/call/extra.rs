@@ -149,8 +149,7 @@ pub(super) fn open_attributes(call: &mut Call<'_>) -> Result<u64> {
 
 fn attributes_of(call: &Call<'_>, follow: bool) -> Result<()> {
     let [path, ..] = call.arguments();
-    let path = copy::read_path(path)?;
-    let at = call.process.place.lock().directory;
+    let (at, path) = call.process.place.lock().start(copy::read_path(path)?);
     let flags = if follow { crate::guardian::protocol::FOLLOW } else { 0 };
     walk(at, &path, Last::of(follow), |files, at, rest| {
         let empty = if rest.is_empty() && !path.is_empty() { crate::guardian::protocol::EMPTY_PATH } else { 0 };

@@ -133,7 +133,9 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     }
     let size = match &description.object {
         Object::File { node } => call.process.files.lock().status_of(*node)?.size,
-        Object::Text(text) => text.len() as u64,
+        Object::Text(text) => text.bytes.len() as u64,
+        // Devices take any offset and have none.
+        Object::Device(..) => return Ok(0),
         _ => 0,
     };
     let _offset = description.hold_offset();
@@ -191,7 +193,8 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
             let reachable = copy::prepare(to, bytes.min(crate::guardian::protocol::WINDOW_BYTES), true)?;
             call.process.files.lock().list(*node, skip, to, reachable)?
         }
-        Object::Listing(all) => {
+        Object::Listing(folder) => {
+            let all = &folder.entries;
             let mut records = Vec::new();
             let mut entries = 0;
             for (index, entry) in all.iter().enumerate().skip(skip as usize) {

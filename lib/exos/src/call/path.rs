@@ -13,23 +13,27 @@ use crate::guardian::client::{Found, Opened};
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation, REAL};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
-use crate::process::option;
+use crate::process::{option, place};
 use crate::terminal::{control, master};
 use crate::user_memory::copy;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
-/// The node where a path begins: that of a descriptor, or of the working directory.
-fn start(call: &Call<'_>, descriptor: u64, path: &[u8]) -> Result<u64> {
+/// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
+fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8>)> {
     if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
-        return Ok(call.process.place.lock().directory);
+        return Ok(call.process.place.lock().start(path));
     }
     let object = call.process.description(u64::from(descriptor as u32))?.object;
-    match object.node() {
-        Some(node) if path.is_empty() || matches!(object, Object::Directory { .. }) => Ok(node),
+    match (&object, object.node()) {
+        (Object::Listing(folder), _) => Ok((ROOT, place::in_proc(&folder.path, &path))),
+        (Object::Text(text), _) if path.is_empty() => Ok((ROOT, place::in_proc(&text.path, b""))),
+        (Object::Directory { .. }, Some(node)) => Ok((node, path)),
+        (_, Some(node)) if path.is_empty() => Ok((node, path)),
         _ => Err(Errno::ENOTDIR),
     }
 }
@@ -73,7 +77,8 @@ fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
     if process.descriptors.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
-    let at = start(call, at, path)?;
+    let (at, path) = start(call, at, path.to_vec())?;
+    let path = path.as_slice();
     let mode = mode & 0o7777 & !process.place.lock().mask;
     if flags & linux::O_TMPFILE == linux::O_TMPFILE {
         return open_unnamed(call, at, path, flags, mode);
@@ -202,15 +207,18 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
         if at as i32 != WORKING_DIRECTORY {
             return status_of(&call.process.description(u64::from(at as u32))?);
         }
-        let directory = call.process.place.lock().directory;
-        return call.process.files.lock().status_of(directory);
+        let place = call.process.place.lock().clone();
+        return match place.below_proc {
+            Some(folder) => proc::status(&folder, true),
+            None => call.process.files.lock().status_of(place.directory),
+        };
     }
     status_at(call, at, path, follow)
 }
 
 fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.status(at, rest, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
@@ -245,8 +253,11 @@ pub(crate) fn status_of(description: &Description) -> Result<Status> {
             let console = special(linux::S_IFCHR | 0o620, 3, u64::from(device::CONSOLE.0) << 32 | 1);
             node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or(console)
         }
-        Object::Text(text) => special(linux::S_IFREG | 0o444, text.as_ptr() as u64 >> 4, 0),
-        Object::Listing(all) => special(linux::S_IFDIR | 0o555, all.as_ptr() as u64 >> 4, 0),
+        // What has ended since has no status any more.
+        Object::Text(text) => proc::status(&text.path, false).unwrap_or_else(|_| special(linux::S_IFREG | 0o444, 0, 0)),
+        Object::Listing(folder) => {
+            proc::status(&folder.path, false).unwrap_or_else(|_| special(linux::S_IFDIR | 0o555, 0, 0))
+        }
         Object::Other(other) => {
             let (mode, node) = other.status();
             special(mode, node, 0)
@@ -278,7 +289,7 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.access(at, rest, wanted, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
@@ -302,7 +313,7 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.read_link(at, path));
     let target = match note_missing(call, &path, found)? {
         Found::Here(target) => target,
@@ -315,8 +326,7 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
 
 pub(super) fn getcwd(call: &mut Call<'_>) -> Result<u64> {
     let [to, bytes, ..] = call.arguments();
-    let directory = call.process.place.lock().directory;
-    let mut path = call.process.files.lock().path_of(directory)?;
+    let mut path = call.process.working_directory()?;
     path.push(0);
     if path.len() as u64 > bytes {
         return Err(Errno::ERANGE);
@@ -331,21 +341,38 @@ pub(super) fn chdir(call: &mut Call<'_>) -> Result<u64> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let at = start(call, HERE, &path)?;
-    let node = walk(at, &path, Last::Node, |files, at, path| files.enter(at, path))?.here(Errno::EACCES)?;
-    work_in(call, node)
+    let (at, path) = start(call, HERE, path)?;
+    match walk(at, &path, Last::Node, |files, at, path| files.enter(at, path))? {
+        Found::Here(node) => work_in(call, node, None),
+        Found::Elsewhere(_, rest) => work_below_proc(call, &proc::folder(&rest)?),
+    }
 }
 
 pub(super) fn fchdir(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let Object::Directory { node } = call.process.description(number)?.object else { return Err(Errno::ENOTDIR) };
-    let node = call.process.files.lock().enter(node, b"")?.here(Errno::EACCES)?;
-    work_in(call, node)
+    match call.process.description(number)?.object {
+        Object::Directory { node } => {
+            let node = call.process.files.lock().enter(node, b"")?.here(Errno::EACCES)?;
+            work_in(call, node, None)
+        }
+        Object::Listing(folder) => work_below_proc(call, &folder.path),
+        _ => Err(Errno::ENOTDIR),
+    }
+}
+
+/// Takes a folder of `/proc` as the working directory.
+fn work_below_proc(call: &Call<'_>, folder: &[u8]) -> Result<u64> {
+    let node = call.process.files.lock().enter(ROOT, &place::in_proc(b"", b""))?.here(Errno::EACCES)?;
+    work_in(call, node, Some(folder.into()))
 }
 
 /// Takes a directory that is held as the working directory.
-fn work_in(call: &Call<'_>, node: u64) -> Result<u64> {
-    let before = core::mem::replace(&mut call.process.place.lock().directory, node);
+fn work_in(call: &Call<'_>, node: u64, below_proc: Option<Arc<[u8]>>) -> Result<u64> {
+    let before = {
+        let mut place = call.process.place.lock();
+        place.below_proc = below_proc;
+        core::mem::replace(&mut place.directory, node)
+    };
     call.process.files.lock().hold(before, false);
     Ok(0)
 }
@@ -378,7 +405,7 @@ pub(super) fn mknodat(call: &mut Call<'_>) -> Result<u64> {
 
 fn make_at(call: &Call<'_>, at: u64, path: u64, mode: u32, device: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let kind = if mode & linux::S_IFMT == 0 { linux::S_IFREG } else { mode & linux::S_IFMT };
     if matches!(kind, linux::S_IFLNK) {
         return Err(Errno::EINVAL);
@@ -386,7 +413,15 @@ fn make_at(call: &Call<'_>, at: u64, path: u64, mode: u32, device: u64) -> Resul
     let mode = kind | mode & 0o7777 & !call.process.place.lock().mask;
     let device = layout::device_parts(device);
     let found = walk(at, &path, Last::Keep, |files, at, path| files.make(at, path, mode, device))?;
-    found.here(Errno::EPERM).map(|()| 0)
+    made(found)
+}
+
+/// Nothing can be made below `/proc`.
+fn made(found: Found<()>) -> Result<u64> {
+    match found {
+        Found::Here(()) => Ok(0),
+        Found::Elsewhere(_, rest) => Err(proc::why_not_made(&rest)),
+    }
 }
 
 pub(super) fn unlink(call: &mut Call<'_>) -> Result<u64> {
@@ -410,7 +445,7 @@ pub(super) fn unlinkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn remove_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.remove(at, path, flags))?;
     found.here(Errno::EPERM).map(|()| 0)
 }
@@ -432,8 +467,8 @@ pub(super) fn renameat2(call: &mut Call<'_>) -> Result<u64> {
 
 fn rename_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u32) -> Result<u64> {
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
-    let from = (start(call, from[0], &from_path)?, from_path.as_slice());
-    let to = (start(call, to[0], &to_path)?, to_path.as_slice());
+    let (from, to) = (start(call, from[0], from_path)?, start(call, to[0], to_path)?);
+    let (from, to) = ((from.0, from.1.as_slice()), (to.0, to.1.as_slice()));
     call.process.files.lock().rename(from, to, flags).map(|()| 0)
 }
 
@@ -451,12 +486,12 @@ pub(super) fn linkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn link_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u64) -> Result<u64> {
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
-    let from = (start(call, from[0], &from_path)?, from_path.as_slice());
-    let to = (start(call, to[0], &to_path)?, to_path.as_slice());
+    let (from, to) = (start(call, from[0], from_path)?, start(call, to[0], to_path)?);
+    let to = (to.0, to.1.as_slice());
     // Only the source can lie below /proc with a meaning: a descriptor's file gets a name.
     let last = Last::of(flags & FOLLOW != 0);
     let found =
-        walk(from.0, from.1, last, |files, at, path| files.link((at, path), to, flags | empty_of(&from_path, path)))?;
+        walk(from.0, &from.1, last, |files, at, path| files.link((at, path), to, flags | empty_of(&from.1, path)))?;
     found.here(Errno::EXDEV).map(|()| 0)
 }
 
@@ -472,9 +507,9 @@ pub(super) fn symlinkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn symlink_at(call: &Call<'_>, target: u64, at: u64, path: u64) -> Result<u64> {
     let (target, path) = (copy::read_path(target)?, copy::read_path(path)?);
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.symbolic_link(&target, at, path))?;
-    found.here(Errno::EPERM).map(|()| 0)
+    made(found)
 }
 
 pub(super) fn chmod(call: &mut Call<'_>) -> Result<u64> {
@@ -607,7 +642,7 @@ fn time_kept(seconds: u64, rest: u32) -> u64 {
 
 fn set_at(call: &Call<'_>, operation: Operation, at: u64, path: u64, words: &[u64], flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let at = start(call, at, &path)?;
+    let (at, path) = start(call, at, path)?;
     let last = Last::of(flags & FOLLOW != 0);
     let outcome =
         walk(at, &path, last, |files, at, rest| files.set(operation, at, rest, words, flags | empty_of(&path, rest)));
@@ -631,7 +666,7 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let at = start(call, HERE, &path)?;
+    let (at, path) = start(call, HERE, path)?;
     let found = walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY, 0))?;
     let opened = found.here(Errno::EACCES)?;
     let allowed = super::limit::check_file_size(call.process, size);

@@ -108,8 +108,8 @@ pub(super) fn peer_page(call: &Call<'_>, path: &[u8]) -> Result<PageNumber> {
         None => Err(Errno::EINVAL),
         Some(0) => call.process.files.lock().peer_abstract(path),
         Some(_) => {
-            let directory = call.process.place.lock().directory;
-            call.process.files.lock().peer(directory, path)
+            let (directory, path) = call.process.place.lock().start(path.to_vec());
+            call.process.files.lock().peer(directory, &path)
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn bind(call: &mut Call<'_>) -> Result<u64> {
                 path
             }
             Some(_) => {
-                let place = *call.process.place.lock();
+                let place = call.process.place.lock().clone();
                 call.process.files.lock().bind(place.directory, &path, 0o777 & !place.mask, page)?;
                 path
             }

@@ -44,12 +44,30 @@ pub enum Object {
     /// Whatever brings its own table of operations.
     Other(Arc<dyn Operations>),
     /// A text that was made when it was opened, such as a file of `/proc`.
-    Text(Arc<[u8]>),
+    Text(Arc<Text>),
     /// A directory of a file system that the library makes: its entries, as `getdents64` gives them.
-    Listing(Arc<[Entry]>),
+    Listing(Arc<Listing>),
 }
 
-/// An entry of a [`Object::Listing`]: name, number and type.
+/// What a file of `/proc` said when it was opened.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Its path below `/proc`.
+    pub path: Vec<u8>,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+/// A folder of `/proc` as it was when it was opened.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Its path below `/proc`.
+    pub path: Vec<u8>,
+    /// What lies in it.
+    pub entries: Vec<Entry>,
+}
+
+/// An entry of a [`Listing`]: name, number and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name.
@@ -149,7 +167,7 @@ impl Object {
 
     /// Whether reads and writes have a place.
     pub const fn is_seekable(&self) -> bool {
-        matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Text(_) | Self::Listing(_))
+        matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Device(..) | Self::Text(_) | Self::Listing(_))
     }
 
     /// Whether it is a terminal.
@@ -175,7 +193,7 @@ impl Description {
             Object::Console(_) => return Ok(0),
             Object::Device(device, _) => return read_device(*device, to, count),
             Object::Other(other) => return other.read(self, to, count),
-            Object::Text(text) => read_text(text, at, to, count)?,
+            Object::Text(text) => read_text(&text.bytes, at, to, count)?,
         };
         if place.is_none() {
             self.set_offset(at + done);

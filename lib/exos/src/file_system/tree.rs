@@ -281,7 +281,7 @@ impl<S: Store> Tree<S> {
             node: id,
             mode_links: u64::from(node.mode) | u64::from(node.links) << 32,
             owner: u64::from(node.uid) | u64::from(node.gid) << 32,
-            size: node.size,
+            size: node.stated_size(),
             allocated: self.allocated(id)?,
             device: u64::from(node.device.1) | u64::from(node.device.0) << 32,
             accessed: node.accessed,

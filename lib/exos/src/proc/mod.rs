@@ -8,13 +8,15 @@ mod processes;
 
 use crate::call::walk::Last;
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Object;
+use crate::descriptor::object::{Listing, Object, Text};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::pipe::Side;
+use crate::process::place;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
@@ -100,23 +102,56 @@ const LINK: u32 = linux::S_IFLNK;
 /// Files of the process itself, beside those of any process.
 const OWN_FILES: [&str; 4] = ["environ", "maps", "mountinfo", "mounts"];
 
+/// The path of a folder below `/proc` that becomes a working directory.
+///
+/// # Errors
+/// `ENOENT` and `ENOTDIR` as for `chdir`; `EACCES` for what is no folder of the library's.
+pub fn folder(path: &[u8]) -> Result<Vec<u8>> {
+    match find(path)? {
+        Entry::Directory(_) => Ok(settled(path)),
+        Entry::Text(_) | Entry::Link(_) => Err(Errno::ENOTDIR),
+        Entry::Descriptor(_) => Err(Errno::EACCES),
+    }
+}
+
+/// A path through the number of the process and not through `self`, so that it means the same to a child.
+fn settled(path: &[u8]) -> Vec<u8> {
+    let own = format!("{}", process().number()).into_bytes();
+    let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    let mut parts: Vec<&[u8]> = parts.collect();
+    if let [first @ (b"self" | b"thread-self"), _, ..] = parts.as_mut_slice() {
+        *first = &own;
+    }
+    parts.join(&b'/')
+}
+
+/// Why nothing can be made at a path below `/proc`.
+pub fn why_not_made(path: &[u8]) -> Errno {
+    if find(path).is_ok() { Errno::EEXIST } else { Errno::ENOENT }
+}
+
 /// Opens what lies at a path.
 pub fn open(path: &[u8], flags: u32) -> Result<Description> {
-    if flags & linux::O_ACCMODE != linux::O_RDONLY && !is_descriptor(path) {
+    let entry = find(path)?;
+    if flags & linux::O_ACCMODE != linux::O_RDONLY && !matches!(entry, Entry::Descriptor(_)) {
         return Err(Errno::EACCES);
     }
-    let entry = find(path)?;
     if flags & linux::O_DIRECTORY != 0 && !is_directory(&entry) {
         return Err(Errno::ENOTDIR);
     }
+    const LINK_ITSELF: u32 = linux::O_PATH | linux::O_NOFOLLOW;
+    let path = settled(path);
     let object = match entry {
-        Entry::Text(text) => Object::Text(text.into()),
+        Entry::Text(bytes) => Object::Text(Arc::new(Text { path, bytes })),
+        Entry::Link(_) | Entry::Descriptor(_) if flags & LINK_ITSELF == LINK_ITSELF => {
+            Object::Text(Arc::new(Text { path, bytes: Vec::new() }))
+        }
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
             return reopen(description, flags);
         }
         Entry::Link(_) => return Err(Errno::ELOOP),
-        Entry::Directory(names) => Object::Listing(listing(&names)),
+        Entry::Directory(names) => Object::Listing(Arc::new(Listing { path, entries: listing(&names) })),
     };
     Description::new(object, flags & !linux::O_CLOEXEC)
 }
@@ -156,11 +191,7 @@ fn reopen(description: Description, flags: u32) -> Result<Description> {
     Description::new(description.object, flags & !linux::O_CLOEXEC)
 }
 
-fn is_descriptor(path: &[u8]) -> bool {
-    matches!(find(path), Ok(Entry::Descriptor(_)))
-}
-
-fn listing(names: &[(String, u32)]) -> alloc::sync::Arc<[crate::descriptor::object::Entry]> {
+fn listing(names: &[(String, u32)]) -> Vec<crate::descriptor::object::Entry> {
     let entry = |(index, (name, kind)): (usize, &(String, u32))| crate::descriptor::object::Entry {
         name: name.clone().into_bytes(),
         node: index as u64 + 1,
@@ -183,7 +214,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Link(_) => return Err(Errno::ELOOP),
     };
     // A number for each path, so that two files are not taken for one.
-    let node = path.iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
+    let node = settled(path).iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
     let now = crate::call::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, accessed, modified, changed, ..Status::default() })
@@ -200,7 +231,8 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
                 Object::Console(_) => b"pipe:[1]".to_vec(),
                 Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),
                 Object::Other(other) => other.name().into_bytes(),
-                Object::Text(_) | Object::Listing(_) => b"/proc".to_vec(),
+                Object::Text(text) => place::in_proc(&text.path, b""),
+                Object::Listing(folder) => place::in_proc(&folder.path, b""),
                 object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
                     Err(Errno::ENOENT) => b"(deleted)".to_vec(),
                     found => found?,
@@ -212,6 +244,14 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn find(path: &[u8]) -> Result<Entry> {
+    let above = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &path[..slash]);
+    match look_up(path) {
+        Err(Errno::ENOENT) if matches!(look_up(above), Ok(Entry::Text(_))) => Err(Errno::ENOTDIR),
+        found => found,
+    }
+}
+
+fn look_up(path: &[u8]) -> Result<Entry> {
     let path = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
     let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     let Some(first) = parts.next() else { return Ok(root()) };
@@ -276,10 +316,7 @@ fn own_entry(rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Directory(names))
         }
         ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
-        ["cwd"] => {
-            let directory = process.place.lock().directory;
-            Ok(Entry::Link(process.files.lock().path_of(directory)?))
-        }
+        ["cwd"] => Ok(Entry::Link(process.working_directory()?)),
         ["root"] => Ok(Entry::Link(b"/".to_vec())),
         ["fd"] => {
             let numbers = process.descriptors.lock().iter().map(|(number, _)| (format!("{number}"), LINK)).collect();

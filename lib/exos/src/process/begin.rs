@@ -6,7 +6,8 @@ use super::fork::Options;
 use super::futex::Futexes;
 use super::identity::Identity;
 use super::limits::Limits;
-use super::record::{Lent, Memory, Place, Process, Program, option};
+use super::place::Place;
+use super::record::{Lent, Memory, Process, Program, option};
 use super::thread::Thread;
 use super::usage::Usage;
 use super::vfork::Loan;
@@ -318,7 +319,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         signals: Lock::new(Actions::default()),
         program: Lock::new(Program::default()),
         descriptors: Lock::new(Table::default()),
-        place: Lock::new(Place { directory: ROOT, mask: 0o022 }),
+        place: Lock::new(Place { directory: ROOT, below_proc: None, mask: 0o022 }),
         ended: Lock::new(Usage::default()),
         holdings: Lock::new(Holdings::default()),
         identity: Lock::new(Identity::default()),

@@ -95,7 +95,7 @@ fn replace(context: &mut Context, Request { plan, path, environment }: &Request)
     super::vfork::end(process());
     forget_old_program()?;
     let started = start(context, plan, path, environment);
-    note_program(plan, environment);
+    note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -125,8 +125,8 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
     let process = process();
     for folder in path.split(|byte| *byte == b':') {
         let candidate = [folder, b"/", name].concat();
-        let directory = process.place.lock().directory;
-        let found = process.files.lock().access(directory, &candidate, u64::from(access::EXECUTE), FOLLOW);
+        let (directory, path) = process.place.lock().start(candidate.clone());
+        let found = process.files.lock().access(directory, &path, u64::from(access::EXECUTE), FOLLOW);
         if found.is_ok() {
             return Ok(candidate);
         }
@@ -179,8 +179,8 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image
 /// Opens a regular file that may be executed, and reads its beginning.
 pub(super) fn open(path: &[u8]) -> Result<File> {
     let process = process();
-    let directory = process.place.lock().directory;
-    let found = walk(directory, path, Last::Node, |files, at, path| {
+    let (directory, from_there) = process.place.lock().start(path.to_vec());
+    let found = walk(directory, &from_there, Last::Node, |files, at, path| {
         let empty = if path.is_empty() { EMPTY_PATH } else { 0 };
         match files.access(at, path, u64::from(access::EXECUTE), FOLLOW | empty)? {
             Found::Here(()) => files.open(at, path, linux::O_RDONLY, 0),
@@ -344,11 +344,11 @@ fn map_segment(file: &File, segment: &Segment, bias: u64) -> Result<()> {
     Ok(())
 }
 
-/// What `/proc` and others tell of the program.
-fn note_program(plan: &Plan, environment: &[Vec<u8>]) {
+/// What `/proc` and others tell of the program; a script has its own name, and its interpreter's file.
+fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
     let process = process();
     let file = &plan.program.0;
-    let name = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let path = process.files.lock().path_of(file.opened.node).unwrap_or_else(|_| absolute(&file.path));
     let joined = |strings: &[Vec<u8>]| {
         let mut all = Vec::with_capacity(strings.iter().map(|string| string.len() + 1).sum());
@@ -373,8 +373,7 @@ fn absolute(path: &[u8]) -> Vec<u8> {
         return path.to_vec();
     }
     let process = process();
-    let directory = process.place.lock().directory;
-    let mut whole = process.files.lock().path_of(directory).unwrap_or_default();
+    let mut whole = process.working_directory().unwrap_or_default();
     if whole != b"/" {
         whole.push(b'/');
     }

@@ -24,6 +24,7 @@ pub mod futex;
 pub mod hold;
 pub mod identity;
 pub mod limits;
+pub mod place;
 #[cfg(target_os = "none")]
 pub mod preload;
 #[cfg(target_os = "none")]

@@ -13,6 +13,7 @@ use crate::process::exec::Request;
 use crate::process::futex::Futexes;
 use crate::process::identity::Identity;
 use crate::process::limits::Limits;
+use crate::process::place::Place;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
 use crate::process::usage::Usage;
@@ -54,15 +55,6 @@ pub struct Program {
     pub arguments: Vec<u8>,
     /// Its environment, each string with its NUL.
     pub environment: Vec<u8>,
-}
-
-/// Where the process is in the file system.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// The working directory, which the process holds.
-    pub directory: u64,
-    /// Bits that new files lack.
-    pub mask: u32,
 }
 
 /// Pages that the process has no use for any more, while others may have.
@@ -184,6 +176,18 @@ pub struct Process {
 }
 
 impl Process {
+    /// The path of its working directory.
+    ///
+    /// # Errors
+    /// `ENOENT` when it was removed.
+    pub fn working_directory(&self) -> Result<Vec<u8>> {
+        let place = self.place.lock().clone();
+        match place.below_proc {
+            Some(folder) => Ok(super::place::in_proc(&folder, b"")),
+            None => self.files.lock().path_of(place.directory),
+        }
+    }
+
     /// Its number.
     pub fn number(&self) -> u64 {
         self.number.load(Relaxed)
