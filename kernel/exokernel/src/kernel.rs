@@ -88,6 +88,7 @@ impl Kernel {
     /// A right may have been lost: what was remembered holds no more.
     pub(crate) fn forget(&self) {
         self.authority.set(self.authority.get() + 1);
+        machine::map_few::forget();
     }
 }
 

@@ -13,6 +13,7 @@ use abi::page::PageKind;
 use abi::page_table::{ALLOWED, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, SOFTWARE, USER, WRITE};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
+use machine::map_few::Editor;
 use machine::page_table::{
     Grant, LARGE_PAGES, Slot, WalkError, has_one_access_list, is_safe_leaf, page_of, span, walk,
 };
@@ -65,31 +66,39 @@ impl Kernel {
     #[inline(always)]
     pub(crate) fn map_pages(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.root(key, root, Rights::WRITE)?;
-        if count == 1 { self.map_page(root, rows) } else { self.map_many(root, rows, count) }
+        if count == 1 { self.map_page(key, root, rows) } else { self.map_many(root, rows, count) }
     }
 
     /// One row. The short way is for one that keeps its page and gains no right: a page that is protected, or protected
-    /// otherwise (exokernel-sosp95, Table 10, `prot1`).
+    /// otherwise (exokernel-sosp95, Table 10, `prot1`). Where there is one CPU, the next such row may not come here any more:
+    /// `entry.s` does it, by what is remembered (`machine::map_few`).
     #[inline(always)]
-    fn map_page(&mut self, root: PageNumber, place: UserAddress) -> Outcome<u64> {
+    fn map_page(&mut self, key: KeyIndex, root: PageNumber, place: UserAddress) -> Outcome<u64> {
         let row = copied(user::read_row(place), place)?;
-        if self.memory.leaf_table(root, row.address).is_some_and(|table| table.change_kept(&row)) {
+        let editor = Editor { context: self.callers_context(), key, root };
+        if let Some(table) = self.memory.leaf_table(root, row.address)
+            && table.change_kept(&row)
+        {
+            table.remember(editor, &row, Grant::NONE);
             drop_translations(root, &[row], true);
             return Ok(1);
         }
-        self.bind_page(root, row)
+        self.bind_page(editor, row)
     }
 
     /// One row that maps a page where none was, or allows more (Table 10, `appel1` and `appel2`), or any other row.
     #[inline(never)]
-    fn bind_page(&mut self, root: PageNumber, row: MapRow) -> Outcome<u64> {
-        let grant = self.granted_for(&row);
+    fn bind_page(&mut self, editor: Editor<'_>, row: MapRow) -> Outcome<u64> {
+        let (root, grant) = (editor.root, self.granted_for(&row));
         let Some(mut table) = self.memory.leaf_table(root, row.address) else { return self.map_rows(root, &[row]) };
         if table.bind(&row, grant) {
             return Ok(1);
         }
         match table.change(&[row], grant) {
-            (1, changed) => drop_translations(root, &[row], changed),
+            (1, changed) => {
+                table.remember(editor, &row, grant);
+                drop_translations(root, &[row], changed);
+            }
             _ => return self.map_rows(root, &[row]),
         }
         Ok(1)

@@ -5,9 +5,11 @@
 //! and either return to where the user was or enter another context and never return.
 
 use crate::context::{self, Context, Program, Simple, callee};
+use crate::map_few::LastMap;
 use crate::per_cpu::entry_state;
 use crate::{cpu_control, vector_state};
 use abi::area::PrivateWords;
+use abi::page::PageInfo;
 use abi::upcall::{FRAME_ALIGNMENT, USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -254,6 +256,9 @@ unsafe extern "C" {
     static chitin_copy_begin: u8;
     static chitin_copy_end: u8;
     static chitin_copy_fixup: u8;
+    static chitin_map_few_begin: u8;
+    static chitin_map_few_end: u8;
+    static chitin_map_few_otherwise: u8;
     static chitin_vectors: [u64; 256];
     fn chitin_syscall_entry();
     fn chitin_enter_whole(context: *const Context) -> !;
@@ -287,6 +292,12 @@ extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
         address_of(&raw const chitin_copy_begin)..address_of(&raw const chitin_copy_end),
         address_of(&raw const chitin_copy_pair_begin)..address_of(&raw const chitin_copy_pair_end),
     ];
+    let rows = address_of(&raw const chitin_map_few_begin)..address_of(&raw const chitin_map_few_end);
+    if frame.vector == kind::PAGE_FAULT && rows.contains(&frame.rip) {
+        // The longer way finds the same, and tells it.
+        frame.rip = address_of(&raw const chitin_map_few_otherwise);
+        return;
+    }
     if frame.vector == kind::PAGE_FAULT && copies.iter().any(|copy| copy.contains(&frame.rip)) {
         let state = entry_state();
         state.fault_address.store(cpu_control::read_cr2(), Ordering::Relaxed);
@@ -537,6 +548,27 @@ core::arch::global_asm!(
     ASYNCHRONOUS_ENTRY = const offset_of!(PrivateWords, asynchronous_entry),
     SYNCHRONOUS = const abi::syscall::number::transfer_synchronous,
     ASYNCHRONOUS = const abi::syscall::number::transfer_asynchronous,
+    NULL = const abi::syscall::number::null,
+    PAGE_MAP = const abi::syscall::number::page_map,
+    LAST_CONTEXT = const offset_of!(LastMap, context),
+    LAST_KEY = const offset_of!(LastMap, key),
+    LAST_ROOT = const offset_of!(LastMap, root),
+    LAST_TABLES = const offset_of!(LastMap, tables),
+    LAST_KEPT = const offset_of!(LastMap, kept),
+    LAST_WRITER = const offset_of!(LastMap, writer),
+    LAST_LIST = const offset_of!(LastMap, list),
+    TABLES = const crate::map_few::TABLES,
+    FEW = const crate::map_few::FEW,
+    REGION_BITS = const crate::map_few::REGION_BITS,
+    PAGE_STATE = const offset_of!(PageInfo, state),
+    PAGE_ACCESS = const offset_of!(PageInfo, access),
+    ORDINARY = const abi::page::PageKind::Ordinary as u8,
+    DIRTY_FLAG = const abi::page::DIRTY,
+    PAGE = const abi::page_table::PAGE,
+    PRESENT = const abi::page_table::PRESENT,
+    WRITE = const abi::page_table::WRITE,
+    USER = const abi::page_table::USER,
+    DIRTY = const abi::page_table::DIRTY,
     CALLEE_FLAGS = const 0x202,
     EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
     REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),

@@ -23,10 +23,10 @@ chitin_syscall_entry:
     jne 2f
 1:  cmp eax, {SYNCHRONOUS}
     je chitin_transfer_synchronous
-    cmp eax, {ASYNCHRONOUS}
-    je chitin_transfer_asynchronous
-    test eax, eax
-    jz 3f
+    # Calls that have a way of their own here, as bits.
+    mov esp, 1 << {NULL} | 1 << {ASYNCHRONOUS} | 1 << {PAGE_MAP}
+    bt rsp, rax
+    jc 3f
 chitin_system_call_in_rust:
     mov rsp, gs:[{KERNEL_STACK}]
     push qword ptr gs:[{USER_RSP}]
@@ -88,11 +88,18 @@ chitin_system_call_in_rust:
     mov rdx, gs:[{SCRATCH} + 16]
     je 1b
     jmp chitin_reflect
+3:  test eax, eax
+    jnz 4f
     # The null call.
-3:  mov rsp, gs:[{USER_RSP}]
+    mov rsp, gs:[{USER_RSP}]
     xor edx, edx
     swapgs
     sysretq
+4:  cmp rax, {PAGE_MAP}
+    je chitin_map_few
+    cmp eax, {ASYNCHRONOUS}
+    je chitin_transfer_asynchronous
+    jmp chitin_system_call_in_rust
 
 # ---- Protected control transfer ------------------------------------------------------------------------------------
 
@@ -163,6 +170,123 @@ chitin_transfer_synchronous:
 .balign 64
 chitin_transfer_asynchronous:
     transfer {ASYNCHRONOUS_SIDE}, {ASYNCHRONOUS_ENTRY}
+
+# ---- A few rows of page_map ----------------------------------------------------------------------------------------
+
+# Arguments: rdi key, rsi root, rdx address of the rows, r10 how many. For rows that keep their pages, in tables that are
+# remembered, under the same key and root of the same environment (`map_few.rs`): one comparison for each answer. At anything
+# else the whole call goes on in Rust, with the caller's registers as they were; rows that are done stay as they are then.
+# One CPU runs: nobody else changes an entry meanwhile.
+chitin_map_few:
+    lea rsp, [r10 - 1]
+    cmp rsp, {FEW}
+    jae chitin_system_call_in_rust
+    cmp rsi, [rip + chitin_last_map + {LAST_ROOT}]
+    jne chitin_system_call_in_rust
+    cmp rdi, [rip + chitin_last_map + {LAST_KEY}]
+    jne chitin_system_call_in_rust
+    mov rsp, gs:[{CURRENT}]
+    cmp rsp, [rip + chitin_last_map + {LAST_CONTEXT}]
+    jne chitin_system_call_in_rust
+    mov rsp, gs:[{KERNEL_STACK}]
+    push r9
+    push r8
+    push r10
+    push rdx
+    push rcx
+    # Rows outside of the user half fault below as if they were not mapped: nobody maps the last page of it.
+    mov rax, rdx
+    shr rax, 47
+    jnz chitin_map_few_otherwise
+    cmp qword ptr gs:[{SMAP}], 0
+    jne 5f
+.global chitin_map_few_begin
+chitin_map_few_begin:
+1:  mov r9, [rdx]
+    mov rcx, [rdx + 8]
+.global chitin_map_few_end
+chitin_map_few_end:
+    mov rax, r9
+    shr rax, {REGION_BITS}
+    mov r8d, eax
+    and r8d, {TABLES} - 1
+    shl r8d, 4
+    cmp rax, [r8 + chitin_last_map + {LAST_TABLES}]
+    jne chitin_map_few_otherwise
+    mov eax, r9d
+    shr eax, 12
+    and eax, 511
+    mov r8, [r8 + chitin_last_map + {LAST_TABLES} + 8]
+    lea r8, [r8 + rax * 8]
+    # The page must stay, and the entry be present.
+    mov rax, [r8]
+    xor rax, rcx
+    test rax, [rip + chitin_last_map + {LAST_KEPT}]
+    jnz chitin_map_few_otherwise
+    test cl, {PRESENT}
+    jz chitin_map_few_otherwise
+    and eax, ecx
+    test al, {WRITE}
+    jnz 3f
+2:  or rcx, {USER}
+    xchg [r8], rcx
+    invlpg [r9]
+    test cl, {DIRTY}
+    jnz 4f
+9:  add rdx, 16
+    dec r10
+    jnz 1b
+    cmp qword ptr gs:[{SMAP}], 0
+    jne 6f
+7:  pop rcx
+    pop rax
+    pop r10
+    pop r8
+    pop r9
+    mov edx, r10d
+    xor eax, eax
+    mov rsp, gs:[{USER_RSP}]
+    swapgs
+    sysretq
+    # It becomes writable: by the right that the key gives on an ordinary page of the list.
+3:  mov eax, r9d
+    and eax, 0xfff
+    cmp rax, [rip + chitin_last_map + {LAST_WRITER}]
+    jne chitin_map_few_otherwise
+    mov rax, {PAGE}
+    and rax, rcx
+    shr rax, 6
+    add rax, [rip + chitin_page_records]
+    cmp byte ptr [rax + {PAGE_STATE}], {ORDINARY}
+    jne chitin_map_few_otherwise
+    mov eax, [rax + {PAGE_ACCESS}]
+    cmp eax, [rip + chitin_last_map + {LAST_LIST}]
+    je 2b
+    jmp chitin_map_few_otherwise
+    # It was written through the old entry.
+4:  mov rax, {PAGE}
+    and rax, rcx
+    shr rax, 6
+    add rax, [rip + chitin_page_records]
+    or byte ptr [rax + {PAGE_STATE} + 1], {DIRTY_FLAG}
+    jmp 9b
+5:  stac
+    jmp 1b
+6:  clac
+    jmp 7b
+# A row could not be read, or is another one.
+.global chitin_map_few_otherwise
+chitin_map_few_otherwise:
+    cmp qword ptr gs:[{SMAP}], 0
+    je 8f
+    clac
+8:  pop rcx
+    pop rdx
+    pop r10
+    pop r8
+    pop r9
+    mov eax, {PAGE_MAP}
+    jmp chitin_system_call_in_rust
 
 # ---- Upcalls for exceptions and reflected calls --------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ pub mod entry;
 pub mod exposed;
 pub mod lock;
 pub mod log_ring;
+pub mod map_few;
 pub mod memory;
 pub mod page_table;
 pub mod tlb;

@@ -45,6 +45,11 @@ impl PageState {
     /// An ordinary page that is filled with zeros and was not seen by anybody since.
     pub(crate) const ZEROED: Self = Self { flags: abi::page::ZEROED, ..Self::of(PageKind::Ordinary) };
 
+    /// The lower half of the state word.
+    const fn word(self) -> u64 {
+        (self.level as u64) << 16 | (self.flags as u64) << 8 | self.kind as u64
+    }
+
     /// This kind with no flags.
     pub const fn of(kind: PageKind) -> Self {
         Self { kind, flags: 0, level: 0 }
@@ -59,16 +64,17 @@ pub fn state(info: &PageInfo) -> PageState {
 }
 
 /// Writes it: the page is something else from now on, of the next generation.
+#[inline(always)]
 pub(crate) fn set_state(info: &PageInfo, state: PageState) {
-    begin_generation(info);
-    rename(info, state);
+    let next = (info.state.load(Ordering::Relaxed) >> 32) as u32;
+    let next = next.checked_add(1).unwrap_or_else(begin_anew);
+    info.state.store(u64::from(next) << 32 | state.word(), Ordering::Release);
 }
 
 /// Writes it for a page whose contents stay, and stay readable to whom they were.
 fn rename(info: &PageInfo, state: PageState) {
     let generation = info.state.load(Ordering::Relaxed) >> 32;
-    let word = generation << 32 | u64::from(state.level) << 16 | u64::from(state.flags) << 8 | state.kind as u64;
-    info.state.store(word, Ordering::Release);
+    info.state.store(generation << 32 | state.word(), Ordering::Release);
 }
 
 /// How often the generations of some page began at 0 again.
@@ -98,11 +104,16 @@ pub fn era() -> u64 {
 /// From now on whoever noted the generation of a page before finds another.
 #[inline]
 pub fn begin_generation(info: &PageInfo) {
-    let word = info.state.load(Ordering::Relaxed).wrapping_add(1 << 32);
-    info.state.store(word, Ordering::Release);
-    if word >> 32 == 0 {
-        GENERATIONS_ANEW.fetch_add(1, Ordering::Relaxed);
-    }
+    let word = info.state.load(Ordering::Relaxed);
+    let next = ((word >> 32) as u32).checked_add(1).unwrap_or_else(begin_anew);
+    info.state.store(u64::from(next) << 32 | word & 0xffff_ffff, Ordering::Release);
+}
+
+/// The generation after the last.
+#[cold]
+fn begin_anew() -> u32 {
+    GENERATIONS_ANEW.fetch_add(1, Ordering::Relaxed);
+    0
 }
 
 /// Ends what a page was the object of: it is ordinary again, and still an orphan if it was one.
@@ -337,6 +348,8 @@ impl Memory {
             |page: &PageNumber| info(*page).is_some_and(|info| state(info).kind == PageKind::EnvironmentPrivate);
         assert!(private.iter().all(is_private) && private.len() >= 2, "the private pages are made before the context");
         Self::make_zero(page);
+        // What is remembered of a context is of another one that lay here.
+        crate::map_few::forget();
         // SAFETY: a Context is made of atomics, for which zero is a value; the page is zeroed and ours alone.
         let context = unsafe { &*(direct(page.address()) as *const Context) };
         let stack = &private[1..];

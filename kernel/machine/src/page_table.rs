@@ -11,6 +11,7 @@
 
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
+use crate::map_few::{self, REGION_BITS};
 use crate::memory::{self, Memory, PageState, set_state, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
@@ -22,8 +23,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub const ENTRIES: usize = 512;
 /// Level of a root.
 pub const ROOT_LEVEL: u8 = 4;
-/// Bits of an address that one level-1 table translates.
-const LEAF_BITS: u32 = 21;
 /// Pages that a large entry maps.
 pub const LARGE_PAGES: u64 = 512;
 
@@ -281,7 +280,7 @@ impl LeafTable<'_> {
     pub fn change(&mut self, rows: &[MapRow], grant: Grant) -> (usize, bool) {
         let (known, pages) = (self.memory.entry_bits, exposed::pages());
         // A bit that this CPU does not know is ignored: such a row takes the longer way.
-        let kept = PAGE | PRESENT | LARGE | !(ALLOWED & known);
+        let kept = self.kept();
         let protected = self.protect(rows, kept);
         let mut changed = protected > 0;
         let mut left = &rows[protected..];
@@ -323,12 +322,23 @@ impl LeafTable<'_> {
         done.unwrap_or(rows.len())
     }
 
+    /// The bits in which an entry that keeps its page stays as it is: what is mapped, and what nobody may set.
+    #[inline(always)]
+    fn kept(&self) -> u64 {
+        PAGE | PRESENT | LARGE | !(ALLOWED & self.memory.entry_bits)
+    }
+
+    /// Remembers what made it possible to change a row that keeps its page.
+    pub fn remember(&self, editor: map_few::Editor<'_>, row: &MapRow, grant: Grant) {
+        map_few::remember(editor, row, self.entries.as_ptr() as u64, self.kept(), grant);
+    }
+
     /// The same for one row that keeps its page and gains no right; whether it is one.
     #[inline(always)]
     pub fn change_kept(&self, row: &MapRow) -> bool {
-        let (known, entry, word) = (self.memory.entry_bits, row.entry, &self.entries[index(row.address, 1)]);
+        let (entry, word) = (row.entry, &self.entries[index(row.address, 1)]);
         let old = word.load(Ordering::Relaxed);
-        let gained = (old ^ entry) & (PAGE | PRESENT | LARGE | !(ALLOWED & known)) | entry & !old & WRITE;
+        let gained = (old ^ entry) & self.kept() | entry & !old & WRITE;
         if gained != 0 || entry & PRESENT == 0 {
             return false;
         }
@@ -467,8 +477,8 @@ impl Memory {
     /// translates is the user's.
     #[inline(always)]
     pub fn leaf_table(&mut self, root: PageNumber, address: u64) -> Option<LeafTable<'_>> {
-        let first = address >> LEAF_BITS << LEAF_BITS;
-        if first >= USER_END >> LEAF_BITS << LEAF_BITS {
+        let first = address >> REGION_BITS << REGION_BITS;
+        if first >= USER_END >> REGION_BITS << REGION_BITS {
             return None;
         }
         if (self.last_leaf.root, self.last_leaf.first) != (root, first) {
@@ -479,6 +489,12 @@ impl Memory {
         // forgets what was found last.
         let entries = unsafe { &*(direct(table.address()) as *const [AtomicU64; ENTRIES]) };
         Some(LeafTable { entries, table, first, memory: self })
+    }
+
+    /// A link is another, or a table is dissolved: what was found last may be wrong.
+    fn forget_leaf_table(&mut self) {
+        self.last_leaf = LastLeaf::NONE;
+        map_few::forget();
     }
 
     #[inline(never)]
@@ -554,7 +570,7 @@ impl Memory {
         set_state(info, PageState { level, ..PageState::of(PageKind::PageTable) });
         set_links(info, 0);
         set_parent(info, None);
-        self.last_leaf = LastLeaf::NONE;
+        self.forget_leaf_table();
         if level == ROOT_LEVEL {
             let kernel = &kernel_half()[ENTRIES / 2..];
             for (entry, common) in table(page)[ENTRIES / 2..].iter().zip(kernel) {
@@ -567,7 +583,7 @@ impl Memory {
     pub fn dissolve_table(&mut self, page: PageNumber) {
         let info = memory::info(page).expect("a table has a record");
         assert_eq!(links(info), 0, "a linked table is not dissolved");
-        self.last_leaf = LastLeaf::NONE;
+        self.forget_leaf_table();
         let left = bits_of(page);
         assert_eq!(left & PRESENT, 0, "the table is not empty");
         if left != 0 || state(info).level == ROOT_LEVEL {
@@ -585,7 +601,7 @@ impl Memory {
             "a link leads one level down"
         );
         assert_eq!(slot.entry() & PRESENT, 0, "the slot is taken");
-        self.last_leaf = LastLeaf::NONE;
+        self.forget_leaf_table();
         let writable = if links(info) == 0 { WRITE } else { 0 };
         if let Some(first) = parent(info) {
             first.word().fetch_and(!WRITE, Ordering::AcqRel);
@@ -598,7 +614,7 @@ impl Memory {
 
     /// Removes the link in a slot; returns the table.
     pub fn unlink(&mut self, slot: Slot) -> PageNumber {
-        self.last_leaf = LastLeaf::NONE;
+        self.forget_leaf_table();
         let old = slot.word().swap(0, Ordering::AcqRel);
         assert!(old & PRESENT != 0 && old & LARGE == 0, "no link in the slot");
         let child = page_of(old);

@@ -1,0 +1,128 @@
+//! What the shortest way of `page_map` remembers: a few rows that keep their pages (exokernel-sosp95, Table 10, `prot1`).
+//!
+//! The kernel proper answers questions at length: does this key open this root, which tables lie under it, may the key's holder
+//! write what is under this list? As long as the answers hold, `entry.s` changes entries by itself, without the lock. What
+//! holds always: there is one CPU, else nothing is remembered; whatever takes a right away, changes a link or dissolves a
+//! table or a context forgets all of it. So the answer to the same question, of the same environment, is still the same.
+
+use crate::context::Context;
+use crate::layout::PAGE_SIZE;
+use crate::page_table::Grant;
+use abi::page::PageInfo;
+use abi::page_table::MapRow;
+use abi::{KeyIndex, PageNumber};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows up to which a call goes this way.
+pub(crate) const FEW: u64 = 8;
+/// Bits of an address that one level-1 table translates.
+pub(crate) const REGION_BITS: u32 = 21;
+/// Tables that are remembered, each in the place that its addresses say.
+pub(crate) const TABLES: usize = 8;
+
+/// What is remembered; `entry.s` reads it.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LastMap {
+    /// Address of the [`Context`] whose answers these are; 0: none are known.
+    pub(crate) context: AtomicU64,
+    /// The key that opened the root for writing.
+    pub(crate) key: AtomicU64,
+    /// The root.
+    pub(crate) root: AtomicU64,
+    /// The bits in which a new entry must be as the old one.
+    pub(crate) kept: AtomicU64,
+    /// The key by whose right pages of the list are mapped writable; [`NOBODY`]: none is known.
+    pub(crate) writer: AtomicU64,
+    /// The list.
+    pub(crate) list: AtomicU64,
+    /// Level-1 tables under the root.
+    pub(crate) tables: [Table; TABLES],
+}
+
+/// A level-1 table.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The addresses that it translates, without the lower [`REGION_BITS`] bits; [`NOBODY`]: none.
+    pub(crate) region: AtomicU64,
+    /// Its entries, in the direct map.
+    pub(crate) entries: AtomicU64,
+}
+
+/// No key has this index, and no address this region.
+const NOBODY: u64 = u64::MAX;
+
+// `entry.s` goes from an address to the place of its table, and from the address of a page to its record, by shifts.
+const _: () = assert!(size_of::<Table>() == 1 << 4 && TABLES.is_power_of_two());
+const _: () = assert!(size_of::<PageInfo>() == (PAGE_SIZE >> 6) as usize);
+
+#[unsafe(no_mangle)]
+static chitin_last_map: LastMap = LastMap {
+    context: AtomicU64::new(0),
+    key: AtomicU64::new(0),
+    root: AtomicU64::new(0),
+    kept: AtomicU64::new(0),
+    writer: AtomicU64::new(NOBODY),
+    list: AtomicU64::new(0),
+    tables: [const { Table { region: AtomicU64::new(NOBODY), entries: AtomicU64::new(0) } }; TABLES],
+};
+
+/// Address of the record of page 0.
+#[unsafe(no_mangle)]
+static chitin_page_records: AtomicU64 = AtomicU64::new(0);
+
+/// The structures are exposed: where the records of pages begin.
+pub(crate) fn set_page_records(first: &'static PageInfo) {
+    chitin_page_records.store(core::ptr::from_ref(first) as u64, Ordering::Relaxed);
+}
+
+/// Nothing is known any more.
+#[inline(always)]
+pub fn forget() {
+    chitin_last_map.context.store(0, Ordering::Relaxed);
+}
+
+/// Who asked, and by what it was granted that it edits a root.
+#[derive(Clone, Copy, Debug)]
+pub struct Editor<'context> {
+    /// The context of the caller.
+    pub context: &'context Context,
+    /// Its key.
+    pub key: KeyIndex,
+    /// The root that the key opens for writing.
+    pub root: PageNumber,
+}
+
+/// Remembers where a row was changed that keeps its page, and what is granted for pages of its list.
+pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, kept: u64, grant: Grant) {
+    if crate::exposed::cpu_count() != 1 {
+        return;
+    }
+    let last = &chitin_last_map;
+    begin(last, editor, kept);
+    if grant.write {
+        last.writer.store(grant.key, Ordering::Relaxed);
+        last.list.store(grant.list.0, Ordering::Relaxed);
+    }
+    let region = row.address >> REGION_BITS;
+    let table = &last.tables[region as usize % TABLES];
+    table.region.store(region, Ordering::Relaxed);
+    table.entries.store(entries, Ordering::Relaxed);
+}
+
+/// Empties it for another editor.
+fn begin(last: &LastMap, editor: Editor<'_>, kept: u64) {
+    let words = [
+        (&last.context, core::ptr::from_ref(editor.context) as u64),
+        (&last.key, editor.key.0),
+        (&last.root, editor.root.0),
+    ];
+    if words.iter().all(|(word, value)| word.load(Ordering::Relaxed) == *value) {
+        return;
+    }
+    words.iter().for_each(|(word, value)| word.store(*value, Ordering::Relaxed));
+    last.kept.store(kept, Ordering::Relaxed);
+    last.writer.store(NOBODY, Ordering::Relaxed);
+    last.tables.iter().for_each(|table| table.region.store(NOBODY, Ordering::Relaxed));
+}
