@@ -92,6 +92,7 @@ impl Kernel {
         let (root, grant) = (editor.root, self.granted_for(&row));
         let Some(mut table) = self.memory.leaf_table(root, row.address) else { return self.map_rows(root, &[row]) };
         if table.bind(&row, grant) {
+            table.remember(editor, &row, grant);
             return Ok(1);
         }
         match table.change(&[row], grant) {

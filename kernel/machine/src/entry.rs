@@ -5,6 +5,7 @@
 //! and either return to where the user was or enter another context and never return.
 
 use crate::context::{self, Context, Program, Simple, callee};
+use crate::layout::PAGE_SIZE;
 use crate::map_few::LastMap;
 use crate::per_cpu::entry_state;
 use crate::{cpu_control, vector_state};
@@ -555,6 +556,7 @@ core::arch::global_asm!(
     LAST_ROOT = const offset_of!(LastMap, root),
     LAST_TABLES = const offset_of!(LastMap, tables),
     LAST_KEPT = const offset_of!(LastMap, kept),
+    LAST_REFUSED = const offset_of!(LastMap, refused),
     LAST_WRITER = const offset_of!(LastMap, writer),
     LAST_LIST = const offset_of!(LastMap, list),
     TABLES = const crate::map_few::TABLES,
@@ -562,6 +564,10 @@ core::arch::global_asm!(
     REGION_BITS = const crate::map_few::REGION_BITS,
     PAGE_STATE = const offset_of!(PageInfo, state),
     PAGE_ACCESS = const offset_of!(PageInfo, access),
+    PAGE_LAST_USE = const offset_of!(PageInfo, last_use),
+    EIGHTHS_SHIFT = const abi::page::EIGHTHS_SHIFT,
+    ZEROED_FLAG = const abi::page::ZEROED,
+    OF_DIRECT_MAP = const !crate::layout::DIRECT_MAP & !(PAGE_SIZE - 1),
     ORDINARY = const abi::page::PageKind::Ordinary as u8,
     DIRTY_FLAG = const abi::page::DIRTY,
     PAGE = const abi::page_table::PAGE,

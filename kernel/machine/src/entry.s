@@ -173,8 +173,8 @@ chitin_transfer_asynchronous:
 
 # ---- A few rows of page_map ----------------------------------------------------------------------------------------
 
-# Arguments: rdi key, rsi root, rdx address of the rows, r10 how many. For rows that keep their pages, in tables that are
-# remembered, under the same key and root of the same environment (`map_few.rs`): one comparison for each answer. At anything
+# Arguments: rdi key, rsi root, rdx address of the rows, r10 how many. For rows that keep their pages or map them where nothing
+# was, in tables that are remembered, under the same key and root of the same environment (`map_few.rs`): one comparison for each answer. At anything
 # else the whole call goes on in Rust, with the caller's registers as they were; rows that are done stay as they are then.
 # One CPU runs: nobody else changes an entry meanwhile.
 chitin_map_few:
@@ -222,7 +222,7 @@ chitin_map_few_end:
     mov rax, [r8]
     xor rax, rcx
     test rax, [rip + chitin_last_map + {LAST_KEPT}]
-    jnz chitin_map_few_otherwise
+    jnz chitin_map_few_bind
     test cl, {PRESENT}
     jz chitin_map_few_otherwise
     and eax, ecx
@@ -263,6 +263,47 @@ chitin_map_few_end:
     cmp eax, [rip + chitin_last_map + {LAST_LIST}]
     je 2b
     jmp chitin_map_few_otherwise
+    # A page is mapped where nothing was, by the same right. TLBs hold nothing of it.
+chitin_map_few_bind:
+    cmp qword ptr [r8], 0
+    jne chitin_map_few_otherwise
+    test cl, {PRESENT}
+    jz chitin_map_few_otherwise
+    test rcx, [rip + chitin_last_map + {LAST_REFUSED}]
+    jnz chitin_map_few_otherwise
+    and r9d, 0xfff
+    cmp r9, [rip + chitin_last_map + {LAST_WRITER}]
+    jne chitin_map_few_otherwise
+    mov rax, {PAGE}
+    and rax, rcx
+    shr rax, 6
+    cmp rax, [rip + chitin_page_records + 8]
+    jae chitin_map_few_otherwise
+    add rax, [rip + chitin_page_records]
+    cmp byte ptr [rax + {PAGE_STATE}], {ORDINARY}
+    jne chitin_map_few_otherwise
+    mov r9d, [rax + {PAGE_ACCESS}]
+    cmp r9d, [rip + chitin_last_map + {LAST_LIST}]
+    jne chitin_map_few_otherwise
+    # The page is bound now, is in use once more, and will not stay full of zeros.
+    mov r9, [rip + chitin_binding_events]
+    inc qword ptr [r9]
+    mov r9, [r9]
+    mov [rax + {PAGE_LAST_USE}], r9
+    inc dword ptr [rax + {PAGE_ACCESS} + 4]
+    and byte ptr [rax + {PAGE_STATE} + 1], {ZEROED_FLAG} ^ 0xff
+    or rcx, {USER}
+    mov [r8], rcx
+    # This eighth of the table holds an entry.
+    mov rax, {OF_DIRECT_MAP}
+    and rax, r8
+    shr rax, 6
+    add rax, [rip + chitin_page_records]
+    and r8d, 0xfff
+    shr r8d, 9
+    add r8d, {EIGHTHS_SHIFT}
+    bts dword ptr [rax + {PAGE_STATE}], r8d
+    jmp 9b
     # It was written through the old entry.
 4:  mov rax, {PAGE}
     and rax, rcx

@@ -141,7 +141,7 @@ pub fn make(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window;
         make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,
         make_array(memory, &PAGE_RECORDS, EXPOSED_PAGES, pages as usize)?,
     ];
-    crate::map_few::set_page_records(&PAGE_RECORDS.get()[0]);
+    crate::map_few::set_records(PAGE_RECORDS.get(), &KERNEL.get()[0].binding_events);
     KERNEL_RECORD.store(core::ptr::from_ref(&KERNEL.get()[0]).cast_mut(), Ordering::Relaxed);
     Some(windows)
 }

@@ -1,4 +1,5 @@
-//! What the shortest way of `page_map` remembers: a few rows that keep their pages (exokernel-sosp95, Table 10, `prot1`).
+//! What the shortest way of `page_map` remembers: a few rows that keep their pages, or map pages where nothing was
+//! (exokernel-sosp95, Table 10, `prot1`, `appel1` and `appel2`).
 //!
 //! The kernel proper answers questions at length: does this key open this root, which tables lie under it, may the key's holder
 //! write what is under this list? As long as the answers hold, `entry.s` changes entries by itself, without the lock. What
@@ -7,9 +8,9 @@
 
 use crate::context::Context;
 use crate::layout::PAGE_SIZE;
-use crate::page_table::Grant;
+use crate::page_table::{Grant, kept};
 use abi::page::PageInfo;
-use abi::page_table::MapRow;
+use abi::page_table::{ALLOWED, LARGE, MapRow};
 use abi::{KeyIndex, PageNumber};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,6 +33,8 @@ pub(crate) struct LastMap {
     pub(crate) root: AtomicU64,
     /// The bits in which a new entry must be as the old one.
     pub(crate) kept: AtomicU64,
+    /// The bits that no entry may have for a page that is mapped anew.
+    pub(crate) refused: AtomicU64,
     /// The key by whose right pages of the list are mapped writable; [`NOBODY`]: none is known.
     pub(crate) writer: AtomicU64,
     /// The list.
@@ -63,18 +66,24 @@ static chitin_last_map: LastMap = LastMap {
     key: AtomicU64::new(0),
     root: AtomicU64::new(0),
     kept: AtomicU64::new(0),
+    refused: AtomicU64::new(0),
     writer: AtomicU64::new(NOBODY),
     list: AtomicU64::new(0),
     tables: [const { Table { region: AtomicU64::new(NOBODY), entries: AtomicU64::new(0) } }; TABLES],
 };
 
-/// Address of the record of page 0.
+/// Address of the record of page 0, and bytes of all.
 #[unsafe(no_mangle)]
-static chitin_page_records: AtomicU64 = AtomicU64::new(0);
+static chitin_page_records: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Address of the count of binding events.
+#[unsafe(no_mangle)]
+static chitin_binding_events: AtomicU64 = AtomicU64::new(0);
 
-/// The structures are exposed: where the records of pages begin.
-pub(crate) fn set_page_records(first: &'static PageInfo) {
-    chitin_page_records.store(core::ptr::from_ref(first) as u64, Ordering::Relaxed);
+/// The structures are exposed: where the records of pages lie, and the count of binding events.
+pub(crate) fn set_records(pages: &'static [PageInfo], events: &'static AtomicU64) {
+    chitin_page_records[0].store(pages.as_ptr() as u64, Ordering::Relaxed);
+    chitin_page_records[1].store(size_of_val(pages) as u64, Ordering::Relaxed);
+    chitin_binding_events.store(core::ptr::from_ref(events) as u64, Ordering::Relaxed);
 }
 
 /// Nothing is known any more.
@@ -94,13 +103,14 @@ pub struct Editor<'context> {
     pub root: PageNumber,
 }
 
-/// Remembers where a row was changed that keeps its page, and what is granted for pages of its list.
-pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, kept: u64, grant: Grant) {
+/// Remembers where a row was changed, and what is granted for pages of its list. `known` are the bits of an entry that
+/// CPUs know.
+pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, known: u64, grant: Grant) {
     if crate::exposed::cpu_count() != 1 {
         return;
     }
     let last = &chitin_last_map;
-    begin(last, editor, kept);
+    begin(last, editor, known);
     if grant.write {
         last.writer.store(grant.key, Ordering::Relaxed);
         last.list.store(grant.list.0, Ordering::Relaxed);
@@ -112,7 +122,7 @@ pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, kept: u64
 }
 
 /// Empties it for another editor.
-fn begin(last: &LastMap, editor: Editor<'_>, kept: u64) {
+fn begin(last: &LastMap, editor: Editor<'_>, known: u64) {
     let words = [
         (&last.context, core::ptr::from_ref(editor.context) as u64),
         (&last.key, editor.key.0),
@@ -122,7 +132,8 @@ fn begin(last: &LastMap, editor: Editor<'_>, kept: u64) {
         return;
     }
     words.iter().for_each(|(word, value)| word.store(*value, Ordering::Relaxed));
-    last.kept.store(kept, Ordering::Relaxed);
+    last.kept.store(kept(known), Ordering::Relaxed);
+    last.refused.store(LARGE | !(ALLOWED & known), Ordering::Relaxed);
     last.writer.store(NOBODY, Ordering::Relaxed);
     last.tables.iter().for_each(|table| table.region.store(NOBODY, Ordering::Relaxed));
 }

@@ -280,7 +280,7 @@ impl LeafTable<'_> {
     pub fn change(&mut self, rows: &[MapRow], grant: Grant) -> (usize, bool) {
         let (known, pages) = (self.memory.entry_bits, exposed::pages());
         // A bit that this CPU does not know is ignored: such a row takes the longer way.
-        let kept = self.kept();
+        let kept = kept(known);
         let protected = self.protect(rows, kept);
         let mut changed = protected > 0;
         let mut left = &rows[protected..];
@@ -322,15 +322,9 @@ impl LeafTable<'_> {
         done.unwrap_or(rows.len())
     }
 
-    /// The bits in which an entry that keeps its page stays as it is: what is mapped, and what nobody may set.
-    #[inline(always)]
-    fn kept(&self) -> u64 {
-        PAGE | PRESENT | LARGE | !(ALLOWED & self.memory.entry_bits)
-    }
-
-    /// Remembers what made it possible to change a row that keeps its page.
+    /// Remembers what made it possible to change a row.
     pub fn remember(&self, editor: map_few::Editor<'_>, row: &MapRow, grant: Grant) {
-        map_few::remember(editor, row, self.entries.as_ptr() as u64, self.kept(), grant);
+        map_few::remember(editor, row, self.entries.as_ptr() as u64, self.memory.entry_bits, grant);
     }
 
     /// The same for one row that keeps its page and gains no right; whether it is one.
@@ -338,7 +332,7 @@ impl LeafTable<'_> {
     pub fn change_kept(&self, row: &MapRow) -> bool {
         let (entry, word) = (row.entry, &self.entries[index(row.address, 1)]);
         let old = word.load(Ordering::Relaxed);
-        let gained = (old ^ entry) & self.kept() | entry & !old & WRITE;
+        let gained = (old ^ entry) & kept(self.memory.entry_bits) | entry & !old & WRITE;
         if gained != 0 || entry & PRESENT == 0 {
             return false;
         }
@@ -357,6 +351,13 @@ impl LeafTable<'_> {
     fn word(&self, address: u64) -> Option<&'static AtomicU64> {
         self.entries.get((address.wrapping_sub(self.first) >> PAGE_SIZE.trailing_zeros()) as usize)
     }
+}
+
+/// The bits in which an entry that keeps its page stays as it is: what is mapped, and what nobody may set, of those that
+/// CPUs know.
+#[inline(always)]
+pub(crate) const fn kept(known: u64) -> u64 {
+    PAGE | PRESENT | LARGE | !(ALLOWED & known)
 }
 
 /// Replaces an entry by one that maps the same page. What the CPU noted in the old one since anybody looked is in what the

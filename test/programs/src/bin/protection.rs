@@ -1,4 +1,4 @@
-//! Rows that keep their pages, a few a call: the kernel remembers what allowed the last ones, and nothing that holds no more.
+//! Rows that keep their pages or map them where nothing was, a few a call: the kernel remembers what allowed the last ones, and nothing that holds no more.
 //!
 //! Each test makes the same call three times first: from the second on it takes the shortest way, where there is one CPU.
 #![no_std]
@@ -22,6 +22,7 @@ use test_programs::{level_one_of, no_entry_takes_too_long};
 
 guest! {
     Child rows_of_many_tables_change_what_they_name;
+    Child pages_are_mapped_where_nothing_was;
     Child what_was_written_is_noted;
     Child rows_that_cannot_be_read;
     Child a_call_ends_at_the_row_that_is_refused;
@@ -92,6 +93,75 @@ fn rows_of_many_tables_change_what_they_name() -> Outcome {
             check!(is_writable(address) == expected, "round {round}: row {index} is writable: {}", !expected);
         }
     }
+    Ok(())
+}
+
+fn pages_are_mapped_where_nothing_was() -> Outcome {
+    let first = fresh()?;
+    granted!(address_space::own().apply(&[row(PLACE, first, Access::WRITE)]));
+    practise(KEY, area::root(), &[row(PLACE, first, Access::READ)])?;
+    // One in each eighth of the table but the first, two times three in a call.
+    let mut pages = [first; 7];
+    granted!(Allocator::own().allocate_many(&mut pages));
+    let rows: Vec<MapRow> = pages
+        .iter()
+        .zip(1..)
+        .map(|(page, eighth)| row(PLACE + eighth * 0x4_0000 + 4096, *page, Access::WRITE))
+        .collect();
+    for some in rows.chunks(3) {
+        check!(granted!(edit(KEY, area::root(), some)) == some.len() as u64, "not all were mapped");
+    }
+    let record = |page: &PageNumber| exposed::page(*page);
+    let is_bound = |page: &PageNumber| {
+        record(page).is_some_and(|info| info.references() == 1 && info.flags() & abi::page::ZEROED == 0)
+    };
+    check!(pages.iter().all(is_bound), "what is exposed of a page that was mapped is wrong");
+    let uses: Vec<u64> = pages.iter().filter_map(record).map(|info| info.last_use.load(SeqCst)).collect();
+    check!(uses.is_sorted_by(|left, right| left < right), "last uses {uses:?} do not tell the order");
+    watch();
+    check!(rows.iter().all(|row| is_writable(row.address & !0xfff)), "a page that was mapped cannot be written");
+    refuse_bad_entries(first)?;
+    // Whoever empties the table finds them all.
+    // SAFETY: nothing of the program lies there.
+    granted!(unsafe { syscall::page_table_unlink(KEY, area::root(), UserAddress(PLACE), 1) });
+    let left: u64 = pages.iter().filter_map(record).map(|info| info.references()).sum();
+    check!(left == 0, "{left} references are left after the table is gone");
+    Ok(())
+}
+
+/// Entries for a place where nothing is mapped that nobody may make, beside those that were just made.
+fn refuse_bad_entries(page: PageNumber) -> Outcome {
+    let place = PLACE + 0x9000;
+    let try_entry = |key: KeyIndex, entry: u64| edit(KEY, area::root(), &[MapRow { address: place | key.0, entry }]);
+    let own = exposed::environment(area::number()).ok_or("no record")?;
+    for number in [own.control.load(SeqCst), own.key_ring.load(SeqCst), area::root().0, Allocator::own().list.0] {
+        check!(try_entry(KEY, number << 12 | Access::WRITE.0).is_err(), "page {number} of the kernel's was mapped");
+    }
+    let beyond = exposed::kernel().pages.load(SeqCst);
+    refused!(try_entry(KEY, beyond << 12 | Access::READ.0), NoSuchPage);
+    refused!(try_entry(KEY, (1 << 40) - 1 << 12 | Access::READ.0), NoSuchPage);
+    refused!(try_entry(KeyIndex::WELL_KNOWN, page.address() | Access::READ.0), NotPermitted);
+    refused!(try_entry(KeyIndex(43), page.address() | Access::READ.0), NoSuchKey);
+    for bit in (0..64).filter(|bit| abi::page_table::ALLOWED & 1 << bit == 0) {
+        check!(try_entry(KEY, page.address() | Access::READ.0 | 1 << bit).is_err(), "bit {bit} was set");
+    }
+    let creators = exposed::environment(abi::EnvironmentId(own.creator.load(SeqCst))).ok_or("no creator")?;
+    let is_strange = |page: &PageNumber| {
+        exposed::page(*page).is_some_and(|info| {
+            info.kind() == runtime::page::PageKind::Ordinary && info.access() != Allocator::own().list
+        })
+    };
+    let strange = creators.pages().find(is_strange).ok_or("the creator has no pages of its own")?;
+    refused!(try_entry(KEY, strange.address() | Access::READ.0), NotPermitted);
+    let free = (0..beyond)
+        .rev()
+        .map(PageNumber)
+        .find(|page| exposed::page(*page).is_some_and(|info| info.kind() == runtime::page::PageKind::Free));
+    check!(
+        try_entry(KEY, free.ok_or("no page is free")?.address() | Access::READ.0).is_err(),
+        "a free page was mapped"
+    );
+    check!(attempt!(["mov rax, [rdi]"], "rdi" = place).is_some(), "something is mapped after all");
     Ok(())
 }
 
