@@ -7,8 +7,9 @@ use std::fmt::Write;
 
 /// Where the rendered page stands, from the root of the checkout.
 pub const FILE: &str = "doc/linux-compatibility.md";
-/// Where the scripts are, and those that do not pass yet.
+/// Where the scripts are, those of large programs, and those that do not pass yet.
 const SCRIPTS: &str = "test/parity/script/";
+const LARGE: &str = "test/parity/large/";
 const NOT_YET: &str = "test/parity/not-yet";
 
 /// Linux's calls: number, name, and for one that does less than on Linux what it does.
@@ -22,7 +23,7 @@ const INTRODUCTION: &str = "\
 Made from `test/parity` by `./chitin tidy --write`; a rule of `./chitin tidy` holds the two together.
 
 Each script runs with the same Debian binaries on the Linux host and under ExOS; its output and exit status are the same, byte
-for byte: `./chitin test parity::`.
+for byte: `./chitin test parity::`. Those of large programs run with `--full` only.
 ";
 
 const CALLS_INTRODUCTION: &str = "\
@@ -37,16 +38,20 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
     let files: Vec<(&str, &str)> = files.collect();
     let not_yet = files.iter().find(|(path, _)| *path == NOT_YET).map_or("", |(_, text)| text);
     let reason = |name: &str| not_yet.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    for (name, text) in files.iter().filter_map(|(path, text)| Some((path.strip_prefix(SCRIPTS)?, text))) {
+    let mut large = String::from("\n## The same, in full runs\n\n| script | about |\n|---|---|\n");
+    for (path, text) in &files {
+        let is_large = path.starts_with(LARGE);
+        let Some(name) = path.strip_prefix(SCRIPTS).or(path.strip_prefix(LARGE)) else { continue };
         let about = text.lines().nth(1).unwrap_or_default().trim_start_matches(['#', ' ']);
         // Writing into a string cannot fail.
         let _ = match reason(name) {
+            None if is_large => writeln!(large, "| `{name}` | {about} |"),
             None => writeln!(passing, "| `{name}` | {about} |"),
             Some(reason) => writeln!(waiting, "| `{name}` | {about} | {reason} |"),
         };
     }
     let waiting = if not_yet.trim().is_empty() { "" } else { &waiting };
-    [INTRODUCTION, &passing, waiting, &calls(&files)].concat()
+    [INTRODUCTION, &passing, &large, waiting, &calls(&files)].concat()
 }
 
 /// The calls of Linux by what becomes of them.

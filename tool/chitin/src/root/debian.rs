@@ -9,33 +9,51 @@ use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
 
 /// A set of packages: programs, and the libraries that they need.
+#[derive(Debug)]
 pub struct Packages {
     /// Where the unpacked root stands in the cache.
     name: &'static str,
-    list: &'static str,
+    lists: &'static [&'static str],
+}
+
+impl Packages {
+    fn list(&self) -> String {
+        self.lists.join(" ")
+    }
 }
 
 /// The tools of every day.
-pub const TOOLS: Packages = Packages {
-    name: "debian-root",
-    list: "\
-        bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
-        gawk grep gzip hostname jq less libacl1 libattr1 libblkid1 libbz2-1.0 libc-bin libc6 libcap2 \
-        libcrypt1 libevent-core-2.1-7 libexpat1 libffi8 libgcc-s1 libgcrypt20 libgmp10 libgpg-error0 libjq1 \
-        liblz4-1 liblzma5 libmount1 libmpfr6 libncursesw6 libonig5 libpcre2-8-0 libproc2-0 \
-        libpython3.11-minimal libpython3.11-stdlib libreadline8 libselinux1 libsigsegv2 libsmartcols1 \
-        libsqlite3-0 libstdc++6 libsystemd0 libtinfo6 libutempter0 libuuid1 libzstd1 lua5.4 m4 make mawk \
-        ncal ncurses-base patch perl-base procps python3.11-minimal readline-common sed sqlite3 tar time \
-        tmux util-linux xxd xz-utils zlib1g zstd",
-};
+pub const TOOLS: Packages = Packages { name: "debian-root", lists: &[EVERY_DAY] };
+/// The same with a compiler, version control, all of perl, and other programs of some size.
+pub const LARGE: Packages = Packages { name: "debian-large-root", lists: &[EVERY_DAY, LARGE_ONES] };
+
+const EVERY_DAY: &str = "\
+    bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
+    gawk grep gzip hostname jq less libacl1 libattr1 libblkid1 libbz2-1.0 libc-bin libc6 libcap2 \
+    libcrypt1 libevent-core-2.1-7 libexpat1 libffi8 libgcc-s1 libgcrypt20 libgmp10 libgpg-error0 libjq1 \
+    liblz4-1 liblzma5 libmount1 libmpfr6 libncursesw6 libonig5 libpcre2-8-0 libproc2-0 \
+    libpython3.11-minimal libpython3.11-stdlib libreadline8 libselinux1 libsigsegv2 libsmartcols1 \
+    libsqlite3-0 libstdc++6 libsystemd0 libtinfo6 libutempter0 libuuid1 libzstd1 lua5.4 m4 make mawk \
+    ncal ncurses-base patch perl-base procps python3.11-minimal readline-common sed sqlite3 tar time \
+    tmux util-linux xxd xz-utils zlib1g zstd";
+const LARGE_ONES: &str = "\
+    binutils binutils-common binutils-x86-64-linux-gnu cpp-12 file gcc-12 git libapparmor1 libbinutils libbsd0 libc6-dev \
+    libcrypt-dev libctf-nobfd0 libctf0 libdb5.3 libdrm2 libegl1 libgbm1 libgcc-12-dev libgdbm-compat4 libgdbm6 libgles2 \
+    libglvnd0 libgprofng0 libipsec-mb1 libisl23 libjansson4 libjpeg62-turbo libjudydebian1 libkmod2 libmagic-mgc libmagic1 \
+    libmd0 libmpc3 libperl5.36 libpopt0 libsctp1 libssl3 libunwind8 libwayland-server0 libxxhash0 linux-libc-dev openssl \
+    perl perl-modules-5.36 rsync strace stress-ng vim-common vim-tiny";
+
 /// What no program reads to run.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 10] = [
     "usr/share/doc",
     "usr/share/man",
     "usr/share/locale",
     "usr/share/info",
     "usr/share/bash-completion",
     "usr/lib/x86_64-linux-gnu/gconv",
+    "usr/lib/x86_64-linux-gnu/perl/5.36.0/CORE",
+    "usr/lib/gcc/x86_64-linux-gnu/12/lto1",
+    "usr/bin/x86_64-linux-gnu-lto-dump-12",
     "var",
 ];
 /// Folders that packages leave to their installer.
@@ -47,9 +65,10 @@ const FOLDERS: [&str; 5] = ["dev", "proc", "tmp", "root", "parity"];
 /// When a package cannot be fetched or unpacked.
 pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     let root = cache.join(packages.name);
+    let list = packages.list();
     let made_of = cache.join(format!("{}.packages", packages.name));
     if root.is_dir() {
-        if fs::read_to_string(&made_of).is_ok_and(|list| list == packages.list) {
+        if fs::read_to_string(&made_of).is_ok_and(|made| made == list) {
             return Ok(root);
         }
         fs::remove_dir_all(&root).context(root.display())?;
@@ -57,10 +76,7 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages for parity tests");
     let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
-    said(
-        Command::new("apt-get").args(["--quiet", "download"]).args(packages.list.split(' ')).current_dir(work.path()),
-        ADVICE,
-    )?;
+    said(Command::new("apt-get").args(["--quiet", "download"]).args(list.split(' ')).current_dir(work.path()), ADVICE)?;
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
@@ -73,14 +89,15 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
         Err(_) if root.is_dir() => {}
         result => result.context(root.display())?,
     }
-    fs::write(&made_of, packages.list).context(made_of.display())?;
+    fs::write(&made_of, list).context(made_of.display())?;
     Ok(root)
 }
 
 fn tidy(root: &Path) -> Result<()> {
     for name in LEFT_OUT {
+        let path = root.join(name);
         // What a package does not bring need not go.
-        let _ = fs::remove_dir_all(root.join(name));
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
     for name in FOLDERS {
         fs::create_dir_all(root.join(name)).context(name)?;

@@ -95,7 +95,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     cases.retain(|case| case.name().contains(filter));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
     if depth > Depth::Quick {
-        cases.extend(parity::cases(toolchain, workspace, filter)?);
+        cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
     }
     if depth == Depth::Full {
         cases.extend(peer::cases(filter));

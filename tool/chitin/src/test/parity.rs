@@ -4,6 +4,7 @@
 //!
 //! One boot runs several scripts, so that the whole set stays quick. On the
 //! host they run in a name space of their own, with the root as its root.
+//! Those of large programs, in `test/parity/large`, belong to full runs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,26 +20,49 @@ use crate::channel::session::{Listener, Session};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{Files, Machine, Running};
+use crate::root::debian::Packages;
 use crate::root::{self, Tree, debian};
 use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
+use super::Depth;
 use super::case::{Case, Verdict};
 
-/// Where the scripts are in the checkout.
-const SCRIPTS: &str = "test/parity/script";
+/// Scripts that have a folder in the checkout, a root, and machines in common.
+#[derive(Debug)]
+pub(super) struct Collection {
+    /// Where the scripts are in the checkout.
+    folder: &'static str,
+    packages: &'static Packages,
+    /// Scripts of one boot, and its time limit.
+    at_once: usize,
+    limit: Duration,
+    /// Megabytes of a machine: the root lies in its memory.
+    memory: u64,
+}
+
+/// Those of every run.
+pub(super) static SCRIPTS: Collection = Collection {
+    folder: "test/parity/script",
+    packages: &debian::TOOLS,
+    at_once: 12,
+    limit: Duration::from_secs(300),
+    memory: 640,
+};
+/// Those of large programs.
+pub(super) static LARGE: Collection = Collection {
+    folder: "test/parity/large",
+    packages: &debian::LARGE,
+    at_once: 1,
+    limit: Duration::from_secs(1800),
+    memory: 1536,
+};
 /// Those that do not pass yet, a line each: the name, and why.
 const NOT_YET: &str = "test/parity/not-yet";
 /// Where they are in the root, and what runs them.
 const PLACE: &str = "parity";
 const RUNNER: &str = "parity/run";
-/// Scripts of one boot.
-const AT_ONCE: usize = 12;
-/// Time limit of one boot.
-const LIMIT: Duration = Duration::from_secs(300);
-/// Megabytes of a machine: the root lies in its memory.
-const MEMORY: u64 = 640;
 
 /// Runs each script in an empty folder, and frames what it says: a line with
 /// name, status and length, then the output.
@@ -73,30 +97,45 @@ struct Batch {
 pub(super) struct Ground {
     images: Images,
     root: PathBuf,
+    collection: &'static Collection,
 }
 
-/// A test for each script whose name contains `filter`.
+/// A test for each script whose name contains `filter`, in full runs for those of large programs too.
 ///
 /// # Errors
 /// When the scripts cannot be listed.
-pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Result<Vec<Case>> {
-    let names: Vec<String> = scripts(workspace)?.into_iter().filter(|name| test_name(name).contains(filter)).collect();
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Result<Vec<Case>> {
+    let mut cases = cases_of(&SCRIPTS, toolchain, workspace, filter)?;
+    if depth == Depth::Full {
+        cases.extend(cases_of(&LARGE, toolchain, workspace, filter)?);
+    }
+    Ok(cases)
+}
+
+fn cases_of(
+    collection: &'static Collection,
+    toolchain: Toolchain,
+    workspace: &Workspace,
+    filter: &str,
+) -> Result<Vec<Case>> {
+    let names: Vec<String> =
+        scripts(collection, workspace)?.into_iter().filter(|name| test_name(name).contains(filter)).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let ground = match prepare(toolchain, workspace) {
+    let ground = match prepare(collection, toolchain, workspace) {
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::parity", failure.to_string())]),
     };
     // Neighbours are in different batches, so that the first tests start one boot each.
-    let boots = names.len().div_ceil(AT_ONCE);
+    let boots = names.len().div_ceil(collection.at_once);
     let mut cases = Vec::new();
     for first in 0..boots {
         let names: Vec<String> = names.iter().skip(first).step_by(boots).cloned().collect();
         let batch = Arc::new(Batch { names: names.clone(), ground: Arc::clone(&ground), said: OnceLock::new() });
         for name in names {
             let (batch, title) = (Arc::clone(&batch), test_name(&name));
-            cases.push(Case::new(title, LIMIT, move |transcript| batch.judge(&name, transcript)));
+            cases.push(Case::new(title, collection.limit, move |transcript| batch.judge(&name, transcript)));
         }
     }
     Ok(cases)
@@ -107,8 +146,8 @@ fn test_name(script: &str) -> String {
 }
 
 /// Names of the scripts that are to pass.
-pub(super) fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
-    let folder = workspace.root().join(SCRIPTS);
+pub(super) fn scripts(collection: &Collection, workspace: &Workspace) -> Result<Vec<String>> {
+    let folder = workspace.root().join(collection.folder);
     let not_yet = fs::read_to_string(workspace.root().join(NOT_YET)).unwrap_or_default();
     let waits = |name: &String| not_yet.lines().any(|line| line.split_whitespace().next() == Some(name));
     let entries = fs::read_dir(&folder).context(folder.display())?.flatten();
@@ -119,17 +158,17 @@ pub(super) fn scripts(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 /// The programs, and the root with the scripts in it.
-pub(super) fn prepare(toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
+pub(super) fn prepare(collection: &'static Collection, toolchain: Toolchain, workspace: &Workspace) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::EXOS)?;
-    let root = debian::folder(&workspace.cache(), &debian::TOOLS)?;
-    let scripts = workspace.root().join(SCRIPTS);
+    let root = debian::folder(&workspace.cache(), collection.packages)?;
+    let scripts = workspace.root().join(collection.folder);
     for entry in fs::read_dir(&scripts).context(scripts.display())?.flatten() {
         fs::copy(entry.path(), root.join(PLACE).join(entry.file_name())).context(entry.path().display())?;
     }
     let runner = root.join(RUNNER);
     fs::write(&runner, RUN).context(runner.display())?;
     make_executable(&runner)?;
-    Ok(Ground { images, root })
+    Ok(Ground { images, root, collection })
 }
 
 fn make_executable(file: &Path) -> Result<()> {
@@ -153,7 +192,7 @@ impl Batch {
 
     fn in_machine(&self) -> Result<Said> {
         let arguments = [format!("/{RUNNER}")].into_iter().chain(self.names.iter().cloned()).collect();
-        self.ground.in_machine(&self.ground.tree()?, arguments, LIMIT)
+        self.ground.in_machine(&self.ground.tree()?, arguments, self.ground.collection.limit)
     }
 }
 
@@ -185,7 +224,8 @@ impl Ground {
         let file = File::create(&archive).context("cannot write the boot archive")?;
         boot_archive::with_exos(file, &self.images, tree, &command)?;
         let files = Files { kernel: self.images.kernel.clone(), archive };
-        let (mut running, stream) = Running::start(&Machine { memory: MEMORY, ..Machine::default() }, &files)?;
+        let (mut running, stream) =
+            Running::start(&Machine { memory: self.collection.memory, ..Machine::default() }, &files)?;
         let session = Session::new(stream).context("host channel")?;
         let mut output = Output(Vec::new());
         let end = session.serve(&mut output, Some(Instant::now() + limit));

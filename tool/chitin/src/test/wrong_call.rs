@@ -61,12 +61,12 @@ struct Batch {
 /// # Errors
 /// When the scripts cannot be listed.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Result<Vec<Case>> {
-    let names = parity::scripts(workspace)?;
+    let names = parity::scripts(&parity::SCRIPTS, workspace)?;
     let names: Vec<String> = names.into_iter().filter(|name| test_name(name).contains(filter)).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let ground = match parity::prepare(toolchain, workspace) {
+    let ground = match parity::prepare(&parity::SCRIPTS, toolchain, workspace) {
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::wrong-call", failure.to_string())]),
     };
