@@ -4,6 +4,7 @@ use crate::call::Summary;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::in_use::Uses;
 use crate::descriptor::table::Table;
+use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::memory::space::Space;
