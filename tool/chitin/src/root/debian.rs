@@ -14,18 +14,37 @@ pub struct Packages {
     /// Where the unpacked root stands in the cache.
     name: &'static str,
     lists: &'static [&'static str],
+    sources: &'static [Source],
+}
+
+/// Parts of the source of a package, which go to `usr/src`.
+#[derive(Debug)]
+struct Source {
+    package: &'static str,
+    /// Patterns of tar, for upstream's archive and for Debian's.
+    upstream: &'static str,
+    debian: &'static str,
 }
 
 impl Packages {
     fn list(&self) -> String {
         self.lists.join(" ")
     }
+
+    /// What a root is made of: one that was made of something else is made anew.
+    fn contents(&self) -> String {
+        self.sources.iter().fold(self.list(), |text, source| text + " source:" + source.package)
+    }
 }
 
 /// The tools of every day.
-pub const TOOLS: Packages = Packages { name: "debian-root", lists: &[EVERY_DAY] };
+pub const TOOLS: Packages = Packages { name: "debian-root", lists: &[EVERY_DAY], sources: &[] };
 /// The same with a compiler, version control, all of perl, and other programs of some size.
-pub const LARGE: Packages = Packages { name: "debian-large-root", lists: &[EVERY_DAY, LARGE_ONES] };
+pub const LARGE: Packages = Packages {
+    name: "debian-large-root",
+    lists: &[EVERY_DAY, LARGE_ONES],
+    sources: &[Source { package: "busybox", upstream: "*/testsuite", debian: "debian/config" }],
+};
 
 const EVERY_DAY: &str = "\
     bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
@@ -68,7 +87,7 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     let list = packages.list();
     let made_of = cache.join(format!("{}.packages", packages.name));
     if root.is_dir() {
-        if fs::read_to_string(&made_of).is_ok_and(|made| made == list) {
+        if fs::read_to_string(&made_of).is_ok_and(|made| made == packages.contents()) {
             return Ok(root);
         }
         fs::remove_dir_all(&root).context(root.display())?;
@@ -84,13 +103,57 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
         }
     }
     tidy(&unpacked)?;
+    for source in packages.sources {
+        source.unpack(work.path(), &unpacked)?;
+    }
     match fs::rename(&unpacked, &root) {
         // Another run may have been quicker: its files are the same.
         Err(_) if root.is_dir() => {}
         result => result.context(root.display())?,
     }
-    fs::write(&made_of, list).context(made_of.display())?;
+    fs::write(&made_of, packages.contents()).context(made_of.display())?;
     Ok(root)
+}
+
+/// Where Debian's sources are; a machine's own list names programs only.
+const SOURCES: &str = "\
+deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
+";
+
+impl Source {
+    fn unpack(&self, work: &Path, root: &Path) -> Result<()> {
+        let (list, lists) = (work.join("sources.list"), work.join("lists"));
+        fs::write(&list, SOURCES).context(list.display())?;
+        fs::create_dir_all(lists.join("partial")).context(lists.display())?;
+        let options = [
+            format!("Dir::Etc::sourcelist={}", list.display()),
+            "Dir::Etc::sourceparts=-".into(),
+            format!("Dir::State::lists={}", lists.display()),
+            "Acquire::Languages=none".into(),
+        ];
+        let apt_get = |arguments: &[&str]| {
+            let mut command = Command::new("apt-get");
+            for option in &options {
+                command.args(["-o", option]);
+            }
+            said(command.args(arguments).current_dir(work), ADVICE)
+        };
+        apt_get(&["--quiet", "update"])?;
+        apt_get(&["--quiet", "source", "--download-only", self.package])?;
+        let folder = root.join("usr/src").join(self.package);
+        fs::create_dir_all(&folder).context(folder.display())?;
+        for entry in fs::read_dir(work).context(work.display())?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let mut tar = Command::new("tar");
+            tar.arg("-x").arg("-f").arg(entry.path()).arg("-C").arg(&folder).arg("--wildcards");
+            if name.contains(".orig.tar.") {
+                said(tar.args(["--strip-components=1", self.upstream]), ADVICE)?;
+            } else if name.contains(".debian.tar.") {
+                said(tar.arg(self.debian), ADVICE)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn tidy(root: &Path) -> Result<()> {
