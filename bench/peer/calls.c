@@ -1,8 +1,13 @@
 /*
  * Null calls: exokernel-sosp95 Table 4, xok-exos-sosp97 section 7.1, l4linux-sosp97 Table 2 and "write to /dev/null" of
  * its Table 3. A call of getpid goes to the system each time: libraries have not kept its answer for long.
+ *
+ * calls-linked.c is the same program linked with ExOS: what it calls are the library's procedures.
  */
 #include "harness.h"
+#ifdef LINKED
+#include "linked.h"
+#endif
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -10,6 +15,24 @@
 #define CALLS 100
 
 static int null_device;
+
+static long own_number(void)
+{
+#ifdef LINKED
+	return exos_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+#else
+	return getpid();
+#endif
+}
+
+static long write_one(void)
+{
+#ifdef LINKED
+	return exos_call(SYS_write, null_device, (long)"x", 1, 0, 0, 0);
+#else
+	return write(null_device, "x", 1);
+#endif
+}
 
 __attribute__((noinline)) static void procedure(void)
 {
@@ -31,7 +54,7 @@ static void loop_alone(void)
 static void getpids(void)
 {
 	for (int call = 0; call < CALLS; call++)
-		getpid();
+		own_number();
 }
 
 /* The call as a program without a library makes it, its number not known beforehand: ExOS finds no place to rewrite. */
@@ -47,7 +70,7 @@ static void bare_getpids(void)
 static void null_writes(void)
 {
 	for (int call = 0; call < CALLS; call++)
-		checked(write(null_device, "x", 1), "write to /dev/null");
+		checked(write_one(), "write to /dev/null");
 }
 
 int main(void)

@@ -214,7 +214,9 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Link(_) => return Err(Errno::ELOOP),
     };
     // A number for each path, so that two files are not taken for one.
-    let node = settled(path).iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
+    let node = settled(path)
+        .iter()
+        .fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
     let now = crate::call::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, accessed, modified, changed, ..Status::default() })

@@ -40,6 +40,8 @@ pub enum Kind {
     Linux,
     /// A program for Chitin's kernel alone: Linux has no such operation.
     Native,
+    /// A Linux program that is linked with ExOS (`lib/exos/link/linked.h`), and runs nowhere else.
+    Linked,
 }
 
 /// A table (or figure) of a paper.

@@ -19,6 +19,8 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 const FOLDER: &str = "linux-peer";
 /// Where the programs that are measured have their sources.
 const SOURCES: &str = "bench/peer";
+/// Where what they link with has its headers.
+const LINKED: &str = "lib/exos/link";
 /// Where they stand in the root file system of either system.
 pub const PLACE: &str = "bench";
 /// The first process of the peer.
@@ -77,8 +79,14 @@ fn dependency() -> Result<String> {
 pub fn compile(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
     let (source, program) = (workspace.root().join(SOURCES).join(format!("{name}.c")), folder.join(name));
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", "-o"]);
-    let output = compiler.arg(&program).arg(&source).output().context("cannot start cc, the C compiler")?;
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", "-I"]);
+    let output = compiler
+        .arg(workspace.root().join(LINKED))
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .context("cannot start cc, the C compiler")?;
     if output.status.success() {
         return Ok(program);
     }

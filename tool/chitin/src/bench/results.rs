@@ -132,10 +132,10 @@ fn why(report: &Report, figure: &str, measure: Measure) -> String {
     absent.or_else(unseen).or_else(|| report.broken.clone()).unwrap_or_else(|| "not reported".into())
 }
 
-/// Whether Chitin's side of a row is a program of its own.
+/// Whether Chitin's side of a row is a program that runs on Chitin alone.
 pub fn is_native(catalogue: &Catalogue, row: &Row) -> bool {
     let program = row.chitin.as_deref().and_then(|reference| catalogue.program(split(reference).0));
-    program.is_some_and(|program| program.kind == Kind::Native)
+    program.is_some_and(|program| program.kind != Kind::Linux)
 }
 
 #[cfg(test)]

@@ -54,10 +54,10 @@ pub fn add(workspace: &Workspace, source: &str, product: Product, tree: &mut Tre
 
 fn compile(workspace: &Workspace, source: &Path, product: Product, program: &Path) -> Result<()> {
     let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-Werror"]);
+    compiler.args(["-O1", "-Wall", "-Werror", "-I"]).arg(workspace.root().join("lib/exos/link"));
     match product {
         Product::Program => compiler.args(PROGRAM_FLAGS),
-        Product::Object => compiler.args(OBJECT_FLAGS).arg("-I").arg(workspace.root().join("lib/exos/link")),
+        Product::Object => compiler.args(OBJECT_FLAGS),
     };
     let output = compiler.arg("-o").arg(program).arg(source).output().context("cannot start cc, the C compiler")?;
     if output.status.success() {
