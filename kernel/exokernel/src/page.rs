@@ -317,7 +317,7 @@ impl Kernel {
         add(&kernel.free_pages, 1);
     }
 
-    /// Takes over a page (see `abi::syscall`).
+    /// Takes over a page (see `abi::syscall`). An orphan stays one: it goes with its last use, whoever is charged for it.
     pub(crate) fn claim_page(
         &mut self,
         key: KeyIndex,
@@ -327,9 +327,6 @@ impl Kernel {
     ) -> Outcome<()> {
         let info = self.owned_page(key, page)?;
         permit(self.rights_on_list(list_key, list)?, Rights::OWN)?;
-        if state(info).flags & ORPHAN != 0 {
-            return refuse(Error::WrongKind, PageKind::Ordinary as u64);
-        }
         let (owner, caller) = (self.owner(info), self.caller());
         if owner != caller {
             budget::check(caller, Resource::Page, 1)?;

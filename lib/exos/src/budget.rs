@@ -1,9 +1,10 @@
 //! Budgets of processes: each draws from the session's bank when it runs short.
 //!
 //! The bank is an environment that never runs and holds what no process uses. It bears a name under the session's, so
-//! that every process of the session may take from it, and none beyond what the session was given.
+//! that processes of user 0 take from it themselves; those of other users ask the guardian, which keeps a part back.
 
 use crate::errno::Result;
+use crate::guardian::client;
 use crate::user_memory::current::{is_adopted, process};
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
@@ -58,8 +59,17 @@ pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure
     if !is_adopted() {
         return Err(Error::OverBudget.about(resource as u64));
     }
-    let (bank, key) = (process().bank, process().session_key);
-    syscall::budget_move(key, bank, area::number(), resource as u64, Figure::Limit as u64, amount)
+    draw_for(area::number(), resource, amount)
+}
+
+/// Takes from the bank for an environment: the running one, or one that it made.
+pub fn draw_for(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    let process = process();
+    if process.user.load(Relaxed) != 0 {
+        let drawn = client::draw(process.guardian, to, resource as u64, amount);
+        return drawn.map_err(|_| Error::OverBudget.about(resource as u64));
+    }
+    syscall::budget_move(process.session_key, process.bank, to, resource as u64, Figure::Limit as u64, amount)
 }
 
 /// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
+use runtime::page::PageKind;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 
@@ -100,6 +101,15 @@ const fn two(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
+/// Whether a page can be the mailbox that a process says it has: its own, or, until it has taken it over, one that its
+/// maker has and that lies with its public page. Else it would have others write where they may and it may not.
+fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> bool {
+    let creator = exposed::environment(process).map(|info| EnvironmentId(info.creator.load(Acquire)));
+    let (Some(info), Some(public)) = (exposed::page(page), exposed::page(public)) else { return false };
+    let is_new = Some(info.owner()) == creator && info.access() == public.access();
+    info.kind() == PageKind::Ordinary && (info.owner() == process || is_new)
+}
+
 impl Sight {
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
@@ -112,6 +122,9 @@ impl Sight {
             return None;
         }
         let mailbox = PageNumber(word(public::MAILBOX));
+        if !is_mailbox(mailbox, environment, page) {
+            return None;
+        }
         let letters = Window::open(&[mailbox], self.key, Access::READ).ok()?;
         let name = [word(public::NAME), word(public::NAME + 1)];
         let name = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
@@ -146,6 +159,11 @@ impl Sight {
         alive.filter_map(|info| self.find(info.number.load(Acquire))).collect()
     }
 
+    /// Tells a process that something happened to a child of it.
+    pub fn tell_of_child(self, other: &Other, information: &Information) -> Result<()> {
+        signal::send_of_child(self.key, EnvironmentId(other.number), other.mailbox, information)
+    }
+
     /// Sends a signal to a process.
     pub fn send(self, other: &Other, information: &Information) -> Result<()> {
         signal::send(self.key, EnvironmentId(other.number), other.mailbox, information)
@@ -153,25 +171,16 @@ impl Sight {
 
     /// Sends a signal to every process of a group.
     pub fn send_to_group(self, group: u64, information: &Information) -> Result<()> {
-        self.send_to_some(information, |other| other.group == group, |_| true)
+        self.send_to_some(|other| other.group == group, |other| self.send(other, information))
     }
 
     fn send_to_some(
         self,
-        information: &Information,
         wanted: impl Fn(&Other) -> bool,
-        allowed: impl Fn(&Other) -> bool,
+        send: impl Fn(&Other) -> Result<()>,
     ) -> Result<()> {
-        let outcomes: Vec<Result<()>> = self
-            .all()
-            .iter()
-            .filter(|other| wanted(other))
-            .map(|other| match information.signal {
-                _ if !allowed(other) => Err(Errno::EPERM),
-                0 => Ok(()),
-                _ => self.send(other, information),
-            })
-            .collect();
+        let all = self.all();
+        let outcomes: Vec<Result<()>> = all.iter().filter(|other| wanted(other)).map(send).collect();
         match outcomes.iter().any(Result::is_ok) {
             true => Ok(()),
             false => Err(outcomes.into_iter().find_map(Result::err).unwrap_or(Errno::ESRCH)),
@@ -189,13 +198,21 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
         return Ok(0);
     }
     let Some(other) = find(number) else { return send_to_ended(number) };
-    if !may_signal(&other, information.signal) {
-        return Err(Errno::EPERM);
+    deliver(&other, information).map(|()| 0)
+}
+
+/// Sends a signal to another process. To one of this user the way is short: its mailbox can be opened. Else the guardian
+/// decides, who knows the users of both.
+fn deliver(other: &Other, information: &Information) -> Result<()> {
+    let direct = match information.signal {
+        _ if !may_signal(other, information.signal) => Err(Errno::EPERM),
+        0 => Ok(()),
+        _ => sight().send(other, information),
+    };
+    match direct {
+        Err(Errno::EPERM) => crate::guardian::client::signal(process().guardian, other.number, information),
+        outcome => outcome,
     }
-    if information.signal != 0 {
-        sight().send(&other, information)?;
-    }
-    Ok(0)
 }
 
 /// Whether the running process may send a signal to another one: to those of its users, and SIGCONT within its session.
@@ -215,8 +232,7 @@ fn send_to_ended(number: u64) -> Result<u64> {
 pub fn send_to_group(group: u64, signal: u32) -> Result<u64> {
     check(signal)?;
     let information = from_user(signal, process().sender());
-    let allowed = |other: &Other| may_signal(other, signal);
-    sight().send_to_some(&information, |other| other.group == group, allowed).map(|()| 0)
+    sight().send_to_some(|other| other.group == group, |other| deliver(other, &information)).map(|()| 0)
 }
 
 /// Sends a signal to every other process.
@@ -224,8 +240,7 @@ pub fn send_to_all(signal: u32) -> Result<u64> {
     check(signal)?;
     let own = process().number();
     let information = from_user(signal, process().sender());
-    let allowed = |other: &Other| may_signal(other, signal);
-    sight().send_to_some(&information, |other| other.number != own, allowed).map(|()| 0)
+    sight().send_to_some(|other| other.number != own, |other| deliver(other, &information)).map(|()| 0)
 }
 
 fn check(signal: u32) -> Result<()> {

@@ -108,12 +108,62 @@ static int foreign_pages(uint64_t root, uint64_t own_list, uint64_t key, volatil
 
 static volatile char scratch[2 * PAGE] __attribute__((aligned(4096)));
 
+// 20,000 calls of the kernel with words that mean something here, or nothing.
+static void call_at_random(unsigned seed, uint64_t own, uint64_t parent, uint64_t root, uint64_t public) {
+    uint64_t choices[] = {0, 1, 2, 3, own, parent, 1, root, public, (uint64_t)scratch + PAGE, PAGE, ~0ul, 7, 1ul << 47};
+    for (int i = 0; i < 20000; i++) {
+        uint64_t words[7];
+        for (int j = 0; j < 7; j++) {
+            seed = seed * 1103515245 + 12345;
+            words[j] = seed >> 16 & 1 ? choices[(seed >> 17) % 14] : seed >> 17 & 0x7fff;
+        }
+        uint64_t number = words[0] % CALLS;
+        if (number == PREDICATE_WAIT || (number == ENVIRONMENT_DESTROY && words[2] == own)) continue;
+        call_kernel(number, words[1], words[2], words[3], words[4], words[5], words[6]);
+    }
+}
+
+// Pages under one list that a key opens, for reading or writing.
+static int pages_under(uint64_t root, uint64_t list, uint64_t key, uint64_t rights) {
+    int opened = 0;
+    for (uint64_t page = 0; page < kernel[3]; page++) {
+        if ((uint32_t)pages[page][2] != list) continue;
+        uint64_t row[2] = {(uint64_t)scratch | key, page << 12 | rights};
+        opened += !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
+    }
+    return opened;
+}
+
+// A child becomes another user and turns on its parent, with all the keys that it has, and every call of the kernel.
+static void turn_hostile_as_user(unsigned seed, int report) {
+    uint64_t own = getpid(), parent = getppid();
+    scratch[0] = scratch[PAGE] = 1;
+    uint64_t root = own_record(own)[ROOT], public = own_record(own)[PUBLIC], theirs = (uint32_t)pages[own_record(parent)[ROOT]][2];
+    volatile uint64_t *gate = (volatile uint64_t *)(areas + GATE_END);
+    uint64_t gate_end = *gate;
+    *gate = 0;
+    int before = pages_under(root, theirs, SESSION_KEY, 7);
+    // What was opened before stays open.
+    call_kernel(PAGE_MAP, 1, root, (uint64_t)(uint64_t[2]){(uint64_t)scratch, 0}, 1, 0, 0);
+    *gate = gate_end;
+    if (setuid(1000)) abort();
+    *gate = 0;
+    int after = 0;
+    for (uint64_t key = 0; key < 8; key++) after += pages_under(root, theirs, key, 7) + pages_under(root, theirs, key, 5);
+    *gate = gate_end;
+    int told[2] = {before, after};
+    if (write(report, told, sizeof told) != sizeof told) abort();
+    *gate = 0;
+    call_at_random(seed, own, parent, root, public);
+    *(volatile int *)8 = 1;
+}
+
 // FAULTS.md row 99: a child drops the keys that it has from its parent, and turns on it with every call of the kernel.
 static void turn_hostile(unsigned seed, int report) {
     uint64_t own = getpid(), parent = getppid();
     scratch[0] = scratch[PAGE] = 1;
     volatile uint64_t *record = own_record(own);
-    uint64_t root = record[ROOT], own_list = (uint32_t)pages[record[PUBLIC]][2];
+    uint64_t root = record[ROOT], own_list = (uint32_t)pages[record[ROOT]][2];
     volatile uint64_t *gate = (volatile uint64_t *)(areas + GATE_END);
     uint64_t gate_end = *gate;
     *gate = 0;
@@ -129,17 +179,7 @@ static void turn_hostile(unsigned seed, int report) {
     int told[3] = {with_key, dropped, without};
     if (write(report, told, sizeof told) != sizeof told) abort();
     *gate = 0;
-    uint64_t choices[] = {0, 1, 2, 3, own, parent, 1, root, record[PUBLIC], (uint64_t)scratch + PAGE, PAGE, ~0ul, 7, 1ul << 47};
-    for (int i = 0; i < 20000; i++) {
-        uint64_t words[7];
-        for (int j = 0; j < 7; j++) {
-            seed = seed * 1103515245 + 12345;
-            words[j] = seed >> 16 & 1 ? choices[(seed >> 17) % 14] : seed >> 17 & 0x7fff;
-        }
-        uint64_t number = words[0] % CALLS;
-        if (number == PREDICATE_WAIT || (number == ENVIRONMENT_DESTROY && words[2] == own)) continue;
-        call_kernel(number, words[1], words[2], words[3], words[4], words[5], words[6]);
-    }
+    call_at_random(seed, own, parent, root, record[PUBLIC]);
     *(volatile int *)8 = 1;
 }
 
@@ -200,4 +240,21 @@ int main(void) {
         for (int i = 0; i < 20 * PAGE / 8; i++) CHECK(shared[i] == i * 0x9e3779b97f4a7c15);
     }
     puts("who drops its keys and turns hostile reaches nothing of its parent's");
+    for (int round = 0; round < 4; round++) {
+        int ends[2];
+        CHECK(!pipe(ends));
+        pid_t evil = fork();
+        if (!evil) turn_hostile_as_user(round, ends[1]);
+        int told[2] = {0, 0};
+        close(ends[1]);
+        CHECK(read(ends[0], told, sizeof told) == sizeof told);
+        if (told[0] <= 20 || told[1]) printf("%d, %d\n", told[0], told[1]);
+        close(ends[0]);
+        pid_t good = fork();
+        if (!good) _exit(work() == expected ? 5 : 6);
+        CHECK(status_of(good) == 5 << 8);
+        CHECK(status_of(evil) != 0 && work() == expected);
+        for (int i = 0; i < 20 * PAGE / 8; i++) CHECK(shared[i] == i * 0x9e3779b97f4a7c15);
+    }
+    puts("who becomes another user and turns hostile reaches nothing of its old one's");
 }

@@ -4,9 +4,10 @@ use super::dispatch::Call;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::Operation;
 use crate::process::identity::{Change, Identity, KEEP, MOST_GROUPS, Three};
-use crate::process::{Process, begin};
+use crate::process::{Process, begin, user};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
 const USER: u64 = 0;
 const GROUP: u64 = 1;
@@ -49,14 +50,22 @@ pub(super) fn getresgid(call: &mut Call<'_>) -> Result<u64> {
 /// Asks the guardian, which decides; the own copy follows.
 fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Result<u64> {
     let [first, second, third] = wanted;
+    let mut wished = identity(call);
+    match which {
+        USER => wished.change_user(change, wanted)?,
+        _ => wished.change_group(change, wanted)?,
+    }
+    let user = wished.key_user();
+    let changes_key = user != call.process.user.load(Relaxed);
+    if changes_key {
+        user::prepare(call.process, user)?;
+    }
     let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), 0];
     call.process.files.lock().on_object(Operation::SetIdentity, words)?;
-    let mut identity = call.process.identity.lock();
-    match which {
-        USER => identity.change_user(change, wanted)?,
-        _ => identity.change_group(change, wanted)?,
+    if changes_key {
+        user::become_user(call.process, user);
     }
-    drop(identity);
+    *call.process.identity.lock() = wished;
     begin::publish(call.process);
     Ok(0)
 }

@@ -3,6 +3,7 @@
 use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
+use crate::signal::frame::Information;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
@@ -429,30 +430,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// One control transfer and back.
-    fn call(&self, mut message: Message) -> Result<Message> {
-        loop {
-            match transfer::call(Kind::Asynchronous, self.guardian, &mut message) {
-                Ok(()) => return Ok(message),
-                Err(Failure { error: Error::Busy, .. }) => self.give_way(),
-                Err(_) => return Err(Errno::EIO),
-            }
-        }
-    }
-
-    /// The guardian works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
-    /// without more calls into the kernel.
-    fn give_way(&self) {
-        const LOOKS: usize = 20_000;
-        if time_slice::yield_to(self.guardian).is_ok() {
-            return;
-        }
-        for _ in 0..LOOKS {
-            if !exposed::runs(self.guardian) {
-                return;
-            }
-            core::hint::spin_loop();
-        }
+    fn call(&self, message: Message) -> Result<Message> {
+        call(self.guardian, message)
     }
 
     /// The window, opened when it is first needed.
@@ -487,4 +466,60 @@ impl Client {
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// One control transfer and back.
+fn call(guardian: EnvironmentId, mut message: Message) -> Result<Message> {
+    loop {
+        match transfer::call(Kind::Asynchronous, guardian, &mut message) {
+            Ok(()) => return Ok(message),
+            Err(Failure { error: Error::Busy, .. }) => give_way(guardian),
+            Err(_) => return Err(Errno::EIO),
+        }
+    }
+}
+
+/// The guardian works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
+/// without more calls into the kernel.
+fn give_way(guardian: EnvironmentId) {
+    const LOOKS: usize = 20_000;
+    if time_slice::yield_to(guardian).is_ok() {
+        return;
+    }
+    for _ in 0..LOOKS {
+        if !exposed::runs(guardian) {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// What needs no window, and no lock: who asks may hold the connection already.
+fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
+    let answer = call(guardian, message)?;
+    outcome(answer[0])?;
+    Ok(answer)
+}
+
+/// Lists for a user that this process is going to be: for what it shared, and for what anybody may read of it.
+pub fn admit(guardian: EnvironmentId, user: u32) -> Result<[PageNumber; 2]> {
+    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, u64::from(user), 0, 0, 0, 0])?;
+    Ok([PageNumber(shared), PageNumber(public)])
+}
+
+/// Moves budget that nobody uses to this environment, or to one that it made.
+pub fn draw(guardian: EnvironmentId, to: EnvironmentId, resource: u64, amount: u64) -> Result<()> {
+    ask(guardian, [Operation::Draw as u64, to.0, resource, amount, 0, 0]).map(|_| ())
+}
+
+/// Sends a signal to a process, if the guardian finds that this process may.
+pub fn signal(guardian: EnvironmentId, process: u64, information: &Information) -> Result<()> {
+    let [signal, code] = [information.signal, information.code as u32].map(u64::from);
+    ask(guardian, [Operation::Signal as u64, process, signal, code, information.value, 0]).map(|_| ())
+}
+
+/// Tells the parent that something happened to this process.
+pub fn tell_parent(guardian: EnvironmentId, information: &Information) -> Result<()> {
+    let [signal, code] = [information.signal, information.code as u32].map(u64::from);
+    ask(guardian, [Operation::TellParent as u64, signal, code, information.value, 0, 0]).map(|_| ())
 }

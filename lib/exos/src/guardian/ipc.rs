@@ -13,7 +13,6 @@ use crate::ipc::message::{self, Message};
 use crate::ipc::posix_queue::{Opening, Queues};
 use crate::ipc::semaphore::{self, Change, Set};
 use crate::ipc::table::{Table, access};
-use crate::process::identity;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -65,7 +64,6 @@ impl Server {
         [a, b, c, d, e]: [u64; 5],
     ) -> Result<Answer> {
         match operation {
-            Operation::SetIdentity => self.set_identity(caller, a, b, [c as u32, (c >> 32) as u32, d as u32]),
             Operation::SetGroups => self.set_groups(caller, a),
             Operation::SegmentGet => self.segment_get(caller, who, a as u32, b, c as u32),
             Operation::SegmentAttach => self.segment_attach(caller, who, a, b != 0),
@@ -146,17 +144,6 @@ impl Server {
     }
 
     /// A client becomes somebody else, as far as it may.
-    fn set_identity(&mut self, caller: u64, which: u64, change: u64, wanted: [u32; 3]) -> Result<Answer> {
-        let change = identity::Change::from_word(change).ok_or(Errno::EINVAL)?;
-        let identity = &mut self.clients.get_mut(&caller).ok_or(Errno::EPERM)?.identity;
-        match which {
-            0 => identity.change_user(change, wanted)?,
-            1 => identity.change_group(change, wanted)?,
-            _ => return Err(Errno::EINVAL),
-        }
-        Ok(NOTHING)
-    }
-
     fn set_groups(&mut self, caller: u64, count: u64) -> Result<Answer> {
         let bytes = self.bytes(caller, count.saturating_mul(4))?;
         let groups = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));

@@ -3,7 +3,8 @@
 //!
 //! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
 //! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
-//! objects and POSIX queues; `client` runs in each process, with `ipc_client`.
+//! objects and POSIX queues. `keys` gives processes the keys of their users, `users` says who may become whom and send
+//! signals to whom. `client` runs in each process, with `ipc_client`.
 
 pub mod protocol;
 
@@ -14,6 +15,8 @@ pub mod ipc;
 #[cfg(target_os = "none")]
 mod ipc_client;
 #[cfg(target_os = "none")]
+pub mod keys;
+#[cfg(target_os = "none")]
 pub mod server;
 #[cfg(target_os = "none")]
 pub mod service;
@@ -23,3 +26,5 @@ pub use ipc_client::changes as ipc_changes;
 mod sharing;
 #[cfg(target_os = "none")]
 mod terminals;
+#[cfg(target_os = "none")]
+mod users;

@@ -135,6 +135,15 @@ operations! {
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
+    /// (user): the caller is going to be this one, and may be -> list for what it shared with relatives of another user,
+    /// list for what anybody may read of a process.
+    Admit = 72,
+    /// (environment: the caller or one that it made; resource; amount): so much of what nobody uses goes to it.
+    Draw = 73,
+    /// (process, signal, code, value): the signal, from the caller.
+    Signal = 74,
+    /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.
+    TellParent = 75,
     /// (key, bytes, flags) -> number of a shared segment.
     SegmentGet = 50,
     /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.

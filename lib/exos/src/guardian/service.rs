@@ -1,6 +1,7 @@
 //! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
 
 use super::ipc::Ipc;
+use super::keys::{self, Keys};
 use super::protocol::{Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use crate::errno::{Errno, Result};
@@ -21,11 +22,15 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 /// All that the guardian keeps.
 #[derive(Debug)]
 pub struct Guardian {
-    server: Server,
+    pub(super) server: Server,
     /// Clients that other environments speak for, by the number of those.
-    threads: BTreeMap<u64, u64>,
+    pub(super) threads: BTreeMap<u64, u64>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Shared>,
+    /// The keys of users.
+    pub(super) keys: Keys,
+    /// The environment that holds the budget nobody uses.
+    pub bank: EnvironmentId,
 }
 
 /// Windows of dead clients that are kept at most.
@@ -37,6 +42,7 @@ impl Guardian {
         archive: &'static [u8],
         file_pages: Allocator,
         window_pages: Allocator,
+        keys: Keys,
     ) -> core::result::Result<Self, &'static str> {
         let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive));
         tree.now = now();
@@ -57,16 +63,22 @@ impl Guardian {
             notice,
             windows,
         };
-        Ok(Self { server, threads: BTreeMap::new(), spare: Vec::new() })
+        Ok(Self { server, threads: BTreeMap::new(), spare: Vec::new(), keys, bank: EnvironmentId::NONE })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
         self.server.tree.now = now();
+        let environment = EnvironmentId(caller);
         let caller = self.threads.get(&caller).copied().unwrap_or(caller);
         let outcome = match Operation::from_number(message[0]) {
             Some(Operation::Attach) => self.attach(caller, message),
-            Some(Operation::Adopt) => self.adopt(caller, message[1]),
-            Some(Operation::Join) => self.join(caller, message[1]),
+            Some(Operation::Adopt) => self.adopt(environment, caller, message[1]),
+            Some(Operation::Join) => self.join(environment, caller, message[1]),
+            Some(Operation::SetIdentity) => self.set_identity(caller, message),
+            Some(Operation::Admit) => self.admit(caller, message),
+            Some(Operation::Draw) => self.draw(environment, message),
+            Some(Operation::Signal) => self.signal(caller, message),
+            Some(Operation::TellParent) => self.tell_parent(caller, message),
             _ => {
                 self.server.serve(caller, message);
                 return;
@@ -78,9 +90,10 @@ impl Guardian {
     /// Gives a client its window.
     fn attach(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
+        let user = client.identity.key_user();
         let window = match &client.window {
             Some(window) => window.clone(),
-            None => self.fresh_window()?,
+            None => self.fresh_window(user)?,
         };
         self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
         for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
@@ -90,28 +103,33 @@ impl Guardian {
         Ok(())
     }
 
-    /// A window that no client has: one that a dead client left, as long as nobody else maps it, or a new one.
-    fn fresh_window(&mut self) -> Result<Shared> {
+    /// A window that no client has: one that a dead client of the same user left, as long as nobody else maps it, or a new
+    /// one.
+    fn fresh_window(&mut self, user: u32) -> Result<Shared> {
+        let from = self.keys.windows(user)?;
         while let Some(window) = self.spare.pop() {
-            let is_mine = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == 1);
-            if window.pages().iter().all(is_mine) {
+            let is_fit = |page: &PageNumber| {
+                exposed::page(*page).is_some_and(|info| info.references() == 1 && info.access() == from.list)
+            };
+            if window.pages().iter().all(is_fit) {
                 return Ok(window);
             }
             self.give_up_window(&window);
         }
         let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
-        self.server.window_pages.allocate_many(&mut pages)?;
-        self.server.windows.open(pages, self.server.window_pages.key, true)
+        from.allocate_many(&mut pages)?;
+        self.server.windows.open(pages, from.key, true)
     }
 
     fn give_up_window(&mut self, window: &Shared) {
         self.server.windows.close(window);
-        self.server.window_pages.free_many(window.pages());
+        keys::ANY_WINDOW.free_many(window.pages());
     }
 
     /// A new process inherits what its maker holds. The session may make one that holds the root only.
-    fn adopt(&mut self, caller: u64, newborn: u64) -> Result<()> {
+    fn adopt(&mut self, environment: EnvironmentId, caller: u64, newborn: u64) -> Result<()> {
         self.bury_the_dead();
+        check_maker(environment, newborn)?;
         let maker = self.server.clients.get(&caller);
         // The session made the environment that this runs in.
         let by_session = exposed::environment(area::number()).is_some_and(|own| own.creator.load(Acquire) == caller);
@@ -130,7 +148,8 @@ impl Guardian {
     }
 
     /// A thread speaks for its process.
-    fn join(&mut self, caller: u64, thread: u64) -> Result<()> {
+    fn join(&mut self, environment: EnvironmentId, caller: u64, thread: u64) -> Result<()> {
+        check_maker(environment, thread)?;
         let known = |number: &u64| self.server.clients.contains_key(number);
         if !known(&caller) || known(&thread) || self.threads.contains_key(&thread) {
             return Err(Errno::EPERM);
@@ -163,6 +182,12 @@ impl Guardian {
     }
 }
 
+/// Only who made an environment says whose it is.
+fn check_maker(maker: EnvironmentId, made: u64) -> Result<()> {
+    let creator = exposed::environment(EnvironmentId(made)).map(|info| info.creator.load(Acquire));
+    if creator == Some(maker.0) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
 /// The page that tells clients of changes: they may read it.
 fn open_notice(windows: &mut Windows, from: Allocator) -> Result<Shared> {
     windows.open(vec![from.allocate()?], from.key, true)
@@ -172,6 +197,7 @@ fn open_notice(windows: &mut Windows, from: Allocator) -> Result<Shared> {
 /// [`Guardian`] that lives as long as the machine.
 pub extern "C" fn run(argument: u64) {
     crate::user_memory::current::set_service_state(argument);
+    keys::begin();
     runtime::transfer::serve(answer)
 }
 

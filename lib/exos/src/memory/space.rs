@@ -420,6 +420,27 @@ impl Space {
         wanted
     }
 
+    /// Copies what the process has for itself of pages that `is_foreign` says are somebody else's.
+    pub fn own_all(&mut self, pages: &mut impl Pages, is_foreign: impl Fn(u64) -> bool) -> Result<()> {
+        let all: Vec<(u64, u64)> = self.frames.within(0, u64::MAX >> 1).collect();
+        let private = all.into_iter().filter(|(_, entry)| entry & SHARED == 0);
+        for (address, old) in private.filter(|(_, entry)| is_foreign(page_of(*entry))) {
+            let Some(area) = self.areas.find(address).copied() else { continue };
+            let copy = pages.allocate()?;
+            pages.copy_page(page_of(old), copy)?;
+            let entry = entry_for(&area, copy, 0);
+            pages.map(&[MapRow { address, entry }])?;
+            self.frames.set(address, entry);
+            pages.release(&[page_of(old)]);
+        }
+        Ok(())
+    }
+
+    /// Entries of pages that are shared on purpose.
+    pub fn shared_frames(&self) -> impl Iterator<Item = u64> {
+        self.frames.within(0, u64::MAX >> 1).map(|(_, entry)| entry).filter(|entry| entry & SHARED != 0)
+    }
+
     /// The files that areas show, each once.
     pub fn files(&self) -> Vec<u64> {
         let node = |area: &Area| match area.backing {

@@ -7,7 +7,7 @@ use super::futex::Futexes;
 use super::identity::Identity;
 use super::limits::Limits;
 use super::place::Place;
-use super::record::{Lent, Memory, Process, Program, option};
+use super::record::{Lent, Lists, Memory, Process, Program, option};
 use super::thread::Thread;
 use super::usage::Usage;
 use super::vfork::Loan;
@@ -45,9 +45,8 @@ use linux_raw_sys::general as linux;
 use runtime::area::{self, Area};
 use runtime::heap;
 use runtime::lock::Lock;
-use runtime::page::Allocator;
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, KeyIndex, Kind, PageNumber, clock, syscall};
+use runtime::{EnvironmentId, Kind, PageNumber, clock, syscall};
 
 /// What a child finds in its copy of the heap.
 #[derive(Debug)]
@@ -131,8 +130,8 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     forget_what_is_the_parents(process, thread);
     // The copy of the parent's own leads to a window that is not there.
     *process.parent_mailbox.lock() = None;
-    let own = Allocator::own();
-    syscall::page_claim(process.session_key, inherited.mailbox, KeyIndex::FIRST, own.list)?;
+    let (key, public) = (process.session_key, process.lists.public(process.session_key));
+    syscall::page_claim(key, inherited.mailbox, key, public.list)?;
     let mailbox = process.mailbox();
     let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
@@ -309,10 +308,16 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
     let own_record = runtime::exposed::environment(area::number());
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
-    let own = Allocator::own();
-    let mailbox = Mailbox::new(windows.open(vec![own.allocate()?], own.key, true)?);
+    let page = |word: usize| PageNumber(words[word]);
+    let lists = Lists {
+        shared: [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)],
+        public: AtomicU64::new(words[birth::PUBLIC_WORD]),
+    };
+    let public = lists.public(SESSION_SLOT);
+    let mailbox = Mailbox::new(windows.open(vec![public.allocate()?], public.key, true)?);
     mailbox.group().store(number, Relaxed);
-    let board = windows.open(vec![PageNumber(words[birth::BOARD_WORD])], SESSION_SLOT, false)?;
+    let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
+    let guardian = EnvironmentId(words[birth::GUARDIAN_WORD]);
     Ok(Box::leak(Box::new(Process {
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
@@ -326,7 +331,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         limits: Lock::new(Limits::default()),
         attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),
-        files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
+        files: Lock::new(Client::new(guardian)),
         records: Lock::new(Records::default()),
         uses: Lock::new(Uses::default()),
         windows: Lock::new(windows),
@@ -350,6 +355,9 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         futexes: Lock::new(Futexes::default()),
         session: AtomicU64::new(number),
         session_key: SESSION_SLOT,
+        user: AtomicU32::new(0),
+        guardian,
+        lists,
         bank,
         image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),
         summary: Summary::default(),

@@ -81,15 +81,25 @@ pub struct Made {
 
 impl Maker {
     /// An empty address space and the pages of an environment, all charged to the running one.
-    pub fn begin(session: KeyIndex, power: KeyIndex, channel: Option<KeyIndex>) -> Result<Self> {
+    /// Its public page is under the list that `public` says.
+    pub fn begin(
+        session: KeyIndex,
+        power: KeyIndex,
+        public: PageNumber,
+        channel: Option<KeyIndex>,
+    ) -> Result<Self> {
         crate::budget::reserve(FOR_A_PROCESS);
         let key = key::derive(session, Rights::ALL, 0)?;
-        Self::with_key([session, power, key], channel).inspect_err(|_| {
+        Self::with_key([session, power, key], public, channel).inspect_err(|_| {
             let _ = key::discard(key);
         })
     }
 
-    fn with_key([session, power, key]: [KeyIndex; 3], channel: Option<KeyIndex>) -> Result<Self> {
+    fn with_key(
+        [session, power, key]: [KeyIndex; 3],
+        public: PageNumber,
+        channel: Option<KeyIndex>,
+    ) -> Result<Self> {
         let own = Allocator::own();
         let list = own.allocate()?;
         syscall::access_list_create(KeyIndex::FIRST, list, session)?;
@@ -98,7 +108,8 @@ impl Maker {
         let space = AddressSpace::create(pages)?;
         let mut fixed = [PageNumber::NONE; 3];
         let mut private = vec![PageNumber::NONE; AREA_PRIVATE_PAGES];
-        pages.allocate_many(&mut fixed)?;
+        pages.allocate_many(&mut fixed[..2])?;
+        fixed[2] = Allocator { key: power, list: public }.allocate()?;
         pages.allocate_many(&mut private)?;
         Ok(Self { session, power, key, pages, space, channel, fixed, private })
     }
@@ -197,10 +208,18 @@ const WINDOW: usize = runtime::window::WINDOW_PAGES;
 const FOR_A_PROCESS: u64 = 96;
 
 impl Made {
-    /// Moves a part of the own budget, or of the bank's, to it.
-    pub fn endow(&self, session: KeyIndex, giver: EnvironmentId, budgets: &[(Resource, u64)]) -> Result<()> {
+    /// Moves a part of the bank's budget to it.
+    pub fn endow(&self, budgets: &[(Resource, u64)]) -> Result<()> {
         for (resource, amount) in budgets {
-            syscall::budget_move(session, giver, self.number, *resource as u64, Figure::Limit as u64, *amount)?;
+            crate::budget::draw_for(self.number, *resource, *amount)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a part of a giver's budget to it.
+    pub fn endow_from(&self, key: KeyIndex, giver: EnvironmentId, budgets: &[(Resource, u64)]) -> Result<()> {
+        for (resource, amount) in budgets {
+            syscall::budget_move(key, giver, self.number, *resource as u64, Figure::Limit as u64, *amount)?;
         }
         Ok(())
     }
@@ -225,7 +244,9 @@ impl Made {
     /// charged to the thread that made it.
     pub fn bury(&self, session: KeyIndex) {
         let maker = exposed::environment(self.number).map_or(area::number().0, |info| info.creator.load(Relaxed));
+        let public = PublicPage::of(self.public);
         release(self.number, session);
+        public.free(session);
         // What was given up already is freed with its last use, and may be somebody else's the next moment: the list too,
         // if the thread that made it has died.
         let is_left = |info: &runtime::exposed::Page| !info.is_orphan();
@@ -245,6 +266,24 @@ impl Made {
         }
         if keeps_list {
             let _ = Allocator { key: session, list: self.list }.free(self.list);
+        }
+    }
+}
+
+/// The public page of an environment that is about to be destroyed: under a list that it shares with others.
+#[derive(Clone, Copy, Debug)]
+pub struct PublicPage(Option<PageNumber>);
+
+impl PublicPage {
+    /// To be asked before the environment is gone: what was given up already may be somebody else's the moment after.
+    pub fn of(page: PageNumber) -> Self {
+        Self(exposed::page(page).filter(|info| !info.is_orphan()).map(|_| page))
+    }
+
+    /// Gives it up, once the environment is gone.
+    pub fn free(self, key: KeyIndex) {
+        if let Some(page) = self.0 {
+            let _ = Allocator { key, list: PageNumber::NONE }.free(page);
         }
     }
 }

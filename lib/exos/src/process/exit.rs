@@ -171,7 +171,7 @@ pub fn abandon(status: Status) -> ! {
     crate::signal::tell_parent_of_end(status);
     let first = EnvironmentId(process.number());
     if first != area::number() {
-        let _ = syscall::environment_destroy(process.session_key, first);
+        let _ = syscall::environment_destroy(KeyIndex::FIRST, first);
     }
     die()
 }

@@ -75,9 +75,10 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         super::wait::bury_ended();
     }
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
-    let maker = Maker::begin(process.session_key, process.session_key, runtime::area::channel_key())?;
+    let (key, public) = (process.session_key, process.lists.public(process.session_key));
+    let maker = Maker::begin(key, key, public.list, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
-    let mailbox = maker.pages.allocate()?;
+    let mailbox = public.allocate()?;
     let mut inherited = Box::new(Inherited::new(context, mailbox, options));
     let copies = copy(&maker, mailbox, &mut inherited)?;
     let beginning = Beginning {
@@ -240,7 +241,7 @@ fn adopt(made: Made, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64
 
 fn endow(made: &Made) -> Result<()> {
     let process = process();
-    made.endow(process.session_key, process.bank, &BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
     process.files.lock().adopt(made.number)?;
     budget::give_back();
     Ok(())

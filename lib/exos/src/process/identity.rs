@@ -91,6 +91,13 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The user whose key the process holds: 0 while it is user 0 in any way, else the saved one. So nobody holds the key
+    /// of a user that may become another one by asking: see `guardian::keys`.
+    pub const fn key_user(&self) -> u32 {
+        let Three { real, effective, saved } = self.user;
+        if real == 0 || effective == 0 { 0 } else { saved }
+    }
+
     /// Whether it may do what only user 0 may.
     pub const fn is_privileged(&self) -> bool {
         self.user.effective == 0

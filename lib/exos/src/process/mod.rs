@@ -36,6 +36,8 @@ pub mod status;
 pub mod thread;
 pub mod usage;
 #[cfg(target_os = "none")]
+pub mod user;
+#[cfg(target_os = "none")]
 pub mod vfork;
 #[cfg(target_os = "none")]
 pub mod wait;

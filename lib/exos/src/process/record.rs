@@ -34,6 +34,7 @@ use core::any::{Any, TypeId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use runtime::lock::Lock;
+use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
 
 /// The program's memory: what it means, and the tables that hold it.
@@ -75,6 +76,22 @@ impl Lent {
         let (still, free) = self.pages.iter().partition(|page| is_mapped(**page) || is_sent(page));
         self.pages = still;
         free
+    }
+}
+
+/// Access lists beside the process's own.
+#[derive(Debug)]
+pub struct Lists {
+    /// Those of pages that the whole session shares: it reads those under the first, and writes those under the second.
+    pub shared: [PageNumber; 2],
+    /// That of what anybody may read of a process of this user: its public page and its mailbox.
+    pub public: AtomicU64,
+}
+
+impl Lists {
+    /// Where public pages and mailboxes come from.
+    pub fn public(&self, key: KeyIndex) -> Allocator {
+        Allocator { key, list: PageNumber(self.public.load(Relaxed)) }
     }
 }
 
@@ -154,8 +171,14 @@ pub struct Process {
     pub futexes: Lock<Futexes>,
     /// Session, in the sense of `setsid`.
     pub session: AtomicU64,
-    /// Key of the session, in the machine's sense, in its own ring.
+    /// Where in its own ring the key lies of the session, in the machine's sense, or of the user that it is.
     pub session_key: KeyIndex,
+    /// The user whose key that is; 0: the session's. The guardian puts the key there.
+    pub user: AtomicU32,
+    /// The guardian of the file system and of keys.
+    pub guardian: EnvironmentId,
+    /// Access lists that say who may what: see [`Lists`].
+    pub lists: Lists,
     /// Environment that holds the budget that nobody uses.
     pub bank: EnvironmentId,
     /// Table that maps the ExOS image.

@@ -65,7 +65,7 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     process().has_threads.store(true, Relaxed);
     process().threads.lock().push(record);
     super::begin::publish_threads(process());
-    made.run(process().session_key).map_err(|_| Errno::EAGAIN)?;
+    made.run(KeyIndex::FIRST).map_err(|_| Errno::EAGAIN)?;
     Ok(number)
 }
 
@@ -130,7 +130,7 @@ fn equip(made: &Made, channel: Option<KeyIndex>) -> Result<()> {
     if let Some(channel) = channel {
         syscall::key_copy(channel, u64::from(Rights::WRITE.0), made.number, CHANNEL_SLOT, KeyIndex::FIRST)?;
     }
-    made.endow(key, process.bank, &BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
     process.files.lock().join(made.number)
 }
 

@@ -55,6 +55,11 @@ pub struct Loan {
 }
 
 impl Loan {
+    /// Where the window lies that what was changed comes through.
+    pub const fn window_address(&self) -> u64 {
+        self.window.address()
+    }
+
     /// One for a child that is about to be made; `shares`: what it writes goes back.
     pub fn new(shares: bool) -> Result<Self> {
         let process = process();

@@ -19,8 +19,14 @@ pub const OPTIONS_WORD: usize = 3;
 pub const COMMAND_WORD: usize = 4;
 /// Word: page of the board.
 pub const BOARD_WORD: usize = 5;
+/// Word: access list of what the whole session may read.
+pub const READABLE_WORD: usize = 6;
+/// Word: access list of what the whole session may read and write.
+pub const WRITABLE_WORD: usize = 7;
+/// Word: access list of what anybody may read of a process of user 0.
+pub const PUBLIC_WORD: usize = 8;
 /// Words: pages of the terminal; 0 where there is none.
-pub const TERMINAL_WORD: usize = 6;
+pub const TERMINAL_WORD: usize = 9;
 /// Words: pages of the pipe.
 pub const PIPE_WORD: usize = TERMINAL_WORD + TERMINAL_PAGES;
 /// How many words there are.

@@ -5,7 +5,7 @@
 //! touched, but for threads: they end with their process, as they would by themselves.
 
 use crate::process::children::public;
-use crate::process::create::{self, Made};
+use crate::process::create::{self, Made, PublicPage};
 use abi::budget::{Figure, Resource};
 use abi::environment::State;
 use alloc::vec::Vec;
@@ -97,7 +97,7 @@ fn orphan(info: Environment) -> Option<Orphan> {
     let has_parent = exposed::lives(EnvironmentId(word(public::PARENT)));
     // Another session's mailboxes are closed to this one, and its orphans not this one's affair.
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
-    let list = exposed::page(page)?.access();
+    let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();
     (is_process && !has_parent && is_ours()).then_some(Orphan::Process(Made { number, public: page, list }))
 }
 
@@ -105,7 +105,9 @@ fn orphan(info: Environment) -> Option<Orphan> {
 fn release(info: Environment, made: &Made, bank: EnvironmentId) {
     let heir = EnvironmentId(info.creator.load(Relaxed));
     let limits = Resource::ALL.map(|resource| (resource, info.budget[resource as usize].limit.load(Relaxed)));
+    let public = PublicPage::of(made.public);
     create::release(made.number, OWN);
+    public.free(OWN);
     for (resource, amount) in limits.into_iter().filter(|(_, amount)| *amount > 0) {
         // An heir that uses what it got keeps it, until its own end.
         let _ = syscall::budget_move(OWN, heir, bank, resource as u64, Figure::Limit as u64, amount);

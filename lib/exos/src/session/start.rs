@@ -6,9 +6,10 @@
 
 use super::{archive, birth, command};
 use crate::guardian::client::Client;
+use crate::guardian::keys::{Keys, Lists};
 use crate::guardian::service::{self, Guardian};
 use crate::pipe::Pipe;
-use crate::process::create::{Beginning, Made, Maker};
+use crate::process::create::{Beginning, Made, Maker, SESSION_SLOT};
 use crate::process::option;
 use crate::terminal::modes::Modes;
 use crate::terminal::{Screen, Terminal};
@@ -84,15 +85,19 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let text = file(COMMAND)?;
     let parsed = command::parse(text)?;
     let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
-    let common = load_image(session, file(EXOS)?)?;
-    let (guardian, shared) = make_guardian(archive, session)?;
-    let bank = make_bank(session)?;
+    let lists = refused("the access lists", make_lists(session))?;
+    let common = load_image(session, lists[0], file(EXOS)?)?;
+    let (guardian, state, public) = make_guardian(archive, session, lists)?;
+    let bank = make_bank(session, public)?;
+    state.lock().bank = bank.number;
+    let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
     let mut windows = Windows::default();
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
-    let board = refused("the board", make_board(&mut windows, session))?;
+    let board = refused("the board", make_board(&mut windows, lists[0]))?;
     let mut words = [0; birth::WORDS];
-    let known =
-        [guardian.0, bank.number.0, common.image_table.0, options(&parsed), text.len() as u64, board.pages()[0].0];
+    let [readable, writable] = lists.map(|list| list.0);
+    let parts = [guardian.0, bank.number.0, common.image_table.0, options(&parsed)];
+    let known = [&parts[..], &[text.len() as u64, board.pages()[0].0, readable, writable, public.0]].concat();
     words[..known.len()].copy_from_slice(&known);
     let (start, pages) = match &input {
         Source::Pipe(pipe) => (birth::PIPE_WORD, pipe.pages()),
@@ -100,8 +105,8 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     };
     words[start..].iter_mut().zip(pages).for_each(|(word, page)| *word = page.0);
     let record = birth::build(&words, text);
-    let first = refused("the first process", make_first(&common, &record))?;
-    refused("the first process's budget", first.endow(session, bank.number, &FIRST_BUDGETS))?;
+    let first = refused("the first process", make_first(&common, public, &record))?;
+    refused("the first process's budget", first.endow_from(session, bank.number, &FIRST_BUDGETS))?;
     refused("the guardian", Client::new(guardian).adopt(first.number))?;
     Ok(Session { first, input, board, windows, key: session, bank: bank.number })
 }
@@ -119,8 +124,8 @@ fn make_source(windows: &mut Windows, from: Allocator, terminal: bool) -> Result
 }
 
 /// A page that processes can read.
-fn make_board(windows: &mut Windows, session: KeyIndex) -> Result<Shared, crate::errno::Errno> {
-    let from = Allocator { key: KeyIndex::FIRST, list: list_for(session, Rights::READ)? };
+fn make_board(windows: &mut Windows, list: PageNumber) -> Result<Shared, crate::errno::Errno> {
+    let from = Allocator { key: KeyIndex::FIRST, list };
     windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
 }
 
@@ -149,9 +154,13 @@ fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Fa
     Ok(list)
 }
 
+/// Access lists of what every process may read, and of what every process may read and write.
+fn make_lists(session: KeyIndex) -> Result<[PageNumber; 2], runtime::Failure> {
+    Ok([list_for(session, Rights::READ)?, list_for(session, Rights::READ.either(Rights::WRITE))?])
+}
+
 /// Loads the ExOS image into pages that processes can read, and makes the table that maps it.
-fn load_image(session: KeyIndex, file: &'static [u8]) -> Outcome<Common> {
-    let list = refused("an access list", list_for(session, Rights::READ))?;
+fn load_image(session: KeyIndex, list: PageNumber, file: &'static [u8]) -> Outcome<Common> {
     let pages = Allocator { key: KeyIndex::FIRST, list };
     let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
     if image.plan.segments.iter().any(|segment| segment.flags & elf::abi::PF_W != 0) {
@@ -204,37 +213,35 @@ fn map_image(image: &Image<'_>, pages: Allocator) -> Result<PageNumber, crate::e
     Ok(table)
 }
 
-/// The guardian of the file system, and where pages come from that the session may write.
-fn make_guardian(archive: &'static [u8], session: KeyIndex) -> Outcome<(EnvironmentId, Allocator)> {
+/// The guardian of the file system and of keys, its state, and the list of what anybody may read of a process of user 0.
+fn make_guardian(
+    archive: &'static [u8],
+    session: KeyIndex,
+    lists: [PageNumber; 2],
+) -> Outcome<(EnvironmentId, &'static Lock<Guardian>, PageNumber)> {
     let mut builder = refused("the guardian", Builder::sharing())?;
     let name = builder.key;
-    let lists = (|| {
-        let own = area::access_list();
-        syscall::access_list_set(KeyIndex::FIRST, own, 2, name, u64::from(Rights::ALL.0))?;
-        let readable = list_for(session, Rights::READ)?;
-        let writable = list_for(session, Rights::READ.either(Rights::WRITE))?;
-        for list in [readable, writable] {
-            syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0))?;
-        }
-        Ok::<_, runtime::Failure>((readable, writable))
-    })();
-    let (readable, writable) = refused("the guardian's access lists", lists)?;
-    let from = |list| Allocator { key: service::OWN_KEY, list };
-    let guardian = Guardian::new(archive, from(readable), from(writable))
+    let may_all = |list: PageNumber| syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0));
+    let named = [area::access_list(), lists[0], lists[1]].into_iter().try_for_each(may_all);
+    refused("the guardian's access lists", named)?;
+    let [readable, writable] = lists.map(|list| Allocator { key: service::OWN_KEY, list });
+    let zero = refused("the lists of user 0", Lists::make([session, session, name]))?;
+    let guardian = Guardian::new(archive, readable, writable, Keys::new(lists, zero))
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
     let spare = crate::budget::pages_at_hand();
     builder.function(service::run, core::ptr::from_ref(state) as u64);
     builder.budget(Resource::Page, spare / 8 * 3);
     let child = refused("the guardian", builder.create())?;
+    refused("the guardian's key", key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
     // A slice of its own, so that a call whose client died is finished.
     refused("the guardian's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
-    Ok((child.number, from(writable)))
+    Ok((child.number, state, zero.public))
 }
 
 /// The environment that holds the budget nobody uses: it never runs.
-fn make_bank(session: KeyIndex) -> Outcome<Made> {
-    let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, None))?;
+fn make_bank(session: KeyIndex, public: PageNumber) -> Outcome<Made> {
+    let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, public, None))?;
     let bank = refused("the bank", maker.create(&Beginning::default()))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
@@ -243,12 +250,12 @@ fn make_bank(session: KeyIndex) -> Outcome<Made> {
         share(Resource::Predicate, 64),
         share(Resource::Environment, 8),
     ];
-    refused("the bank's budget", bank.endow(KeyIndex::FIRST, area::number(), &budgets))?;
+    refused("the bank's budget", bank.endow_from(KeyIndex::FIRST, area::number(), &budgets))?;
     Ok(bank)
 }
 
-fn make_first(common: &Common, record: &[u8]) -> Result<Made, crate::errno::Errno> {
-    let maker = Maker::begin(common.session, KeyIndex::FIRST, Some(common.channel))?;
+fn make_first(common: &Common, public: PageNumber, record: &[u8]) -> Result<Made, crate::errno::Errno> {
+    let maker = Maker::begin(common.session, KeyIndex::FIRST, public, Some(common.channel))?;
     maker.link_image(common.image_table)?;
     maker.place(crate::layout::BIRTH, record, Access::READ)?;
     maker.create(&common.image)

@@ -72,12 +72,28 @@ impl Mailbox {
 
     /// Tells a parent that something happened to a child; `code` as in `siginfo`.
     pub fn tell_of_child(&self, information: &Information) {
-        let stops = matches!(information.code as u32, linux::CLD_STOPPED | linux::CLD_CONTINUED);
-        self.children().fetch_add(1, SeqCst);
-        if information.signal != 0 && !(stops && self.page.words()[FLAGS].load(Acquire) & NO_STOPS != 0) {
-            let _ = self.post().put(information);
-        }
+        tell_of_child(self.page.words(), information);
     }
+}
+
+/// Tells the parent whose mailbox this is that something happened to a child.
+fn tell_of_child(mailbox: &[AtomicU64], information: &Information) {
+    let stops = matches!(information.code as u32, linux::CLD_STOPPED | linux::CLD_CONTINUED);
+    mailbox[CHILDREN].fetch_add(1, SeqCst);
+    if information.signal != 0 && !(stops && mailbox[FLAGS].load(Acquire) & NO_STOPS != 0) {
+        let _ = Post::new(mailbox).put(information);
+    }
+}
+
+/// Tells the process `target`, whose mailbox is `page`, that something happened to a child of it.
+pub fn send_of_child(
+    key: KeyIndex,
+    target: EnvironmentId,
+    page: PageNumber,
+    information: &Information,
+) -> Result<()> {
+    tell_of_child(Window::open(&[page], key, Access::WRITE)?.words(), information);
+    ring(key, target)
 }
 
 /// Sends a signal to the process `target` whose mailbox is `page`: into it, then an event so that it looks.

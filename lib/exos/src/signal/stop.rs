@@ -86,10 +86,18 @@ pub fn tell_parent_of_end(status: Status) {
 
 fn tell_parent((code, value): (u32, u32)) {
     let process = process();
-    let Some(parent) = process.parent_mailbox.lock().clone() else { return };
     let signal = if code <= linux::CLD_DUMPED { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
     let detail = process.sender();
-    parent.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
+    let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
+    let parent = process.parent_mailbox.lock().clone();
+    let Some(parent) = parent else {
+        // The session needs no word; a parent that is another user has it from the guardian.
+        if process.user.load(Acquire) != 0 {
+            let _ = crate::guardian::client::tell_parent(process.guardian, &information);
+        }
+        return;
+    };
+    parent.tell_of_child(&information);
     let number = EnvironmentId(process.parent.load(Acquire));
     let _ = super::ring(process.session_key, number);
 }

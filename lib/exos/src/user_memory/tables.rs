@@ -116,6 +116,12 @@ impl Tables {
         }
     }
 
+    /// Makes every table this process's own.
+    pub fn own_all(&mut self, editor: &Editor) -> Result<()> {
+        let lowest: Vec<u64> = self.linked.range((1, 0)..(2, 0)).map(|((_, base), _)| *base).collect();
+        lowest.into_iter().try_for_each(|base| self.make_own(editor, base))
+    }
+
     /// Links the uppermost tables into the root of a child, which has none there. From then on all of them are shared.
     pub fn link_into(&mut self, editor: &Editor) -> Result<()> {
         self.linked.values_mut().for_each(|link| link.own = false);

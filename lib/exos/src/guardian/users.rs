@@ -1,0 +1,121 @@
+//! Who processes are: what each may become, which keys go with it, and what it may do to processes of other users.
+//!
+//! Holds always: a process has the session's key only while it is user 0 in some way, and by the guardian's own record.
+
+use super::service::{Guardian, OWN_KEY};
+use crate::budget::spare_of;
+use crate::errno::{Errno, Result};
+use crate::process::create::SESSION_SLOT;
+use crate::process::identity::Change;
+use crate::relatives::Sight;
+use crate::signal::frame::Information;
+use crate::signal::set::COUNT;
+use abi::budget::{Figure, Resource};
+use core::sync::atomic::Ordering::Acquire;
+use linux_raw_sys::general as linux;
+use runtime::transfer::Message;
+use runtime::{EnvironmentId, exposed, syscall};
+
+/// Processes as the guardian sees them: all of the session.
+const SIGHT: Sight = Sight { key: OWN_KEY };
+/// Which part of what nobody uses is for user 0 alone.
+const KEPT_FOR_ZERO: u64 = 8;
+
+impl Guardian {
+    /// See [`super::protocol::Operation::SetIdentity`]. Keys that the caller may not have any more are gone when this answers.
+    pub(super) fn set_identity(&mut self, caller: u64, message: &Message) -> Result<()> {
+        let [_, which, change, two, third, _] = *message;
+        let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
+        let wanted = [two as u32, (two >> 32) as u32, third as u32];
+        let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
+        let mut identity = client.identity.clone();
+        let before = identity.key_user();
+        match which {
+            0 => identity.change_user(change, wanted)?,
+            1 => identity.change_group(change, wanted)?,
+            _ => return Err(Errno::EINVAL),
+        }
+        if identity.key_user() != before {
+            let environments = self.environments_of(caller);
+            self.keys.give(identity.key_user(), &environments)?;
+        }
+        let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
+        client.identity = identity;
+        Ok(())
+    }
+
+    /// A process and its threads.
+    fn environments_of(&self, process: u64) -> alloc::vec::Vec<EnvironmentId> {
+        let threads = self.threads.iter().filter(|(_, speaks_for)| **speaks_for == process);
+        [process].into_iter().chain(threads.map(|(thread, _)| *thread)).map(EnvironmentId).collect()
+    }
+
+    /// See [`super::protocol::Operation::Admit`].
+    pub(super) fn admit(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        let user = message[1] as u32;
+        let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
+        let own = [identity.user.real, identity.user.effective, identity.user.saved];
+        if !identity.is_privileged() && !own.contains(&user) {
+            return Err(Errno::EPERM);
+        }
+        let lists = self.keys.admit(user)?;
+        (message[1], message[2]) = (lists.window.0, lists.public.0);
+        Ok(())
+    }
+
+    /// See [`super::protocol::Operation::Draw`]. A part stays for user 0, so that there is always somebody who can put an end to it.
+    pub(super) fn draw(&mut self, caller: EnvironmentId, message: &Message) -> Result<()> {
+        let [_, to, resource, amount, ..] = *message;
+        let resource = Resource::ALL.into_iter().find(|known| *known as u64 == resource).ok_or(Errno::EINVAL)?;
+        let info = exposed::environment(EnvironmentId(to)).ok_or(Errno::ESRCH)?;
+        let process = self.threads.get(&caller.0).copied().unwrap_or(caller.0);
+        let is_client = self.server.clients.contains_key(&process);
+        if !is_client || to != caller.0 && info.creator.load(Acquire) != caller.0 {
+            return Err(Errno::EPERM);
+        }
+        let all = exposed::environment(self.bank).map_or(0, |bank| bank.budget[resource as usize].limit.load(Acquire));
+        if spare_of(self.bank, resource).saturating_sub(amount) < all / KEPT_FOR_ZERO {
+            return Err(Errno::EAGAIN);
+        }
+        let (bank, figure) = (self.bank, Figure::Limit as u64);
+        Ok(syscall::budget_move(SESSION_SLOT, bank, EnvironmentId(to), resource as u64, figure, amount)?)
+    }
+
+    /// See [`super::protocol::Operation::Signal`].
+    pub(super) fn signal(&mut self, caller: u64, message: &Message) -> Result<()> {
+        let [_, target, signal, code, value, _] = *message;
+        let sender = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
+        let receiver = &self.server.clients.get(&target).ok_or(Errno::ESRCH)?.identity;
+        let other = SIGHT.find(target).ok_or(Errno::ESRCH)?;
+        let is_of_session = || SIGHT.find(caller).is_some_and(|own| own.session == other.session);
+        let continues = signal == u64::from(linux::SIGCONT) && is_of_session();
+        if !sender.may_signal(receiver.user.real, receiver.user.saved) && !continues {
+            return Err(Errno::EPERM);
+        }
+        let Some(information) = information(caller, sender.user.real, [signal, code, value])? else { return Ok(()) };
+        SIGHT.send(&other, &information)
+    }
+
+    /// See [`super::protocol::Operation::TellParent`]. The parent is who made the process, by the kernel's word.
+    pub(super) fn tell_parent(&mut self, caller: u64, message: &Message) -> Result<()> {
+        let [_, signal, code, value, ..] = *message;
+        let creator = exposed::environment(EnvironmentId(caller)).ok_or(Errno::ESRCH)?.creator.load(Acquire);
+        let parent = self.threads.get(&creator).copied().unwrap_or(creator);
+        let user = self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity.user.real;
+        let other = SIGHT.find(parent).ok_or(Errno::ESRCH)?;
+        let allowed = [0, u64::from(linux::SIGCHLD)].contains(&signal);
+        let signal = if allowed { signal } else { u64::from(linux::SIGCHLD) };
+        let told = Information { signal: signal as u32, code: code as i32, ..Information::default() };
+        let detail = caller & 0xffff_ffff | u64::from(user) << 32;
+        SIGHT.tell_of_child(&other, &Information { detail, value, ..told })
+    }
+}
+
+/// What comes with a signal, with the sender that the guardian knows; nothing where the sender only asks.
+fn information(caller: u64, user: u32, [signal, code, value]: [u64; 3]) -> Result<Option<Information>> {
+    if signal > u64::from(COUNT) {
+        return Err(Errno::EINVAL);
+    }
+    let detail = caller & 0xffff_ffff | u64::from(user) << 32;
+    Ok((signal != 0).then_some(Information { signal: signal as u32, code: code as i32, detail, value }))
+}
