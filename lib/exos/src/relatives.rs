@@ -82,6 +82,13 @@ pub fn acting(number: u64) -> [u32; 2] {
     }
 }
 
+/// Whether a process runs, or would if it had a CPU: it waits for no predicate.
+pub fn is_runnable(number: u64) -> bool {
+    let number = EnvironmentId(number);
+    let waits = || exposed::environment(number).is_none_or(|info| info.predicate_terms.load(Relaxed) != 0);
+    exposed::runs(number) || !waits()
+}
+
 /// Every living process.
 pub fn all() -> Vec<Other> {
     sight().all()

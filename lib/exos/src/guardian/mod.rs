@@ -4,7 +4,7 @@
 //! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
 //! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues. `keys` gives processes the keys of their users, `users` says who may become whom and send
-//! signals to whom. `client` runs in each process, with `ipc_client`.
+//! signals to whom, `questions` hands on what processes ask each other. `client` runs in each process, with `ipc_client`.
 
 pub mod protocol;
 
@@ -16,6 +16,8 @@ pub mod ipc;
 mod ipc_client;
 #[cfg(target_os = "none")]
 pub mod keys;
+#[cfg(target_os = "none")]
+mod questions;
 #[cfg(target_os = "none")]
 pub mod server;
 #[cfg(target_os = "none")]

@@ -144,6 +144,16 @@ operations! {
     Signal = 74,
     /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.
     TellParent = 75,
+    /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
+    /// question.
+    Ask = 76,
+    /// (number) -> length of the name of the file that the caller is asked about, in the window.
+    TakeQuestion = 77,
+    /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
+    Answer = 78,
+    /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last of
+    /// them, when the question is forgotten.
+    TakeAnswer = 79,
     /// (key, bytes, flags) -> number of a shared segment.
     SegmentGet = 50,
     /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.

@@ -1,6 +1,7 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
 use super::ipc::Ipc;
+use super::questions::Questions;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
@@ -52,6 +53,8 @@ pub struct Server {
     pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
+    /// What processes ask each other.
+    pub(super) questions: Questions,
     /// Where clients' windows and pipes come from: pages that the session may write.
     pub window_pages: Allocator,
     /// The page that clients watch; its first word counts changes.
@@ -124,6 +127,9 @@ impl Server {
             Operation::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
             Operation::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),
             Operation::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
+            Operation::TakeQuestion => self.take_question(caller, a).map(Outcome::Done),
+            Operation::Answer => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
+            Operation::TakeAnswer => self.take_answer(caller, a, b).map(Outcome::Done),
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)

@@ -59,6 +59,7 @@ impl Guardian {
             abstract_names: BTreeMap::new(),
             terminals: Vec::new(),
             ipc: Ipc::default(),
+            questions: Default::default(),
             window_pages,
             notice,
             windows,
@@ -78,6 +79,7 @@ impl Guardian {
             Some(Operation::Admit) => self.admit(caller, message),
             Some(Operation::Draw) => self.draw(environment, message),
             Some(Operation::Signal) => self.signal(caller, message),
+            Some(Operation::Ask) => self.ask(caller, message),
             Some(Operation::TellParent) => self.tell_parent(caller, message),
             _ => {
                 self.server.serve(caller, message);

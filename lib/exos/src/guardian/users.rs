@@ -7,7 +7,7 @@ use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
 use crate::process::identity::Change;
-use crate::relatives::Sight;
+use crate::relatives::{Other, Sight};
 use crate::signal::frame::Information;
 use crate::signal::set::COUNT;
 use abi::budget::{Figure, Resource};
@@ -94,6 +94,15 @@ impl Guardian {
         }
         let Some(information) = information(caller, sender.user.real, [signal, code, value])? else { return Ok(()) };
         SIGHT.send(&other, &information)
+    }
+
+    /// See [`super::protocol::Operation::Ask`].
+    pub(super) fn ask(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        let other = SIGHT.find(message[1]).ok_or(Errno::ESRCH)?;
+        let send = |other: &Other, information: &Information| SIGHT.send(other, information);
+        let answer = self.server.ask(caller, (message[1], message[2]), &other, send)?;
+        message[1] = answer[0];
+        Ok(())
     }
 
     /// See [`super::protocol::Operation::TellParent`]. The parent is who made the process, by the kernel's word.

@@ -1,6 +1,7 @@
 //! Files of `/proc` that tell of the whole machine.
 
 use crate::guardian::protocol::IpcKind;
+use crate::session::{board, load};
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
@@ -37,10 +38,13 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["filesystems"] => String::from("nodev\tproc\nnodev\ttmpfs\n"),
         ["mounts"] => String::from("memory / tmpfs rw 0 0\nproc /proc proc rw 0 0\n"),
         ["mountinfo"] => String::from("20 1 0:1 / / rw - tmpfs memory rw\n21 20 0:2 / /proc rw - proc proc rw\n"),
-        // There is no queue of runnable processes whose length could be averaged.
         ["loadavg"] => {
             let (all, running) = processes();
-            format!("0.00 0.00 0.00 {running}/{all} {}\n", process().number())
+            let words = &process().board.words()[board::LOADS..board::LOADS + 3];
+            let parts = words.iter().map(|word| load::parts(word.load(Relaxed)));
+            let averages: String = parts.map(|(whole, rest)| format!("{whole}.{rest:02} ")).collect();
+            let newest = crate::relatives::all().iter().map(|other| other.number).max().unwrap_or_default();
+            format!("{averages}{running}/{all} {newest}\n")
         }
         ["meminfo"] => memory(),
         ["vmstat"] => {
@@ -72,7 +76,7 @@ fn idle() -> u64 {
 /// How many processes there are, and how many of them run now.
 fn processes() -> (usize, usize) {
     let all = crate::relatives::all();
-    let running = all.iter().filter(|other| super::processes::is_running(other.number)).count();
+    let running = all.iter().filter(|other| crate::relatives::is_runnable(other.number)).count();
     (all.len(), running.max(1))
 }
 

@@ -1,10 +1,16 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
-//! `machine` is about the whole machine, `processes` about any process, `maps` about the own memory.
+//! `machine` is about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
+//! about its memory; `ask` has another process's library make what only that one knows.
 
+mod ask;
 mod machine;
 mod maps;
+mod own;
 mod processes;
+
+pub(crate) use ask::answer;
+use own::own_entry;
 
 use crate::call::walk::Last;
 use crate::descriptor::description::Description;
@@ -12,6 +18,7 @@ use crate::descriptor::object::{Listing, Object, Text};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::pipe::Side;
+use crate::process::children::public::ARGUMENT_BYTES;
 use crate::process::place;
 use crate::user_memory::current::process;
 use alloc::format;
@@ -91,6 +98,7 @@ fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
     let is_link = match parts {
         ["self" | "thread-self"] => is_last,
         [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
+        [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd", _] => true,
         _ => false,
     };
     if is_link { find(parts.join("/").as_bytes()).map(Some) } else { Ok(None) }
@@ -99,8 +107,6 @@ fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
 const FILE: u32 = linux::S_IFREG;
 const DIRECTORY: u32 = linux::S_IFDIR;
 const LINK: u32 = linux::S_IFLNK;
-/// Files of the process itself, beside those of any process.
-const OWN_FILES: [&str; 4] = ["environ", "maps", "mountinfo", "mounts"];
 
 /// The path of a folder below `/proc` that becomes a working directory.
 ///
@@ -219,30 +225,45 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         .fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
     let now = crate::call::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
-    Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, accessed, modified, changed, ..Status::default() })
+    let owner = owner(path);
+    Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, owner, accessed, modified, changed, ..Status::default() })
+}
+
+/// User and group that what lies at a path belongs to: those that the process acts as.
+fn owner(path: &[u8]) -> u64 {
+    let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty()).unwrap_or_default();
+    let number = match first {
+        b"self" | b"thread-self" => Some(process().number()),
+        _ => core::str::from_utf8(first).ok().and_then(|text| text.parse().ok()),
+    };
+    let other = number.and_then(crate::relatives::find);
+    other.map_or(0, |other| u64::from(other.user[1]) | u64::from(other.groups[1]) << 32)
 }
 
 /// Where a symbolic link leads.
 pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     match find(path)? {
         Entry::Link(target) => Ok(target),
-        Entry::Descriptor(number) => {
-            let description = process().description(number).map_err(|_| Errno::ENOENT)?;
-            Ok(match description.object {
-                Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
-                Object::Console(_) => b"pipe:[1]".to_vec(),
-                Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),
-                Object::Other(other) => other.name().into_bytes(),
-                Object::Text(text) => place::in_proc(&text.path, b""),
-                Object::Listing(folder) => place::in_proc(&folder.path, b""),
-                object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
-                    Err(Errno::ENOENT) => b"(deleted)".to_vec(),
-                    found => found?,
-                },
-            })
-        }
+        Entry::Descriptor(number) => read_descriptor(number),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// What a descriptor is open on, as a link tells it.
+fn read_descriptor(number: u64) -> Result<Vec<u8>> {
+    let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+    Ok(match description.object {
+        Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
+        Object::Console(_) => b"pipe:[1]".to_vec(),
+        Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),
+        Object::Other(other) => other.name().into_bytes(),
+        Object::Text(text) => place::in_proc(&text.path, b""),
+        Object::Listing(folder) => place::in_proc(&folder.path, b""),
+        object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
+            Err(Errno::ENOENT) => b"(deleted)".to_vec(),
+            found => found?,
+        },
+    })
 }
 
 fn find(path: &[u8]) -> Result<Entry> {
@@ -292,10 +313,13 @@ fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -
 /// A file or folder of any process.
 fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     let other = crate::relatives::find(number).ok_or(Errno::ENOENT)?;
-    if rest.is_empty() {
-        return Ok(Entry::Directory(named(processes::FILES.into_iter(), |_| FILE)));
+    match rest {
+        [] => Ok(own::folder()),
+        _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
+        // Longer ones than fit into the public page only the process itself knows.
+        ["cmdline"] if other.arguments.len() >= ARGUMENT_BYTES => ask::ask(number, rest),
+        _ => processes::text(&other, rest).map_or_else(|| ask::ask(number, rest), |text| Ok(Entry::Text(text))),
     }
-    processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT)
 }
 
 fn root() -> Entry {
@@ -306,33 +330,4 @@ fn root() -> Entry {
     );
     names.extend(crate::relatives::all().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
-}
-
-fn own_entry(rest: &[&str]) -> Result<Entry> {
-    let process = process();
-    match rest {
-        [] => {
-            let mut names = named(processes::FILES.into_iter().chain(OWN_FILES), |_| FILE);
-            let rest = [("exe", LINK), ("cwd", LINK), ("root", LINK), ("fd", DIRECTORY)];
-            names.extend(rest.map(|(name, kind)| (String::from(name), kind)));
-            Ok(Entry::Directory(names))
-        }
-        ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
-        ["cwd"] => Ok(Entry::Link(process.working_directory()?)),
-        ["root"] => Ok(Entry::Link(b"/".to_vec())),
-        ["fd"] => {
-            let numbers = process.descriptors.lock().iter().map(|(number, _)| (format!("{number}"), LINK)).collect();
-            Ok(Entry::Directory(numbers))
-        }
-        ["fd", number] => {
-            let number = number.parse().map_err(|_| Errno::ENOENT)?;
-            process.description(number).map_err(|_| Errno::ENOENT)?;
-            Ok(Entry::Descriptor(number))
-        }
-        ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
-        ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
-        ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
-        ["mounts" | "mountinfo"] => machine_entry(rest),
-        _ => other_entry(process.number(), rest),
-    }
 }

@@ -3,7 +3,7 @@
 
 use crate::layout::PAGE_SIZE;
 use crate::process::status::Change;
-use crate::relatives::Other;
+use crate::relatives::{Other, is_runnable};
 use crate::terminal;
 use crate::user_memory::current::process;
 use alloc::format;
@@ -36,15 +36,10 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
     Some(text.into_bytes())
 }
 
-/// Whether a process has a CPU now.
-pub(super) fn is_running(number: u64) -> bool {
-    exposed::runs(EnvironmentId(number))
-}
-
 fn state(other: &Other) -> (char, &'static str) {
     match Change::from_word(other.change) {
         Some(Change::Stopped(_)) => ('T', "T (stopped)"),
-        _ if is_running(other.number) => ('R', "R (running)"),
+        _ if is_runnable(other.number) => ('R', "R (running)"),
         _ => ('S', "S (sleeping)"),
     }
 }

@@ -1,7 +1,7 @@
 //! The session: what the machine was started for, from the boot archive to the final record.
 //!
 //! `archive` and `command` read what the host sent, `start` makes the guardian and the first process, `pump` feeds its
-//! standard input or its terminal, passes signals on and waits for its end.
+//! standard input or its terminal, passes signals on and waits for its end. `load` averages how much there is to do.
 
 pub mod archive;
 pub mod birth;
@@ -9,6 +9,7 @@ pub mod board;
 pub mod command;
 #[cfg(target_os = "none")]
 mod keyboard;
+pub mod load;
 #[cfg(target_os = "none")]
 mod orphans;
 #[cfg(target_os = "none")]

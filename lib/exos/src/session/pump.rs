@@ -2,13 +2,13 @@
 
 use super::orphans::Orphans;
 use super::start::{Session, Source};
-use super::{board, keyboard};
+use super::{board, keyboard, load};
 use crate::block;
 use crate::pipe::ring::CAPACITY;
 use crate::pipe::{Pipe, Side};
 use crate::process::children::STATUS_WORD;
 use crate::process::status::{DESTROYED, Status};
-use crate::relatives::Sight;
+use crate::relatives::{Sight, is_runnable};
 use crate::signal::post::from_system;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
@@ -41,14 +41,29 @@ pub fn run(session: &Session) -> Status {
     let mut input = Input::default();
     let first = session.first.number;
     let mut orphans = Orphans::new(session.bank);
+    let mut next_count = runtime::clock::now() + load::INTERVAL;
     while exposed::lives(first) {
         receive(session, &mut input);
         input.pass_on(session);
         input.grant(session);
         orphans.look();
+        if runtime::clock::now() >= next_count {
+            next_count += load::INTERVAL;
+            count_load(session);
+        }
         wait(session, &input, &orphans);
     }
     status(session)
+}
+
+/// Brings the load averages up to date. The session itself is at work for it, and no process.
+fn count_load(session: &Session) {
+    let runnable = Sight { key: KeyIndex::FIRST }.all().iter().filter(|other| is_runnable(other.number)).count();
+    let words = &session.board.words()[board::LOADS..board::LOADS + 3];
+    let averages = core::array::from_fn(|index| words[index].load(Acquire));
+    for (word, average) in words.iter().zip(load::next(averages, runnable as u64)) {
+        word.store(average, SeqCst);
+    }
 }
 
 /// Takes every frame that has come.

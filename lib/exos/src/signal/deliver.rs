@@ -3,7 +3,7 @@
 use super::frame::Information;
 use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
-use super::{Action, DEFAULT, IGNORE, handler, stop};
+use super::{Action, DEFAULT, IGNORE, QUESTION, QUESTION_SIGNAL, handler, stop};
 use crate::process::status::Status;
 use crate::user_memory::current::{process, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -58,6 +58,7 @@ pub fn settle() -> bool {
     super::expire();
     stop::wait_while_stopped();
     loop {
+        answer_questions();
         let Some(signal) = set::first(pending()) else { return false };
         let action = process.signals.lock().get(signal);
         if action.is_handler() {
@@ -66,6 +67,15 @@ pub fn settle() -> bool {
         if let Some((next, _)) = take(signal) {
             act(next);
         }
+    }
+}
+
+/// Answers what other processes ask, whether the program blocks the signal that brings it or not.
+pub fn answer_questions() {
+    let post = process().mailbox().post();
+    while post.pending().load(Acquire) & bit(QUESTION_SIGNAL) != 0 {
+        let Some(number) = post.take_coded(QUESTION_SIGNAL, QUESTION) else { return };
+        crate::proc::answer(number);
     }
 }
 
@@ -79,6 +89,7 @@ pub fn next_restarts() -> bool {
 pub fn deliver_pending(context: &mut Context) {
     super::expire();
     stop::wait_while_stopped();
+    answer_questions();
     while let Some(signal) = set::first(pending()) {
         match take(signal) {
             Some((Next::Handler(action, information), from)) => {

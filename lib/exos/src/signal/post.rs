@@ -71,6 +71,21 @@ impl<'a> Post<'a> {
         Information { signal, code: code as i32, detail, value }
     }
 
+    /// Takes out what is queued for a signal with this code: the value that came with it.
+    pub fn take_coded(self, signal: u32, wanted: i32) -> Option<u64> {
+        let ours = |entry: &&'a [AtomicU64]| {
+            Self::is_of(entry[0].load(Acquire), signal) && entry[1].load(Acquire) as i32 == wanted
+        };
+        let entry = self.entries().find(ours)?;
+        let value = entry[3].load(Acquire);
+        entry[0].store(0, Release);
+        self.pending().fetch_and(!bit(signal), SeqCst);
+        if self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal)) {
+            self.pending().fetch_or(bit(signal), SeqCst);
+        }
+        Some(value)
+    }
+
     /// Drops every pending signal of a set.
     pub fn drop_all(self, set: u64) {
         for signal in (FIRST_QUEUED..=COUNT).filter(|signal| set & bit(*signal) != 0) {

@@ -1,0 +1,124 @@
+//! Files of other processes: the process itself is asked, by way of the guardian, which knows who may (`guardian::questions`).
+//!
+//! A process that is stopped, or that waits for another one to hand its memory back, does not answer: then the file cannot
+//! be read. What an answer says was written by a stranger, and is believed as far as any file of his.
+
+use super::{Entry, own_entry, read_descriptor};
+use crate::block;
+use crate::errno::{Errno, Result};
+use crate::guardian::protocol::{Operation, WINDOW_BYTES};
+use crate::signal;
+use crate::user_memory::current::process;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Acquire;
+use runtime::predicate::{Operator, clock, word, word_masked};
+
+/// Nanoseconds that an answer may take.
+const PATIENCE: u64 = 1_000_000_000;
+/// Kinds of entries in an answer.
+const TEXT: u64 = 0;
+const LINK: u64 = 1;
+const DIRECTORY: u64 = 2;
+
+/// What lies at a path of another process.
+pub(super) fn ask(number: u64, parts: &[&str]) -> Result<Entry> {
+    let path = parts.join("/").into_bytes();
+    let process = process();
+    let changes = process.files.lock().changes()?;
+    let [question, ..] = {
+        let words = [number, path.len() as u64, 0, 0, 0];
+        process.files.lock().on_object_with(Operation::Ask, words, &path)?
+    };
+    let deadline = runtime::clock::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    loop {
+        let seen = changes.load(Acquire);
+        match take(question, &mut bytes)? {
+            Some([error, ..]) if error != 0 => return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO)),
+            Some([_, kind]) => return decode(kind, bytes),
+            None if runtime::clock::now() >= deadline => return Err(Errno::EACCES),
+            None => {}
+        }
+        // Who is asked may be asking, too.
+        signal::answer_questions();
+        let asked = word_masked(process.mailbox().signals(), signal::QUESTION_BIT, Operator::NotEqual, 0);
+        block::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
+    }
+}
+
+/// As much of an answer as is there: error and kind once it is whole.
+fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Option<[u64; 2]>> {
+    let mut files = process().files.lock();
+    loop {
+        let words = [question, bytes.len() as u64, 0, 0, 0];
+        let [there, error, kind, some, last] = files.on_object(Operation::TakeAnswer, words)?;
+        if there == 0 {
+            return Ok(None);
+        }
+        bytes.extend(files.left(some)?);
+        if last != 0 {
+            return Ok(Some([error, kind]));
+        }
+    }
+}
+
+/// Answers a question about this process.
+pub(crate) fn answer(question: u64) {
+    let Ok(path) = question_of(question) else { return };
+    let text = String::from_utf8_lossy(&path);
+    let parts: Vec<&str> = text.split('/').collect();
+    let entry = own_entry(&parts).and_then(encode);
+    let (error, kind, bytes) = match entry {
+        Ok((kind, bytes)) => (0, kind, bytes),
+        Err(error) => (u64::from(error.number()), 0, Vec::new()),
+    };
+    let mut files = process().files.lock();
+    let mut rest = bytes.as_slice();
+    loop {
+        let (some, more) = rest.split_at(rest.len().min(WINDOW_BYTES as usize));
+        let words = [question, error, kind, some.len() as u64, u64::from(more.is_empty())];
+        if files.on_object_with(Operation::Answer, words, some).is_err() || more.is_empty() {
+            return;
+        }
+        rest = more;
+    }
+}
+
+fn question_of(question: u64) -> Result<Vec<u8>> {
+    let mut files = process().files.lock();
+    files.changes()?;
+    let [length, ..] = files.on_object(Operation::TakeQuestion, [question, 0, 0, 0, 0])?;
+    files.left(length)
+}
+
+/// An entry as kind and bytes. Of a descriptor others see where it leads.
+fn encode(entry: Entry) -> Result<(u64, Vec<u8>)> {
+    Ok(match entry {
+        Entry::Text(text) => (TEXT, text),
+        Entry::Link(target) => (LINK, target),
+        Entry::Descriptor(number) => (LINK, read_descriptor(number)?),
+        Entry::Directory(names) => {
+            let lines = names.iter().map(|(name, kind)| [&kind.to_le_bytes()[..], name.as_bytes(), b"\0"].concat());
+            (DIRECTORY, lines.flatten().collect())
+        }
+    })
+}
+
+fn decode(kind: u64, bytes: Vec<u8>) -> Result<Entry> {
+    match kind {
+        TEXT => Ok(Entry::Text(bytes)),
+        LINK => Ok(Entry::Link(bytes)),
+        DIRECTORY => {
+            let mut names = Vec::new();
+            let mut rest = bytes.as_slice();
+            while let Some((kind, named)) = rest.split_first_chunk::<4>() {
+                let end = named.iter().position(|byte| *byte == 0).ok_or(Errno::EIO)?;
+                names.push((String::from_utf8_lossy(&named[..end]).into_owned(), u32::from_le_bytes(*kind)));
+                rest = &named[end + 1..];
+            }
+            Ok(Entry::Directory(names))
+        }
+        _ => Err(Errno::EIO),
+    }
+}

@@ -1,0 +1,136 @@
+//! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
+
+use super::{DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, read_descriptor};
+use crate::errno::{Errno, Result};
+use crate::process::limits::UNLIMITED;
+use crate::user_memory::current::process;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Files that only the process itself can tell, beside those of any process.
+const OWN_FILES: [&str; 11] = [
+    "cgroup",
+    "environ",
+    "limits",
+    "loginuid",
+    "maps",
+    "mountinfo",
+    "mounts",
+    "oom_adj",
+    "oom_score",
+    "oom_score_adj",
+    "wchan",
+];
+/// Its links and folders.
+const OTHERS: [(&str, u32); 6] =
+    [("cwd", LINK), ("exe", LINK), ("fd", DIRECTORY), ("fdinfo", DIRECTORY), ("root", LINK), ("task", DIRECTORY)];
+
+/// Names in the folder of any process.
+pub(super) fn folder() -> Entry {
+    let mut names = named(processes::FILES.into_iter().chain(OWN_FILES), |_| FILE);
+    names.extend(OTHERS.map(|(name, kind)| (String::from(name), kind)));
+    names.sort();
+    Entry::Directory(names)
+}
+
+pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
+    let process = process();
+    let text = |text: &str| Ok(Entry::Text(text.as_bytes().to_vec()));
+    match rest {
+        [] => Ok(folder()),
+        ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
+        ["cwd"] => Ok(Entry::Link(process.working_directory()?)),
+        ["root"] => Ok(Entry::Link(b"/".to_vec())),
+        ["fd"] => Ok(Entry::Directory(descriptors(LINK))),
+        ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE))),
+        ["fd", number] => {
+            let number = number.parse().map_err(|_| Errno::ENOENT)?;
+            process.description(number).map_err(|_| Errno::ENOENT)?;
+            Ok(Entry::Descriptor(number))
+        }
+        ["fdinfo", number] => descriptor(number.parse().map_err(|_| Errno::ENOENT)?),
+        ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
+        ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
+        ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
+        ["limits"] => Ok(Entry::Text(limits().into_bytes())),
+        ["cgroup"] => text("0::/\n"),
+        ["loginuid"] => text("4294967295"),
+        ["oom_adj" | "oom_score" | "oom_score_adj"] => text("0\n"),
+        ["wchan"] => text("0"),
+        ["mounts" | "mountinfo"] => machine_entry(rest),
+        ["task"] => {
+            let numbers = process.threads.lock().iter().map(|thread| thread.number().to_string()).collect::<Vec<_>>();
+            Ok(Entry::Directory(numbers.into_iter().map(|number| (number, DIRECTORY)).collect()))
+        }
+        ["task", number, of_thread @ ..] => thread(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
+        _ => other_entry(process.number(), rest),
+    }
+}
+
+fn descriptors(kind: u32) -> Vec<(String, u32)> {
+    process().descriptors.lock().iter().map(|(number, _)| (number.to_string(), kind)).collect()
+}
+
+/// What `fdinfo` tells of a descriptor.
+fn descriptor(number: u64) -> Result<Entry> {
+    let process = process();
+    let description = process.description(number).map_err(|_| Errno::ENOENT)?;
+    let closes = process.descriptors.lock().close_on_exec(number)?;
+    let flags = description.flags() | if closes { linux_raw_sys::general::O_CLOEXEC } else { 0 };
+    let node = description.object.node().unwrap_or_default();
+    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t20\nino:\t{node}\n", description.offset());
+    read_descriptor(number).map(|_| Entry::Text(text.into_bytes()))
+}
+
+/// A file of a thread: what is not the thread's own is the process's.
+fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
+    let process = process();
+    if !process.threads.lock().iter().any(|thread| thread.number() == number) {
+        return Err(Errno::ENOENT);
+    }
+    match rest {
+        [] => {
+            let Entry::Directory(mut names) = folder() else { return Err(Errno::EIO) };
+            names.retain(|(name, _)| name != "task");
+            Ok(Entry::Directory(names))
+        }
+        ["task", ..] => Err(Errno::ENOENT),
+        ["stat" | "status" | "statm"] => {
+            let own = crate::relatives::find(process.number()).ok_or(Errno::ENOENT)?;
+            let text = processes::text(&crate::relatives::Other { number, ..own }, rest);
+            text.map(Entry::Text).ok_or(Errno::ENOENT)
+        }
+        _ => own_entry(rest),
+    }
+}
+
+/// The table of limits, in the order of their numbers.
+fn limits() -> String {
+    const ROWS: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let limits = process().limits.lock().clone();
+    let told = |value: u64| if value == UNLIMITED { String::from("unlimited") } else { value.to_string() };
+    let mut text = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    for (resource, (name, unit)) in ROWS.iter().enumerate() {
+        let [soft, hard] = limits.get(resource as u64).unwrap_or([UNLIMITED; 2]).map(told);
+        text.push_str(&format!("{name:<25} {soft:<20} {hard:<20} {unit:<10}\n"));
+    }
+    text
+}
