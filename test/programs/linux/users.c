@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +122,36 @@ static void with_signals(void) {
     CHECK(!kill(other, SIGKILL) && status_of(other) == SIGKILL);
 }
 
+static void with_roots(void) {
+    char folder[] = "/tmp/root-XXXXXX", path[300];
+    CHECK(mkdtemp(folder) && !chmod(folder, 0755) && !chdir(folder) && !mkdir("below", 0755));
+    file("inside", 0644, 0, 0);
+    struct stat root, above;
+    CHECK(!stat("/", &root) && chroot("inside") == -1 && errno == ENOTDIR && chroot("nothing") == -1 && errno == ENOENT);
+    CHECK(!chdir("/") && !chroot(folder) && syscall(SYS_getcwd, path, sizeof path) > 0 && !strcmp(path, "(unreachable)/"));
+    CHECK(!access("/inside", R_OK) && access(folder, F_OK) == -1 && errno == ENOENT && !access("tmp", F_OK));
+    CHECK(!stat("/", &above) && above.st_ino != root.st_ino && !chdir("/below") && getcwd(path, sizeof path) && !strcmp(path, "/below"));
+    CHECK(!symlink("/../../inside", "link") && !access("link", R_OK) && !stat("../../..", &root) && root.st_ino == above.st_ino);
+    pid_t child = fork();
+    if (!child) _exit(access("/inside", R_OK) || open("/proc/self/stat", O_RDONLY) >= 0 ? 1 : 3);
+    CHECK(status_of(child) == 3 << 8 && !setuid(1000) && chroot("/below") == -1 && errno == EPERM && !access("/inside", R_OK));
+}
+
+static void with_limits(void) {
+    struct rlimit before, after, mine = {40, 50}, more = {60, 60};
+    pid_t own = fork();
+    if (!own) { CHECK(!setgid(100) && !setuid(1000)); for (;;) pause(); }
+    pid_t other = fork();
+    if (!other) for (;;) pause();
+    usleep(50000);
+    CHECK(!prlimit(other, RLIMIT_NOFILE, &mine, &before) && before.rlim_cur > 50 && !prlimit(other, RLIMIT_NOFILE, NULL, &after));
+    CHECK(after.rlim_cur == 40 && after.rlim_max == 50 && !prlimit(other, RLIMIT_NOFILE, &more, NULL) && !prlimit(own, RLIMIT_NOFILE, &mine, NULL));
+    CHECK(prlimit(other, 99, NULL, &after) == -1 && errno == EINVAL && prlimit(99999, RLIMIT_CPU, NULL, &after) == -1 && errno == ESRCH);
+    CHECK(!setgid(100) && !setuid(1000) && prlimit(other, RLIMIT_NOFILE, NULL, &after) == -1 && errno == EPERM);
+    CHECK(!prlimit(own, RLIMIT_NOFILE, NULL, &after) && after.rlim_cur == 40 && prlimit(own, RLIMIT_NOFILE, &more, NULL) == -1 && errno == EPERM);
+    CHECK(!kill(own, SIGKILL) && status_of(own) == SIGKILL && kill(other, SIGKILL) == -1 && errno == EPERM);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
     if (count > 1 && !strcmp(arguments[1], "again")) return again();
@@ -130,4 +161,8 @@ int main(int count, char **arguments) {
     puts("files are refused to who may not");
     CHECK(in_child(with_signals) == 0);
     puts("signals too");
+    CHECK(in_child(with_roots) == 0);
+    puts("a root is a root");
+    CHECK(in_child(with_limits) == 0);
+    puts("limits of others are set by who may");
 }

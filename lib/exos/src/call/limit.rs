@@ -5,13 +5,14 @@ use super::layout;
 use crate::errno::{Errno, Result};
 use crate::process::Process;
 use crate::process::limits::UNLIMITED;
+use crate::process::request;
 use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
-fn set_limit(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
-    let may_raise = process.identity.lock().is_privileged();
+fn set_limit(process: &Process, resource: u64, values: [u64; 2], may_raise: bool) -> Result<()> {
     process.limits.lock().set(resource, values, may_raise)?;
     match resource as u32 {
         linux::RLIMIT_NOFILE => process.descriptors.lock().set_limit(values[0] as usize),
@@ -22,6 +23,11 @@ fn set_limit(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
     Ok(())
 }
 
+fn set_own(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
+    let may_raise = process.identity.lock().is_privileged();
+    set_limit(process, resource, values, may_raise)
+}
+
 pub(super) fn getrlimit(call: &mut Call<'_>) -> Result<u64> {
     let [resource, to, ..] = call.arguments();
     let limits = call.process.limits.lock().get(resource)?;
@@ -30,19 +36,41 @@ pub(super) fn getrlimit(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn setrlimit(call: &mut Call<'_>) -> Result<u64> {
     let [resource, from, ..] = call.arguments();
-    set_limit(call.process, resource, copy::read_words(from)?).map(|()| 0)
+    set_own(call.process, resource, copy::read_words(from)?).map(|()| 0)
 }
 
-/// A process's limits are its own library's affair: nobody else reaches them.
+/// The limits of another process: its library is asked to tell and to set them, if the guardian finds that it may be.
+fn limits_of(call: &Call<'_>, number: u64, resource: u64, new: Option<[u64; 2]>) -> Result<[u64; 2]> {
+    crate::relatives::find(number).ok_or(Errno::ESRCH)?;
+    let may_raise = call.process.identity.lock().is_privileged();
+    let request = request::Limit { resource, new, may_raise };
+    let told = crate::proc::request(number, &request.to_path()).map_err(|error| match error {
+        Errno::EACCES => Errno::EPERM,
+        error => error,
+    })?;
+    request::limits_from(&told).ok_or(Errno::EIO)
+}
+
+/// What another process asks: the limits before, and the new ones set.
+pub(crate) fn answer_limit(process: &Process, path: &str) -> Result<Vec<u8>> {
+    let request::Limit { resource, new, may_raise } = request::Limit::from_path(path).ok_or(Errno::EINVAL)?;
+    let before = process.limits.lock().get(resource)?;
+    if let Some(new) = new {
+        set_limit(process, resource, new, may_raise)?;
+    }
+    Ok(request::limits_to(before))
+}
+
 pub(super) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
     let [number, resource, new, old, ..] = call.arguments();
     if number != 0 && number != call.process.number() {
-        crate::relatives::find(number).ok_or(Errno::ESRCH)?;
-        return Err(Errno::EPERM);
+        let new = if new == 0 { None } else { Some(copy::read_words(new)?) };
+        let before = limits_of(call, number, resource, new)?;
+        return if old == 0 { Ok(0) } else { copy::write(old, &layout::bytes(&before)).map(|()| 0) };
     }
     let before = call.process.limits.lock().get(resource)?;
     if new != 0 {
-        set_limit(call.process, resource, copy::read_words(new)?)?;
+        set_own(call.process, resource, copy::read_words(new)?)?;
     }
     if old != 0 {
         copy::write(old, &layout::bytes(&before))?;

@@ -68,7 +68,7 @@ pub(crate) mod walk;
 #[cfg(target_os = "none")]
 pub use dispatch::*;
 #[cfg(target_os = "none")]
-pub(crate) use limit::file_room;
+pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]
 pub(crate) use path::{open_absolute, status_of};
 #[cfg(target_os = "none")]

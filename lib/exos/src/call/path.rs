@@ -348,6 +348,13 @@ pub(super) fn chdir(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
+/// From now on paths begin at a directory, for this process and those that it makes.
+pub(super) fn chroot(call: &mut Call<'_>) -> Result<u64> {
+    let [path, ..] = call.arguments();
+    let (at, path) = start(call, HERE, copy::read_path(path)?)?;
+    walk(at, &path, Last::Node, |files, at, path| files.change_root(at, path))?.here(Errno::EPERM).map(|()| 0)
+}
+
 pub(super) fn fchdir(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     match call.process.description(number)?.object {

@@ -66,6 +66,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_ftruncate => file::ftruncate,
     __NR_getcwd => path::getcwd,
     __NR_chdir => path::chdir,
+    __NR_chroot => path::chroot,
     __NR_fchdir => path::fchdir,
     __NR_rename => path::rename,
     __NR_mkdir => path::mkdir,

@@ -61,7 +61,7 @@ impl<S: Store> Tree<S> {
                 return Err(Errno::ENAMETOOLONG);
             }
             if rest.first() == Some(&b'/') {
-                at = ROOT;
+                at = self.root;
             }
             if matches!(self.node(at)?.body, Body::Elsewhere) {
                 return Ok(Place::Elsewhere { node: at, rest: trimmed(&rest).to_vec() });
@@ -104,10 +104,10 @@ impl<S: Store> Tree<S> {
     }
 
     /// The absolute path of a node: of a file with several names the last that it was given, where it still has that
-    /// one; `ENOENT` where it has none.
+    /// one; `ENOENT` where it has none. What the root of who asks does not reach is told as unreachable.
     pub fn path_of(&self, mut id: NodeId) -> Result<Vec<u8>> {
         let mut names = Vec::new();
-        while id != ROOT {
+        while id != self.root && id != ROOT {
             let node = self.node(id)?;
             let parent =
                 if matches!(node.body, Body::Directory { .. }) { self.look_up(id, b"..")? } else { node.named_in };
@@ -125,6 +125,9 @@ impl<S: Store> Tree<S> {
         let mut path: Vec<u8> = names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect();
         if path.is_empty() {
             path.push(b'/');
+        }
+        if id != self.root {
+            path.splice(..0, *b"(unreachable)");
         }
         Ok(path)
     }

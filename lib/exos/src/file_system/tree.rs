@@ -56,6 +56,8 @@ pub struct Tree<S> {
     pub now: u64,
     /// More groups of who asks.
     pub groups: alloc::vec::Vec<u32>,
+    /// Where absolute paths begin for who asks, and where `..` leads no further (chroot(2)).
+    pub root: NodeId,
     /// Which pages of files programs touch.
     pub working_sets: WorkingSets,
     pub(super) nodes: BTreeMap<NodeId, Node>,
@@ -85,6 +87,7 @@ impl<S: Store> Tree<S> {
             store,
             now: 0,
             groups: alloc::vec::Vec::new(),
+            root: ROOT,
             working_sets: WorkingSets::default(),
             nodes,
             next: ROOT + 1,
@@ -127,6 +130,7 @@ impl<S: Store> Tree<S> {
     pub fn look_up(&self, directory: NodeId, name: &[u8]) -> Result<NodeId> {
         match name {
             b"." => Ok(directory),
+            b".." if directory == self.root => Ok(directory),
             b".." => Ok(self.directory(directory)?.0),
             _ => self.directory(directory)?.1.get(name).copied().ok_or(Errno::ENOENT),
         }

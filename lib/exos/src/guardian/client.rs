@@ -106,6 +106,12 @@ impl Client {
         Ok(self.on_path([Operation::Enter as u64, at, length, 0, 0, 0])?.map(|answer| answer[1]))
     }
 
+    /// Takes a directory as the root.
+    pub fn change_root(&mut self, at: u64, path: &[u8]) -> Result<Found<()>> {
+        let length = self.put_path(path)?;
+        Ok(self.on_path([Operation::ChangeRoot as u64, at, length, 0, 0, 0])?.map(|_| ()))
+    }
+
     /// What `stat` tells.
     pub fn status(&mut self, at: u64, path: &[u8], flags: u64) -> Result<Found<Status>> {
         let length = self.put_path(path)?;

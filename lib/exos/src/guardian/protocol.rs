@@ -144,6 +144,8 @@ operations! {
     Signal = 74,
     /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.
     TellParent = 75,
+    /// (at, length of path): a directory that is the root for the caller, and for who it makes, from now on.
+    ChangeRoot = 80,
     /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
     /// question.
     Ask = 76,

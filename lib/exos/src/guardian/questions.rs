@@ -8,6 +8,7 @@ use super::server::{Answer, NOTHING, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::path::PATH_BYTES;
 use crate::process::identity::{Identity, Three};
+use crate::process::request;
 use crate::relatives::Other;
 use crate::signal::QUESTION_SIGNAL;
 use crate::signal::frame::Information;
@@ -72,6 +73,9 @@ impl Server {
             return Err(Errno::ESRCH);
         };
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        if first == request::RAISED_LIMIT.as_bytes() && !asker.identity.is_privileged() {
+            return Err(Errno::EPERM);
+        }
         if !FOR_ALL.contains(&first) && !may_look_into(&asker.identity, &target.identity) {
             return Err(Errno::EACCES);
         }

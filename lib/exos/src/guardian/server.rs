@@ -22,7 +22,7 @@ use runtime::page::Allocator;
 use runtime::transfer::Message;
 
 /// A process, as the guardian knows it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Client {
     /// Its window, once it has attached.
     pub window: Option<Shared>,
@@ -30,6 +30,8 @@ pub struct Client {
     pub holds: BTreeMap<NodeId, u32>,
     /// Who it is.
     pub identity: Identity,
+    /// Its root directory, which it holds.
+    pub root: NodeId,
 }
 
 /// The file system and its clients, by environment number.
@@ -97,7 +99,8 @@ impl Server {
     fn perform(&mut self, caller: u64, message: &Message) -> Result<Outcome> {
         let [number, a, b, c, d, e] = *message;
         let operation = Operation::from_number(number).ok_or(Errno::ENOSYS)?;
-        let identity = &self.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
+        let Client { identity, root, .. } = self.clients.get(&caller).ok_or(Errno::EPERM)?;
+        self.tree.root = *root;
         let (who, real) = (identity.acting(), identity.real());
         self.tree.groups.clone_from(&identity.groups);
         match operation {
@@ -127,6 +130,9 @@ impl Server {
             Operation::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
             Operation::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),
             Operation::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
+            Operation::ChangeRoot => {
+                self.on_path(caller, who, a, FOLLOW, b, |server, node| server.change_root(caller, who, node))
+            }
             Operation::TakeQuestion => self.take_question(caller, a).map(Outcome::Done),
             Operation::Answer => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
             Operation::TakeAnswer => self.take_answer(caller, a, b).map(Outcome::Done),
@@ -211,7 +217,7 @@ impl Server {
 
     /// Opens a node that the caller holds once more, by what `/proc` or a descriptor says of it.
     fn open_node(&mut self, caller: u64, who: Credentials, id: NodeId, flags: u32) -> Result<Outcome> {
-        self.check_start(caller, id)?;
+        let id = self.start(caller, id)?;
         self.check_open(id, who, flags, false)?;
         self.opened(caller, id, flags)
     }
@@ -258,6 +264,20 @@ impl Server {
             server.hold(caller, node)?;
             Ok([node, 0, 0, 0, 0].into())
         })
+    }
+
+    /// The root that the caller had stays with its holds: it may have been taken as a working directory.
+    fn change_root(&mut self, caller: u64, who: Credentials, node: NodeId) -> Result<Outcome> {
+        if !self.tree.node(node)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        self.tree.check(node, who, access::EXECUTE)?;
+        if who.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        self.hold(caller, node)?;
+        self.clients.entry(caller).and_modify(|client| client.root = node);
+        Ok(NOTHING.into())
     }
 
     fn status(&mut self, caller: u64, node: NodeId) -> Result<Outcome> {
@@ -471,8 +491,7 @@ impl Server {
     fn link(&mut self, caller: u64, who: Credentials, at: [u64; 2], lengths: u64, flags: u64) -> Result<Outcome> {
         let (from, to) = self.two_paths(caller, lengths)?;
         let node = if from.is_empty() && flags & EMPTY_PATH != 0 {
-            self.check_start(caller, at[0])?;
-            at[0]
+            self.start(caller, at[0])?
         } else {
             match self.tree.walk(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)? {
                 Place::Here { node, .. } => node.ok_or(Errno::ENOENT)?,
@@ -517,7 +536,7 @@ impl Server {
         action: impl FnOnce(&mut Self, NodeId) -> Result<Outcome>,
     ) -> Result<Outcome> {
         if length == 0 && flags & EMPTY_PATH != 0 {
-            self.check_start(caller, at)?;
+            let at = self.start(caller, at)?;
             return action(self, at);
         }
         let path = self.path(caller, 0, length)?;
@@ -533,14 +552,17 @@ impl Server {
     }
 
     fn from(&self, caller: u64, at: NodeId, who: Credentials, follow: bool) -> Result<Walk> {
-        self.check_start(caller, at)?;
-        Ok(Walk { from: at, follow, who })
+        Ok(Walk { from: self.start(caller, at)?, follow, who })
     }
 
-    /// A walk begins only at what the caller holds, or at the root.
-    fn check_start(&self, caller: u64, at: NodeId) -> Result<()> {
-        let held = at == ROOT || self.clients[&caller].holds.contains_key(&at);
-        if held { Ok(()) } else { Err(Errno::EBADF) }
+    /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.
+    fn start(&self, caller: u64, at: NodeId) -> Result<NodeId> {
+        let client = &self.clients[&caller];
+        match at {
+            held if client.holds.contains_key(&held) => Ok(held),
+            root if root == ROOT || root == client.root => Ok(client.root),
+            _ => Err(Errno::EBADF),
+        }
     }
 
     pub(super) fn hold(&mut self, caller: u64, node: NodeId) -> Result<()> {

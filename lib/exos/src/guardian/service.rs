@@ -140,12 +140,13 @@ impl Guardian {
         }
         let holds = maker.map_or_else(|| [(ROOT, 1)].into(), |maker| maker.holds.clone());
         let identity = maker.map_or_else(Default::default, |maker| maker.identity.clone());
+        let root = maker.map_or(ROOT, |maker| maker.root);
         for (node, count) in &holds {
             for _ in 0..*count {
                 self.server.tree.hold(*node, true)?;
             }
         }
-        self.server.clients.insert(newborn, Client { window: None, holds, identity });
+        self.server.clients.insert(newborn, Client { window: None, holds, identity, root });
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use super::{Entry, own_entry, read_descriptor};
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{Operation, WINDOW_BYTES};
+use crate::process::request;
 use crate::signal;
 use crate::user_memory::current::process;
 use alloc::string::String;
@@ -23,12 +24,23 @@ const DIRECTORY: u64 = 2;
 
 /// What lies at a path of another process.
 pub(super) fn ask(number: u64, parts: &[&str]) -> Result<Entry> {
-    let path = parts.join("/").into_bytes();
+    ask_path(number, parts.join("/").as_bytes())
+}
+
+/// Has another process do what a request says (`process::request`): its answer.
+pub(crate) fn request(number: u64, path: &str) -> Result<Vec<u8>> {
+    match ask_path(number, path.as_bytes())? {
+        Entry::Text(bytes) => Ok(bytes),
+        _ => Err(Errno::EIO),
+    }
+}
+
+fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
     let process = process();
     let changes = process.files.lock().changes()?;
     let [question, ..] = {
         let words = [number, path.len() as u64, 0, 0, 0];
-        process.files.lock().on_object_with(Operation::Ask, words, &path)?
+        process.files.lock().on_object_with(Operation::Ask, words, path)?
     };
     let deadline = runtime::clock::now() + PATIENCE;
     let mut bytes = Vec::new();
@@ -68,7 +80,12 @@ pub(crate) fn answer(question: u64) {
     let Ok(path) = question_of(question) else { return };
     let text = String::from_utf8_lossy(&path);
     let parts: Vec<&str> = text.split('/').collect();
-    let entry = own_entry(&parts).and_then(encode);
+    let entry = match parts.first() {
+        Some(&(request::LIMIT | request::RAISED_LIMIT)) => {
+            crate::call::answer_limit(process(), &text).map(|bytes| (TEXT, bytes))
+        }
+        _ => own_entry(&parts).and_then(encode),
+    };
     let (error, kind, bytes) = match entry {
         Ok((kind, bytes)) => (0, kind, bytes),
         Err(error) => (u64::from(error.number()), 0, Vec::new()),

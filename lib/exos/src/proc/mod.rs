@@ -9,7 +9,7 @@ mod maps;
 mod own;
 mod processes;
 
-pub(crate) use ask::answer;
+pub(crate) use ask::{answer, request};
 use own::own_entry;
 
 use crate::call::walk::Last;

@@ -29,6 +29,7 @@ pub mod place;
 pub mod preload;
 #[cfg(target_os = "none")]
 mod record;
+pub mod request;
 #[cfg(target_os = "none")]
 pub mod spawn;
 pub mod status;
