@@ -38,7 +38,7 @@ mod tests {
             averages = next(averages, 2);
         }
         // After a minute: 2 * (1 - 1/e), and less over the longer periods.
-        assert_eq!(parts(averages[0]), (1, 26));
+        assert_eq!(parts(averages[0]), (1, 27));
         assert!(averages[0] > averages[1] && averages[1] > averages[2]);
         for _ in 0..1000 {
             averages = next(averages, 2);
