@@ -55,7 +55,7 @@ pub(super) static LARGE: Collection = Collection {
     folder: "test/parity/large",
     packages: &debian::LARGE,
     at_once: 1,
-    limit: Duration::from_secs(1800),
+    limit: Duration::from_secs(3600),
     memory: 1536,
 };
 /// Those that do not pass yet, a line each: the name, and why.
