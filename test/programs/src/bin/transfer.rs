@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::transfer::{Kind, Message, call, serve};
-use runtime::{EnvironmentId, area, clock, exposed, predicate, time_slice};
+use runtime::{EnvironmentId, Error, Failure, area, clock, exposed, predicate, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::child::{eventually, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
@@ -248,6 +248,16 @@ extern "C" fn give_for_ever(to: u64) {
     }
 }
 
+/// Calls a callee that gets slices: it may be running, or was switched out whole by a busy host, and is called again then.
+fn call_when_free(callee: &Child, message: &mut Message) -> Result<(), Failure> {
+    let mut outcome = Ok(());
+    eventually(|| {
+        outcome = call(Kind::Synchronous, callee.number, message).map(|_| ());
+        !outcome.is_err_and(|failure| failure.error == Error::Busy)
+    });
+    outcome
+}
+
 /// A position that was lent comes back also when the callee was resumed in another slice: by a yield, or in its own. Who
 /// lent it runs in every round after that, and the callee in none but its own.
 fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
@@ -261,7 +271,7 @@ fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
         let own = positions_of(area::number()).next().ok_or("no position")?;
         for round in 0..5 {
             let mut message: Message = [own as u64, 0, 0, 0, 0, 0];
-            granted!(call(Kind::Synchronous, child.number, &mut message));
+            granted!(call_when_free(&child, &mut message));
             check!(message[1] != own as u64, "round {round}: the callee answered in our position");
             time_slice::yield_now();
             let runner = exposed::slices(0)[own].runner.load(SeqCst);
