@@ -251,11 +251,13 @@ impl Kernel {
 
     /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
     pub(crate) fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
-        while level > 1 && self.memory.first_present(table).is_some() {
+        while level > 1 {
             if self.is_spent() || self.work_left() < UNLINK {
                 return false;
             }
-            self.release_piece(table, level);
+            if !self.release_piece(table, level) {
+                break;
+            }
         }
         if level == ROOT_LEVEL {
             // Its upper half, which is the kernel's, goes when it is filled with zeros.
@@ -267,30 +269,56 @@ impl Kernel {
     }
 
     /// Takes the first piece out of what a table leads to: the entries of a leaf table, a large page, or the link to a
-    /// table that is empty or that others lead to as well. A table that nothing leads to any more is an ordinary page.
-    pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) {
-        let Some(mut slot) = self.memory.first_present(top) else { return };
+    /// table that is empty or that others lead to as well; then the tables above it that are empty by it. A table that
+    /// nothing leads to any more is an ordinary page. False where there was nothing.
+    pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) -> bool {
+        let Some(first) = self.memory.first_present(top) else { return false };
         self.spend(UNLINK);
+        let mut way = [first; ROOT_LEVEL as usize];
+        let mut depth = 0;
         for level in (1..level).rev() {
+            let slot = way[depth];
             let table = page_of(slot.entry());
             if slot.entry() & LARGE != 0 {
                 self.put_leaf(slot, 0);
-                return;
+                return true;
             }
             if links(memory::info(table).expect("a linked table has a record")) > 1 {
                 self.memory.unlink(slot);
-                return;
+                return true;
             }
             match self.memory.first_present(table) {
-                Some(next) if level > 1 => slot = next,
-                Some(_) if !self.clear_table(table) => return,
+                Some(next) if level > 1 => {
+                    depth += 1;
+                    way[depth] = next;
+                }
+                Some(_) if !self.clear_table(table) => return true,
                 _ => {
-                    self.memory.unlink(slot);
-                    self.memory.dissolve_table(table);
-                    return self.settle(table);
+                    self.release_table(slot);
+                    break;
                 }
             }
         }
+        self.release_empty(&way[..=depth]);
+        true
+    }
+
+    /// Of the tables on a way, from the top on, the last slot of which is empty now, those that are empty, from below.
+    fn release_empty(&mut self, way: &[Slot]) {
+        for pair in way.windows(2).rev() {
+            if self.work_left() < UNLINK || self.memory.first_present(pair[1].table).is_some() {
+                return;
+            }
+            self.spend(UNLINK);
+            self.release_table(pair[0]);
+        }
+    }
+
+    /// Takes the only link to an empty table out.
+    fn release_table(&mut self, slot: Slot) {
+        let table = self.memory.unlink(slot);
+        self.memory.dissolve_table(table);
+        self.settle(table);
     }
 
     /// Makes a table that nobody has any more an ordinary page again.

@@ -245,11 +245,7 @@ impl Kernel {
     fn release_address_space(&mut self, environment: Environment) -> Progress {
         let root = self.context_of(environment).root();
         let is_shared = links(memory::info(root).expect("a root has a record")) > 1;
-        if is_shared || self.memory.first_present(root).is_none() {
-            return Progress::Pages;
-        }
-        self.release_piece(root, ROOT_LEVEL);
-        Progress::AddressSpace
+        if is_shared || !self.release_piece(root, ROOT_LEVEL) { Progress::Pages } else { Progress::AddressSpace }
     }
 
     /// Gives up the next pages that are charged to it; what cannot be given up goes to the heir.

@@ -289,3 +289,44 @@ fn a_file_without_a_name_may_get_one_if_it_was_made_for_it() {
     let named = tree.look_up(ROOT, b"named").unwrap();
     assert_eq!(tree.path_of(named), Ok(b"/named".to_vec()));
 }
+
+#[test]
+fn a_working_set_holds_the_pages_that_were_asked_for_last() {
+    use exos::file_system::working_set::{WORKING_SET, WorkingSets};
+    let mut random = fastrand::Rng::with_seed(5);
+    let (mut sets, mut model) = (WorkingSets::default(), Vec::new());
+    for _ in 0..2000 {
+        let page = random.u64(..WORKING_SET as u64 * 2);
+        sets.note(7, page);
+        sets.note(8, page + 1);
+        model.retain(|other| *other != page);
+        model.push(page);
+        let last = &model[model.len().saturating_sub(WORKING_SET)..];
+        let (first, end) = (random.u64(..300), random.u64(100..500));
+        let expected: Vec<u64> = last.iter().copied().filter(|page| (first..end).contains(page)).collect();
+        assert_eq!(sets.within(7, first, end).collect::<Vec<_>>(), expected);
+    }
+    sets.forget(7);
+    assert_eq!(sets.within(7, 0, u64::MAX).count(), 0);
+    assert_eq!(sets.within(8, 0, u64::MAX).count(), WORKING_SET);
+}
+
+#[test]
+fn pages_near_another_are_told_of_and_far_ones_left_out() {
+    use exos::guardian::protocol::{NEAR_PAGES, near_pages, tell_near_pages};
+    for seed in 0..500 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let page = random.u64(1..1 << 32);
+        let reach = 1 << random.u32(1..20);
+        let numbers: Vec<u64> = (0..random.usize(..=NEAR_PAGES))
+            .map(|_| if random.bool() { 0 } else { page.saturating_sub(reach) + random.u64(..2 * reach) })
+            .collect();
+        let mut told = vec![99; numbers.len()];
+        near_pages(page, tell_near_pages(page, &numbers), &mut told);
+        for (number, told) in numbers.iter().zip(told) {
+            let distance = *number as i64 - page as i64;
+            let is_near = *number != 0 && distance != 0 && i16::try_from(distance).is_ok();
+            assert_eq!(told, if is_near { *number } else { 0 }, "seed {seed}: {number} beside {page}");
+        }
+    }
+}

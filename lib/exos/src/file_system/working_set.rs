@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Pages of a file that are remembered.
-pub const WORKING_SET: usize = 64;
+pub const WORKING_SET: usize = 192;
 
 /// The working sets of files.
 #[derive(Clone, Debug, Default)]

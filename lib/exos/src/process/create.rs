@@ -13,6 +13,7 @@ use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;
 use abi::memory_map::LIBRARY_BASE;
+use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -66,6 +67,8 @@ pub struct Maker {
     pub channel: Option<KeyIndex>,
     fixed: [PageNumber; 3],
     private: Vec<PageNumber>,
+    /// What its address space is to have beside the program.
+    rows: Vec<MapRow>,
 }
 
 /// An environment that was made, for its maker to keep.
@@ -111,7 +114,8 @@ impl Maker {
         pages.allocate_many(&mut fixed[..2])?;
         fixed[2] = Allocator { key: power, list: public }.allocate()?;
         pages.allocate_many(&mut private)?;
-        Ok(Self { session, power, key, pages, space, channel, fixed, private })
+        let rows = Vec::with_capacity(ROWS);
+        Ok(Self { session, power, key, pages, space, channel, fixed, private, rows })
     }
 
     /// How its tables are edited.
@@ -124,19 +128,28 @@ impl Maker {
         link_common(&self.editor(), LIBRARY_BASE, 3, table)
     }
 
-    /// Maps pages into its address space.
-    pub fn show(&self, address: u64, pages: &[PageNumber], access: Access) -> Result<()> {
-        birth::show(&AddressSpace { key: self.power, ..self.space }, address, pages, access)
+    /// Maps pages into its address space, when it is created.
+    pub fn show(&mut self, address: u64, pages: &[PageNumber], access: Access) {
+        self.show_with(self.power, address, pages, access);
+    }
+
+    /// The same with another key.
+    pub fn show_with(&mut self, key: KeyIndex, address: u64, pages: &[PageNumber], access: Access) {
+        let addresses = (address..).step_by(PAGE_SIZE as usize);
+        let row =
+            |(address, page): (u64, &PageNumber)| MapRow { address: address | key.0, entry: page.address() | access.0 };
+        self.rows.extend(addresses.zip(pages).map(row));
     }
 
     /// Puts bytes at an address of its address space, in fresh pages.
-    pub fn place(&self, address: u64, bytes: &[u8], access: Access) -> Result<()> {
+    pub fn place(&mut self, address: u64, bytes: &[u8], access: Access) -> Result<()> {
         let mut pages = vec![PageNumber::NONE; bytes.len().div_ceil(PAGE_SIZE as usize)];
         self.pages.allocate_many(&mut pages)?;
         for (pages, bytes) in pages.chunks(WINDOW).zip(bytes.chunks(WINDOW * PAGE_SIZE as usize)) {
             Window::open(pages, self.power, Access::WRITE)?.write(0, bytes);
         }
-        self.show(address, &pages, access)
+        self.show(address, &pages, access);
+        Ok(())
     }
 
     /// Its public page.
@@ -144,11 +157,28 @@ impl Maker {
         self.fixed[2]
     }
 
-    /// Creates the environment. It has no slice yet.
-    pub fn create(self, beginning: &Beginning) -> Result<Made> {
-        write_words(self.private[0], self.power, &area_words(beginning, layout::AREA, self.channel.is_some()))?;
+    /// The first private page of its area: the words that it begins with go there.
+    pub fn first_private(&self) -> PageNumber {
+        self.private[0]
+    }
+
+    /// Offsets and values of these words.
+    pub fn words(&self, beginning: &Beginning) -> [(usize, u64); 14] {
+        area_words(beginning, layout::AREA, self.channel.is_some())
+    }
+
+    /// Writes what it begins with, and creates the environment.
+    pub fn begin_with(self, beginning: &Beginning) -> Result<Made> {
+        write_words(self.first_private(), self.power, &self.words(beginning))?;
+        self.create()
+    }
+
+    /// Creates the environment, whose words are written. It has no slice yet.
+    pub fn create(mut self) -> Result<Made> {
         let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
-        self.show(layout::AREA, &area_pages, Access::WRITE)?;
+        self.show(layout::AREA, &area_pages, Access::WRITE);
+        self.rows.sort_unstable_by_key(|row| row.address);
+        birth::show(&AddressSpace { key: self.power, ..self.space }, &self.rows)?;
         let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
         let [control, key_ring, public] = self.fixed;
         let root = self.space.root;
@@ -203,6 +233,8 @@ pub fn write_words(page: PageNumber, key: KeyIndex, words: &[(usize, u64)]) -> R
 
 /// Pages of an environment area: the public one and the private ones.
 pub const AREA_PAGES: usize = 1 + AREA_PRIVATE_PAGES;
+/// Pages beside the program that a small process has.
+const ROWS: usize = 64;
 const WINDOW: usize = runtime::window::WINDOW_PAGES;
 /// Pages that making a process takes at most, program memory not counted.
 const FOR_A_PROCESS: u64 = 96;

@@ -76,11 +76,11 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     }
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
-    let maker = Maker::begin(key, key, public.list, runtime::area::channel_key())?;
+    let mut maker = Maker::begin(key, key, public.list, runtime::area::channel_key())?;
     maker.link_image(process.image_table)?;
     let mailbox = public.allocate()?;
     let mut inherited = Box::new(Inherited::new(context, mailbox, options));
-    let copies = copy(&maker, mailbox, &mut inherited)?;
+    let copies = copy(&mut maker, mailbox, &mut inherited)?;
     let beginning = Beginning {
         function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
         heap: heap::address(),
@@ -88,19 +88,23 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         thread: core::ptr::from_ref(thread()) as u64,
         ..image::beginning()
     };
-    introduce(&maker, mailbox)?;
-    let made = maker.create(&beginning)?;
+    introduce(&maker, mailbox, &beginning)?;
+    let made = maker.create()?;
     adopt(made, mailbox, copies)
 }
 
-/// Makes the child known before it runs: others can send to it, and it begins in its parent's process group.
-fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
+/// Writes what the child begins with, and makes it known before it runs: others can send to it, and it begins in its
+/// parent's process group.
+fn introduce(maker: &Maker, mailbox: PageNumber, beginning: &Beginning) -> Result<()> {
     let process = process();
-    let window = Window::open(&[mailbox, maker.public()], process.session_key, Access::WRITE)?;
+    let pages = [mailbox, maker.public(), maker.first_private()];
+    let window = Window::open(&pages, process.session_key, Access::WRITE)?;
     window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
-    let public = &window.words()[PAGE_WORDS..];
     for (index, value) in begin::public_words(process, process.number(), mailbox) {
-        public[index].store(value, Relaxed);
+        window.words()[PAGE_WORDS + index].store(value, Relaxed);
+    }
+    for (offset, value) in maker.words(beginning) {
+        window.words()[2 * PAGE_WORDS + offset / 8].store(value, Relaxed);
     }
     Ok(())
 }
@@ -108,7 +112,7 @@ fn introduce(maker: &Maker, mailbox: PageNumber) -> Result<()> {
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<Vec<PageNumber>> {
+fn copy(maker: &mut Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox();
     let forgotten = begin::not_inherited(process);
@@ -140,7 +144,7 @@ fn copy(maker: &Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result
         inherited.set_memory(map_pages(maker, rows, &kept)?);
         Ok(())
     })?;
-    show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten)?;
+    show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten);
     copy_heap(maker)
 }
 
@@ -164,24 +168,23 @@ fn map_pages(maker: &Maker, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMe
 
 /// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
 fn show_windows(
-    maker: &Maker,
+    maker: &mut Maker,
     windows: &Windows,
     (own_mailbox, mailbox): (&Mailbox, PageNumber),
     forgotten: &[u64],
-) -> Result<()> {
+) {
     for window in windows.iter() {
         if window == own_mailbox.window() {
-            maker.show(window.address(), &[mailbox], Access::WRITE)?;
+            maker.show(window.address(), &[mailbox], Access::WRITE);
         } else if !forgotten.contains(&window.address()) {
-            window.map_into(&maker.space, maker.session)?;
+            maker.show_with(maker.session, window.address(), window.pages(), window.access());
         }
     }
-    Ok(())
 }
 
 /// Copies ExOS's own data. The pages for it stay this process's where its first thread makes the child, to be used again for
 /// the next; what another thread is charged for goes with it, and is the child's.
-fn copy_heap(maker: &Maker) -> Result<Vec<PageNumber>> {
+fn copy_heap(maker: &mut Maker) -> Result<Vec<PageNumber>> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
@@ -202,12 +205,13 @@ fn copy_heap(maker: &Maker) -> Result<Vec<PageNumber>> {
     let source = if stays { Allocator::own() } else { maker.pages };
     let allocated = source.allocate_many(&mut pages[used_before..]);
     allocated.inspect_err(|_| process.keep_copies(&pages[..used_before]))?;
-    let _held = heap::hold();
+    let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
         image::copy_own(address, some, maker.power)?;
         critical_section::give_way();
     }
-    maker.show(start, &pages, Access::WRITE)?;
+    drop(held);
+    maker.show(start, &pages, Access::WRITE);
     Ok(if stays { pages } else { Vec::new() })
 }
 

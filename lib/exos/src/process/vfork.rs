@@ -26,8 +26,8 @@ use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word, word_masked};
 use runtime::{EnvironmentId, PageNumber, exposed};
 
-/// Pages of the window.
-const PAGES: usize = 4;
+/// Pages of the window: changes are few where the pages themselves are lent.
+const PAGES: usize = 1;
 /// Words of its head: whose turn it is, and how many bytes of changes there are.
 const TURN: usize = 0;
 const BYTES: usize = 1;

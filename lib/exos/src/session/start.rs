@@ -242,7 +242,7 @@ fn make_guardian(
 /// The environment that holds the budget nobody uses: it never runs.
 fn make_bank(session: KeyIndex, public: PageNumber) -> Outcome<Made> {
     let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, public, None))?;
-    let bank = refused("the bank", maker.create(&Beginning::default()))?;
+    let bank = refused("the bank", maker.begin_with(&Beginning::default()))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
         (Resource::Page, crate::budget::pages_at_hand() / 8 * 7),
@@ -255,8 +255,8 @@ fn make_bank(session: KeyIndex, public: PageNumber) -> Outcome<Made> {
 }
 
 fn make_first(common: &Common, public: PageNumber, record: &[u8]) -> Result<Made, crate::errno::Errno> {
-    let maker = Maker::begin(common.session, KeyIndex::FIRST, public, Some(common.channel))?;
+    let mut maker = Maker::begin(common.session, KeyIndex::FIRST, public, Some(common.channel))?;
     maker.link_image(common.image_table)?;
     maker.place(crate::layout::BIRTH, record, Access::READ)?;
-    maker.create(&common.image)
+    maker.begin_with(&common.image)
 }

@@ -3,16 +3,17 @@
 use crate::errno::{Errno, Result};
 use abi::environment::Specification;
 use abi::limits::PRIVATE_PAGES;
+use abi::page_table::MapRow;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, syscall};
 
-/// Maps pages into an address space that is not the own one.
-pub fn show(space: &AddressSpace, address: u64, pages: &[PageNumber], access: Access) -> Result<()> {
+/// Edits an address space that is not the own one.
+pub fn show(space: &AddressSpace, rows: &[MapRow]) -> Result<()> {
     if space.root == area::root() {
         return Err(Errno::EINVAL);
     }
     // SAFETY: it is not the own address space.
-    unsafe { space.map(address, pages, access) }?;
+    unsafe { space.edit(rows) }?;
     Ok(())
 }
 

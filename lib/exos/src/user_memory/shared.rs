@@ -68,12 +68,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Maps the same pages at the same place of another address space.
-    pub fn map_into(&self, space: &AddressSpace, key: KeyIndex) -> Result<()> {
-        let access = if self.writable { Access::WRITE } else { Access::READ };
-        // SAFETY: the place is kept for this window in every address space of ExOS.
-        unsafe { AddressSpace { key, ..*space }.map(self.address, &self.pages, access) }?;
-        Ok(())
+    /// What may be done with it.
+    pub const fn access(&self) -> Access {
+        if self.writable { Access::WRITE } else { Access::READ }
     }
 
     fn at(&self, offset: u64, bytes: u64) -> Result<u64> {
@@ -123,7 +120,9 @@ impl Windows {
     /// Opens a window onto pages, with what `key` allows.
     pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
         let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
-        shared.map_into(&address_space::own(), key)?;
+        let own = AddressSpace { key, ..address_space::own() };
+        // SAFETY: the place is kept for this window.
+        unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
         self.open.insert(shared.address, shared.clone());
         Ok(shared)
     }
