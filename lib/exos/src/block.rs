@@ -4,10 +4,10 @@ use crate::errno::{Errno, Result};
 use crate::signal;
 use crate::user_memory::current::{is_adopted, process, thread};
 use abi::exposed::CpuState;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use runtime::predicate::{Operator, Predicate, Term, clock, word, word_masked};
-use runtime::{exposed, syscall, time_slice};
+use runtime::{EnvironmentId, exposed, syscall, time_slice};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,44 @@ pub enum Woken {
 /// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
 /// takes are looked at again after a millisecond.
 pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 5;
-    const MILLISECOND: u64 = 1_000_000;
     if signal::settle() {
         return Err(Errno::EINTR);
     }
+    if !hand_over() {
+        sleep_until_any(terms, deadline)?;
+    }
+    if signal::settle() {
+        return Err(Errno::EINTR);
+    }
+    let late = deadline.is_some_and(|deadline| runtime::clock::now() >= deadline);
+    Ok(if late { Woken::TimedOut } else { Woken::Condition })
+}
+
+/// The running thread has just given `number` what it waits for.
+pub fn note_awakened(number: u64) {
+    if number != 0 && number != runtime::area::number().0 && is_adopted() {
+        thread().awakened.store(number, Relaxed);
+    }
+}
+
+/// Who is about to wait gives the rest of the slice to whom it woke last, who probably makes true what is waited for: two
+/// that answer each other need no predicate and no scheduler (exokernel-sosp95 §6.1). Says whether that was done: then the
+/// caller has the CPU again and looks. The number may be anybody's, who then has the rest of this slice and no more.
+fn hand_over() -> bool {
+    let awakened = thread().awakened.swap(0, Relaxed);
+    if awakened == 0 {
+        return false;
+    }
+    let mark = thread().account.mark();
+    let yielded = time_slice::yield_to(EnvironmentId(awakened)).is_ok();
+    thread().account.note_wait(mark);
+    yielded
+}
+
+/// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
+fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 5;
+    const MILLISECOND: u64 = 1_000_000;
     let mut predicate = Predicate::new();
     for term in signals() {
         predicate.add(&[term])?;
@@ -41,11 +74,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
         predicate.add(&[clock(time)])?;
     }
     sleep(&predicate);
-    if signal::settle() {
-        return Err(Errno::EINTR);
-    }
-    let late = deadline.is_some_and(|deadline| runtime::clock::now() >= deadline);
-    Ok(if late { Woken::TimedOut } else { Woken::Condition })
+    Ok(())
 }
 
 /// What becomes true when a signal comes that this thread does not block, or when the process stops or ends.
@@ -53,7 +82,7 @@ fn signals() -> [Term; 3] {
     let (process, thread) = (process(), thread());
     let wanted = !thread.blocked();
     [
-        word_masked(process.mailbox().signals(), wanted, Operator::NotEqual, 0),
+        word_masked(process.letters.signals(), wanted, Operator::NotEqual, 0),
         word_masked(thread.post().pending(), wanted, Operator::NotEqual, 0),
         word(&process.stopped, Operator::NotEqual, 0),
     ]

@@ -200,7 +200,7 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
     check(information.signal)?;
     if number == process().number() {
         if information.signal != 0 {
-            process().mailbox().post().put(information)?;
+            process().letters.post().put(information)?;
         }
         return Ok(0);
     }

@@ -330,3 +330,113 @@ fn pages_near_another_are_told_of_and_far_ones_left_out() {
         }
     }
 }
+
+/// What one step of the catalogue's test does to the files.
+fn change_something(tree: &mut Tree<HostStore>, mut draw: impl FnMut(u64) -> u64) {
+    let folders: Vec<u64> = (2..60).filter(|id| tree.node(*id).is_ok_and(|node| node.is_directory())).collect();
+    let mut folder = || folders[draw(folders.len() as u64) as usize];
+    let (from, to) = (folder(), folder());
+    let mut name = || {
+        [b"a".as_slice(), b"bb", b"a longer name, but shown", b"one that is too long to be shown to all"]
+            [draw(4) as usize]
+    };
+    let (first, second) = (name(), name());
+    let there = tree.look_up(from, first);
+    let is_file = there.is_ok_and(|id| tree.node(id).is_ok_and(|node| !node.is_directory()));
+    // What moves directories hides everything: it comes seldom, so that the rest is tried.
+    let _ = match draw(100) {
+        0..20 => tree.create(from, first, fresh(FILE, b"")).map(|_| ()),
+        20..23 => tree.create(from, first, fresh(FOLDER, b"")).map(|_| ()),
+        23..30 => tree.create(from, first, fresh(LINK, b"bb")).map(|_| ()),
+        30..42 => tree.remove(from, first, false),
+        42 => tree.remove(from, first, true),
+        43 => tree.rename((from, first), (to, second), draw(2) == 0),
+        44..60 if is_file => tree.rename((from, first), (to, second), draw(2) == 0),
+        60 => tree.exchange((from, first), (to, second)),
+        61..70 => there.and_then(|id| tree.link(id, to, second)),
+        70 => {
+            let mode = [0o755, 0o700, 0o711, 0o777][draw(4) as usize];
+            there.and_then(|id| {
+                tree.set_attributes(id, |node| {
+                    node.mode = node.mode & 0o170_000 | mode;
+                    Ok(())
+                })
+            })
+        }
+        71..85 => there.and_then(|id| tree.write(id, draw(9000), 10, |_, piece| piece.fill(1)).map(|_| ())),
+        _ => there.and_then(|id| tree.truncate(id, draw(9000))),
+    };
+}
+
+/// Where everybody may look, told without the catalogue.
+fn is_open(tree: &Tree<HostStore>, mut id: u64) -> bool {
+    while tree.node(id).is_ok_and(|node| node.mode & 0o555 == 0o555) {
+        match tree.look_up(id, b"..") {
+            Ok(above) if above == id => return true,
+            Ok(above) => id = above,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[test]
+fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
+    use exos::file_system::catalogue::{Catalogue, WORDS};
+    let seed = std::env::var("CHITIN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x6361_7461);
+    println!("CHITIN_SEED={seed}");
+    let mut state: u64 = seed;
+    let mut draw = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let mut tree = tree(50);
+    let names: [&[u8]; 4] = [b"a", b"bb", b"a longer name, but shown", b"one that is too long to be shown to all"];
+    let (mut shown, mut asked) = (0, 0);
+    for step in 0..10_000 {
+        tree.now = step;
+        change_something(&mut tree, &mut draw);
+        tree.changes.carry_out(catalogue);
+        for _ in 0..4 {
+            let mut path = if draw(2) == 0 { b"/".to_vec() } else { Vec::new() };
+            for _ in 0..=draw(3) {
+                path.extend_from_slice(names[draw(4) as usize]);
+                path.push(b'/');
+            }
+            path.pop();
+            let follow = draw(2) == 0;
+            let told = tree.resolve(Walk { from: ROOT, follow, who: ROOT_USER }, &path).and_then(|id| tree.status(id));
+            match catalogue.find(ROOT, &path, follow, |_| true) {
+                Some(found) => {
+                    assert_eq!(found, told, "step {step}: {:?}", String::from_utf8_lossy(&path));
+                    shown += 1;
+                }
+                None => {
+                    tree.show(catalogue, ROOT, &path).expect("what was found can be shown");
+                    asked += 1;
+                }
+            }
+        }
+        for id in (2..60).filter(|id| tree.node(*id).is_ok() && !is_open(&tree, *id)) {
+            assert!(names.iter().all(|name| catalogue.name(id, name).is_none()), "step {step}: {id} is private");
+        }
+    }
+    assert!(shown > 3000 && asked > 1000, "{shown} of {asked} were found");
+}
+
+#[test]
+fn an_entry_that_is_being_written_is_not_there() {
+    use exos::file_system::catalogue::{Catalogue, WORDS};
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    let words: Vec<AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    catalogue.show_name(ROOT, b"name", 7);
+    assert_eq!(catalogue.name(ROOT, b"name"), Some(7));
+    assert_eq!((catalogue.name(ROOT, b"other"), catalogue.node(0)), (None, None));
+    words.iter().filter(|word| word.load(SeqCst) != 0).take(1).for_each(|sequence| {
+        sequence.fetch_or(1, SeqCst);
+    });
+    assert_eq!(catalogue.name(ROOT, b"name"), None, "its sequence number is odd");
+}

@@ -144,9 +144,8 @@ fn fault_84_a_forged_frame_gives_no_more_than_user_flags() {
         layout.frame % 16 == 8 && layout.vectors.is_multiple_of(64) && layout.vectors + 1088 <= 0x7f_0000_1234 - 128
     );
     let information = Information { signal: 11, code: 1, detail: 0xdead, value: 0 };
-    let bytes = frame::build(layout, 0x1111, &interrupted, &information);
-    assert_eq!(bytes.len() as u64, frame::FIXED);
-    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect();
+    let words = frame::build(layout, 0x1111, &interrupted, &information);
+    assert_eq!(words.len() as u64 * 8, frame::FIXED);
     assert_eq!(words[0], 0x1111);
     let information_at = ((frame::information_at(layout.frame) - layout.frame) / 8) as usize;
     assert_eq!(words[information_at..information_at + 3], [11, 1, 0xdead]);
@@ -173,11 +172,11 @@ fn structures_have_linuxs_bytes() {
         device: 4 << 32 | 64,
         ..NodeStatus::default()
     };
-    let stat = layout::stat(&status);
+    let stat = layout::bytes(&layout::stat(&status));
     assert_eq!((stat.len(), stat[8], stat[16], stat[48]), (144, 7, 3, 0xe8));
     assert_eq!(u32::from_le_bytes(stat[24..28].try_into().expect("4")), 0o100_644);
     assert_eq!((stat[28], stat[32]), (5, 6));
-    let statx = layout::statx(&status);
+    let statx = layout::bytes(&layout::statx(&status));
     assert_eq!((statx.len(), statx[16], statx[20], statx[24], statx[32], statx[40]), (256, 3, 5, 6, 7, 0xe8));
     assert_eq!(u16::from_le_bytes([statx[28], statx[29]]), 0o100_644);
     assert_eq!((statx[128], statx[132]), (4, 64));

@@ -131,18 +131,20 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     if !description.object.is_seekable() {
         return Err(Errno::ESPIPE);
     }
-    let size = match &description.object {
-        Object::File { node } => call.process.files.lock().status_of(*node)?.size,
-        Object::Text(text) => text.bytes.len() as u64,
-        // Devices take any offset and have none.
-        Object::Device(..) => return Ok(0),
-        _ => 0,
+    // Devices take any offset and have none.
+    if matches!(description.object, Object::Device(..)) {
+        return Ok(0);
+    }
+    let size = || match &description.object {
+        Object::File { node } => call.process.files.lock().status_of(*node).map(|status| status.size),
+        Object::Text(text) => Ok(text.bytes.len() as u64),
+        _ => Ok(0),
     };
     let _offset = description.hold_offset();
     let place = match whence as u32 {
         linux::SEEK_SET => offset as i64,
         linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
-        linux::SEEK_END => (size as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
+        linux::SEEK_END => (size()? as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
         linux::SEEK_DATA | linux::SEEK_HOLE => match &description.object {
             Object::File { node } if (offset as i64) >= 0 => {
                 call.process.files.lock().seek(*node, offset, whence as u32 == linux::SEEK_HOLE)? as i64

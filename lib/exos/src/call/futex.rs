@@ -24,7 +24,8 @@ pub(super) fn futex(call: &mut Call<'_>) -> Result<u64> {
             let absolute = command == linux::FUTEX_WAIT_BITSET;
             let bits = if absolute { third as u32 } else { ANY };
             let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
-            futex::wait(address, value, bits, deadline(fourth, absolute, real)?).map(|()| 0)
+            let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
+            futex::wait(address, value, bits, deadline(fourth, absolute, real)?, private).map(|()| 0)
         }
         linux::FUTEX_WAKE => futex::wake(address, most(u64::from(value)), ANY),
         linux::FUTEX_WAKE_BITSET => futex::wake(address, most(u64::from(value)), third as u32),

@@ -11,8 +11,9 @@ const BLOCK: u64 = 512;
 const DEVICE: (u32, u32) = (0, 1);
 
 /// `struct stat`: 144 bytes.
-pub fn stat(status: &Status) -> Vec<u8> {
-    let mut words = Vec::from([
+pub fn stat(status: &Status) -> [u64; 18] {
+    let mut words = [0; 18];
+    words[..9].copy_from_slice(&[
         device(DEVICE),
         status.node,
         status.mode_links >> 32,
@@ -23,17 +24,15 @@ pub fn stat(status: &Status) -> Vec<u8> {
         crate::layout::PAGE_SIZE,
         status.allocated / BLOCK,
     ]);
-    for one in [status.accessed, status.modified, status.changed] {
-        words.extend_from_slice(&seconds_and_rest(one));
-    }
-    words.extend_from_slice(&[0; 3]);
-    bytes(&words)
+    put_times(&mut words[9..15], &[status.accessed, status.modified, status.changed]);
+    words
 }
 
 /// `struct statx`: 256 bytes.
-pub fn statx(status: &Status) -> Vec<u8> {
+pub fn statx(status: &Status) -> [u64; 32] {
     let mask = u64::from(linux::STATX_BASIC_STATS);
-    let mut words = Vec::from([
+    let mut words = [0; 32];
+    words[..8].copy_from_slice(&[
         mask | crate::layout::PAGE_SIZE << 32,
         0,
         status.mode_links >> 32 | status.owner << 32,
@@ -43,13 +42,17 @@ pub fn statx(status: &Status) -> Vec<u8> {
         status.allocated / BLOCK,
         0,
     ]);
-    for one in [status.accessed, 0, status.changed, status.modified] {
-        words.extend_from_slice(&seconds_and_rest(one));
+    put_times(&mut words[8..16], &[status.accessed, 0, status.changed, status.modified]);
+    words[16] = status.device.rotate_left(32);
+    words[17] = u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32;
+    words
+}
+
+/// Two words for each time.
+fn put_times(words: &mut [u64], times: &[u64]) {
+    for (two, time) in words.chunks_exact_mut(2).zip(times) {
+        two.copy_from_slice(&seconds_and_rest(*time));
     }
-    words.push(status.device.rotate_left(32));
-    words.push(u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32);
-    words.resize(32, 0);
-    bytes(&words)
 }
 
 /// A time of the file system as Linux writes it: seconds, which may be negative, and nanoseconds, which are not.

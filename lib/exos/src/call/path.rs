@@ -28,8 +28,9 @@ fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8
     if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().start(path));
     }
-    let object = call.process.description(u64::from(descriptor as u32))?.object;
-    match (&object, object.node()) {
+    let description = call.process.description(u64::from(descriptor as u32))?;
+    let object = &description.object;
+    match (object, object.node()) {
         (Object::Listing(folder), _) => Ok((ROOT, place::in_proc(&folder.path, &path))),
         (Object::Text(text), _) if path.is_empty() => Ok((ROOT, place::in_proc(&text.path, b""))),
         (Object::Directory { .. }, Some(node)) => Ok((node, path)),
@@ -40,6 +41,13 @@ fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8
 
 /// The directory `AT_FDCWD`, as an argument.
 const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
+
+/// What a path leads to, where the guardian shows it: nobody is asked.
+fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
+    let identity = call.process.identity.lock();
+    let mut files = call.process.files.lock();
+    files.find(at, path, follow, (identity.acting(), &identity.groups))
+}
 
 fn note_missing<T>(call: &Call<'_>, path: &[u8], outcome: Result<T>) -> Result<T> {
     if matches!(outcome, Err(Errno::ENOENT)) && call.process.has_option(option::MISSING_FILES) {
@@ -84,7 +92,14 @@ fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
         return open_unnamed(call, at, path, flags, mode);
     }
     let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
-    let found = walk(at, path, last, |files, at, path| files.open(at, path, flags, mode))?;
+    let shown = if flags & linux::O_CREAT == 0 { find_shown(call, at, path, last == Last::Follow) } else { None };
+    // By its number, which everybody can find; where that is not so any more, by its path.
+    let shown = shown.transpose()?.filter(|status| status.kind() != linux::S_IFLNK);
+    let opened = shown.and_then(|status| process.files.lock().open(status.node, b"", flags, mode).ok());
+    let found = match opened {
+        Some(found) => found,
+        None => walk(at, path, last, |files, at, path| files.open(at, path, flags, mode))?,
+    };
     let description = match found {
         Found::Here(opened) => open_node(opened, flags)?,
         Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
@@ -174,31 +189,31 @@ fn open_fifo(node: u64, flags: u32) -> Result<Object> {
 pub(super) fn stat(call: &mut Call<'_>) -> Result<u64> {
     let [path, to, ..] = call.arguments();
     let status = status_at(call, HERE, path, FOLLOW)?;
-    copy::write(to, &layout::stat(&status)).map(|()| 0)
+    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
 }
 
 pub(super) fn lstat(call: &mut Call<'_>) -> Result<u64> {
     let [path, to, ..] = call.arguments();
     let status = status_at(call, HERE, path, 0)?;
-    copy::write(to, &layout::stat(&status)).map(|()| 0)
+    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
 }
 
 pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
     let status = status_of(&call.process.description(number)?)?;
-    copy::write(to, &layout::stat(&status)).map(|()| 0)
+    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
 }
 
 pub(super) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, to, flags, ..] = call.arguments();
     let status = status_with_flags(call, at, path, flags as u32)?;
-    copy::write(to, &layout::stat(&status)).map(|()| 0)
+    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
 }
 
 pub(super) fn statx(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, flags, _, to, _] = call.arguments();
     let status = status_with_flags(call, at, path, flags as u32)?;
-    copy::write(to, &layout::statx(&status)).map(|()| 0)
+    copy::write_words(to, &layout::statx(&status)).map(|()| 0)
 }
 
 fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<Status> {
@@ -219,6 +234,9 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
 fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, path)?;
+    if let Some(shown) = find_shown(call, at, &path, flags & FOLLOW != 0) {
+        return note_missing(call, &path, shown);
+    }
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.status(at, rest, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
@@ -357,9 +375,10 @@ pub(super) fn chroot(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn fchdir(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    match call.process.description(number)?.object {
+    let description = call.process.description(number)?;
+    match &description.object {
         Object::Directory { node } => {
-            let node = call.process.files.lock().enter(node, b"")?.here(Errno::EACCES)?;
+            let node = call.process.files.lock().enter(*node, b"")?.here(Errno::EACCES)?;
             work_in(call, node, None)
         }
         Object::Listing(folder) => work_below_proc(call, &folder.path),

@@ -321,7 +321,7 @@ pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
         if session == own {
             return Err(Errno::EPERM);
         }
-        call.process.mailbox().group().store(group, Relaxed);
+        call.process.letters.group().store(group, Relaxed);
         return Ok(0);
     }
     let children = call.process.children.lock();
@@ -337,7 +337,7 @@ pub(super) fn setsid(call: &mut Call<'_>) -> Result<u64> {
     if call.process.group() == own {
         return Err(Errno::EPERM);
     }
-    call.process.mailbox().group().store(own, Relaxed);
+    call.process.letters.group().store(own, Relaxed);
     call.process.session.store(own, Relaxed);
     job::set_controlling(None);
     begin::publish(call.process);

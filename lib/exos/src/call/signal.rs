@@ -48,11 +48,11 @@ fn set_action(call: &Call<'_>, signal: u32, action: Action) {
     let mut actions = call.process.signals.lock();
     actions.set(signal, action);
     if actions.ignores(signal) {
-        call.process.mailbox().post().drop_all(bit(signal));
+        call.process.letters.post().drop_all(bit(signal));
         thread().post().drop_all(bit(signal));
     }
     if signal == linux::SIGCHLD {
-        call.process.mailbox().set_wants_stops(!action.has(linux::SA_NOCLDSTOP));
+        call.process.letters.set_wants_stops(!action.has(linux::SA_NOCLDSTOP));
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn rt_sigreturn(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
-    let pending = call.process.mailbox().signals().load(Acquire) | thread().post().pending().load(Acquire);
+    let pending = call.process.letters.signals().load(Acquire) | thread().post().pending().load(Acquire);
     copy::write_word(to, pending & thread().blocked()).map(|()| 0)
 }
 
@@ -108,7 +108,7 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
             return Ok(u64::from(information.signal));
         }
         let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
-        let terms = [waiting(call.process.mailbox().signals()), waiting(thread().post().pending())];
+        let terms = [waiting(call.process.letters.signals()), waiting(thread().post().pending())];
         if block::wait(&terms, deadline)? == Woken::TimedOut && signal::waiting() & wanted == 0 {
             return Err(Errno::EAGAIN);
         }

@@ -8,8 +8,10 @@ use crate::errno::Result;
 use crate::user_memory::current::process;
 use crate::user_memory::header::tables;
 use crate::user_memory::shared::Shared;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use linux_raw_sys::general as linux;
@@ -54,19 +56,30 @@ pub const SHARED_OFFSETS: Offsets = Offsets {
     set: |description, offset| description.record.offset().store(offset, Release),
 };
 
-/// An open description.
+/// An open description: all that stand for it in this process are the same one.
 #[derive(Clone, Debug)]
-pub struct Description {
+pub struct Description(Arc<Open>);
+
+/// What an open description consists of.
+#[derive(Debug)]
+pub struct Open {
     /// What it is open on.
     pub object: Object,
     record: Record,
+}
+
+impl Deref for Description {
+    type Target = Open;
+    fn deref(&self) -> &Open {
+        &self.0
+    }
 }
 
 impl Description {
     /// A new one, with one reference. Does not take over the object where it fails.
     pub fn new(object: Object, flags: u32) -> Result<Self> {
         let record = process().records.lock().take(flags)?;
-        let description = Self { object, record };
+        let description = Self(Arc::new(Open { object, record }));
         (tables().offsets.opened)(&description);
         Ok(description)
     }
@@ -131,7 +144,7 @@ impl Description {
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
         let page = process().records.lock().page(page)?;
-        Ok(Self { object, record: Record { page, index: index.min(RECORDS - 1) } })
+        Ok(Self(Arc::new(Open { object, record: Record { page, index: index.min(RECORDS - 1) } })))
     }
 
     /// Whether a descriptor refers to it, in any process or on its way to one.
@@ -190,9 +203,11 @@ impl Records {
 impl Record {
     fn take_in(page: &Shared, flags: u32) -> Option<Self> {
         let fresh = u64::from(flags) << 32 | 1;
-        (0..RECORDS)
-            .map(|index| Self { page: page.clone(), index })
-            .find(|record| record.state().compare_exchange(0, fresh, SeqCst, Relaxed).is_ok())
+        let is_taken = |index: &usize| {
+            let state = &page.words()[index * WORDS + 1];
+            state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok()
+        };
+        (0..RECORDS).find(is_taken).map(|index| Self { page: page.clone(), index })
     }
 
     fn offset(&self) -> &'static AtomicU64 {

@@ -34,6 +34,7 @@ impl Process {
         let description = descriptors.get(number)?.clone();
         if self.has_threads.load(Relaxed) {
             self.uses.lock().notes.push((thread().number(), description.number()));
+            thread().notes_uses.store(true, Relaxed);
         }
         Ok(description)
     }
@@ -53,7 +54,8 @@ impl Process {
 
     /// The call of the running thread has ended.
     pub fn end_uses(&self) {
-        if self.has_threads.load(Relaxed) {
+        if thread().notes_uses.load(Relaxed) {
+            thread().notes_uses.store(false, Relaxed);
             let own = thread().number();
             self.close_unused(|(user, _)| *user != own);
         }

@@ -102,35 +102,35 @@ pub enum Event {
 
 impl Object {
     /// A descriptor of it was closed; `last`: the last one of its description, which is `number`, in any process.
-    pub fn closed(self, last: bool, number: u64) {
+    pub fn closed(&self, last: bool, number: u64) {
         match self {
-            Self::File { node } => process().files.lock().close(node, if last { number } else { 0 }),
-            Self::Directory { node } | Self::Device(_, node) => process().files.lock().hold(node, false),
+            Self::File { node } => process().files.lock().close(*node, if last { number } else { 0 }),
+            Self::Directory { node } | Self::Device(_, node) => process().files.lock().hold(*node, false),
             Self::Pipe(pipe, side) => {
                 if last {
-                    pipe.leave(side);
+                    pipe.leave(*side);
                 }
                 if pipe.node != 0 {
                     process().files.lock().hold(pipe.node, false);
                 }
-                let same = |object: &Self| matches!(object, Self::Pipe(other, _) if *other == pipe);
+                let same = |object: &Self| matches!(object, Self::Pipe(other, _) if other == pipe);
                 if !process().has_open(|description| same(&description.object)) {
-                    pipe::discard(&pipe);
+                    pipe::discard(pipe);
                 }
             }
             Self::Terminal(terminal) => {
                 if let Some(node) = terminal.node() {
                     process().files.lock().hold(node, false);
                 }
-                if !job::is_used(&terminal) {
-                    master::forget(&terminal);
+                if !job::is_used(terminal) {
+                    master::forget(terminal);
                 }
             }
             Self::Other(other) => {
                 if let Some(node) = other.node() {
                     process().files.lock().hold(node, false);
                 }
-                let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, &other));
+                let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, other));
                 let still = process().has_open(|description| same(&description.object));
                 other.closed(last, !still);
             }
@@ -256,7 +256,7 @@ impl Description {
                 return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN) };
             }
             if now == 0 {
-                block::wait(&pipe.writable((bytes.len() - done) as u64), None)?;
+                pipe.wait_to_write((bytes.len() - done) as u64)?;
             }
         }
         Ok(done as u64)
@@ -357,7 +357,7 @@ impl Description {
             if self.is_nonblocking() {
                 return Err(Errno::EAGAIN);
             }
-            block::wait(&pipe.readable(), None)?;
+            pipe.wait_to_read()?;
         }
     }
 
@@ -380,7 +380,7 @@ impl Description {
             if self.is_nonblocking() {
                 return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
             }
-            match block::wait(&pipe.writable(reachable), None) {
+            match pipe.wait_to_write(reachable) {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };

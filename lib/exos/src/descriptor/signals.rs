@@ -96,7 +96,7 @@ impl Signals {
             return Vec::new();
         }
         let set = self.set.load(Acquire);
-        let words = [process().mailbox().signals(), thread().post().pending()];
+        let words = [process().letters.signals(), thread().post().pending()];
         words
             .into_iter()
             .map(|word| word_masked(word, set, Operator::NotEqual, word.load(Acquire) & set & now))

@@ -38,6 +38,7 @@ impl<S: Store> Tree<S> {
             return Err(Errno::EISDIR);
         }
         node.accessed = now;
+        self.changes.note(id);
         let count = count.min(node.size.saturating_sub(offset));
         match &node.body {
             Body::Archived { start } => {
@@ -100,6 +101,7 @@ impl<S: Store> Tree<S> {
         let last = if size.is_multiple_of(PAGE_SIZE) { None } else { pages.get(kept - 1).copied().flatten() };
         node.size = size;
         (node.modified, node.changed) = (now, now);
+        self.changes.note(id);
         cut.into_iter().for_each(|page| self.store.free(page));
         if let Some(page) = last {
             self.store.bytes_mut(page)[(size % PAGE_SIZE) as usize..].fill(0);
@@ -186,6 +188,7 @@ impl<S: Store> Tree<S> {
             return Ok(*page);
         }
         let page = self.store.allocate()?;
+        self.changes.note(id);
         if pages.len() <= index {
             pages.resize(index + 1, None);
         }

@@ -1,8 +1,9 @@
 //! The memory file system: pure, kept by a guardian, tested on the host.
 //!
 //! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
-//! about holes, `lock` about record locks.
+//! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes.
 
+pub mod catalogue;
 pub mod contents;
 pub mod extent;
 pub mod lock;

@@ -1,5 +1,7 @@
 //! A node of the memory file system: what Linux calls an inode.
 
+use super::tree::{Credentials, access};
+use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -67,7 +69,42 @@ pub struct Node {
     pub body: Body,
 }
 
+/// Whether somebody may do `wanted` (bits of `access(2)`) to a node of this mode, owner and group.
+pub fn permits([mode, uid, gid]: [u32; 3], who: Credentials, groups: &[u32], wanted: u32) -> bool {
+    if who.uid == 0 {
+        let some_execute = mode & 0o111 != 0 || mode & linux::S_IFMT == linux::S_IFDIR;
+        return wanted & access::EXECUTE == 0 || some_execute;
+    }
+    let shift = match uid {
+        _ if who.uid == uid => 6,
+        _ if who.gid == gid || groups.contains(&gid) => 3,
+        _ => 0,
+    };
+    mode >> shift & wanted == wanted
+}
+
 impl Node {
+    /// What `name` leads to in this directory, whose number is `own`.
+    pub fn look_up(&self, own: NodeId, name: &[u8]) -> Result<NodeId> {
+        match (&self.body, name) {
+            (Body::Directory { .. }, b".") => Ok(own),
+            (Body::Directory { parent, .. }, b"..") => Ok(*parent),
+            (Body::Directory { entries, .. }, name) => entries.get(name).copied().ok_or(Errno::ENOENT),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Whether somebody may do this to it.
+    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
+        permits([self.mode, self.uid, self.gid], who, groups, wanted)
+    }
+
+    /// Whether it is a directory in which everybody may look, whoever they are.
+    pub fn is_open_to_all(&self) -> bool {
+        const ALL_READ_AND_SEARCH: u32 = 0o555;
+        self.mode & ALL_READ_AND_SEARCH == ALL_READ_AND_SEARCH && matches!(self.body, Body::Directory { .. })
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & linux::S_IFMT == linux::S_IFDIR
@@ -129,6 +166,11 @@ impl Status {
     /// Type and permissions.
     pub const fn mode(&self) -> u32 {
         self.mode_links as u32
+    }
+
+    /// Whether somebody may do this to the node.
+    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
+        permits([self.mode(), self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
     }
 
     /// What kind of node it is: the type bits of the mode.

@@ -3,9 +3,10 @@
 //! Source: path_resolution(7). Limits: 4096 bytes a path with its NUL, 255 a name, 40 symbolic links.
 
 use super::contents::Store;
-use super::node::{Body, NodeId};
+use super::node::{Body, Node, NodeId};
 use super::tree::{Credentials, NAME_BYTES, ROOT, Tree, access};
 use crate::errno::{Errno, Result};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// Bytes of a path, its NUL included.
@@ -53,41 +54,43 @@ impl<S: Store> Tree<S> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let mut rest = path.to_vec();
+        let (mut whole, mut done) = (Cow::Borrowed(path), 0);
         let mut at = walk.from;
         let mut links = 0;
         loop {
+            let rest = &whole[done..];
             if rest.len() >= PATH_BYTES {
                 return Err(Errno::ENAMETOOLONG);
             }
             if rest.first() == Some(&b'/') {
                 at = self.root;
             }
-            if matches!(self.node(at)?.body, Body::Elsewhere) {
-                return Ok(Place::Elsewhere { node: at, rest: trimmed(&rest).to_vec() });
+            let here = self.node(at)?;
+            if matches!(here.body, Body::Elsewhere) {
+                return Ok(Place::Elsewhere { node: at, rest: trimmed(rest).to_vec() });
             }
-            let (name, after) = split(&rest);
-            self.check_step(at, name, walk.who)?;
+            let (name, after) = split(rest);
+            self.check_step(here, name, walk.who)?;
             let (last, slash) = (trimmed(after).is_empty(), !after.is_empty());
             let name = if name.is_empty() { b"." } else { name };
             let node = match self.look_up(at, name) {
                 Err(Errno::ENOENT) if last => None,
                 found => Some(found?),
             };
-            let target = node.filter(|_| !last || slash || walk.follow).and_then(|node| self.target(node));
-            if let Some(target) = target {
+            let there = node.map(|node| self.node(node)).transpose()?;
+            if let Some(Body::Link(target)) = there.map(|there| &there.body).filter(|_| !last || slash || walk.follow) {
                 links += 1;
                 if links > LINKS {
                     return Err(Errno::ELOOP);
                 }
-                rest = [target, after].concat();
+                (whole, done) = (Cow::Owned([target, after].concat()), 0);
                 continue;
             }
-            if last && !node.is_some_and(|node| self.is_elsewhere(node)) {
+            if last && !there.is_some_and(|there| matches!(there.body, Body::Elsewhere)) {
                 return Ok(Place::Here { directory: at, name: name.to_vec(), node, slash });
             }
             at = node.ok_or(Errno::ENOENT)?;
-            rest = trimmed(after).to_vec();
+            done = whole.len() - trimmed(after).len();
         }
     }
 
@@ -132,25 +135,14 @@ impl<S: Store> Tree<S> {
         Ok(path)
     }
 
-    fn check_step(&self, at: NodeId, name: &[u8], who: Credentials) -> Result<()> {
-        if !self.node(at)?.is_directory() {
+    fn check_step(&self, here: &Node, name: &[u8], who: Credentials) -> Result<()> {
+        if !here.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         if name.len() > NAME_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.check(at, who, access::EXECUTE)
-    }
-
-    fn target(&self, node: NodeId) -> Option<&[u8]> {
-        match &self.node(node).ok()?.body {
-            Body::Link(target) => Some(target),
-            _ => None,
-        }
-    }
-
-    fn is_elsewhere(&self, node: NodeId) -> bool {
-        self.node(node).is_ok_and(|node| matches!(node.body, Body::Elsewhere))
+        if here.permits(who, &self.groups, access::EXECUTE) { Ok(()) } else { Err(Errno::EACCES) }
     }
 }
 

@@ -3,11 +3,13 @@
 //! Holds always: every directory's parent holds it under exactly one name, link counts are the number of names (plus
 //! one for a directory's own `.` and one for each child directory), and a node without names and holders is gone.
 
+use super::catalogue::{Catalogue, Changes};
 use super::contents::Store;
 use super::node::{Body, Entries, Node, NodeId, Status};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Number of the root directory.
@@ -55,11 +57,13 @@ pub struct Tree<S> {
     /// Time of the operations that follow.
     pub now: u64,
     /// More groups of who asks.
-    pub groups: alloc::vec::Vec<u32>,
+    pub groups: Vec<u32>,
     /// Where absolute paths begin for who asks, and where `..` leads no further (chroot(2)).
     pub root: NodeId,
     /// Which pages of files programs touch.
     pub working_sets: WorkingSets,
+    /// What changed since it was last shown.
+    pub changes: Changes,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
 }
@@ -86,9 +90,10 @@ impl<S: Store> Tree<S> {
         Self {
             store,
             now: 0,
-            groups: alloc::vec::Vec::new(),
+            groups: Vec::new(),
             root: ROOT,
             working_sets: WorkingSets::default(),
+            changes: Changes::default(),
             nodes,
             next: ROOT + 1,
         }
@@ -101,6 +106,7 @@ impl<S: Store> Tree<S> {
 
     /// The same, to change it.
     pub fn node_mut(&mut self, id: NodeId) -> Result<&mut Node> {
+        self.changes.note(id);
         self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
     }
 
@@ -111,28 +117,14 @@ impl<S: Store> Tree<S> {
 
     /// Whether somebody may do this to a node.
     pub fn check(&self, id: NodeId, who: Credentials, wanted: u32) -> Result<()> {
-        let node = self.node(id)?;
-        if who.uid == 0 {
-            let some_execute = node.mode & 0o111 != 0 || node.is_directory();
-            return if wanted & access::EXECUTE != 0 && !some_execute { Err(Errno::EACCES) } else { Ok(()) };
-        }
-        let shift = if who.uid == node.uid {
-            6
-        } else if who.gid == node.gid || self.groups.contains(&node.gid) {
-            3
-        } else {
-            0
-        };
-        if node.mode >> shift & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+        if self.node(id)?.permits(who, &self.groups, wanted) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// What `name` leads to in a directory.
     pub fn look_up(&self, directory: NodeId, name: &[u8]) -> Result<NodeId> {
         match name {
-            b"." => Ok(directory),
             b".." if directory == self.root => Ok(directory),
-            b".." => Ok(self.directory(directory)?.0),
-            _ => self.directory(directory)?.1.get(name).copied().ok_or(Errno::ENOENT),
+            _ => self.node(directory)?.look_up(directory, name),
         }
     }
 
@@ -221,6 +213,7 @@ impl<S: Store> Tree<S> {
     ) -> Result<()> {
         let id = self.look_up(from, from_name)?;
         let is_directory = self.node(id)?.is_directory();
+        self.note_moved(is_directory);
         for name in [from_name, to_name] {
             if matches!(name, b"." | b"..") {
                 return Err(Errno::EBUSY);
@@ -250,6 +243,7 @@ impl<S: Store> Tree<S> {
     pub fn exchange(&mut self, (a, a_name): (NodeId, &[u8]), (b, b_name): (NodeId, &[u8])) -> Result<()> {
         let (first, second) = (self.look_up(a, a_name)?, self.look_up(b, b_name)?);
         let (first_is, second_is) = (self.node(first)?.is_directory(), self.node(second)?.is_directory());
+        self.note_moved(first_is || second_is);
         if (first_is && self.is_below(b, first)?) || (second_is && self.is_below(a, second)?) {
             return Err(Errno::EINVAL);
         }
@@ -266,9 +260,23 @@ impl<S: Store> Tree<S> {
 
     /// One more holder of a node, or one less; the last one of a nameless node lets it go.
     pub fn hold(&mut self, id: NodeId, hold: bool) -> Result<()> {
-        let node = self.node_mut(id)?;
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
         node.holds = if hold { node.holds.saturating_add(1) } else { node.holds.saturating_sub(1) };
-        self.forget(id);
+        if node.is_forgotten() {
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Changes mode, owner or times. What lies below a directory may be open to others than before.
+    pub fn set_attributes(&mut self, id: NodeId, edit: impl FnOnce(&mut Node) -> Result<()>) -> Result<()> {
+        let now = self.now;
+        let node = self.node_mut(id)?;
+        edit(node)?;
+        node.changed = now;
+        if node.is_directory() {
+            self.changes.note_everything();
+        }
         Ok(())
     }
 
@@ -340,6 +348,66 @@ impl<S: Store> Tree<S> {
         }
     }
 
+    /// A directory goes to another place: what lies below it may be open to others than before.
+    const fn note_moved(&mut self, is_directory: bool) {
+        if is_directory {
+            self.changes.note_everything();
+        }
+    }
+
+    /// Shows what a walk along a path finds, as far as everybody may see it.
+    pub fn show(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8]) -> Result<()> {
+        let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
+        if !self.is_open_to_all(at)? {
+            return Ok(());
+        }
+        catalogue.show_node(&self.status(at)?);
+        for name in path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
+            let Some(found) = self.find_to_show(at, name)? else { return Ok(()) };
+            catalogue.show_name(at, name, found);
+            if found == 0 {
+                return Ok(());
+            }
+            catalogue.show_node(&self.status(found)?);
+            if !self.node(found)?.is_open_to_all() {
+                return Ok(());
+            }
+            at = found;
+        }
+        Ok(())
+    }
+
+    /// What a name leads to, 0 for nowhere; nothing where that is not for everybody.
+    fn find_to_show(&self, at: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        match self.look_up(at, name) {
+            _ if name == b".." => Ok(None),
+            Err(Errno::ENOENT) => Ok(Some(0)),
+            Err(error) => Err(error),
+            Ok(found) if matches!(self.node(found)?.body, Body::Elsewhere) => Ok(None),
+            Ok(found) => Ok(Some(found)),
+        }
+    }
+
+    /// Whether everybody finds a node by the name that it got last.
+    pub fn is_found_by_all(&self, id: NodeId) -> Result<bool> {
+        let node = self.node(id)?;
+        Ok(node.links > 0 && self.is_open_to_all(node.named_in)?)
+    }
+
+    /// Whether a node is a directory that everybody may search and read, and so are all above it.
+    fn is_open_to_all(&self, mut id: NodeId) -> Result<bool> {
+        loop {
+            let node = self.node(id)?;
+            match &node.body {
+                Body::Directory { parent, .. } if node.is_open_to_all() => match *parent {
+                    above if above == id => return Ok(true),
+                    above => id = above,
+                },
+                _ => return Ok(false),
+            }
+        }
+    }
+
     /// Whether `id` is `above` or lies somewhere below it.
     fn is_below(&self, mut id: NodeId, above: NodeId) -> Result<bool> {
         while id != above {
@@ -354,6 +422,7 @@ impl<S: Store> Tree<S> {
 
     fn enter(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) -> Result<()> {
         let now = self.now;
+        self.changes.note_name(directory, name);
         let node = self.node_mut(directory)?;
         node.links += u32::from(is_directory);
         (node.modified, node.changed) = (now, now);
@@ -367,6 +436,7 @@ impl<S: Store> Tree<S> {
     /// Takes a name out of a directory; the node keeps its link count.
     fn detach(&mut self, directory: NodeId, name: &[u8], is_directory: bool) -> Result<()> {
         let now = self.now;
+        self.changes.note_name(directory, name);
         let node = self.node_mut(directory)?;
         node.links -= u32::from(is_directory);
         (node.modified, node.changed) = (now, now);
@@ -388,6 +458,7 @@ impl<S: Store> Tree<S> {
     }
 
     fn forget(&mut self, id: NodeId) {
+        self.changes.note(id);
         if self.nodes.get(&id).is_some_and(Node::is_forgotten)
             && let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id)
         {

@@ -2,14 +2,16 @@
 
 use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
 use crate::errno::{Errno, Result};
+use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::node::Status;
+use crate::file_system::tree::{Credentials, access};
 use crate::signal::frame::Information;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -20,6 +22,12 @@ pub struct Client {
     window: Option<Shared>,
     /// The guardian's page that tells of changes.
     notice: Option<Shared>,
+    /// What it shows of names and nodes, once paths were looked up often enough.
+    catalogue: Option<Shared>,
+    /// Paths that were looked up.
+    looked_up: u32,
+    /// Another directory is the root: the catalogue is of no use.
+    has_own_root: bool,
 }
 
 /// Where an operation on a path came out: done, or in a file system that this process makes itself.
@@ -65,17 +73,50 @@ pub struct Opened {
 impl Client {
     /// A connection that attaches when it is first used.
     pub const fn new(guardian: EnvironmentId) -> Self {
-        Self { guardian, window: None, notice: None }
+        Self { guardian, window: None, notice: None, catalogue: None, looked_up: 0, has_own_root: false }
     }
 
     /// Forgets the window: the process is a new one that has another.
     pub fn begin_again(&mut self) {
         self.window = None;
+        self.catalogue = None;
+        self.looked_up = 0;
     }
 
-    /// Where the window lies, if there is one.
-    pub fn window_address(&self) -> Option<u64> {
-        self.window.as_ref().map(Shared::address)
+    /// Where the windows lie that a child does not keep.
+    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        self.window.iter().chain(&self.catalogue).map(Shared::address)
+    }
+
+    /// What a path leads to, where the guardian shows all of the way and these credentials may go it: nobody is asked.
+    pub fn find(
+        &mut self,
+        at: u64,
+        path: &[u8],
+        follow: bool,
+        (who, groups): (Credentials, &[u32]),
+    ) -> Option<Result<Status>> {
+        let catalogue = Catalogue::new(self.catalogue()?.words());
+        catalogue.find(at, path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
+    }
+
+    /// The catalogue: a program that looks up a few paths only does without.
+    fn catalogue(&mut self) -> Option<&Shared> {
+        const FEW: u32 = 4;
+        if self.has_own_root {
+            return None;
+        }
+        if self.catalogue.is_none() {
+            self.looked_up += 1;
+            if self.looked_up < FEW {
+                return None;
+            }
+            let pages = &self.notice.as_ref()?.words()[protocol::CATALOGUE_PAGES..];
+            let pages = pages[..catalogue::PAGES].iter().map(|page| PageNumber(page.load(Acquire))).collect();
+            let process = process();
+            self.catalogue = process.windows.lock().open(pages, process.session_key, false).ok();
+        }
+        self.catalogue.as_ref()
     }
 
     /// Makes a new environment a client.
@@ -109,7 +150,9 @@ impl Client {
     /// Takes a directory as the root.
     pub fn change_root(&mut self, at: u64, path: &[u8]) -> Result<Found<()>> {
         let length = self.put_path(path)?;
-        Ok(self.on_path([Operation::ChangeRoot as u64, at, length, 0, 0, 0])?.map(|_| ()))
+        let found = self.on_path([Operation::ChangeRoot as u64, at, length, 0, 0, 0])?;
+        self.has_own_root |= matches!(found, Found::Here(_));
+        Ok(found.map(|_| ()))
     }
 
     /// What `stat` tells.
@@ -129,7 +172,8 @@ impl Client {
 
     /// What `stat` tells of a node that is held.
     pub fn status_of(&mut self, node: u64) -> Result<Status> {
-        self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO)
+        let shown = self.catalogue.as_ref().filter(|_| !self.has_own_root).and_then(|shared| Catalogue::new(shared.words()).node(node));
+        shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 
     /// Reads into the program's memory; fewer bytes than asked for mean the end.

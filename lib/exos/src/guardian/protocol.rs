@@ -9,6 +9,8 @@ use crate::errno::Errno;
 pub const WINDOW_PAGES: usize = 8;
 /// Bytes of a client's window.
 pub const WINDOW_BYTES: u64 = WINDOW_PAGES as u64 * 4096;
+/// Word of the notice page from which on the numbers of the catalogue's pages stand.
+pub const CATALOGUE_PAGES: usize = 8;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;

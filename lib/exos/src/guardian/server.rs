@@ -5,6 +5,7 @@ use super::questions::Questions;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
+use crate::file_system::catalogue::Catalogue;
 use crate::file_system::lock::Locks;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
@@ -61,6 +62,8 @@ pub struct Server {
     pub window_pages: Allocator,
     /// The page that clients watch; its first word counts changes.
     pub notice: Shared,
+    /// What clients may read of names and nodes.
+    pub catalogue: Shared,
     /// What it has open of its clients' windows and of pseudo-terminals.
     pub windows: Windows,
 }
@@ -188,12 +191,12 @@ impl Server {
     }
 
     fn open(&mut self, caller: u64, who: Credentials, at: u64, flags: u32, mode: u32, length: u64) -> Result<Outcome> {
+        if length == 0 && at != ROOT {
+            return self.open_node(caller, who, at, flags);
+        }
         let path = self.path(caller, 0, length)?;
         let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
         let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
-        if path.is_empty() && at != ROOT {
-            return self.open_node(caller, who, at, flags);
-        }
         let (directory, name, node, slash) = match self.tree.walk(self.from(caller, at, who, follow)?, &path)? {
             Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, name, node, slash } => (directory, name, node, slash),
@@ -201,7 +204,10 @@ impl Server {
         let id = match node {
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(id) => id,
-            None if flags & linux::O_CREAT == 0 => return Err(Errno::ENOENT),
+            None if flags & linux::O_CREAT == 0 => {
+                self.show(at, &path);
+                return Err(Errno::ENOENT);
+            }
             None if slash => return Err(Errno::EISDIR),
             None => {
                 self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
@@ -215,9 +221,10 @@ impl Server {
         self.opened(caller, id, flags)
     }
 
-    /// Opens a node that the caller holds once more, by what `/proc` or a descriptor says of it.
+    /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody can find.
     fn open_node(&mut self, caller: u64, who: Credentials, id: NodeId, flags: u32) -> Result<Outcome> {
-        let id = self.start(caller, id)?;
+        let is_found = self.tree.root == ROOT && self.tree.is_found_by_all(id).unwrap_or(false);
+        let id = if is_found { id } else { self.start(caller, id)? };
         self.check_open(id, who, flags, false)?;
         self.opened(caller, id, flags)
     }
@@ -394,14 +401,10 @@ impl Server {
     }
 
     fn change(&mut self, who: Credentials, id: NodeId, edit: impl FnOnce(&mut Node) -> Result<()>) -> Result<Outcome> {
-        let now = self.tree.now;
-        let node = self.tree.node_mut(id)?;
-        if who.uid != 0 && who.uid != node.uid {
+        if who.uid != 0 && who.uid != self.tree.node(id)?.uid {
             return Err(Errno::EPERM);
         }
-        edit(node)?;
-        node.changed = now;
-        Ok(NOTHING.into())
+        self.tree.set_attributes(id, edit).map(|()| NOTHING.into())
     }
 
     fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
@@ -540,14 +543,31 @@ impl Server {
             return action(self, at);
         }
         let path = self.path(caller, 0, length)?;
-        match self.tree.walk(self.from(caller, at, who, flags & FOLLOW != 0)?, &path)? {
-            Place::Elsewhere { node, rest } if !rest.is_empty() => Ok(Outcome::Elsewhere(node, rest)),
+        let found = match self.tree.walk(self.from(caller, at, who, flags & FOLLOW != 0)?, &path)? {
+            Place::Elsewhere { node, rest } if !rest.is_empty() => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Elsewhere { node, .. } => action(self, node),
             Place::Here { node: None, .. } => Err(Errno::ENOENT),
             Place::Here { node: Some(node), slash: true, .. } if !self.tree.node(node)?.is_directory() => {
-                Err(Errno::ENOTDIR)
+                return Err(Errno::ENOTDIR);
             }
             Place::Here { node: Some(node), .. } => action(self, node),
+        };
+        self.show(at, &path);
+        found
+    }
+
+    /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
+    fn show(&self, at: NodeId, path: &[u8]) {
+        if self.tree.changes.is_empty() && self.tree.root == ROOT {
+            // Only what could be found is shown.
+            let _ = self.tree.show(Catalogue::new(self.catalogue.words()), at, path);
+        }
+    }
+
+    /// Takes out of the catalogue what changed: before the answer that tells of it.
+    pub fn hide_changes(&mut self) {
+        if !self.tree.changes.is_empty() {
+            self.tree.changes.carry_out(Catalogue::new(self.catalogue.words()));
         }
     }
 
@@ -585,7 +605,8 @@ impl Server {
 
     /// One holder less; the pipe of a FIFO that nobody holds is empty the next time.
     pub fn let_go(&mut self, node: NodeId) -> Result<()> {
-        if self.tree.node(node)?.holds == 1 {
+        let found = self.tree.node(node)?;
+        if found.holds == 1 && !found.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
                 self.window_pages.free_many(&pages);
             }

@@ -2,9 +2,10 @@
 
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
-use super::protocol::{Operation, WINDOW_PAGES};
+use super::protocol::{self, Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
 use crate::file_system::tree::{ROOT, Tree};
 use crate::user_memory::current::service_state;
@@ -13,7 +14,7 @@ use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Release};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::transfer::Message;
@@ -49,6 +50,9 @@ impl Guardian {
         tree.populate(archive, abi::boot::ROOT)?;
         let mut windows = Windows::of_guardian();
         let notice = open_notice(&mut windows, file_pages).map_err(|_| "there is no page for notices")?;
+        let catalogue =
+            open_catalogue(&mut windows, file_pages, &notice).map_err(|_| "there are no pages for names")?;
+        tree.changes = Changes::default();
         let server = Server {
             tree,
             clients: BTreeMap::new(),
@@ -62,12 +66,18 @@ impl Guardian {
             questions: Default::default(),
             window_pages,
             notice,
+            catalogue,
             windows,
         };
         Ok(Self { server, threads: BTreeMap::new(), spare: Vec::new(), keys, bank: EnvironmentId::NONE })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
+        self.answer(caller, message);
+        self.server.hide_changes();
+    }
+
+    fn answer(&mut self, caller: u64, message: &mut Message) {
         self.server.tree.now = now();
         let environment = EnvironmentId(caller);
         let caller = self.threads.get(&caller).copied().unwrap_or(caller);
@@ -194,6 +204,16 @@ fn check_maker(maker: EnvironmentId, made: u64) -> Result<()> {
 /// The page that tells clients of changes: they may read it.
 fn open_notice(windows: &mut Windows, from: Allocator) -> Result<Shared> {
     windows.open(vec![from.allocate()?], from.key, true)
+}
+
+/// The pages of names and nodes, which clients may read, and find by their numbers in the notice page.
+fn open_catalogue(windows: &mut Windows, from: Allocator, notice: &Shared) -> Result<Shared> {
+    let mut pages = vec![PageNumber::NONE; catalogue::PAGES];
+    from.allocate_many(&mut pages)?;
+    for (word, page) in notice.words()[protocol::CATALOGUE_PAGES..].iter().zip(&pages) {
+        word.store(page.0, Release);
+    }
+    windows.open(pages, from.key, true)
 }
 
 /// The function that the guardian's environment runs: serves for ever. `argument` is the address of a locked

@@ -33,6 +33,9 @@ const SHUT: usize = 8;
 const MAKER: usize = 9;
 /// Who sent the frame that is being read.
 pub(super) const SENDER: usize = 10;
+/// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `block::note_awakened`.
+const READER: usize = 11;
+const WRITER: usize = 12;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -246,6 +249,29 @@ impl Pipe {
         [self.has_bytes(), gone, word(self.word(SHUT), Operator::NotEqual, 0)]
     }
 
+    /// Waits until there may be bytes to read.
+    pub fn wait_to_read(&self) -> Result<()> {
+        self.wait_at(READER, &self.readable())
+    }
+
+    /// Waits until so many bytes may be written.
+    pub fn wait_to_write(&self, bytes: u64) -> Result<()> {
+        self.wait_at(WRITER, &self.writable(bytes))
+    }
+
+    fn wait_at(&self, waiter: usize, terms: &[Term]) -> Result<()> {
+        self.word(waiter).store(runtime::area::number().0, Relaxed);
+        let outcome = crate::block::wait(terms, None);
+        self.word(waiter).store(0, Relaxed);
+        outcome.map(|_| ())
+    }
+
+    /// Who waits at the other end can go on.
+    pub(super) fn wake(&self, waiter: usize) {
+        crate::block::note_awakened(self.word(waiter).load(Relaxed));
+        crate::block::kick_idle();
+    }
+
     /// True when bytes wait to be read, while none do.
     pub fn has_bytes(&self) -> Term {
         word(self.word(WRITTEN), Operator::NotEqual, self.word(READ).load(Acquire))
@@ -306,7 +332,7 @@ impl Pipe {
             done += stretch.bytes;
         }
         if done > 0 {
-            crate::block::kick_idle();
+            self.wake(WRITER);
         }
         Ok(done)
     }
@@ -331,7 +357,7 @@ impl Pipe {
             self.word(WRITTEN).store(ring.written.wrapping_add(stretch.bytes), SeqCst);
             done += stretch.bytes;
         }
-        crate::block::kick_idle();
+        self.wake(READER);
         Ok(done)
     }
 

@@ -54,7 +54,7 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
         }
         // Who is asked may be asking, too.
         signal::answer_questions();
-        let asked = word_masked(process.mailbox().signals(), signal::QUESTION_BIT, Operator::NotEqual, 0);
+        let asked = word_masked(process.letters.signals(), signal::QUESTION_BIT, Operator::NotEqual, 0);
         block::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
     }
 }

@@ -194,7 +194,7 @@ fn reopen(description: Description, flags: u32) -> Result<Description> {
     }
     description.object.reopened();
     description.refer_object();
-    Description::new(description.object, flags & !linux::O_CLOEXEC)
+    Description::new(description.object.clone(), flags & !linux::O_CLOEXEC)
 }
 
 fn listing(names: &[(String, u32)]) -> Vec<crate::descriptor::object::Entry> {
@@ -252,7 +252,7 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
 /// What a descriptor is open on, as a link tells it.
 fn read_descriptor(number: u64) -> Result<Vec<u8>> {
     let description = process().description(number).map_err(|_| Errno::ENOENT)?;
-    Ok(match description.object {
+    Ok(match &description.object {
         Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
         Object::Console(_) => b"pipe:[1]".to_vec(),
         Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),

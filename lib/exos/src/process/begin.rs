@@ -72,7 +72,7 @@ impl Inherited {
     /// For a child whose program goes on at `context`.
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
-        let parent_mailbox = process.mailbox().window().pages()[0];
+        let parent_mailbox = process.mailbox.lock().window().pages()[0];
         Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox, memory: None }
     }
 
@@ -92,7 +92,7 @@ pub fn not_inherited(process: &Process) -> Vec<u64> {
     let children = process.children.lock();
     let mut addresses: Vec<u64> = children.all.iter().map(|child| child.public.address()).collect();
     addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
-    addresses.extend(process.files.lock().window_address());
+    addresses.extend(process.files.lock().window_addresses());
     addresses
 }
 
@@ -132,7 +132,7 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     *process.parent_mailbox.lock() = None;
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
     syscall::page_claim(key, inherited.mailbox, key, public.list)?;
-    let mailbox = process.mailbox();
+    let mailbox = process.mailbox.lock().clone();
     let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
     // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
@@ -193,7 +193,7 @@ pub fn tell_what_was_written(process: &Process) {
 /// Writes what anybody may know into the public page, and what `getpid` reads into the private one.
 pub fn publish(process: &Process) {
     Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
-    let mailbox = process.mailbox().window().pages()[0];
+    let mailbox = process.mailbox.lock().window().pages()[0];
     for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
         process.public_word(index).store(value, Release);
     }
@@ -315,7 +315,8 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
     };
     let public = lists.public(SESSION_SLOT);
     let mailbox = Mailbox::new(windows.open(vec![public.allocate()?], public.key, true)?);
-    mailbox.group().store(number, Relaxed);
+    let letters = mailbox.letters();
+    letters.group().store(number, Relaxed);
     let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
     let guardian = EnvironmentId(words[birth::GUARDIAN_WORD]);
     Ok(Box::leak(Box::new(Process {
@@ -338,6 +339,7 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         lent: Lock::new(Lent::default()),
         copies: Lock::new(Vec::new()),
         mailbox: Lock::new(mailbox),
+        letters,
         parent_mailbox: Lock::new(None),
         loan: Lock::new(None),
         terminal: Lock::new(None),

@@ -85,6 +85,7 @@ pub fn end_other_threads() {
     wait_for_deaths(&numbers);
     others.iter().for_each(|other| process.note_ended(other));
     *process.threads.lock() = kept;
+    process.futexes.lock().forget_all();
     let remains = others.into_iter().map(Remains::of);
     process.remains.lock().extend(remains);
     spawn::take_remains_back();

@@ -114,7 +114,7 @@ fn introduce(maker: &Maker, mailbox: PageNumber, beginning: &Beginning) -> Resul
 /// the pages of this process that hold that.
 fn copy(maker: &mut Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
-    let own_mailbox = process.mailbox();
+    let own_mailbox = process.mailbox.lock().clone();
     let forgotten = begin::not_inherited(process);
     let mut held = process.hold_all();
     let is_alone = held.threads() == 1;

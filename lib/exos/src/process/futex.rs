@@ -1,6 +1,6 @@
 //! Futexes: threads that wait for a word of the program (futex(2)).
 //!
-//! A thread that waits sleeps on a word of its own record here, which who wakes it sets; the queue is the process's. Words
+//! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Words
 //! in memory that several processes share are watched themselves as well, by the wakeup predicate: whoever wakes another
 //! process's threads has changed the word before.
 
@@ -8,9 +8,8 @@ use super::thread::Thread;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::user_memory::copy;
-use crate::user_memory::current::process;
+use crate::user_memory::current::{process, thread};
 use crate::user_memory::shared::program_term;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -22,28 +21,31 @@ pub const ANY: u32 = u32::MAX;
 /// Entries of a robust list that are looked at.
 const ROBUST_MOST: usize = 2048;
 
-/// A thread that waits.
-#[derive(Debug)]
-struct Waiter {
+/// What a thread waits for. Changed by the thread itself while it does not wait, and by who holds the queue while it does.
+#[derive(Debug, Default)]
+pub struct Waiter {
     address: AtomicU64,
-    bits: u32,
+    bits: AtomicU64,
     woken: AtomicU64,
 }
 
 /// Threads that wait, those that came first in front.
 #[derive(Debug, Default)]
 pub struct Futexes {
-    waiting: Vec<Arc<Waiter>>,
+    waiting: Vec<&'static Thread>,
 }
 
 impl Futexes {
     /// Wakes up to `most` of those that wait for `address`; how many there were.
     fn wake(&mut self, address: u64, most: u64, bits: u32) -> u64 {
         let mut woken = 0;
-        self.waiting.retain(|waiter| {
-            let chosen = woken < most && waiter.address.load(Relaxed) == address && waiter.bits & bits != 0;
+        self.waiting.retain(|thread| {
+            let waiter = &thread.waiter;
+            let waits = waiter.address.load(Relaxed) == address && waiter.bits.load(Relaxed) & u64::from(bits) != 0;
+            let chosen = woken < most && waits;
             if chosen {
                 waiter.woken.store(1, SeqCst);
+                block::note_awakened(thread.number());
                 woken += 1;
             }
             !chosen
@@ -53,42 +55,59 @@ impl Futexes {
 
     /// Lets up to `most` of those that wait for `from` wait for `to`.
     fn requeue(&mut self, from: u64, to: u64, most: u64) -> u64 {
-        let waiting = self.waiting.iter().filter(|waiter| waiter.address.load(Relaxed) == from);
+        let waiting = self.waiting.iter().filter(|thread| thread.waiter.address.load(Relaxed) == from);
         let moved = waiting.take(usize::try_from(most).unwrap_or(usize::MAX));
-        moved.map(|waiter| waiter.address.store(to, Relaxed)).count() as u64
+        moved.map(|thread| thread.waiter.address.store(to, Relaxed)).count() as u64
+    }
+
+    /// Nobody waits: the running thread is the only one.
+    pub fn forget_all(&mut self) {
+        self.waiting.clear();
     }
 }
 
-/// Waits until woken, if the word still has a value: `EAGAIN` where it has not.
-pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>) -> Result<()> {
+/// Waits until woken, if the word still has a value: `EAGAIN` where it has not. `private`: the program says that no other
+/// process reaches the word.
+pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private: bool) -> Result<()> {
     let address = aligned(address)?;
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
-    let shared = is_shared(address);
-    let waiter = enqueue(address, value, bits)?;
-    let outcome = sleep(&waiter, shared.then_some((address, value)), deadline);
-    process().futexes.lock().waiting.retain(|other| !Arc::ptr_eq(other, &waiter));
-    if waiter.woken.load(Acquire) != 0 { Ok(()) } else { outcome }
+    let shared = !private && is_shared(address);
+    enqueue(address, value, bits)?;
+    let outcome = sleep(shared.then_some((address, value)), deadline);
+    let own = thread();
+    if own.waiter.woken.load(Acquire) != 0 {
+        return Ok(());
+    }
+    process().futexes.lock().waiting.retain(|other| !core::ptr::eq(*other, own));
+    // It may have been woken before it left the queue.
+    if own.waiter.woken.load(Acquire) != 0 { Ok(()) } else { outcome }
 }
 
-fn enqueue(address: u64, value: u32, bits: u32) -> Result<Arc<Waiter>> {
+fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
     copy::prepare(address, 4, false)?;
-    let waiter = Arc::new(Waiter { address: AtomicU64::new(address), bits, woken: AtomicU64::new(0) });
+    let own = thread();
     let mut futexes = process().futexes.lock();
     if copy::read_half(address)? != value {
         return Err(Errno::EAGAIN);
     }
-    futexes.waiting.push(Arc::clone(&waiter));
-    Ok(waiter)
+    own.waiter.address.store(address, Relaxed);
+    own.waiter.bits.store(u64::from(bits), Relaxed);
+    own.waiter.woken.store(0, Relaxed);
+    futexes.waiting.push(own);
+    Ok(())
 }
 
-fn sleep(waiter: &Waiter, shared: Option<(u64, u32)>, deadline: Option<u64>) -> Result<()> {
-    let mut terms = alloc::vec![word(&waiter.woken, Operator::NotEqual, 0)];
-    terms.extend(shared.map(|(address, value)| program_term(address, value)));
+fn sleep(shared: Option<(u64, u32)>, deadline: Option<u64>) -> Result<()> {
+    let woken_word = &thread().waiter.woken;
+    let woken_term = word(woken_word, Operator::NotEqual, 0);
+    let both = shared.map(|(address, value)| [woken_term, program_term(address, value)]);
+    let one = [woken_term];
+    let terms = both.as_ref().map_or(one.as_slice(), |both| both.as_slice());
     loop {
-        let woken = block::wait(&terms, deadline)?;
-        if waiter.woken.load(Acquire) != 0 {
+        let woken = block::wait(terms, deadline)?;
+        if woken_word.load(Acquire) != 0 {
             return Ok(());
         }
         if woken == Woken::TimedOut {

@@ -20,7 +20,7 @@ use crate::process::thread::Thread;
 use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::rewriter::trap_count::TrapCounts;
-use crate::signal::{Actions, Alarms, Mailbox};
+use crate::signal::{Actions, Alarms, Letters, Mailbox};
 use crate::terminal::Terminal;
 use crate::user_memory::current::area_at;
 use crate::user_memory::header::CallTable;
@@ -139,6 +139,8 @@ pub struct Process {
     pub copies: Lock<Vec<PageNumber>>,
     /// What others may tell it.
     pub mailbox: Lock<Mailbox>,
+    /// What lies in it.
+    pub letters: Letters,
     /// Where its parent is told of its end; none where the session is its parent.
     pub parent_mailbox: Lock<Option<Mailbox>>,
     /// What its parent waits for, if it does.
@@ -224,7 +226,7 @@ impl Process {
 
     /// Its process group.
     pub fn group(&self) -> u64 {
-        self.mailbox().group().load(Acquire)
+        self.letters.group().load(Acquire)
     }
 
     /// A word of its public page, by its index in the page.
@@ -242,11 +244,6 @@ impl Process {
     /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.
     pub fn memory_is_mine(&self) -> bool {
         self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
-    }
-
-    /// Its mailbox.
-    pub fn mailbox(&self) -> Mailbox {
-        self.mailbox.lock().clone()
     }
 
     /// Pages whose last user may have gone by now.

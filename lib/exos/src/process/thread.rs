@@ -6,6 +6,7 @@
 use crate::errno::Result;
 use crate::process::account::Account;
 use crate::process::children::public;
+use crate::process::futex::Waiter;
 use crate::signal::post::{Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::boxed::Box;
@@ -28,6 +29,8 @@ pub struct Thread {
     pub fault: Lock<Option<[u64; 3]>>,
     /// Room for the vector registers while the CPU is somebody else's.
     pub vectors: Lock<State>,
+    /// Bytes that it takes.
+    pub vector_bytes: u64,
     /// Base of FS as the program set it.
     pub segment_base: AtomicU64,
     /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
@@ -42,6 +45,12 @@ pub struct Thread {
     pub start: Lock<Option<Context>>,
     /// What it has used.
     pub account: Account,
+    /// Whether its call has noted descriptions that it uses.
+    pub notes_uses: AtomicBool,
+    /// The futex that it waits for.
+    pub waiter: Waiter,
+    /// Whom it woke since it last waited itself: see `block::hand_over`.
+    pub awakened: AtomicU64,
     /// Signals that wait.
     blocked: AtomicU64,
     /// Mask to put back once the next signal was delivered (`sigsuspend`), if there is one.
@@ -54,10 +63,13 @@ pub struct Thread {
 impl Thread {
     /// The record of a thread that does not run yet.
     pub fn new() -> Result<Self> {
+        let vectors = State::new()?;
+        let vector_bytes = vectors.bytes().len() as u64;
         Ok(Self {
             number: AtomicU64::new(0),
             fault: Lock::new(None),
-            vectors: Lock::new(State::new()?),
+            vectors: Lock::new(vectors),
+            vector_bytes,
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
@@ -65,6 +77,9 @@ impl Thread {
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
             account: Account::default(),
+            notes_uses: AtomicBool::new(false),
+            waiter: Waiter::default(),
+            awakened: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             saved_mask: Default::default(),
             alternate: Default::default(),
@@ -84,6 +99,7 @@ impl Thread {
         self.area.store(area::Area::current().address(), Relaxed);
         self.pages.lock().clear();
         self.account.clear();
+        self.awakened.store(0, Relaxed);
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.clear_at_end.store(0, Relaxed);
@@ -95,6 +111,7 @@ impl Thread {
         self.robust_list.store(0, Relaxed);
         self.saved_mask.0.store(false, Relaxed);
         self.account.clear();
+        self.awakened.store(0, Relaxed);
         self.set_alternate([0; 3]);
         *self.fault.lock() = None;
         self.set_blocked(blocked);
@@ -130,6 +147,12 @@ impl Thread {
         if self.saved_mask.0.swap(false, Relaxed) {
             self.set_blocked(self.saved_mask.1.load(Relaxed));
         }
+    }
+
+    /// Whether there is such a mask.
+    #[inline]
+    pub fn has_saved_mask(&self) -> bool {
+        self.saved_mask.0.load(Relaxed)
     }
 
     /// The mask that a handler finds in its frame.

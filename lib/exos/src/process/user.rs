@@ -46,7 +46,7 @@ pub fn prepare(process: &Process, user: u32) -> Result<()> {
         Result::Ok(())
     })?;
     take_over_windows(process, &known, shared);
-    let mailbox = process.mailbox();
+    let mailbox = process.mailbox.lock().clone();
     take_over(process, mailbox.window().pages(), public);
     let parent = process.parent_mailbox.lock().take();
     if let Some(parent) = parent {
@@ -64,7 +64,7 @@ pub fn become_user(process: &Process, user: u32) {
 /// Takes over what shows through the windows that a child would inherit.
 fn take_over_windows(process: &Process, known: &Known, list: PageNumber) {
     let mut kept = not_inherited(process);
-    kept.push(process.mailbox().window().address());
+    kept.push(process.mailbox.lock().clone().window().address());
     kept.extend(process.loan.lock().iter().map(|loan| loan.window_address()));
     let windows = process.windows.lock();
     let others = windows.iter().filter(|window| !kept.contains(&window.address()));

@@ -77,7 +77,7 @@ impl Loan {
     /// Waits until the child gives the memory back, ends, or this process is to end.
     pub fn wait(&self, child: EnvironmentId) {
         let process = process();
-        let mailbox = process.mailbox();
+        let mailbox = process.letters;
         let killed = bit(linux::SIGKILL);
         loop {
             match self.turn().load(Acquire) {

@@ -106,7 +106,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     // Nanoseconds after which children are looked at again, whatever was missed.
     const LOOK_AGAIN: u64 = 100_000_000;
     let process = process();
-    let mailbox = process.mailbox();
+    let mailbox = process.letters;
     loop {
         let seen = mailbox.children().load(Acquire);
         await_deaths();

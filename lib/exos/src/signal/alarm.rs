@@ -36,7 +36,9 @@ impl Alarms {
         }
     }
 
-    fn is_due(&self) -> bool {
+    /// Whether somebody has to look at the timers now.
+    #[inline]
+    pub fn is_due(&self) -> bool {
         let next = self.next.load(Acquire);
         next != 0 && next <= clock::now()
     }
@@ -51,7 +53,7 @@ pub fn expire() {
     let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time()));
     for (number, information) in due {
         let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
-        let post = thread.map_or_else(|| process.mailbox().post(), |thread| thread.post());
+        let post = thread.map_or_else(|| process.letters.post(), |thread| thread.post());
         let _ = post.put(&information);
         if let Some(thread) = thread {
             let _ = super::ring(process.session_key, runtime::EnvironmentId(thread.number()));

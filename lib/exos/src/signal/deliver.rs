@@ -3,7 +3,8 @@
 use super::frame::Information;
 use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
-use super::{Action, DEFAULT, IGNORE, QUESTION, QUESTION_SIGNAL, handler, stop};
+use super::{Action, DEFAULT, IGNORE, QUESTION, QUESTION_BIT, QUESTION_SIGNAL, handler, stop};
+use crate::process::state;
 use crate::process::status::Status;
 use crate::user_memory::current::{process, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -22,7 +23,7 @@ enum Next {
 
 /// Sends a signal to the running process itself.
 pub fn raise_own(signal: u32) {
-    let _ = process().mailbox().post().put(&from_user(signal, process().sender()));
+    let _ = process().letters.post().put(&from_user(signal, process().sender()));
 }
 
 /// Sends a signal to the running thread.
@@ -48,12 +49,27 @@ pub fn pending() -> u64 {
 
 /// Signals that wait for the running thread or its process, blocked or not.
 pub fn waiting() -> u64 {
-    thread().post().pending().load(Acquire) | process().mailbox().signals().load(Acquire)
+    thread().post().pending().load(Acquire) | process().letters.signals().load(Acquire)
+}
+
+/// Whether there is nothing to act on: no signal that comes through, no timer that is due, no mask to put back, and no
+/// other thread that decided something for all. That is how nearly every call ends.
+#[inline]
+pub fn is_quiet() -> bool {
+    let (process, thread) = (process(), thread());
+    let waiting = thread.post().pending().load(Acquire) | process.letters.signals().load(Acquire);
+    waiting & (!thread.blocked() | QUESTION_BIT) == 0
+        && process.stopped.load(Acquire) == state::RUNS
+        && !thread.has_saved_mask()
+        && !process.alarms.is_due()
 }
 
 /// Acts on every pending signal that calls no function of the program: drops it, stops, ends. Says whether one is left
 /// that does: then a wait is over.
 pub fn settle() -> bool {
+    if is_quiet() {
+        return false;
+    }
     let process = process();
     super::expire();
     stop::wait_while_stopped();
@@ -72,7 +88,7 @@ pub fn settle() -> bool {
 
 /// Answers what other processes ask, whether the program blocks the signal that brings it or not.
 pub fn answer_questions() {
-    let post = process().mailbox().post();
+    let post = process().letters.post();
     while post.pending().load(Acquire) & bit(QUESTION_SIGNAL) != 0 {
         let Some(number) = post.take_coded(QUESTION_SIGNAL, QUESTION) else { return };
         crate::proc::answer(number);
@@ -87,6 +103,9 @@ pub fn next_restarts() -> bool {
 
 /// Acts on what is pending before the program goes on at `context`.
 pub fn deliver_pending(context: &mut Context) {
+    if is_quiet() {
+        return;
+    }
     super::expire();
     stop::wait_while_stopped();
     answer_questions();
@@ -129,7 +148,7 @@ fn take(signal: u32) -> Option<(Next, ForThread)> {
 }
 
 fn find(signal: u32) -> Option<(Post<'static>, ForThread)> {
-    let (own, common) = (thread().post(), process().mailbox().post());
+    let (own, common) = (thread().post(), process().letters.post());
     let has = |post: &Post<'static>| post.pending().load(Acquire) & bit(signal) != 0;
     has(&own).then_some((own, true)).or_else(|| has(&common).then_some((common, false)))
 }
@@ -151,7 +170,7 @@ fn act(next: Next) {
 /// Passes on that the process has signals: to a thread that does not block them, where the one that got the event does.
 pub fn pass_on() {
     let process = process();
-    let waiting = process.mailbox().signals().load(Acquire);
+    let waiting = process.letters.signals().load(Acquire);
     let own = thread();
     if waiting & !own.blocked() == waiting {
         return;

@@ -12,6 +12,8 @@ const RED_ZONE: u64 = 128;
 /// Bytes of the fixed part: return address, `ucontext` (304), `siginfo` (128).
 pub const FIXED: u64 = 8 + UCONTEXT + 128;
 const UCONTEXT: u64 = 304;
+/// Words of the fixed part.
+pub const WORDS: usize = FIXED as usize / 8;
 /// Flags of the CPU that a frame may set.
 const FLAGS: u64 = 0x0005_0dd5;
 /// Flags that are always set: interrupts on, and bit 1.
@@ -82,20 +84,18 @@ pub fn lay_out(stack: u64, alternate: bool, vector_bytes: u64) -> Option<Layout>
 }
 
 /// The fixed part of a frame.
-pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, information: &Information) -> Vec<u8> {
+pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, information: &Information) -> [u64; WORDS] {
     const SEGMENTS: u64 = 0x33 | 0x2b << 48;
-    let mut words = Vec::with_capacity(FIXED as usize / 8);
-    words.push(restorer);
-    words.extend_from_slice(&[EXTENDED | STACK_SEGMENT, 0]);
-    words.extend_from_slice(&interrupted.alternate);
-    words.extend_from_slice(&interrupted.registers);
     let [error, trap, address] = interrupted.fault;
-    words.extend_from_slice(&[SEGMENTS, error, trap, interrupted.blocked, address, layout.vectors]);
-    words.resize(words.len() + 8, 0);
-    words.push(interrupted.blocked);
-    words.extend_from_slice(&information_words(information));
-    words.resize(FIXED as usize / 8, 0);
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    let behind = [SEGMENTS, error, trap, interrupted.blocked, address, layout.vectors];
+    let mut words = [0; WORDS];
+    (words[0], words[1]) = (restorer, EXTENDED | STACK_SEGMENT);
+    words[3..6].copy_from_slice(&interrupted.alternate);
+    words[6..24].copy_from_slice(&interrupted.registers);
+    words[24..30].copy_from_slice(&behind);
+    words[38] = interrupted.blocked;
+    words[39..43].copy_from_slice(&information_words(information));
+    words
 }
 
 /// `struct siginfo`: 128 bytes.

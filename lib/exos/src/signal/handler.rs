@@ -6,8 +6,8 @@ use super::{Action, ForThread};
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
 use crate::process::status::Status;
+use crate::user_memory::copy;
 use crate::user_memory::current::thread;
-use crate::user_memory::{copy, vectors};
 use linux_raw_sys::general as linux;
 use runtime::upcall::{Context, Registers};
 
@@ -39,20 +39,19 @@ pub(super) fn call(context: &mut Context, action: Action, information: Informati
 }
 
 fn put_frame(interrupted: &Interrupted, information: &Information, action: Action) -> Option<u64> {
-    let state = vectors::copy();
+    let vector_bytes = thread().vector_bytes;
     let stack = interrupted.registers[place::RSP];
     let [base, flags, size] = interrupted.alternate;
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = action.has(linux::SA_ONSTACK) && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
-    let layout = frame::lay_out(top, switched, state.len() as u64)?;
+    let layout = frame::lay_out(top, switched, vector_bytes)?;
     let overflows = |low: u64, high: u64| layout.frame < low && stack <= high;
     if switched && layout.frame < base || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base + size) {
         return None;
     }
-    let bytes = frame::build(layout, action.restorer, interrupted, information);
-    copy::write(layout.vectors, &state).ok()?;
-    copy::write(layout.frame, &bytes).ok()?;
+    copy::save_vectors(layout.vectors, vector_bytes).ok()?;
+    copy::write_words(layout.frame, &frame::build(layout, action.restorer, interrupted, information)).ok()?;
     Some(layout.frame)
 }
 
@@ -66,9 +65,7 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
     }
     let thread = thread();
     if returned.vectors != 0 {
-        let mut state = alloc::vec![0; vectors::length()];
-        copy::read(returned.vectors, &mut state)?;
-        vectors::replace(&state);
+        copy::load_vectors(returned.vectors, thread.vector_bytes)?;
     }
     thread.set_blocked(returned.blocked & !UNSTOPPABLE);
     from_linux(context, &returned.registers);

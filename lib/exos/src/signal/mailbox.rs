@@ -29,6 +29,11 @@ pub struct Mailbox {
     page: Shared,
 }
 
+/// What lies in a mailbox. The window of one's own stays where it is for as long as the process lives, so that its words
+/// are found without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Letters(&'static [AtomicU64]);
+
 impl Mailbox {
     /// The one that lies in a window.
     pub const fn new(page: Shared) -> Self {
@@ -45,34 +50,41 @@ impl Mailbox {
         &self.page
     }
 
+    /// What lies in it.
+    pub fn letters(&self) -> Letters {
+        Letters(self.page.words())
+    }
+}
+
+impl Letters {
     /// The signals in it.
-    pub fn post(&self) -> Post<'static> {
-        Post::new(self.page.words())
+    pub fn post(self) -> Post<'static> {
+        Post::new(self.0)
     }
 
     /// Signals that came and were not taken out, as a set.
-    pub fn signals(&self) -> &'static AtomicU64 {
+    pub fn signals(self) -> &'static AtomicU64 {
         self.post().pending()
     }
 
     /// A count that grows whenever something happened to a child.
-    pub fn children(&self) -> &'static AtomicU64 {
-        &self.page.words()[CHILDREN]
+    pub fn children(self) -> &'static AtomicU64 {
+        &self.0[CHILDREN]
     }
 
     /// The process group.
-    pub fn group(&self) -> &'static AtomicU64 {
-        &self.page.words()[GROUP]
+    pub fn group(self) -> &'static AtomicU64 {
+        &self.0[GROUP]
     }
 
     /// Says whether the owner wants to hear of children that stop or go on.
-    pub fn set_wants_stops(&self, wants: bool) {
-        self.page.words()[FLAGS].store(if wants { 0 } else { NO_STOPS }, SeqCst);
+    pub fn set_wants_stops(self, wants: bool) {
+        self.0[FLAGS].store(if wants { 0 } else { NO_STOPS }, SeqCst);
     }
 
     /// Tells a parent that something happened to a child; `code` as in `siginfo`.
-    pub fn tell_of_child(&self, information: &Information) {
-        tell_of_child(self.page.words(), information);
+    pub fn tell_of_child(self, information: &Information) {
+        tell_of_child(self.0, information);
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn stop(signal: u32) {
     }
     ring_other_threads();
     announce(Change::Stopped(signal));
-    let mailbox = process.mailbox();
+    let mailbox = process.letters;
     let wanted = CONTINUE | bit(linux::SIGKILL);
     while mailbox.signals().load(Acquire) & wanted == 0 && process.stopped.load(Acquire) == state::STOPPED {
         block::wait_stopped(&[
@@ -97,7 +97,7 @@ fn tell_parent((code, value): (u32, u32)) {
         }
         return;
     };
-    parent.tell_of_child(&information);
+    parent.letters().tell_of_child(&information);
     let number = EnvironmentId(process.parent.load(Acquire));
     let _ = super::ring(process.session_key, number);
 }

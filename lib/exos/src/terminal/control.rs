@@ -119,7 +119,7 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     }
     job::wait_for_turn(terminal, Attempt::Write)?;
     let session = process().session.load(Relaxed);
-    if group != process().group() {
+    if group != process().group() && !is_of_ended_child(group) {
         let member = relatives::all().into_iter().find(|other| other.group == group).ok_or(Errno::ESRCH)?;
         if member.session != session {
             return Err(Errno::EPERM);
@@ -128,6 +128,16 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     terminal.set_foreground(group);
     crate::block::kick_idle();
     Ok(())
+}
+
+/// Whether a group is that of a child that has ended: there is one until it was waited for.
+fn is_of_ended_child(group: u64) -> bool {
+    process()
+        .children
+        .lock()
+        .all
+        .iter()
+        .any(|child| child.number() == group && !runtime::exposed::lives(child.made.number))
 }
 
 /// A session's leader without a terminal gets this one, if it controls nobody.

@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec;
 use alloc::vec::Vec;
+use runtime::exposed;
 
 core::arch::global_asm!(
     ".pushsection .text.exos_user_copy, \"ax\", @progbits",
@@ -45,6 +46,42 @@ core::arch::global_asm!(
     "exos_user_exchange_end:",
     "mov rax, -1",
     "ret",
+    // The vector registers into the program's memory (xsave: esi is not 0), and out of it: there the CPU itself refuses
+    // what it would not load.
+    ".global exos_user_save",
+    "exos_user_save:",
+    "mov eax, -1",
+    "mov edx, -1",
+    "test esi, esi",
+    "jz 2f",
+    "xsave64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "fxsave64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    ".global exos_user_save_end",
+    "exos_user_save_end:",
+    "mov eax, 1",
+    "ret",
+    ".global exos_user_load",
+    "exos_user_load:",
+    "mov eax, -1",
+    "mov edx, -1",
+    "test esi, esi",
+    "jz 2f",
+    "xrstor64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "fxrstor64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    ".global exos_user_load_end",
+    "exos_user_load_end:",
+    "mov eax, 1",
+    "ret",
     ".popsection",
 );
 
@@ -58,6 +95,12 @@ unsafe extern "C" {
     /// Puts `new` at `address` where `old` is there; the result is what was there, or -1 where it cannot be written.
     fn exos_user_exchange(address: u64, old: u32, new: u32) -> u64;
     static exos_user_exchange_end: u8;
+    /// Saves the vector registers at `to`, a multiple of 64; not zero where that faulted.
+    fn exos_user_save(to: u64, by_xsave: u32) -> u32;
+    static exos_user_save_end: u8;
+    /// Loads them from `from`, in the same way.
+    fn exos_user_load(from: u64, by_xsave: u32) -> u32;
+    static exos_user_load_end: u8;
 }
 
 /// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
@@ -65,7 +108,12 @@ pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
     let touch = (exos_user_touch as *const () as u64, &raw const exos_user_touch_end as u64);
     let exchange = (exos_user_exchange as *const () as u64, &raw const exos_user_exchange_end as u64);
-    [copy, touch, exchange].into_iter().find(|(start, end)| (*start..*end).contains(&rip)).map(|(_, end)| end)
+    let save = (exos_user_save as *const () as u64, &raw const exos_user_save_end as u64);
+    let load = (exos_user_load as *const () as u64, &raw const exos_user_load_end as u64);
+    [copy, touch, exchange, save, load]
+        .into_iter()
+        .find(|(start, end)| (*start..*end).contains(&rip))
+        .map(|(_, end)| end)
 }
 
 /// Makes sure that a range of the program's memory is in place, so that a copy under a lock does not fault: the fault
@@ -97,6 +145,33 @@ pub fn write(to: u64, from: &[u8]) -> Result<()> {
     check(to, from.len() as u64)?;
     // SAFETY: the source is a slice of ours; the target lies in the program's range, which holds no object of ExOS.
     outcome(unsafe { exos_user_copy(to, from.as_ptr() as u64, from.len() as u64) })
+}
+
+/// Saves the vector registers in the program's memory, `bytes` bytes at a multiple of 64, in the layout of XSAVE (or FXSAVE).
+pub fn save_vectors(to: u64, bytes: u64) -> Result<()> {
+    /// Where the header of XSAVE's area lies, of which the instruction writes the first word only.
+    const HEADER: core::ops::Range<u64> = 512..576;
+    check(to, bytes)?;
+    let by_xsave = exposed::has(abi::feature::XSAVE);
+    if to % 64 != 0 || by_xsave && bytes < HEADER.end {
+        return Err(Errno::EFAULT);
+    }
+    if by_xsave {
+        write(to + HEADER.start, &[0; 64])?;
+    }
+    // SAFETY: the target lies in the program's range, where a fault is fixed up, and is as large as the area of all enabled
+    // components, which is what the callers give.
+    outcome(unsafe { exos_user_save(to, u32::from(by_xsave)) })
+}
+
+/// Loads them again, whoever wrote there: what the CPU does not take is `EFAULT`, and leaves them as they may be.
+pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
+    check(from, bytes)?;
+    if from % 64 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: as for `save_vectors`. ExOS is built without vector registers, so that what they hold is the program's.
+    outcome(unsafe { exos_user_load(from, u32::from(exposed::has(abi::feature::XSAVE))) })
 }
 
 /// Copies from the program to a window that others write too. The window's range is the caller's to vouch for.
@@ -133,6 +208,13 @@ pub fn write_word(to: u64, word: u64) -> Result<()> {
     write(to, &word.to_le_bytes())
 }
 
+/// Writes consecutive 64-bit words.
+pub fn write_words(to: u64, words: &[u64]) -> Result<()> {
+    check(to, size_of_val(words) as u64)?;
+    // SAFETY: the source is a slice of ours; the target lies in the program's range, which holds no object of ExOS.
+    outcome(unsafe { exos_user_copy(to, words.as_ptr() as u64, size_of_val(words) as u64) })
+}
+
 /// One 32-bit number.
 pub fn read_half(from: u64) -> Result<u32> {
     let mut bytes = [0; 4];
@@ -163,9 +245,9 @@ pub fn update_half(at: u64, change: impl Fn(u32) -> Result<u32>) -> Result<u32> 
 /// Consecutive 64-bit words.
 pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
     let mut words = [0; N];
-    for (index, word) in words.iter_mut().enumerate() {
-        *word = read_word(from.checked_add(index as u64 * 8).ok_or(Errno::EFAULT)?)?;
-    }
+    check(from, size_of_val(&words) as u64)?;
+    // SAFETY: the target is an array of ours; the source lies in the program's range, where a fault is fixed up.
+    outcome(unsafe { exos_user_copy(words.as_mut_ptr() as u64, from, size_of_val(&words) as u64) })?;
     Ok(words)
 }
 
@@ -177,10 +259,13 @@ pub fn read_vec(from: u64, bytes: usize) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
+/// Most strings are paths, and shorter.
+const CHUNK: usize = 64;
+
 /// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
 pub fn read_string(from: u64, most: usize, too_long: Errno) -> Result<Vec<u8>> {
-    let mut string = Vec::new();
-    let mut chunk = [0; 256];
+    let mut string = Vec::with_capacity(CHUNK);
+    let mut chunk = [0; CHUNK];
     while string.len() < most {
         let at = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
         let to_page_end = (PAGE_SIZE - at % PAGE_SIZE) as usize;

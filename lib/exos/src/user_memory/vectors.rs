@@ -3,7 +3,7 @@
 
 use super::current::thread;
 use alloc::vec::Vec;
-use runtime::vector::{self, State};
+use runtime::vector::State;
 
 /// Sets the registers to their initial state, for a program that begins.
 pub fn clear() {
@@ -31,16 +31,4 @@ pub fn copy() -> Vec<u8> {
     let mut vectors = thread().vectors.lock();
     vectors.save();
     vectors.bytes().to_vec()
-}
-
-/// Loads what somebody who is not trusted wrote.
-pub fn replace(bytes: &[u8]) {
-    let kept = vector::keep();
-    thread().vectors.lock().set_bytes(bytes);
-    drop(kept);
-}
-
-/// Length of what [`copy`] gives and [`replace`] takes, in bytes.
-pub fn length() -> usize {
-    thread().vectors.lock().bytes().len()
 }

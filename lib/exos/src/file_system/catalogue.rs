@@ -1,0 +1,259 @@
+//! What the guardian shows of names and nodes: a cache in pages that every process may read, so that finding a file and
+//! telling what it is needs nobody's help (exposed structure, xok-exos-sosp97 §3).
+//!
+//! Pure, over words. Two tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
+//! nowhere; and what `stat` tells of a node. Only what everybody may see is shown: names in directories that all may read and
+//! search, as are all directories above them. The guardian takes an entry out before it answers whoever changed what the
+//! entry tells; what is not there is asked for, as ever. There is one writer. An entry begins with a sequence number, odd
+//! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the guardian, whose pages
+//! nobody else can write.
+
+use super::node::{NodeId, Status};
+use super::tree::ROOT;
+use crate::errno::Errno;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, fence};
+use linux_raw_sys::general::{S_IFDIR, S_IFLNK};
+
+/// Bytes of the longest name that is shown.
+pub const NAME_BYTES: usize = 32;
+/// Pages that the tables take.
+pub const PAGES: usize = 16;
+
+const NAMES: usize = 512;
+/// Sequence, directory, node (0: there is none), length, bytes.
+const NAME_WORDS: usize = 4 + NAME_BYTES / 8;
+const NODES: usize = 256;
+/// Sequence, then the words of a [`Status`].
+const NODE_WORDS: usize = 16;
+/// Words of both tables.
+pub const WORDS: usize = NAMES * NAME_WORDS + NODES * NODE_WORDS;
+
+const _: () = assert!(WORDS * 8 == PAGES * 4096 && Status::WORDS < NODE_WORDS);
+
+/// A name, ready to be compared: its length, and its bytes with zeros behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    directory: NodeId,
+    length: u64,
+    bytes: [u64; NAME_BYTES / 8],
+}
+
+impl Key {
+    #[inline]
+    fn of(directory: NodeId, name: &[u8]) -> Option<Self> {
+        if name.len() > NAME_BYTES {
+            return None;
+        }
+        let mut bytes = [0; NAME_BYTES / 8];
+        let (whole, rest) = name.as_chunks::<8>();
+        for (word, some) in bytes.iter_mut().zip(whole) {
+            *word = u64::from_le_bytes(*some);
+        }
+        if let Some(last) = bytes.get_mut(whole.len()) {
+            *last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        Some(Self { directory, length: name.len() as u64, bytes })
+    }
+
+    fn slot(&self) -> usize {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let folded = self
+            .bytes
+            .iter()
+            .fold(self.directory ^ self.length << 56, |all, word| (all ^ word).wrapping_mul(SPREAD).rotate_left(29));
+        (folded % NAMES as u64) as usize
+    }
+
+    const fn words(&self, node: NodeId) -> [u64; NAME_WORDS - 1] {
+        let [a, b, c, d] = self.bytes;
+        [self.directory, node, self.length, a, b, c, d]
+    }
+}
+
+/// The tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Catalogue<'a>(&'a [AtomicU64]);
+
+impl<'a> Catalogue<'a> {
+    /// In these words, at least [`WORDS`].
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        assert!(words.len() >= WORDS, "too few words for the catalogue");
+        Self(words)
+    }
+
+    /// What a name in a directory leads to, if that is shown; `Some(0)`: nowhere.
+    pub fn name(self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
+        let key = Key::of(directory, name)?;
+        let found: [u64; NAME_WORDS - 1] = read(self.name_entry(key.slot()))?;
+        let wanted = key.words(found[1]);
+        let differ = found.iter().zip(wanted).fold(0, |differ, (found, wanted)| differ | (found ^ wanted));
+        (differ == 0).then_some(found[1])
+    }
+
+    /// What a path from a node leads to, where all of the way is shown and `may` search each directory on it; `ENOENT` where
+    /// it is shown that there is nothing. Of the last name a symbolic link is what was asked for only without `follow`.
+    pub fn find(
+        self,
+        from: NodeId,
+        path: &[u8],
+        follow: bool,
+        may: impl Fn(&Status) -> bool,
+    ) -> Option<Result<Status, Errno>> {
+        let (start, rest) = path.strip_prefix(b"/").map_or((from, path), |rest| (ROOT, rest));
+        let mut at = self.node(start)?;
+        let mut names = rest.split(|byte| *byte == b'/').peekable();
+        while let Some(name) = names.next() {
+            if at.kind() != S_IFDIR || !may(&at) || matches!(name, b"" | b"..") {
+                return None;
+            }
+            at = match self.name(at.node, name) {
+                _ if name == b"." => at,
+                Some(0) => return Some(Err(Errno::ENOENT)),
+                found => self.node(found?)?,
+            };
+            if at.kind() == S_IFLNK && (follow || names.peek().is_some()) {
+                return None;
+            }
+        }
+        Some(Ok(at))
+    }
+
+    /// What `stat` tells of a node, if that is shown.
+    pub fn node(self, id: NodeId) -> Option<Status> {
+        let status = Status::from_words(read(self.node_entry(id))?);
+        (status.node == id && id != 0).then_some(status)
+    }
+
+    /// Shows where a name leads; 0: nowhere.
+    pub fn show_name(self, directory: NodeId, name: &[u8], node: NodeId) {
+        if let Some(key) = Key::of(directory, name) {
+            write(self.name_entry(key.slot()), &key.words(node));
+        }
+    }
+
+    /// Shows what a node is.
+    pub fn show_node(self, status: &Status) {
+        write(self.node_entry(status.node), &status.to_words());
+    }
+
+    /// Shows nothing of a node.
+    fn hide_node(self, id: NodeId) {
+        let entry = self.node_entry(id);
+        if entry[1].load(Relaxed) == id {
+            hide(entry);
+        }
+    }
+
+    /// Shows nothing at all.
+    fn hide_all(self) {
+        (0..NAMES).for_each(|slot| hide(self.name_entry(slot)));
+        (0..NODES as u64).for_each(|slot| hide(self.node_entry(slot)));
+    }
+
+    fn name_entry(self, slot: usize) -> &'a [AtomicU64] {
+        &self.0[slot * NAME_WORDS..][..NAME_WORDS]
+    }
+
+    fn node_entry(self, id: NodeId) -> &'a [AtomicU64] {
+        let slot = (id % NODES as u64) as usize;
+        &self.0[NAMES * NAME_WORDS + slot * NODE_WORDS..][..NODE_WORDS]
+    }
+}
+
+/// The words of an entry, unless it is being written.
+fn read<const COUNT: usize>(entry: &[AtomicU64]) -> Option<[u64; COUNT]> {
+    let before = entry[0].load(Acquire);
+    let mut words = [0; COUNT];
+    for (word, from) in words.iter_mut().zip(&entry[1..]) {
+        *word = from.load(Relaxed);
+    }
+    fence(Acquire);
+    (before % 2 == 0 && entry[0].load(Relaxed) == before).then_some(words)
+}
+
+fn write(entry: &[AtomicU64], words: &[u64]) {
+    let before = entry[0].load(Relaxed);
+    entry[0].store(before | 1, Relaxed);
+    fence(Release);
+    for (to, word) in entry[1..].iter().zip(words) {
+        to.store(*word, Relaxed);
+    }
+    entry[0].store((before | 1).wrapping_add(1), Release);
+}
+
+/// No directory and no node bears the number 0.
+fn hide(entry: &[AtomicU64]) {
+    write(entry, &[0]);
+}
+
+/// What a message changed of what may be shown: gathered while it is served, and taken out of the catalogue before it is
+/// answered.
+#[derive(Debug, Default)]
+pub struct Changes {
+    nodes: Few,
+    /// Places of names.
+    names: Few,
+    everything: bool,
+}
+
+/// A few different numbers.
+#[derive(Debug, Default)]
+struct Few {
+    numbers: [u64; Self::MOST],
+    count: usize,
+}
+
+impl Few {
+    /// More than a message usually changes.
+    const MOST: usize = 8;
+
+    fn all(&self) -> &[u64] {
+        &self.numbers[..self.count]
+    }
+
+    /// Adds one; says whether there was room.
+    fn add(&mut self, number: u64) -> bool {
+        if self.all().contains(&number) {
+            return true;
+        }
+        let Some(place) = self.numbers.get_mut(self.count) else { return false };
+        *place = number;
+        self.count += 1;
+        true
+    }
+}
+
+impl Changes {
+    /// A node changed.
+    pub fn note(&mut self, id: NodeId) {
+        self.everything |= !self.nodes.add(id);
+    }
+
+    /// A name in a directory leads elsewhere than before.
+    pub fn note_name(&mut self, directory: NodeId, name: &[u8]) {
+        let slot = Key::of(directory, name).map(|key| key.slot() as u64);
+        self.everything |= slot.is_some_and(|slot| !self.names.add(slot));
+    }
+
+    /// What may be shown changed in a way that concerns many.
+    pub const fn note_everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// Whether nothing changed.
+    pub const fn is_empty(&self) -> bool {
+        self.nodes.count == 0 && self.names.count == 0 && !self.everything
+    }
+
+    /// Takes all of it out of a catalogue.
+    pub fn carry_out(&mut self, catalogue: Catalogue<'_>) {
+        if self.everything {
+            catalogue.hide_all();
+        } else {
+            self.nodes.all().iter().for_each(|id| catalogue.hide_node(*id));
+            self.names.all().iter().for_each(|slot| hide(catalogue.name_entry(*slot as usize)));
+        }
+        (self.nodes.count, self.names.count, self.everything) = (0, 0, false);
+    }
+}
