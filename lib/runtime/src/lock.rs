@@ -75,7 +75,18 @@ impl OwnerLock {
     }
 
     /// Takes it, however long that lasts: who holds it without running gets the rest of this slice.
+    #[inline]
     pub fn acquire(&self) -> Held<'_> {
+        let section = critical_section::enter();
+        if self.owner.compare_exchange(0, number().0, Acquire, Relaxed).is_ok() {
+            return Held { lock: self, taken: Taken::Free, _section: section };
+        }
+        drop(section);
+        self.acquire_from_other()
+    }
+
+    #[cold]
+    fn acquire_from_other(&self) -> Held<'_> {
         loop {
             if let Some(held) = self.try_acquire() {
                 return held;

@@ -149,6 +149,7 @@ fn wait_for(call: &Call<'_>, watched: &[Watched], timeout: Option<u64>) -> Resul
                 Ok(description) => {
                     found.push(state(&description, one.wanted));
                     for event in events(one.wanted) {
+                        description.note_waiter(event);
                         terms.extend(description.terms(event));
                     }
                 }

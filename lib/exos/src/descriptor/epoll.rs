@@ -112,9 +112,12 @@ impl Interest {
 
     fn terms(&self) -> Vec<Term> {
         let wanted = [Event::Readable, Event::Writable].into_iter().filter(|event| self.wants(*event));
-        let one = |event| match self.told {
-            Some(_) => self.description.changes(event),
-            None => self.description.terms(event),
+        let one = |event| {
+            self.description.note_waiter(event);
+            match self.told {
+                Some(_) => self.description.changes(event),
+                None => self.description.terms(event),
+            }
         };
         wanted.flat_map(one).collect()
     }

@@ -294,6 +294,15 @@ impl Description {
         }
     }
 
+    /// The running thread is about to wait for an event.
+    pub fn note_waiter(&self, event: Event) {
+        match &self.object {
+            Object::Pipe(pipe, _) => pipe.note_waiter(event),
+            Object::Other(other) => other.note_waiter(event),
+            _ => {}
+        }
+    }
+
     /// A number that changes with each new event of a kind.
     pub fn stamp(&self, event: Event) -> u64 {
         match (&self.object, event) {

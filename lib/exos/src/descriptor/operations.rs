@@ -41,6 +41,11 @@ pub trait Operations: Any + Debug + Send + Sync {
     /// What becomes true when an event comes that has not come yet.
     fn terms(&self, event: Event) -> Vec<Term>;
 
+    /// The running thread is about to wait for an event: whoever makes it come may know (`block::note_awakened`).
+    fn note_waiter(&self, event: Event) {
+        let _ = event;
+    }
+
     /// A number that is another one after each new event of a kind, for edge-triggered waiting.
     fn stamp(&self, event: Event) -> u64 {
         u64::from(self.is_ready(event))

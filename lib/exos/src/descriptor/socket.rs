@@ -296,6 +296,7 @@ impl Socket {
                 None if nonblocking => return Ok(done),
                 None => {
                     let needed = if self.is_bordered() { rest.len() as u64 } else { 0 };
+                    pipe.note_waiter(Event::Writable);
                     match wait_until(&pipe.room_for(needed), deadline) {
                         Err(_) if done > 0 => return Ok(done),
                         outcome => outcome?,
@@ -319,6 +320,7 @@ impl Socket {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
+            incoming.note_waiter(Event::Readable);
             wait_until(&incoming.readable(), deadline)?;
         }
     }
@@ -404,6 +406,12 @@ impl Operations for Socket {
             crate::signal::raise_own(linux::SIGPIPE);
         }
         sent
+    }
+
+    fn note_waiter(&self, event: Event) {
+        let ends = self.ends.lock();
+        let pipe = if event == Event::Readable { &ends.incoming } else { &ends.outgoing };
+        pipe.iter().for_each(|pipe| pipe.note_waiter(event));
     }
 
     fn is_ready(&self, event: Event) -> bool {

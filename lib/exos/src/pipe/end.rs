@@ -1,6 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use super::ring::{CAPACITY, Ring};
+use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::{is_adopted, process};
@@ -261,14 +262,31 @@ impl Pipe {
 
     fn wait_at(&self, waiter: usize, terms: &[Term]) -> Result<()> {
         self.word(waiter).store(runtime::area::number().0, Relaxed);
-        let outcome = crate::block::wait(terms, None);
-        self.word(waiter).store(0, Relaxed);
-        outcome.map(|_| ())
+        crate::block::wait(terms, None).map(|_| ())
     }
 
-    /// Who waits at the other end can go on.
-    pub(super) fn wake(&self, waiter: usize) {
-        crate::block::note_awakened(self.word(waiter).load(Relaxed));
+    /// The running thread is about to wait for bytes, or for room.
+    pub fn note_waiter(&self, event: Event) {
+        let waiter = if event == Event::Readable { READER } else { WRITER };
+        self.word(waiter).store(runtime::area::number().0, Relaxed);
+    }
+
+    /// Bytes have come: who waits for them can go on.
+    pub(super) fn wake_reader(&self) {
+        self.wake(READER);
+    }
+
+    /// There is more room than there was.
+    pub(super) fn wake_writer(&self) {
+        self.wake(WRITER);
+    }
+
+    fn wake(&self, waiter: usize) {
+        let number = self.word(waiter).load(Relaxed);
+        if number != 0 {
+            self.word(waiter).store(0, Relaxed);
+            crate::block::note_awakened(number);
+        }
         crate::block::kick_idle();
     }
 
@@ -332,7 +350,7 @@ impl Pipe {
             done += stretch.bytes;
         }
         if done > 0 {
-            self.wake(WRITER);
+            self.wake_writer();
         }
         Ok(done)
     }
@@ -357,7 +375,7 @@ impl Pipe {
             self.word(WRITTEN).store(ring.written.wrapping_add(stretch.bytes), SeqCst);
             done += stretch.bytes;
         }
-        self.wake(READER);
+        self.wake_reader();
         Ok(done)
     }
 

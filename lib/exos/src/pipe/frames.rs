@@ -73,7 +73,7 @@ impl Pipe {
         self.copy_in(ring.written + HEADER, control)?;
         self.copy_in(ring.written + extra, &data[..taken as usize])?;
         self.written().store(ring.written + extra + taken, SeqCst);
-        crate::block::kick_idle();
+        self.wake_reader();
         Ok(Some(taken))
     }
 
@@ -107,7 +107,7 @@ impl Pipe {
             let gone = if manner.bordered { length } else { frame.data.len() as u64 };
             self.word(REMAINING).store(length - gone, SeqCst);
             self.read_count().store(at + gone, SeqCst);
-            crate::block::kick_idle();
+            self.wake_writer();
         }
         Ok(Some(frame))
     }
