@@ -224,7 +224,6 @@ impl Kernel {
             taking: Taking::default(),
             destruction: Progress::default(),
             owes_slice: false,
-            still: 0,
             lent: None,
         };
         self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);

@@ -20,9 +20,6 @@ use machine::exposed;
 use machine::{apic, clock, tlb};
 use time_slice::Verdict;
 
-/// Times that an environment may be found where it was without an excess.
-const FORGIVEN: u16 = 512;
-
 /// An interrupt came while a program ran on this CPU.
 pub(crate) fn while_running(frame: &mut TrapFrame) {
     acknowledge(frame.vector);
@@ -102,10 +99,7 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
         Phase::Idle => unreachable!("a program runs on an idle CPU"),
         // On a machine whose host had no time for this CPU: the slice is over before its first instruction. It begins
         // again, without another frame.
-        Phase::Running if context.stands_at(Entry::SliceStart, frame.program()) => {
-            kernel.note_still(caller, frame.rip);
-            leave_cpu(kernel, frame, caller)
-        }
+        Phase::Running if context.stands_at(Entry::SliceStart, frame.program()) => switch_out(kernel, frame, caller),
         Phase::Running if defers_slice_end(context) => {
             context.private_words().pending.fetch_or(PENDING_SLICE_END, Ordering::AcqRel);
             kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE, Told::now(caller.number(), frame));
@@ -131,23 +125,16 @@ fn defers_slice_end(context: &Context) -> bool {
 }
 
 /// Switches an environment out whole. Who was told that the slice has ended pays with its next slice: that may be another
-/// one, which gave away what was left of its window. It counts as an excess, unless not one instruction seems to have been
-/// executed since.
+/// one, which gave away what was left of its window. It counts as an excess, unless not one instruction was executed
+/// since: then the host of this machine had no time for it.
 fn force_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
     let told = kernel.processors[entry::cpu()].told;
     if let Ok(told_one) = kernel.living(told.environment) {
         kernel.secrets_mut(told_one).owes_slice = true;
-        if told == Told::now(caller.number(), frame) {
-            kernel.note_still(told_one, frame.rip);
-        } else {
+        if told != Told::now(caller.number(), frame) {
             kernel.count_excess(told_one, frame.rip);
         }
     }
-    leave_cpu(kernel, frame, caller)
-}
-
-/// Switches an environment out whole, unless it has just died.
-fn leave_cpu(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
     if caller.is(State::Alive) {
         switch_out(kernel, frame, caller);
     }
@@ -188,18 +175,6 @@ pub(crate) fn upcall_failed(frame: &mut TrapFrame) -> ! {
 }
 
 impl Kernel {
-    /// An environment is where it was when it was told something: the host of this machine had no time for it, or it stays
-    /// at one instruction on purpose. So many times in its life that is forgiven; then it is an excess as any other, of which
-    /// its own giving way takes one off the count.
-    fn note_still(&mut self, environment: Environment, rip: u64) {
-        let still = &mut self.secrets_mut(environment).still;
-        if *still < FORGIVEN {
-            *still += 1;
-        } else {
-            self.count_excess(environment, rip);
-        }
-    }
-
     /// One more excess of an environment; past the threshold it dies.
     fn count_excess(&mut self, environment: Environment, rip: u64) {
         let excess = &environment.info().excess;

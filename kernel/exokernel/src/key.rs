@@ -35,8 +35,6 @@ pub(crate) struct Secrets {
     pub(crate) destruction: crate::destruction::Progress,
     /// Its next slice is cancelled, for an excess.
     pub(crate) owes_slice: bool,
-    /// How often it was found where it was when it was told that a slice begins or has ended.
-    pub(crate) still: u16,
     /// The position of its own that it lent last by a synchronous transfer.
     pub(crate) lent: Option<&'static SliceInfo>,
 }

@@ -38,7 +38,6 @@ guest! {
     Here fault_38_critical_section_without_end;
     Here fault_38_others_keep_their_share;
     Here fault_38_who_never_gives_way_is_destroyed;
-    Here fault_38_who_stays_at_one_instruction_is_destroyed;
     Here fault_38_window_given_to_a_victim;
     Here a_slice_that_is_over_before_it_began_begins_again;
     Here who_was_passed_over_is_not_forgotten;
@@ -392,24 +391,6 @@ fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
     let excess = child.info().map_or(0, |info| info.excess.load(SeqCst));
     check!(excess <= 1, "its excess is {excess}");
     granted!(child.destroy());
-    Ok(())
-}
-
-extern "C" fn never_end(_: u64) {
-    Area::current().private().slice_end_entry.store(stay_here as *const () as u64, SeqCst);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-/// What looks like a host without time is forgiven for a while, and not for ever.
-fn fault_38_who_stays_at_one_instruction_is_destroyed(world: &World) -> Outcome {
-    for hoarder in [never_begin as extern "C" fn(u64), never_end] {
-        let child = spawn(world, hoarder, 0)?;
-        check!(eventually(|| !child.alive()), "it lives after {} slices", slices_of(&child));
-        check!(slices_of(&child) >= 2 * abi::limits::EXCESS_LIMIT, "it died after {} slices", slices_of(&child));
-        expect_death(child, DeathReason::ExcessTime)?;
-    }
     Ok(())
 }
 
