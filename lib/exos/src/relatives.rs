@@ -181,11 +181,7 @@ impl Sight {
         self.send_to_some(|other| other.group == group, |other| self.send(other, information))
     }
 
-    fn send_to_some(
-        self,
-        wanted: impl Fn(&Other) -> bool,
-        send: impl Fn(&Other) -> Result<()>,
-    ) -> Result<()> {
+    fn send_to_some(self, wanted: impl Fn(&Other) -> bool, send: impl Fn(&Other) -> Result<()>) -> Result<()> {
         let all = self.all();
         let outcomes: Vec<Result<()>> = all.iter().filter(|other| wanted(other)).map(send).collect();
         match outcomes.iter().any(Result::is_ok) {

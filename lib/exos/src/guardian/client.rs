@@ -172,7 +172,11 @@ impl Client {
 
     /// What `stat` tells of a node that is held.
     pub fn status_of(&mut self, node: u64) -> Result<Status> {
-        let shown = self.catalogue.as_ref().filter(|_| !self.has_own_root).and_then(|shared| Catalogue::new(shared.words()).node(node));
+        let shown = self
+            .catalogue
+            .as_ref()
+            .filter(|_| !self.has_own_root)
+            .and_then(|shared| Catalogue::new(shared.words()).node(node));
         shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 

@@ -97,7 +97,8 @@ impl Keys {
             Ok(lists)
         })?;
         for (other, (_, entry)) in self.users.iter().filter(|(other, _)| **other != 0) {
-            let may_read = |key| syscall::access_list_set(OWN_KEY, lists.public, *entry, key, u64::from(Rights::READ.0));
+            let may_read =
+                |key| syscall::access_list_set(OWN_KEY, lists.public, *entry, key, u64::from(Rights::READ.0));
             with_key_of(*other, |key| Ok(may_read(key)?))?;
         }
         self.users.insert(user, (lists, entry));

@@ -86,7 +86,8 @@ impl Server {
         }
         self.questions.last += 1;
         let number = self.questions.last;
-        let information = Information { signal: QUESTION_SIGNAL, code: crate::signal::QUESTION, detail: 0, value: number };
+        let information =
+            Information { signal: QUESTION_SIGNAL, code: crate::signal::QUESTION, detail: 0, value: number };
         send(other, &information)?;
         self.questions.open.insert(number, Question { asker: caller, asked, path, outcome: None, bytes: Vec::new() });
         Ok([number, 0, 0, 0, 0])

@@ -1,8 +1,8 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
 use super::ipc::Ipc;
-use super::questions::Questions;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
+use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::Catalogue;

@@ -47,7 +47,9 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
     loop {
         let seen = changes.load(Acquire);
         match take(question, &mut bytes)? {
-            Some([error, ..]) if error != 0 => return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO)),
+            Some([error, ..]) if error != 0 => {
+                return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO));
+            }
             Some([_, kind]) => return decode(kind, bytes),
             None if runtime::clock::now() >= deadline => return Err(Errno::EACCES),
             None => {}

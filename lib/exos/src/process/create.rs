@@ -85,12 +85,7 @@ pub struct Made {
 impl Maker {
     /// An empty address space and the pages of an environment, all charged to the running one.
     /// Its public page is under the list that `public` says.
-    pub fn begin(
-        session: KeyIndex,
-        power: KeyIndex,
-        public: PageNumber,
-        channel: Option<KeyIndex>,
-    ) -> Result<Self> {
+    pub fn begin(session: KeyIndex, power: KeyIndex, public: PageNumber, channel: Option<KeyIndex>) -> Result<Self> {
         crate::budget::reserve(FOR_A_PROCESS);
         let key = key::derive(session, Rights::ALL, 0)?;
         Self::with_key([session, power, key], public, channel).inspect_err(|_| {
@@ -98,11 +93,7 @@ impl Maker {
         })
     }
 
-    fn with_key(
-        [session, power, key]: [KeyIndex; 3],
-        public: PageNumber,
-        channel: Option<KeyIndex>,
-    ) -> Result<Self> {
+    fn with_key([session, power, key]: [KeyIndex; 3], public: PageNumber, channel: Option<KeyIndex>) -> Result<Self> {
         let own = Allocator::own();
         let list = own.allocate()?;
         syscall::access_list_create(KeyIndex::FIRST, list, session)?;

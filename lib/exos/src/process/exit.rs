@@ -86,8 +86,12 @@ pub fn end_other_threads() {
     others.iter().for_each(|other| process.note_ended(other));
     *process.threads.lock() = kept;
     process.futexes.lock().forget_all();
-    let remains = others.into_iter().map(Remains::of);
-    process.remains.lock().extend(remains);
+    let mut remains = process.remains.lock();
+    // Who was just ending by itself has left its remains already.
+    let missing: Vec<&Thread> =
+        others.into_iter().filter(|other| !remains.iter().any(|one| one.are_of(other))).collect();
+    remains.extend(missing.into_iter().map(Remains::of));
+    drop(remains);
     spawn::take_remains_back();
 }
 

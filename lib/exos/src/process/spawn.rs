@@ -173,4 +173,9 @@ impl Remains {
     pub fn of(thread: &'static Thread) -> Self {
         Self { thread }
     }
+
+    /// Whether they are what this thread left.
+    pub fn are_of(&self, thread: &Thread) -> bool {
+        core::ptr::eq(self.thread, thread)
+    }
 }

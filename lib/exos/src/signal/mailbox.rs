@@ -98,12 +98,7 @@ fn tell_of_child(mailbox: &[AtomicU64], information: &Information) {
 }
 
 /// Tells the process `target`, whose mailbox is `page`, that something happened to a child of it.
-pub fn send_of_child(
-    key: KeyIndex,
-    target: EnvironmentId,
-    page: PageNumber,
-    information: &Information,
-) -> Result<()> {
+pub fn send_of_child(key: KeyIndex, target: EnvironmentId, page: PageNumber, information: &Information) -> Result<()> {
     tell_of_child(Window::open(&[page], key, Access::WRITE)?.words(), information);
     ring(key, target)
 }
