@@ -4,7 +4,7 @@ use super::children::public;
 use super::limits::UNLIMITED;
 use super::record::Process;
 use super::thread::Thread;
-use super::usage::Usage;
+use super::usage::{self, Usage};
 use crate::memory::space::Room;
 use crate::signal::timer::Timer;
 use core::sync::atomic::AtomicU64;
@@ -21,6 +21,8 @@ pub struct Account {
     library: AtomicU64,
     /// Ticks of the clock while it waited.
     asleep: AtomicU64,
+    /// The most time in the program that was ever told.
+    told: AtomicU64,
     faults: AtomicU64,
     waits: AtomicU64,
 }
@@ -58,7 +60,7 @@ impl Account {
 
     /// Begins anew, for another thread.
     pub fn clear(&self) {
-        for word in [&self.library, &self.asleep, &self.faults, &self.waits] {
+        for word in [&self.library, &self.asleep, &self.told, &self.faults, &self.waits] {
             word.store(0, Relaxed);
         }
     }
@@ -73,9 +75,13 @@ impl Thread {
     pub fn usage(&self) -> Usage {
         let kernel = exposed::kernel();
         let library = self.account.library.load(Relaxed);
+        let library = clock::scale(library, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed));
+        let time = exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed));
+        let system = usage::system_time(time, library, self.account.told.load(Relaxed));
+        self.account.told.fetch_max(time - system, Relaxed);
         Usage {
-            time: exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed)),
-            system: clock::scale(library, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed)),
+            time,
+            system,
             faults: self.account.faults.load(Relaxed),
             peak: 0,
             waits: self.account.waits.load(Relaxed),

@@ -22,6 +22,14 @@ pub struct Usage {
     pub waits: u64,
 }
 
+/// How much of `time` counts as the library's, which measured `library`, when `told` was said to be the program's before.
+///
+/// The kernel brings `time` forward at the end of a slice or of a tick, the library its own at once: neither part may go back
+/// for that.
+pub fn system_time(time: u64, library: u64, told: u64) -> u64 {
+    library.min(time.saturating_sub(told))
+}
+
 impl Usage {
     /// Words that tell it.
     pub const WORDS: usize = 5;
@@ -62,5 +70,25 @@ impl Usage {
         words[4] = self.peak * (crate::layout::PAGE_SIZE / 1024);
         (words[8], words[16]) = (self.faults, self.waits);
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::system_time;
+
+    #[test]
+    fn neither_part_of_the_time_goes_back() {
+        let [mut time, mut library, mut user, mut system] = [0_u64; 4];
+        for step in 0..10_000_u64 {
+            // The library's clock goes on in each step, the kernel's in some only.
+            library += step * 7919 % 40;
+            if step % 13 == 0 {
+                time = time.max(library) + step * 104_729 % 500;
+            }
+            let now = system_time(time, library, user);
+            assert!(now >= system && time - now >= user, "step {step}");
+            (user, system) = (time - now, now);
+        }
     }
 }
