@@ -2,6 +2,7 @@
 
 use exos::errno::{Errno, Result};
 use exos::file_system::contents::Store;
+use exos::file_system::mount_table::Location;
 use exos::file_system::path::{Place, Walk};
 use exos::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ fn fresh(mode: u32, target: &[u8]) -> Fresh<'_> {
 }
 
 fn walk(follow: bool) -> Walk {
-    Walk { from: ROOT, follow, who: ROOT_USER }
+    Walk { from: Location::first(ROOT), follow, who: ROOT_USER }
 }
 
 #[test]
@@ -73,10 +74,10 @@ fn paths_resolve_as_path_resolution_says() {
     let link = tree.create(a, b"l", fresh(LINK, b"../a/f")).expect("l");
     tree.create(a, b"up", fresh(LINK, b"/")).expect("up");
     for path in ["/a/f", "a/f", "//a//f", "/a/./f", "/a/../a/f", "/../a/f", "/a/l", "/a/up/a/up/a/f"] {
-        assert_eq!(tree.resolve(walk(true), path.as_bytes()), Ok(f), "{path}");
+        assert_eq!(tree.resolve(walk(true), path.as_bytes()), Ok(Location::first(f)), "{path}");
     }
-    assert_eq!(tree.resolve(walk(false), b"/a/l"), Ok(link));
-    assert_eq!(tree.resolve(walk(true), b"/a/"), Ok(a));
+    assert_eq!(tree.resolve(walk(false), b"/a/l"), Ok(Location::first(link)));
+    assert_eq!(tree.resolve(walk(true), b"/a/"), Ok(Location::first(a)));
     let errors = [
         ("", Errno::ENOENT),
         ("/b", Errno::ENOENT),
@@ -87,7 +88,7 @@ fn paths_resolve_as_path_resolution_says() {
     for (path, error) in errors {
         assert_eq!(tree.resolve(walk(true), path.as_bytes()), Err(error), "{path}");
     }
-    assert_eq!(tree.path_of(a), Ok(b"/a".to_vec()));
+    assert_eq!(tree.path_of(Location::first(a)), Ok(b"/a".to_vec()));
 }
 
 #[test]
@@ -101,18 +102,19 @@ fn fault_83_long_names_and_link_loops_are_refused() {
         tree.create(ROOT, &[b'c', index + 1], fresh(LINK, &target)).expect("a link");
         target = vec![b'/', b'c', index + 1];
     }
-    assert_eq!(tree.resolve(walk(true), b"/c\x28"), Ok(ROOT));
+    assert_eq!(tree.resolve(walk(true), b"/c\x28"), Ok(Location::first(ROOT)));
     assert_eq!(tree.resolve(walk(true), b"/c\x29"), Err(Errno::ELOOP));
     assert_eq!(tree.resolve(walk(true), &[b'a'; 256]), Err(Errno::ENAMETOOLONG));
     assert_eq!(tree.resolve(walk(true), &b"./".repeat(2048)), Err(Errno::ENAMETOOLONG));
-    assert_eq!(tree.resolve(walk(true), &b"./".repeat(2047)), Ok(ROOT));
+    assert_eq!(tree.resolve(walk(true), &b"./".repeat(2047)), Ok(Location::first(ROOT)));
 }
 
 #[test]
 fn a_walk_tells_where_it_leaves() {
     let mut tree = tree(8);
-    let proc = tree.create(ROOT, b"proc", fresh(FOLDER, b"")).expect("proc");
-    tree.set_elsewhere(proc).expect("elsewhere");
+    tree.create(ROOT, b"proc", fresh(FOLDER, b"")).expect("a folder");
+    tree.mount_proc().expect("mounted");
+    let proc = tree.resolve(walk(true), b"/proc").expect("proc");
     tree.create(ROOT, b"fd", fresh(LINK, b"/proc/self/fd")).expect("fd");
     let elsewhere = |rest: &[u8]| Ok(Place::Elsewhere { node: proc, rest: rest.to_vec() });
     assert_eq!(tree.walk(walk(true), b"/proc/self/exe"), elsewhere(b"self/exe"));
@@ -287,7 +289,7 @@ fn a_file_without_a_name_may_get_one_if_it_was_made_for_it() {
         assert_eq!(tree.node(f).is_ok(), nameable, "it lives by its name or not at all");
     }
     let named = tree.look_up(ROOT, b"named").unwrap();
-    assert_eq!(tree.path_of(named), Ok(b"/named".to_vec()));
+    assert_eq!(tree.path_of(Location::first(named)), Ok(b"/named".to_vec()));
 }
 
 #[test]
@@ -407,7 +409,9 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
             }
             path.pop();
             let follow = draw(2) == 0;
-            let told = tree.resolve(Walk { from: ROOT, follow, who: ROOT_USER }, &path).and_then(|id| tree.status(id));
+            let told = tree
+                .resolve(Walk { from: Location::first(ROOT), follow, who: ROOT_USER }, &path)
+                .and_then(|at| tree.status(at.node));
             match catalogue.find(ROOT, &path, follow, |_| true) {
                 Some(found) => {
                     assert_eq!(found, told, "step {step}: {:?}", String::from_utf8_lossy(&path));

@@ -1,5 +1,6 @@
 //! Structures of the Linux interface as bytes. Pure: little-endian, as x86-64 has them.
 
+use crate::file_system::mount::FIRST_TOLD;
 use crate::file_system::node::Status;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -7,14 +8,12 @@ use linux_raw_sys::general as linux;
 const NANOSECONDS: i64 = 1_000_000_000;
 /// Bytes of a block as `stat` counts them.
 const BLOCK: u64 = 512;
-/// Number of the memory file system as a device.
-const DEVICE: (u32, u32) = (0, 1);
 
 /// `struct stat`: 144 bytes.
 pub fn stat(status: &Status) -> [u64; 18] {
     let mut words = [0; 18];
     words[..9].copy_from_slice(&[
-        device(DEVICE),
+        device((0, status.volume())),
         status.node,
         status.mode_links >> 32,
         u64::from(status.mode()) | status.owner << 32,
@@ -30,7 +29,7 @@ pub fn stat(status: &Status) -> [u64; 18] {
 
 /// `struct statx`: 256 bytes.
 pub fn statx(status: &Status) -> [u64; 32] {
-    let mask = u64::from(linux::STATX_BASIC_STATS);
+    let mask = u64::from(linux::STATX_BASIC_STATS | linux::STATX_MNT_ID);
     let mut words = [0; 32];
     words[..8].copy_from_slice(&[
         mask | crate::layout::PAGE_SIZE << 32,
@@ -44,7 +43,8 @@ pub fn statx(status: &Status) -> [u64; 32] {
     ]);
     put_times(&mut words[8..16], &[status.accessed, 0, status.changed, status.modified]);
     words[16] = status.device.rotate_left(32);
-    words[17] = u64::from(DEVICE.0) | u64::from(DEVICE.1) << 32;
+    words[17] = u64::from(status.volume()) << 32;
+    words[18] = (status.place >> 32) + FIRST_TOLD;
     words
 }
 

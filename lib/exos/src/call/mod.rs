@@ -31,6 +31,8 @@ mod memory;
 #[cfg(target_os = "none")]
 mod message;
 #[cfg(target_os = "none")]
+mod mount;
+#[cfg(target_os = "none")]
 mod path;
 #[cfg(target_os = "none")]
 mod poll;
@@ -70,7 +72,7 @@ pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]
-pub(crate) use path::{open_absolute, status_of};
+pub(crate) use path::{open_absolute, open_node, status_of};
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
 #[cfg(target_os = "none")]

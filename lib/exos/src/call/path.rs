@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::file_system::populate::device;
 use crate::file_system::tree::ROOT;
+use crate::file_system::volume::UNNAMED_VOLUME;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation, REAL};
 use crate::pipe::{Pipe, Side};
@@ -24,7 +25,7 @@ use linux_raw_sys::general as linux;
 const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
 /// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
-fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8>)> {
+pub(super) fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8>)> {
     if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().start(path));
     }
@@ -40,7 +41,7 @@ fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8
 }
 
 /// The directory `AT_FDCWD`, as an argument.
-const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
+pub(super) const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
 
 /// What a path leads to, where the guardian shows it: nobody is asked.
 fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
@@ -129,7 +130,7 @@ fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) ->
 }
 
 /// A description of what the guardian opened, which holds the node if it is a file or a directory.
-fn open_node(opened: Opened, flags: u32) -> Result<Description> {
+pub(crate) fn open_node(opened: Opened, flags: u32) -> Result<Description> {
     let node = opened.node;
     let object = match opened.mode & linux::S_IFMT {
         linux::S_IFREG => Object::File { node },
@@ -246,7 +247,7 @@ fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> 
 }
 
 /// An empty path stands for the node itself only where a walk, and not the program, made it empty.
-const fn empty_of(asked: &[u8], rest: &[u8]) -> u64 {
+pub(super) const fn empty_of(asked: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() && !asked.is_empty() { EMPTY_PATH } else { 0 }
 }
 
@@ -256,6 +257,7 @@ pub(crate) fn status_of(description: &Description) -> Result<Status> {
         node,
         mode_links: u64::from(mode) | 1 << 32,
         device,
+        place: u64::from(UNNAMED_VOLUME),
         ..Status::default()
     };
     if let Some(node) = description.object.node() {
@@ -700,27 +702,4 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     let outcome = allowed.and_then(|()| files.truncate(opened.node, size));
     files.hold(opened.node, false);
     outcome.map(|()| 0)
-}
-
-pub(super) fn statfs(call: &mut Call<'_>) -> Result<u64> {
-    let [path, to, ..] = call.arguments();
-    status_at(call, HERE, path, FOLLOW)?;
-    tell_space(call, to)
-}
-
-pub(super) fn fstatfs(call: &mut Call<'_>) -> Result<u64> {
-    let [number, to, ..] = call.arguments();
-    call.process.description(number)?;
-    tell_space(call, to)
-}
-
-/// `struct statfs`: 120 bytes.
-fn tell_space(call: &Call<'_>, to: u64) -> Result<u64> {
-    const TMPFS: u64 = 0x0102_1994;
-    const NAME_BYTES: u64 = 255;
-    let page = crate::layout::PAGE_SIZE;
-    let [all, free, nodes] = call.process.files.lock().space()?;
-    let mut words = Vec::from([TMPFS, page, all, free, free, nodes + free, free, 0, NAME_BYTES, page]);
-    words.resize(15, 0);
-    copy::write(to, &layout::bytes(&words)).map(|()| 0)
 }

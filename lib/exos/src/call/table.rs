@@ -2,8 +2,8 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, path, poll, process, queue,
-    schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
+    control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, mount, path, poll, process,
+    queue, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
 };
 use linux_raw_sys::general as linux;
 
@@ -67,6 +67,9 @@ pub const OPERATIONS: Operations = operations! {
     __NR_getcwd => path::getcwd,
     __NR_chdir => path::chdir,
     __NR_chroot => path::chroot,
+    __NR_mount => mount::mount,
+    __NR_umount2 => mount::umount2,
+    __NR_pivot_root => mount::pivot_root,
     __NR_fchdir => path::fchdir,
     __NR_rename => path::rename,
     __NR_mkdir => path::mkdir,
@@ -109,8 +112,8 @@ pub const OPERATIONS: Operations = operations! {
     __NR_rt_sigsuspend => signal::rt_sigsuspend,
     __NR_sigaltstack => signal::sigaltstack,
     __NR_mknod => path::mknod,
-    __NR_statfs => path::statfs,
-    __NR_fstatfs => path::fstatfs,
+    __NR_statfs => mount::statfs,
+    __NR_fstatfs => mount::fstatfs,
     __NR_prctl => control::prctl,
     __NR_arch_prctl => system::arch_prctl,
     __NR_setrlimit => limit::setrlimit,

@@ -101,8 +101,9 @@ impl<S: Store> Tree<S> {
         let last = if size.is_multiple_of(PAGE_SIZE) { None } else { pages.get(kept - 1).copied().flatten() };
         node.size = size;
         (node.modified, node.changed) = (now, now);
+        let volume = node.volume;
         self.changes.note(id);
-        cut.into_iter().for_each(|page| self.store.free(page));
+        self.give_pages(volume, cut);
         if let Some(page) = last {
             self.store.bytes_mut(page)[(size % PAGE_SIZE) as usize..].fill(0);
         }
@@ -165,30 +166,31 @@ impl<S: Store> Tree<S> {
             _ => return Err(Errno::EINVAL),
         }
         let Body::Archived { start } = node.body else { return Err(Errno::EINVAL) };
-        let count = node.size.div_ceil(PAGE_SIZE) as usize;
+        let (size, volume) = (node.size as usize, node.volume);
+        let count = size.div_ceil(PAGE_SIZE as usize);
         let mut pages = Vec::with_capacity(count);
         for index in 0..count {
-            let Ok(page) = self.store.allocate() else {
-                pages.into_iter().flatten().for_each(|page| self.store.free(page));
+            let Ok(page) = self.take_page(id) else {
+                self.give_pages(volume, pages.into_iter().flatten());
                 return Err(Errno::ENOSPC);
             };
             let from = index * PAGE_SIZE as usize;
-            let length = (node.size as usize - from).min(PAGE_SIZE as usize);
+            let length = (size - from).min(PAGE_SIZE as usize);
             self.store.copy_from_archive(page, start + from, length);
             pages.push(Some(page));
         }
-        node.body = Body::Pages(pages);
+        self.node_mut(id)?.body = Body::Pages(pages);
         Ok(())
     }
 
     fn page_for_writing(&mut self, id: NodeId, index: usize) -> Result<u32> {
-        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
-        let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
-        if let Some(Some(page)) = pages.get(index) {
+        if let Body::Pages(pages) = &self.node(id)?.body
+            && let Some(Some(page)) = pages.get(index)
+        {
             return Ok(*page);
         }
-        let page = self.store.allocate()?;
-        self.changes.note(id);
+        let page = self.take_page(id)?;
+        let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
         if pages.len() <= index {
             pages.resize(index + 1, None);
         }

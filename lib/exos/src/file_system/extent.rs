@@ -57,8 +57,9 @@ impl<S: Store> Tree<S> {
         let missing = indices().filter(|index| !matches!(pages.get(*index), Some(Some(_)))).count();
         let mut fresh = alloc::vec::Vec::with_capacity(missing);
         for _ in 0..missing {
-            let Ok(page) = self.store.allocate() else {
-                fresh.into_iter().for_each(|page| self.store.free(page));
+            let Ok(page) = self.take_page(id) else {
+                let volume = self.node(id)?.volume;
+                self.give_pages(volume, fresh);
                 return Err(Errno::ENOSPC);
             };
             fresh.push(page);
@@ -81,10 +82,12 @@ impl<S: Store> Tree<S> {
         while at < end {
             let (index, from) = ((at / PAGE_SIZE) as usize, at % PAGE_SIZE);
             let to = PAGE_SIZE.min(from + (end - at));
-            let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
+            let node = self.node_mut(id)?;
+            let volume = node.volume;
+            let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
             if from == 0 && to == PAGE_SIZE {
                 let page = pages.get_mut(index).and_then(Option::take);
-                page.into_iter().for_each(|page| self.store.free(page));
+                self.give_pages(volume, page);
             } else if let Some(Some(page)) = pages.get(index).copied() {
                 self.store.bytes_mut(page)[from as usize..to as usize].fill(0);
             }

@@ -1,14 +1,18 @@
 //! The memory file system: pure, kept by a guardian, tested on the host.
 //!
 //! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
-//! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes.
+//! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes. `mount_table` says what is
+//! found where, `mount` changes that, `volume` is what can be mounted.
 
 pub mod catalogue;
 pub mod contents;
 pub mod extent;
 pub mod lock;
+pub mod mount;
+pub mod mount_table;
 pub mod node;
 pub mod path;
 pub mod populate;
 pub mod tree;
+pub mod volume;
 pub mod working_set;

@@ -1,6 +1,8 @@
 //! A node of the memory file system: what Linux calls an inode.
 
+use super::mount_table::MountId;
 use super::tree::{Credentials, access};
+use super::volume::VolumeId;
 use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -65,6 +67,10 @@ pub struct Node {
     pub named_in: NodeId,
     /// Made without a name, and may get one (`O_TMPFILE`).
     pub nameable: bool,
+    /// The volume that it lies in.
+    pub volume: VolumeId,
+    /// A mount may lie on it: the table knows.
+    pub is_point: bool,
     /// Contents.
     pub body: Body,
 }
@@ -157,11 +163,24 @@ pub struct Status {
     pub modified: u64,
     /// Last change of anything.
     pub changed: u64,
+    /// Volume (0..32), and the mount that the node was seen through (32..64).
+    pub place: u64,
 }
 
 impl Status {
     /// Words in a status.
-    pub const WORDS: usize = 9;
+    pub const WORDS: usize = 10;
+
+    /// The same, as seen through a mount.
+    #[must_use]
+    pub const fn through(self, mount: MountId) -> Self {
+        Self { place: self.place & 0xffff_ffff | (mount as u64) << 32, ..self }
+    }
+
+    /// The volume that it lies in.
+    pub const fn volume(&self) -> VolumeId {
+        self.place as u32
+    }
 
     /// Type and permissions.
     pub const fn mode(&self) -> u32 {
@@ -190,12 +209,13 @@ impl Status {
             self.accessed,
             self.modified,
             self.changed,
+            self.place,
         ]
     }
 
     /// From words in the order of the fields.
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [node, mode_links, owner, size, allocated, device, accessed, modified, changed] = words;
-        Self { node, mode_links, owner, size, allocated, device, accessed, modified, changed }
+        let [node, mode_links, owner, size, allocated, device, accessed, modified, changed, place] = words;
+        Self { node, mode_links, owner, size, allocated, device, accessed, modified, changed, place }
     }
 }

@@ -1,10 +1,11 @@
-//! Walking a path: names, `..`, symbolic links, and where a walk leaves this file system.
+//! Walking a path: names, `..`, symbolic links, mounts, and where a walk leaves this file system.
 //!
 //! Source: path_resolution(7). Limits: 4096 bytes a path with its NUL, 255 a name, 40 symbolic links.
 
 use super::contents::Store;
+use super::mount_table::Location;
 use super::node::{Body, Node, NodeId};
-use super::tree::{Credentials, NAME_BYTES, ROOT, Tree, access};
+use super::tree::{Credentials, NAME_BYTES, Tree, access};
 use crate::errno::{Errno, Result};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -20,18 +21,18 @@ pub enum Place {
     /// In this file system: the directory and the last name, and what it leads to. `slash`: the path ended in one.
     Here {
         /// The directory.
-        directory: NodeId,
+        directory: Location,
         /// The last name; `.` where the path names the directory itself.
         name: Vec<u8>,
-        /// What is there, if anything is.
-        node: Option<NodeId>,
+        /// What is there, if anything is: the root of the mount that lies uppermost on it.
+        node: Option<Location>,
         /// Whether only a directory will do.
         slash: bool,
     },
     /// Beyond a place that each process makes itself: its node, and the path from there on, without leading slash.
     Elsewhere {
         /// The place.
-        node: NodeId,
+        node: Location,
         /// The rest of the path.
         rest: Vec<u8>,
     },
@@ -41,7 +42,7 @@ pub enum Place {
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     /// Where a path without leading slash begins.
-    pub from: NodeId,
+    pub from: Location,
     /// Whether a symbolic link in the last place is followed.
     pub follow: bool,
     /// Who walks.
@@ -65,7 +66,7 @@ impl<S: Store> Tree<S> {
             if rest.first() == Some(&b'/') {
                 at = self.root;
             }
-            let here = self.node(at)?;
+            let here = self.node(at.node)?;
             if matches!(here.body, Body::Elsewhere) {
                 return Ok(Place::Elsewhere { node: at, rest: trimmed(rest).to_vec() });
             }
@@ -73,11 +74,11 @@ impl<S: Store> Tree<S> {
             self.check_step(here, name, walk.who)?;
             let (last, slash) = (trimmed(after).is_empty(), !after.is_empty());
             let name = if name.is_empty() { b"." } else { name };
-            let node = match self.look_up(at, name) {
+            let node = match self.step(at, name) {
                 Err(Errno::ENOENT) if last => None,
                 found => Some(found?),
             };
-            let there = node.map(|node| self.node(node)).transpose()?;
+            let there = node.map(|there| self.node(there.node)).transpose()?;
             if let Some(Body::Link(target)) = there.map(|there| &there.body).filter(|_| !last || slash || walk.follow) {
                 links += 1;
                 if links > LINKS {
@@ -94,10 +95,10 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// The node that a path leads to.
-    pub fn resolve(&self, walk: Walk, path: &[u8]) -> Result<NodeId> {
+    /// The place that a path leads to.
+    pub fn resolve(&self, walk: Walk, path: &[u8]) -> Result<Location> {
         match self.walk(walk, path)? {
-            Place::Here { node: Some(node), slash, .. } if slash && !self.node(node)?.is_directory() => {
+            Place::Here { node: Some(there), slash, .. } if slash && !self.node(there.node)?.is_directory() => {
                 Err(Errno::ENOTDIR)
             }
             Place::Here { node, .. } => node.ok_or(Errno::ENOENT),
@@ -106,33 +107,91 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// The absolute path of a node: of a file with several names the last that it was given, where it still has that
+    /// What a name leads to from a place: through mounts, and no further up than the root of who asks.
+    fn step(&self, at: Location, name: &[u8]) -> Result<Location> {
+        if name == b".." {
+            return self.above(at);
+        }
+        let node = self.node(at.node)?.look_up(at.node, name)?;
+        Ok(if name == b"." { at } else { self.uppermost(at.beside(node)) })
+    }
+
+    /// The directory above a place.
+    pub(super) fn above(&self, mut at: Location) -> Result<Location> {
+        while at != self.root {
+            let mount = self.mounts.get(at.mount)?;
+            if at.node != mount.root {
+                let node = self.node(at.node)?.look_up(at.node, b"..")?;
+                return Ok(self.uppermost(at.beside(node)));
+            }
+            match mount.on {
+                Some(place) => at = place,
+                None => break,
+            }
+        }
+        Ok(at)
+    }
+
+    /// The root of the mount that lies uppermost on a place, or the place.
+    pub fn uppermost(&self, mut at: Location) -> Location {
+        while self.nodes.get(&at.node).is_some_and(|node| node.is_point)
+            && let Some((mount, root)) =
+                self.mounts.on(at).and_then(|mount| Some((mount, self.mounts.get(mount).ok()?.root)))
+        {
+            at = Location { mount, node: root };
+        }
+        at
+    }
+
+    /// The absolute path of a place: of a file with several names the last that it was given, where it still has that
     /// one; `ENOENT` where it has none. What the root of who asks does not reach is told as unreachable.
-    pub fn path_of(&self, mut id: NodeId) -> Result<Vec<u8>> {
+    pub fn path_of(&self, at: Location) -> Result<Vec<u8>> {
+        let (mut path, reached) = self.path_from(at, self.root)?;
+        if !reached {
+            path.splice(..0, *b"(unreachable)");
+        }
+        Ok(path)
+    }
+
+    /// The path of a place from another one, and whether that lies above it at all.
+    pub(super) fn path_from(&self, mut at: Location, from: Location) -> Result<(Vec<u8>, bool)> {
         let mut names = Vec::new();
-        while id != self.root && id != ROOT {
-            let node = self.node(id)?;
-            let parent =
-                if matches!(node.body, Body::Directory { .. }) { self.look_up(id, b"..")? } else { node.named_in };
-            let mut found = None;
-            self.list(parent, 2, |name, node, _| {
-                if node == id {
-                    found = Some(name.to_vec());
+        while at != from {
+            let mount = self.mounts.get(at.mount)?;
+            if at.node == mount.root {
+                match mount.on {
+                    Some(place) => at = place,
+                    None => break,
                 }
-                found.is_none()
-            })?;
-            names.push(found.ok_or(Errno::ENOENT)?);
-            id = parent;
+                continue;
+            }
+            let (name, parent) = self.name_of(at)?;
+            names.push(name);
+            at = at.beside(parent);
         }
         names.reverse();
         let mut path: Vec<u8> = names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect();
         if path.is_empty() {
             path.push(b'/');
         }
-        if id != self.root {
-            path.splice(..0, *b"(unreachable)");
-        }
-        Ok(path)
+        Ok((path, at == from))
+    }
+
+    /// The name of a node, and the directory that it is in.
+    pub(super) fn name_of(&self, at: Location) -> Result<(Vec<u8>, NodeId)> {
+        let node = self.node(at.node)?;
+        let parent = match node.body {
+            Body::Directory { parent, .. } => parent,
+            _ => node.named_in,
+        };
+        let mut found = None;
+        self.list(parent, 2, |name, node, _| {
+            if node == at.node {
+                found = Some(name.to_vec());
+            }
+            found.is_none()
+        })?;
+        Ok((found.ok_or(Errno::ENOENT)?, parent))
     }
 
     fn check_step(&self, here: &Node, name: &[u8], who: Credentials) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use super::contents::Store;
 use super::node::{Body, NodeId};
-use super::path::Walk;
 use super::tree::{Credentials, Fresh, ROOT, Tree};
 use crate::errno::{Errno, Result};
 use crate::session::archive::{self, Member};
@@ -125,9 +124,7 @@ impl<S: Store> Tree<S> {
             let fresh = Fresh { mode: linux::S_IFLNK | 0o777, target: target.as_bytes(), ..FRESH };
             ignore_existing(self.create(directory, last, fresh))?;
         }
-        let everything = Walk { from: ROOT, follow: false, who: Credentials::default() };
-        let proc = self.resolve(everything, b"/proc")?;
-        self.set_elsewhere(proc)
+        self.mount_proc()
     }
 
     /// The folder of a name, made where it is missing, and the last part of the name.

@@ -5,7 +5,9 @@
 
 use super::catalogue::{Catalogue, Changes};
 use super::contents::Store;
+use super::mount_table::{FIRST, Location, Mounts};
 use super::node::{Body, Entries, Node, NodeId, Status};
+use super::volume::{ROOT_VOLUME, Volume, VolumeId};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
@@ -59,7 +61,11 @@ pub struct Tree<S> {
     /// More groups of who asks.
     pub groups: Vec<u32>,
     /// Where absolute paths begin for who asks, and where `..` leads no further (chroot(2)).
-    pub root: NodeId,
+    pub root: Location,
+    /// What is found where.
+    pub mounts: Mounts,
+    /// The volumes.
+    pub volumes: BTreeMap<VolumeId, Volume>,
     /// Which pages of files programs touch.
     pub working_sets: WorkingSets,
     /// What changed since it was last shown.
@@ -84,6 +90,8 @@ impl<S: Store> Tree<S> {
             holds: 0,
             named_in: ROOT,
             nameable: false,
+            volume: ROOT_VOLUME,
+            is_point: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
         };
         let nodes = BTreeMap::from([(ROOT, root)]);
@@ -91,7 +99,9 @@ impl<S: Store> Tree<S> {
             store,
             now: 0,
             groups: Vec::new(),
-            root: ROOT,
+            root: Location::first(ROOT),
+            mounts: Mounts::new(ROOT),
+            volumes: BTreeMap::from([(ROOT_VOLUME, Volume::unlimited(ROOT))]),
             working_sets: WorkingSets::default(),
             changes: Changes::default(),
             nodes,
@@ -120,12 +130,9 @@ impl<S: Store> Tree<S> {
         if self.node(id)?.permits(who, &self.groups, wanted) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// What `name` leads to in a directory.
+    /// What `name` leads to in a directory, without regard to mounts.
     pub fn look_up(&self, directory: NodeId, name: &[u8]) -> Result<NodeId> {
-        match name {
-            b".." if directory == self.root => Ok(directory),
-            _ => self.node(directory)?.look_up(directory, name),
-        }
+        self.node(directory)?.look_up(directory, name)
     }
 
     /// Makes a node under a name that is free.
@@ -168,6 +175,8 @@ impl<S: Store> Tree<S> {
             holds: 0,
             named_in: directory,
             nameable: false,
+            volume: self.node(directory)?.volume,
+            is_point: false,
             body,
         };
         self.next += 1;
@@ -222,6 +231,7 @@ impl<S: Store> Tree<S> {
         if is_directory && self.is_below(to, id)? {
             return Err(Errno::EINVAL);
         }
+        self.check_no_point(id)?;
         match self.look_up(to, to_name) {
             Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(there) if there == id => return Ok(()),
@@ -247,6 +257,8 @@ impl<S: Store> Tree<S> {
         if (first_is && self.is_below(b, first)?) || (second_is && self.is_below(a, second)?) {
             return Err(Errno::EINVAL);
         }
+        self.check_no_point(first)?;
+        self.check_no_point(second)?;
         self.detach(a, a_name, first_is)?;
         self.detach(b, b_name, second_is)?;
         for (id, new_parent) in [(first, b), (second, a)] {
@@ -280,12 +292,6 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// Makes a directory the place where something begins that each process makes itself.
-    pub fn set_elsewhere(&mut self, id: NodeId) -> Result<()> {
-        self.node_mut(id)?.body = Body::Elsewhere;
-        Ok(())
-    }
-
     /// What `stat` tells.
     pub fn status(&self, id: NodeId) -> Result<Status> {
         let node = self.node(id)?;
@@ -299,6 +305,7 @@ impl<S: Store> Tree<S> {
             accessed: node.accessed,
             modified: node.modified,
             changed: node.changed,
+            place: u64::from(node.volume),
         })
     }
 
@@ -338,14 +345,19 @@ impl<S: Store> Tree<S> {
 
     fn check_removable(&self, id: NodeId, directory_wanted: bool) -> Result<()> {
         let node = self.node(id)?;
+        self.check_no_point(id)?;
         match &node.body {
-            Body::Elsewhere => Err(Errno::EBUSY),
             Body::Directory { .. } if !directory_wanted => Err(Errno::EISDIR),
             Body::Directory { entries, .. } if !entries.is_empty() => Err(Errno::ENOTEMPTY),
             Body::Directory { .. } => Ok(()),
             _ if directory_wanted => Err(Errno::ENOTDIR),
             _ => Ok(()),
         }
+    }
+
+    /// What a mount lies on keeps its name.
+    fn check_no_point(&self, id: NodeId) -> Result<()> {
+        if self.node(id)?.is_point && self.mounts.is_point(id) { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
     /// A directory goes to another place: what lies below it may be open to others than before.
@@ -358,7 +370,7 @@ impl<S: Store> Tree<S> {
     /// Shows what a walk along a path finds, as far as everybody may see it.
     pub fn show(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8]) -> Result<()> {
         let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
-        if !self.is_open_to_all(at)? {
+        if self.mounts.root != FIRST || !self.is_open_to_all(at)? {
             return Ok(());
         }
         catalogue.show_node(&self.status(at)?);
@@ -383,7 +395,7 @@ impl<S: Store> Tree<S> {
             _ if name == b".." => Ok(None),
             Err(Errno::ENOENT) => Ok(Some(0)),
             Err(error) => Err(error),
-            Ok(found) if matches!(self.node(found)?.body, Body::Elsewhere) => Ok(None),
+            Ok(found) if self.node(found)?.is_point => Ok(None),
             Ok(found) => Ok(Some(found)),
         }
     }
@@ -394,13 +406,15 @@ impl<S: Store> Tree<S> {
         Ok(node.links > 0 && self.is_open_to_all(node.named_in)?)
     }
 
-    /// Whether a node is a directory that everybody may search and read, and so are all above it.
+    /// Whether a node is a directory that everybody may search and read, and so are all above it up to the first root; and
+    /// no mount lies on any of them.
     fn is_open_to_all(&self, mut id: NodeId) -> Result<bool> {
         loop {
             let node = self.node(id)?;
             match &node.body {
+                _ if node.is_point => return Ok(false),
                 Body::Directory { parent, .. } if node.is_open_to_all() => match *parent {
-                    above if above == id => return Ok(true),
+                    above if above == id => return Ok(id == ROOT),
                     above => id = above,
                 },
                 _ => return Ok(false),
@@ -457,12 +471,12 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    fn forget(&mut self, id: NodeId) {
+    pub(super) fn forget(&mut self, id: NodeId) {
         self.changes.note(id);
         if self.nodes.get(&id).is_some_and(Node::is_forgotten)
-            && let Some(Node { body: Body::Pages(pages), .. }) = self.nodes.remove(&id)
+            && let Some(Node { body: Body::Pages(pages), volume, .. }) = self.nodes.remove(&id)
         {
-            pages.into_iter().flatten().for_each(|page| self.store.free(page));
+            self.give_pages(volume, pages.into_iter().flatten());
             self.working_sets.forget(id);
         }
     }

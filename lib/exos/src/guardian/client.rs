@@ -1,5 +1,6 @@
 //! A process's side of the file system: one function for each operation, paths and bytes through the window.
 
+use super::handle::{is_first_mount, node_of};
 use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
@@ -96,8 +97,11 @@ impl Client {
         follow: bool,
         (who, groups): (Credentials, &[u32]),
     ) -> Option<Result<Status>> {
+        if !is_first_mount(at) {
+            return None;
+        }
         let catalogue = Catalogue::new(self.catalogue()?.words());
-        catalogue.find(at, path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
+        catalogue.find(node_of(at), path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
     }
 
     /// The catalogue: a program that looks up a few paths only does without.
@@ -175,8 +179,8 @@ impl Client {
         let shown = self
             .catalogue
             .as_ref()
-            .filter(|_| !self.has_own_root)
-            .and_then(|shared| Catalogue::new(shared.words()).node(node));
+            .filter(|_| !self.has_own_root && is_first_mount(node))
+            .and_then(|shared| Catalogue::new(shared.words()).node(node_of(node)));
         shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 
@@ -462,10 +466,49 @@ impl Client {
         self.take(length)
     }
 
-    /// Pages in all, pages free, nodes.
-    pub fn space(&mut self) -> Result<[u64; 3]> {
-        let [_, all, free, nodes, ..] = self.exchange([Operation::Space as u64, 0, 0, 0, 0, 0])?;
-        Ok([all, free, nodes])
+    /// What `statfs` tells: pages in all, pages free, nodes, and the kind of file system with the flags of the mount.
+    pub fn space(&mut self, at: u64, path: &[u8], flags: u64) -> Result<Found<[u64; 4]>> {
+        let length = self.put_path(path)?;
+        let found = self.on_path([Operation::Space as u64, at, flags, length, 0, 0])?;
+        Ok(found.map(|[_, all, free, nodes, kind, _]| [all, free, nodes, kind]))
+    }
+
+    /// `mount`: target, source, kind and options; the first two begin at nodes.
+    pub fn mount(&mut self, at: [u64; 2], texts: [&[u8]; 4], flags: u64) -> Result<Found<()>> {
+        let all = texts.concat();
+        if all.len() as u64 > WINDOW_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.window()?.write(0, &all)?;
+        let lengths = texts.iter().rev().fold(0, |word, text| word << 16 | text.len() as u64);
+        Ok(self.on_path([Operation::Mount as u64, at[0], at[1], lengths, flags, 0])?.map(|_| ()))
+    }
+
+    /// `umount2`.
+    pub fn unmount(&mut self, at: u64, path: &[u8], flags: u64) -> Result<Found<()>> {
+        let length = self.put_path(path)?;
+        Ok(self.on_path([Operation::Unmount as u64, at, flags, length, 0, 0])?.map(|_| ()))
+    }
+
+    /// `pivot_root`.
+    pub fn pivot_root(&mut self, new: (u64, &[u8]), put_old: (u64, &[u8])) -> Result<()> {
+        let lengths = self.put_two(new.1, put_old.1)?;
+        self.exchange([Operation::PivotRoot as u64, new.0, put_old.0, lengths, 0, 0]).map(|_| ())
+    }
+
+    /// The text of `/proc/self/mountinfo`.
+    pub fn mounts(&mut self) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut lines = 0;
+        self.window()?;
+        loop {
+            let [_, length, more, ..] = self.exchange([Operation::Mounts as u64, lines, 0, 0, 0, 0])?;
+            text.extend(self.take(length)?);
+            lines += more;
+            if more == 0 {
+                return Ok(text);
+            }
+        }
     }
 
     fn on_path(&mut self, message: Message) -> Result<Found<Message>> {

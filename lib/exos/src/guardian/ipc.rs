@@ -4,9 +4,11 @@
 //! A shared segment is a file without a name, which processes map as any other; what each holds of it beyond its mapping says
 //! how often it is attached. Who has to wait is told so, and watches the notice page.
 
+use super::handle::{Handle, node_of};
 use super::protocol::{IpcCommand, IpcKind, Operation, WINDOW_BYTES};
 use super::server::{Answer, NOTHING, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::tree::{Credentials, Fresh, ROOT};
 use crate::ipc::message::{self, Message};
@@ -188,15 +190,17 @@ impl Server {
         entry.permission.check(who, if reads_only { access::READ } else { access::READ | access::WRITE })?;
         (entry.value.times[0], entry.value.processes[1]) = (now, caller);
         let (node, bytes) = (entry.value.node, entry.value.bytes);
-        self.hold(caller, node)?;
-        Ok([node, bytes, 0, 0, 0])
+        let mode = if reads_only { linux::O_RDONLY } else { linux::O_RDWR };
+        let handle = Handle::opened(Location::first(node), linux::S_IFREG, mode, 0);
+        self.hold(caller, handle)?;
+        Ok([handle.to_word(), bytes, 0, 0, 0])
     }
 
     /// How often a segment is attached: what each process holds of it beyond its mapping.
     fn attached(&self, node: NodeId) -> u64 {
         let alive = self.clients.iter().filter(|(number, _)| exposed::lives(EnvironmentId(**number)));
-        let held = alive.filter_map(|(_, client)| client.holds.get(&node));
-        held.map(|count| u64::from(count.saturating_sub(1))).sum()
+        let held = alive.flat_map(|(_, client)| client.holds.iter()).filter(|(word, _)| node_of(**word) == node);
+        held.map(|(_, count)| u64::from(count.saturating_sub(1))).sum()
     }
 
     fn semaphore_get(&mut self, who: Credentials, key: u32, count: u64, flags: u32) -> Result<Answer> {
@@ -366,7 +370,7 @@ impl Server {
             IpcKind::Segment => {
                 self.ipc.segments.find(number)?.permission.check_owner(who)?;
                 let segment = self.ipc.segments.remove(number)?;
-                self.let_go(segment.node)?;
+                self.tree.hold(segment.node, false)?;
             }
             IpcKind::Semaphores => {
                 self.ipc.semaphores.find(number)?.permission.check_owner(who)?;

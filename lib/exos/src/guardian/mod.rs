@@ -1,11 +1,12 @@
 //! The guardian of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
-//! `protocol` is what travels, `server` runs in the guardian with `sharing`, which is about
+//! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `sharing`, which is about
 //! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
-//! objects and POSIX queues. `keys` gives processes the keys of their users, `users` says who may become whom and send
+//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may become whom and send
 //! signals to whom, `questions` hands on what processes ask each other. `client` runs in each process, with `ipc_client`.
 
+pub mod handle;
 pub mod protocol;
 
 #[cfg(target_os = "none")]
@@ -16,6 +17,8 @@ pub mod ipc;
 mod ipc_client;
 #[cfg(target_os = "none")]
 pub mod keys;
+#[cfg(target_os = "none")]
+mod mounts;
 #[cfg(target_os = "none")]
 mod questions;
 #[cfg(target_os = "none")]

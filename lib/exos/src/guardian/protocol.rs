@@ -31,7 +31,8 @@ pub const DIRECTORY: u64 = 4;
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
-        /// What a client asks for. `at` is the node where a path without leading slash begins.
+        /// What a client asks for. `at` is where a path without leading slash begins; it and every node that is
+        /// held are words of a [`super::handle::Handle`].
         #[repr(u64)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Operation {
@@ -94,7 +95,7 @@ operations! {
     SetTimes = 19,
     /// (node) -> length of its absolute path in the window; the path of a file may be one of several.
     PathOf = 20,
-    /// () -> pages in all, pages free, nodes.
+    /// (at, flags, length of path) -> pages in all, pages free, nodes; kind of file system, and flags of the mount (32..64).
     Space = 21,
     /// (at, length of path) -> node, if a directory is there that may be entered. The caller holds it.
     Enter = 22,
@@ -128,6 +129,14 @@ operations! {
     PeerAbstract = 47,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
+    /// (target at, source at, lengths of target, source, kind and options: 16 bits each, flags of `mount`)
+    Mount = 30,
+    /// (at, flags of `umount2`, length of path)
+    Unmount = 31,
+    /// (at of the new root, at of the place for the old one, lengths of both paths)
+    PivotRoot = 32,
+    /// (lines to skip) -> bytes, lines; lines of `/proc/self/mountinfo` in the window.
+    Mounts = 33,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
     /// (0 for users, 1 for groups; `identity::Change`; first | second << 32; third): who the caller is from now on.

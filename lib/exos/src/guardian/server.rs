@@ -1,5 +1,6 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
+use super::handle::{Handle, node_of, right};
 use super::ipc::Ipc;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
@@ -7,6 +8,7 @@ use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::Catalogue;
 use crate::file_system::lock::Locks;
+use crate::file_system::mount_table::{FIRST, Location};
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
@@ -27,12 +29,12 @@ use runtime::transfer::Message;
 pub struct Client {
     /// Its window, once it has attached.
     pub window: Option<Shared>,
-    /// How often it holds each node.
-    pub holds: BTreeMap<NodeId, u32>,
+    /// How often it holds each node, by the words of handles.
+    pub holds: BTreeMap<u64, u32>,
     /// Who it is.
     pub identity: Identity,
     /// Its root directory, which it holds.
-    pub root: NodeId,
+    pub root: Location,
 }
 
 /// The file system and its clients, by environment number.
@@ -48,8 +50,8 @@ pub struct Server {
     pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
     /// Pseudo-terminals.
     pub(super) terminals: Vec<PseudoTerminal>,
-    /// Nodes on their way between clients, and how often.
-    pub offered: BTreeMap<NodeId, u32>,
+    /// Handles on their way between clients, and how often.
+    pub offered: BTreeMap<u64, u32>,
     /// Pages that the names of sockets lead to.
     pub sockets: BTreeMap<NodeId, u64>,
     /// Abstract names of sockets, and the nodes that they live as long as.
@@ -73,7 +75,7 @@ pub(super) type Answer = [u64; 5];
 /// An answer, or the way out of the file system.
 pub(super) enum Outcome {
     Done(Answer),
-    Elsewhere(NodeId, Vec<u8>),
+    Elsewhere(Location, Vec<u8>),
 }
 
 pub(super) const NOTHING: Answer = [0; 5];
@@ -90,7 +92,7 @@ impl Server {
         let [first, rest @ ..] = match self.perform(caller, message) {
             Ok(Outcome::Done([a, b, c, d, e])) => [0, a, b, c, d, e],
             Ok(Outcome::Elsewhere(node, path)) => match self.put(caller, &path) {
-                Ok(length) => [ELSEWHERE, node, length, 0, 0, 0],
+                Ok(length) => [ELSEWHERE, node.node, length, 0, 0, 0],
                 Err(error) => [u64::from(error.number()), 0, 0, 0, 0, 0],
             },
             Err(error) => [u64::from(error.number()), 0, 0, 0, 0, 0],
@@ -110,10 +112,9 @@ impl Server {
             Operation::Attach | Operation::Adopt => Err(Errno::EINVAL),
             Operation::Open => self.open(caller, who, a, b as u32, c as u32, d),
             Operation::Enter => self.enter(caller, who, a, b),
-            Operation::Status => self.on_path(caller, who, a, b, c, |server, node| server.status(caller, node)),
-            Operation::Access => self.on_path(caller, who, a, c, d, |server, node| {
-                let who = if c & REAL != 0 { real } else { who };
-                server.tree.check(node, who, b as u32 & 7).map(|()| NOTHING.into())
+            Operation::Status => self.on_path(caller, who, a, b, c, |server, at| server.status(caller, at)),
+            Operation::Access => self.on_path(caller, who, a, c, d, |server, at| {
+                server.access(if c & REAL != 0 { real } else { who }, at, b as u32 & 7)
             }),
             Operation::SetMode => {
                 self.on_path(caller, who, a, c, d, |server, node| server.set_mode(who, node, b as u32))
@@ -121,7 +122,7 @@ impl Server {
             Operation::SetOwner => self.on_path(caller, who, a, c, d, |server, node| server.set_owner(who, node, b)),
             Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
             Operation::ReadLink => {
-                self.on_path(caller, who, a, EMPTY_PATH, b, |server, node| server.read_link(caller, node))
+                self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
             }
             Operation::Make => self.make(caller, who, a, b as u32, c, d),
             Operation::Remove => self.remove(caller, who, a, b, c),
@@ -129,13 +130,18 @@ impl Server {
             Operation::Link => self.link(caller, who, [a, b], c, d),
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
             Operation::Bind => self.bind(caller, who, [a, d], b as u32, c),
-            Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, node| server.peer(who, node)),
+            Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, at| server.peer(who, at.node)),
             Operation::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
             Operation::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),
             Operation::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
             Operation::ChangeRoot => {
                 self.on_path(caller, who, a, FOLLOW, b, |server, node| server.change_root(caller, who, node))
             }
+            Operation::Mount => self.mount(caller, who, [a, b], c, d),
+            Operation::Unmount => self.unmount(caller, who, a, b as u32, c),
+            Operation::PivotRoot => self.pivot_root(caller, who, [a, b], c),
+            Operation::Mounts => self.list_mounts(caller, a as usize).map(Outcome::Done),
+            Operation::Space => self.on_path(caller, who, a, b, c, |server, at| server.space(at)),
             Operation::TakeQuestion => self.take_question(caller, a).map(Outcome::Done),
             Operation::Answer => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
             Operation::TakeAnswer => self.take_answer(caller, a, b).map(Outcome::Done),
@@ -150,23 +156,26 @@ impl Server {
         }
     }
 
-    fn perform_on_node(&mut self, caller: u64, operation: Operation, node: u64, words: [u64; 4]) -> Result<Answer> {
+    fn perform_on_node(&mut self, caller: u64, operation: Operation, word: u64, words: [u64; 4]) -> Result<Answer> {
         let [b, c, d, e] = words;
-        if !matches!(operation, Operation::Space) && !self.clients[&caller].holds.contains_key(&node) {
+        if !self.clients[&caller].holds.contains_key(&word) {
             return Err(Errno::EBADF);
         }
+        let handle = Handle::from_word(word);
+        let node = handle.at.node;
+        handle.check(right_for(operation, e != 0))?;
         match operation {
             Operation::Read => self.read(caller, node, b, c),
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
-            Operation::List => self.list(caller, node, b as usize, c),
+            Operation::List => self.list(caller, handle.at, b as usize, c),
             Operation::Pages => self.pages(node, b, c, d, e != 0),
             Operation::WorkingSet => self.working_set(caller, node, b, c),
             Operation::Release => {
                 if b != 0 {
                     self.unlock_closed(caller, node, c);
                 }
-                self.release(caller, node).map(|()| NOTHING)
+                self.release(caller, handle).map(|()| NOTHING)
             }
             Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
             Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
@@ -174,17 +183,14 @@ impl Server {
             Operation::Fifo => self.fifo(caller, node),
             Operation::Terminal => self.terminal(caller, node),
             Operation::Offer => {
-                self.tree.hold(node, true)?;
-                *self.offered.entry(node).or_default() += 1;
+                self.hold_for_nobody(handle)?;
+                *self.offered.entry(word).or_default() += 1;
                 Ok(NOTHING)
             }
-            Operation::Hold => self.hold(caller, node).map(|()| NOTHING),
+            Operation::Hold => self.hold(caller, handle).map(|()| NOTHING),
             Operation::PathOf => {
-                let path = self.tree.path_of(node)?;
+                let path = self.tree.path_of(handle.at)?;
                 Ok([self.put(caller, &path)?, 0, 0, 0, 0])
-            }
-            Operation::Space => {
-                Ok([self.tree.store.capacity(), self.tree.store.room(), self.tree.count() as u64, 0, 0])
             }
             _ => Err(Errno::ENOSYS),
         }
@@ -210,9 +216,11 @@ impl Server {
             }
             None if slash => return Err(Errno::EISDIR),
             None => {
-                self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+                self.tree.check_writable(directory)?;
+                self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
                 let mode = linux::S_IFREG | mode & 0o7777;
-                self.tree.create(directory, &name, Fresh { mode, owner: who, device: (0, 0), target: b"" })?
+                let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
+                directory.beside(self.tree.create(directory.node, &name, fresh)?)
             }
         };
         if node.is_some() {
@@ -222,25 +230,27 @@ impl Server {
     }
 
     /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody can find.
-    fn open_node(&mut self, caller: u64, who: Credentials, id: NodeId, flags: u32) -> Result<Outcome> {
-        let is_found = self.tree.root == ROOT && self.tree.is_found_by_all(id).unwrap_or(false);
-        let id = if is_found { id } else { self.start(caller, id)? };
-        self.check_open(id, who, flags, false)?;
-        self.opened(caller, id, flags)
+    fn open_node(&mut self, caller: u64, who: Credentials, word: u64, flags: u32) -> Result<Outcome> {
+        let is_found = self.tree.root == Location::first(ROOT) && self.tree.is_found_by_all(word).unwrap_or(false);
+        let at = if is_found { Location::first(word) } else { self.start(caller, word)? };
+        self.check_open(at, who, flags, false)?;
+        self.opened(caller, at, flags)
     }
 
-    fn opened(&mut self, caller: u64, id: NodeId, flags: u32) -> Result<Outcome> {
-        if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(id)?.is_file() {
-            self.tree.truncate(id, 0)?;
+    fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
+        if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
+            self.tree.truncate(at.node, 0)?;
         }
-        self.hold(caller, id)?;
-        let found = self.tree.node(id)?;
+        let found = self.tree.node(at.node)?;
         let device = u64::from(found.device.1) | u64::from(found.device.0) << 32;
-        Ok([id, u64::from(found.mode), device, found.size, 0].into())
+        let (mode, size) = (found.mode, found.size);
+        let handle = Handle::opened(at, mode, flags, self.tree.flags_at(at));
+        self.hold(caller, handle)?;
+        Ok([handle.to_word(), u64::from(mode), device, size, 0].into())
     }
 
-    fn check_open(&self, id: NodeId, who: Credentials, flags: u32, slash: bool) -> Result<()> {
-        let node = self.tree.node(id)?;
+    fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
+        let node = self.tree.node(at.node)?;
         if (flags & linux::O_DIRECTORY != 0 || slash) && !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -259,36 +269,60 @@ impl Server {
             return Err(Errno::EISDIR);
         }
         let truncating = if flags & linux::O_TRUNC != 0 { access::WRITE } else { 0 };
-        self.tree.check(id, who, read | write | truncating)
+        self.tree.check(at.node, who, read | write | truncating)?;
+        match node.mode & linux::S_IFMT {
+            linux::S_IFREG if write | truncating != 0 => self.tree.check_writable(at),
+            linux::S_IFCHR | linux::S_IFBLK if self.tree.flags_at(at) & linux::MS_NODEV != 0 => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    /// `access`: beyond the permissions, what the mount forbids.
+    fn access(&self, who: Credentials, at: Location, wanted: u32) -> Result<Outcome> {
+        self.tree.check(at.node, who, wanted)?;
+        let node = self.tree.node(at.node)?;
+        let is_special = !matches!(node.mode & linux::S_IFMT, linux::S_IFREG | linux::S_IFDIR | linux::S_IFLNK);
+        if wanted & access::EXECUTE != 0 && node.is_file() && self.tree.flags_at(at) & linux::MS_NOEXEC != 0 {
+            return Err(Errno::EACCES);
+        }
+        if wanted & access::WRITE != 0 && !is_special {
+            self.tree.check_writable(at)?;
+        }
+        Ok(NOTHING.into())
     }
 
     fn enter(&mut self, caller: u64, who: Credentials, at: u64, length: u64) -> Result<Outcome> {
-        self.on_path(caller, who, at, FOLLOW | EMPTY_PATH, length, |server, node| {
-            if !server.tree.node(node)?.is_directory() {
+        self.on_path(caller, who, at, FOLLOW | EMPTY_PATH, length, |server, at| {
+            if !server.tree.node(at.node)?.is_directory() {
                 return Err(Errno::ENOTDIR);
             }
-            server.tree.check(node, who, access::EXECUTE)?;
-            server.hold(caller, node)?;
-            Ok([node, 0, 0, 0, 0].into())
+            server.tree.check(at.node, who, access::EXECUTE)?;
+            server.hold(caller, Handle::plain(at))?;
+            Ok([Handle::plain(at).to_word(), 0, 0, 0, 0].into())
         })
     }
 
     /// The root that the caller had stays with its holds: it may have been taken as a working directory.
-    fn change_root(&mut self, caller: u64, who: Credentials, node: NodeId) -> Result<Outcome> {
-        if !self.tree.node(node)?.is_directory() {
+    fn change_root(&mut self, caller: u64, who: Credentials, at: Location) -> Result<Outcome> {
+        if !self.tree.node(at.node)?.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        self.tree.check(node, who, access::EXECUTE)?;
+        self.tree.check(at.node, who, access::EXECUTE)?;
         if who.uid != 0 {
             return Err(Errno::EPERM);
         }
-        self.hold(caller, node)?;
-        self.clients.entry(caller).and_modify(|client| client.root = node);
+        self.set_root(caller, at)?;
         Ok(NOTHING.into())
     }
 
-    fn status(&mut self, caller: u64, node: NodeId) -> Result<Outcome> {
-        let words = self.tree.status(node)?.to_words();
+    pub(super) fn set_root(&mut self, caller: u64, at: Location) -> Result<()> {
+        self.hold(caller, Handle::plain(at))?;
+        self.clients.entry(caller).and_modify(|client| client.root = at);
+        Ok(())
+    }
+
+    fn status(&mut self, caller: u64, at: Location) -> Result<Outcome> {
+        let words = self.tree.status(at.node)?.through(at.mount).to_words();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.put(caller, &bytes)?;
         Ok(NOTHING.into())
@@ -313,13 +347,13 @@ impl Server {
         outcome.map(|()| [count, offset + count, 0, 0, 0])
     }
 
-    fn list(&mut self, caller: u64, node: NodeId, skip: usize, bytes: u64) -> Result<Answer> {
+    fn list(&mut self, caller: u64, at: Location, skip: usize, bytes: u64) -> Result<Answer> {
         const HEAD: usize = 19;
         let most = bytes.min(WINDOW_BYTES) as usize;
         let mut records = Vec::new();
         let mut entries = 0;
         let mut full = false;
-        self.tree.list(node, skip, |name, id, kind| {
+        self.tree.list(at.node, skip, |name, id, kind| {
             let length = (HEAD + name.len() + 1).next_multiple_of(8);
             if records.len() + length > most {
                 full = true;
@@ -362,17 +396,17 @@ impl Server {
         Ok([page, a, b, c, d])
     }
 
-    fn set_mode(&mut self, who: Credentials, id: NodeId, mode: u32) -> Result<Outcome> {
-        self.change(who, id, |node| {
+    fn set_mode(&mut self, who: Credentials, at: Location, mode: u32) -> Result<Outcome> {
+        self.change(who, at, |node| {
             node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
             Ok(())
         })
     }
 
-    fn set_owner(&mut self, who: Credentials, id: NodeId, owner: u64) -> Result<Outcome> {
+    fn set_owner(&mut self, who: Credentials, at: Location, owner: u64) -> Result<Outcome> {
         let (uid, gid) = (owner as u32, (owner >> 32) as u32);
         let groups = self.tree.groups.clone();
-        self.change(who, id, |node| {
+        self.change(who, at, |node| {
             let is_own_group = gid == who.gid || groups.contains(&gid);
             if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
                 return Err(Errno::EPERM);
@@ -386,25 +420,31 @@ impl Server {
         })
     }
 
-    fn set_times(&mut self, who: Credentials, id: NodeId, accessed: u64, modified: u64) -> Result<Outcome> {
+    fn set_times(&mut self, who: Credentials, at: Location, accessed: u64, modified: u64) -> Result<Outcome> {
         let now = self.tree.now;
         let time = |wanted, before| match wanted {
             protocol::TIME_NOW => now,
             protocol::TIME_KEEP => before,
             time => time,
         };
-        self.change(who, id, |node| {
+        self.change(who, at, |node| {
             node.accessed = time(accessed, node.accessed);
             node.modified = time(modified, node.modified);
             Ok(())
         })
     }
 
-    fn change(&mut self, who: Credentials, id: NodeId, edit: impl FnOnce(&mut Node) -> Result<()>) -> Result<Outcome> {
-        if who.uid != 0 && who.uid != self.tree.node(id)?.uid {
+    fn change(
+        &mut self,
+        who: Credentials,
+        at: Location,
+        edit: impl FnOnce(&mut Node) -> Result<()>,
+    ) -> Result<Outcome> {
+        self.tree.check_writable(at)?;
+        if who.uid != 0 && who.uid != self.tree.node(at.node)?.uid {
             return Err(Errno::EPERM);
         }
-        self.tree.set_attributes(id, edit).map(|()| NOTHING.into())
+        self.tree.set_attributes(at.node, edit).map(|()| NOTHING.into())
     }
 
     fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
@@ -420,7 +460,7 @@ impl Server {
         let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
         self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
             let device = ((device >> 32) as u32, device as u32);
-            server.tree.create(directory, name, Fresh { mode, owner: who, device, target: b"" })?;
+            server.tree.create(directory.node, name, Fresh { mode, owner: who, device, target: b"" })?;
             Ok(())
         })
     }
@@ -432,7 +472,7 @@ impl Server {
         }
         self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
             let mode = linux::S_IFLNK | 0o777;
-            server.tree.create(directory, name, Fresh { mode, owner: who, device: (0, 0), target: &target })?;
+            server.tree.create(directory.node, name, Fresh { mode, owner: who, device: (0, 0), target: &target })?;
             Ok(())
         })
     }
@@ -442,13 +482,14 @@ impl Server {
         let wants_directory = flags & DIRECTORY != 0;
         match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
+            Place::Here { directory, .. } if self.tree.check_writable(directory).is_err() => Err(Errno::EROFS),
             Place::Here { node: None, .. } => Err(Errno::ENOENT),
-            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node)?.is_directory() => {
+            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node.node)?.is_directory() => {
                 Err(Errno::ENOTDIR)
             }
             Place::Here { directory, name, node: Some(node), .. } => {
-                self.check_removal(who, directory, node)?;
-                self.tree.remove(directory, &name, wants_directory)?;
+                self.check_removal(who, directory.node, node.node)?;
+                self.tree.remove(directory.node, &name, wants_directory)?;
                 Ok(NOTHING.into())
             }
         }
@@ -473,15 +514,19 @@ impl Server {
                 Place::Here { directory, name, node, slash } => (directory, name, node, slash),
                 Place::Elsewhere { .. } => return Err(Errno::EXDEV),
             };
-        if (from_slash || to_slash) && !self.tree.node(from.2)?.is_directory() {
+        if from.0.mount != to_directory.mount {
+            return Err(Errno::EXDEV);
+        }
+        self.tree.check_writable(to_directory)?;
+        if (from_slash || to_slash) && !self.tree.node(from.2.node)?.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        self.check_removal(who, from.0, from.2)?;
-        self.tree.check(to_directory, who, access::WRITE | access::EXECUTE)?;
+        self.check_removal(who, from.0.node, from.2.node)?;
+        self.tree.check(to_directory.node, who, access::WRITE | access::EXECUTE)?;
         if let Some(node) = to_node {
-            self.check_removal(who, to_directory, node)?;
+            self.check_removal(who, to_directory.node, node.node)?;
         }
-        let (from, to) = ((from.0, from.1.as_slice()), (to_directory, to_name.as_slice()));
+        let (from, to) = ((from.0.node, from.1.as_slice()), (to_directory.node, to_name.as_slice()));
         match flags {
             0 => self.tree.rename(from, to, false)?,
             linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
@@ -502,7 +547,10 @@ impl Server {
             }
         };
         self.on_new_name(caller, who, at[1], &to, false, |server, directory, name| {
-            server.tree.link(node, directory, name)
+            if directory.mount != node.mount {
+                return Err(Errno::EXDEV);
+            }
+            server.tree.link(node.node, directory.node, name)
         })
     }
 
@@ -514,14 +562,15 @@ impl Server {
         at: u64,
         path: &[u8],
         is_directory: bool,
-        action: impl FnOnce(&mut Self, NodeId, &[u8]) -> Result<()>,
+        action: impl FnOnce(&mut Self, Location, &[u8]) -> Result<()>,
     ) -> Result<Outcome> {
         match self.tree.walk(self.from(caller, at, who, false)?, path)? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { node: Some(_), .. } => Err(Errno::EEXIST),
             Place::Here { slash: true, .. } if !is_directory => Err(Errno::ENOENT),
             Place::Here { directory, name, .. } => {
-                self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+                self.tree.check_writable(directory)?;
+                self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
                 action(self, directory, &name)?;
                 Ok(NOTHING.into())
             }
@@ -529,14 +578,14 @@ impl Server {
     }
 
     /// Walks to something that is there.
-    fn on_path(
+    pub(super) fn on_path(
         &mut self,
         caller: u64,
         who: Credentials,
         at: u64,
         flags: u64,
         length: u64,
-        action: impl FnOnce(&mut Self, NodeId) -> Result<Outcome>,
+        action: impl FnOnce(&mut Self, Location) -> Result<Outcome>,
     ) -> Result<Outcome> {
         if length == 0 && flags & EMPTY_PATH != 0 {
             let at = self.start(caller, at)?;
@@ -547,7 +596,7 @@ impl Server {
             Place::Elsewhere { node, rest } if !rest.is_empty() => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Elsewhere { node, .. } => action(self, node),
             Place::Here { node: None, .. } => Err(Errno::ENOENT),
-            Place::Here { node: Some(node), slash: true, .. } if !self.tree.node(node)?.is_directory() => {
+            Place::Here { node: Some(node), slash: true, .. } if !self.tree.node(node.node)?.is_directory() => {
                 return Err(Errno::ENOTDIR);
             }
             Place::Here { node: Some(node), .. } => action(self, node),
@@ -558,9 +607,10 @@ impl Server {
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
     fn show(&self, at: NodeId, path: &[u8]) {
-        if self.tree.changes.is_empty() && self.tree.root == ROOT {
+        let is_plain = Handle::from_word(at).at.mount == FIRST && self.tree.root == Location::first(ROOT);
+        if is_plain && self.tree.changes.is_empty() {
             // Only what could be found is shown.
-            let _ = self.tree.show(Catalogue::new(self.catalogue.words()), at, path);
+            let _ = self.tree.show(Catalogue::new(self.catalogue.words()), node_of(at), path);
         }
     }
 
@@ -571,40 +621,48 @@ impl Server {
         }
     }
 
-    fn from(&self, caller: u64, at: NodeId, who: Credentials, follow: bool) -> Result<Walk> {
+    pub(super) fn from(&self, caller: u64, at: u64, who: Credentials, follow: bool) -> Result<Walk> {
         Ok(Walk { from: self.start(caller, at)?, follow, who })
     }
 
     /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.
-    fn start(&self, caller: u64, at: NodeId) -> Result<NodeId> {
+    fn start(&self, caller: u64, at: u64) -> Result<Location> {
         let client = &self.clients[&caller];
         match at {
-            held if client.holds.contains_key(&held) => Ok(held),
-            root if root == ROOT || root == client.root => Ok(client.root),
+            held if client.holds.contains_key(&held) => Ok(Handle::from_word(held).at),
+            root if root == ROOT || Location::first(root) == client.root => Ok(client.root),
             _ => Err(Errno::EBADF),
         }
     }
 
-    pub(super) fn hold(&mut self, caller: u64, node: NodeId) -> Result<()> {
-        self.tree.hold(node, true)?;
+    pub(super) fn hold(&mut self, caller: u64, handle: Handle) -> Result<()> {
+        self.hold_for_nobody(handle)?;
         if let Some(client) = self.clients.get_mut(&caller) {
-            *client.holds.entry(node).or_default() += 1;
+            *client.holds.entry(handle.to_word()).or_default() += 1;
         }
         Ok(())
     }
 
-    fn release(&mut self, caller: u64, node: NodeId) -> Result<()> {
+    /// A holder more, whoever it is.
+    pub(super) fn hold_for_nobody(&mut self, handle: Handle) -> Result<()> {
+        self.tree.hold(handle.at.node, true)?;
+        self.tree.hold_mount(handle.at.mount, true, handle.writes());
+        Ok(())
+    }
+
+    fn release(&mut self, caller: u64, handle: Handle) -> Result<()> {
         let client = self.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
-        let count = client.holds.get_mut(&node).ok_or(Errno::EBADF)?;
+        let count = client.holds.get_mut(&handle.to_word()).ok_or(Errno::EBADF)?;
         *count -= 1;
         if *count == 0 {
-            client.holds.remove(&node);
+            client.holds.remove(&handle.to_word());
         }
-        self.let_go(node)
+        self.let_go(handle)
     }
 
     /// One holder less; the pipe of a FIFO that nobody holds is empty the next time.
-    pub fn let_go(&mut self, node: NodeId) -> Result<()> {
+    pub fn let_go(&mut self, handle: Handle) -> Result<()> {
+        let node = handle.at.node;
         let found = self.tree.node(node)?;
         if found.holds == 1 && !found.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
@@ -612,7 +670,9 @@ impl Server {
             }
             self.terminal_is_left(node);
         }
-        self.tree.hold(node, false)
+        let outcome = self.tree.hold(node, false);
+        self.tree.hold_mount(handle.at.mount, false, handle.writes());
+        outcome
     }
 
     pub(super) fn window(&self, caller: u64) -> Result<Shared> {
@@ -633,8 +693,18 @@ impl Server {
         if path.contains(&0) { Err(Errno::EINVAL) } else { Ok(path) }
     }
 
-    fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Vec<u8>, Vec<u8>)> {
         let first = lengths & 0xffff_ffff;
         Ok((self.path(caller, 0, first)?, self.path(caller, first, lengths >> 32)?))
+    }
+}
+
+/// The right that an operation on a handle needs; `writes`: a page is asked for that the client may write.
+const fn right_for(operation: Operation, writes: bool) -> u8 {
+    match operation {
+        Operation::Pages if writes => right::WRITE,
+        Operation::Read | Operation::List | Operation::Pages => right::READ,
+        Operation::Write | Operation::Truncate | Operation::Allocate => right::WRITE,
+        _ => 0,
     }
 }

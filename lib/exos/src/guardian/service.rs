@@ -1,5 +1,6 @@
 //! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
 
+use super::handle::Handle;
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
 use super::protocol::{self, Operation, WINDOW_PAGES};
@@ -7,6 +8,7 @@ use super::server::{Client, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
+use crate::file_system::mount_table::Location;
 use crate::file_system::tree::{ROOT, Tree};
 use crate::user_memory::current::service_state;
 use crate::user_memory::shared::{Shared, Windows};
@@ -150,10 +152,10 @@ impl Guardian {
         }
         let holds = maker.map_or_else(|| [(ROOT, 1)].into(), |maker| maker.holds.clone());
         let identity = maker.map_or_else(Default::default, |maker| maker.identity.clone());
-        let root = maker.map_or(ROOT, |maker| maker.root);
-        for (node, count) in &holds {
+        let root = maker.map_or(Location::first(ROOT), |maker| maker.root);
+        for (word, count) in &holds {
             for _ in 0..*count {
-                self.server.tree.hold(*node, true)?;
+                self.server.hold_for_nobody(Handle::from_word(*word))?;
             }
         }
         self.server.clients.insert(newborn, Client { window: None, holds, identity, root });
@@ -178,9 +180,9 @@ impl Guardian {
         let dead: Vec<u64> = self.server.clients.keys().copied().filter(is_dead).collect();
         for number in dead {
             let Some(client) = self.server.clients.remove(&number) else { continue };
-            for (node, count) in client.holds {
+            for (word, count) in client.holds {
                 for _ in 0..count {
-                    let _ = self.server.let_go(node);
+                    let _ = self.server.let_go(Handle::from_word(word));
                 }
             }
             if self.server.locks.forget(Owner::Process(number)) {

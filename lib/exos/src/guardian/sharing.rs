@@ -1,10 +1,12 @@
 //! What strangers share through the guardian beside names and bytes: locks on files, the pipes of FIFOs, and files
 //! without names.
 
+use super::handle::Handle;
 use super::protocol::{LockHolder, LockKind, LockManner, LockRequest};
 use super::server::{Answer, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::{Lock, Owner};
+use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::tree::{Credentials, Fresh, ROOT, access};
 use crate::pipe;
@@ -105,14 +107,14 @@ impl Server {
     }
 
     /// What is on its way is held by who takes it.
-    pub(super) fn accept_offer(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
-        let count = self.offered.get_mut(&node).ok_or(Errno::EPERM)?;
+    pub(super) fn accept_offer(&mut self, caller: u64, word: u64) -> Result<Answer> {
+        let count = self.offered.get_mut(&word).ok_or(Errno::EPERM)?;
         *count -= 1;
         if *count == 0 {
-            self.offered.remove(&node);
+            self.offered.remove(&word);
         }
-        self.hold(caller, node)?;
-        self.let_go(node)?;
+        self.hold(caller, Handle::from_word(word))?;
+        self.let_go(Handle::from_word(word))?;
         Ok(NOTHING)
     }
 
@@ -134,7 +136,7 @@ impl Server {
         self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
             let mode = linux::S_IFSOCK | mode & 0o777;
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
-            let node = server.tree.create(directory, name, fresh)?;
+            let node = server.tree.create(directory.node, name, fresh)?;
             server.sockets.insert(node, page);
             Ok(())
         })
@@ -150,10 +152,11 @@ impl Server {
         }
         let fresh = Fresh { mode: linux::S_IFSOCK | 0o777, owner: who, device: (0, 0), target: b"" };
         let node = self.tree.create_unnamed(ROOT, fresh, false)?;
-        self.hold(caller, node)?;
+        let handle = Handle::plain(Location::first(node));
+        self.hold(caller, handle)?;
         self.sockets.insert(node, page);
         self.abstract_names.insert(name, node);
-        Ok([node, 0, 0, 0, 0])
+        Ok([handle.to_word(), 0, 0, 0, 0])
     }
 
     /// The page that an abstract name leads to.
@@ -183,18 +186,25 @@ impl Server {
         &mut self,
         caller: u64,
         who: Credentials,
-        directory: NodeId,
+        directory: Location,
         mode: u32,
         nameable: bool,
     ) -> Result<Outcome> {
-        if !self.tree.node(directory)?.is_directory() {
+        if !self.tree.node(directory.node)?.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
-        let fresh = Fresh { mode: linux::S_IFREG | mode & 0o7777, owner: who, device: (0, 0), target: b"" };
-        let node = self.tree.create_unnamed(directory, fresh, nameable)?;
-        self.hold(caller, node)?;
-        Ok([node, 0, 0, 0, 0].into())
+        self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
+        self.tree.check_writable(directory)?;
+        let mode = linux::S_IFREG | mode & 0o7777;
+        let node = self.tree.create_unnamed(
+            directory.node,
+            Fresh { mode, owner: who, device: (0, 0), target: b"" },
+            nameable,
+        )?;
+        let at = directory.beside(node);
+        let handle = Handle::opened(at, mode, linux::O_RDWR, self.tree.flags_at(at));
+        self.hold(caller, handle)?;
+        Ok([handle.to_word(), 0, 0, 0, 0].into())
     }
 }
 

@@ -3,8 +3,10 @@
 //! Each side is a node. When no process holds the master any more, however the last one ended, the slave's name goes and
 //! who has the slave open is told; when no process holds the slave, the master is told. The pages live as long as a side does.
 
+use super::handle::Handle;
 use super::server::{Answer, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::path::Walk;
 use crate::file_system::populate::{TERMINALS, device};
@@ -37,8 +39,8 @@ pub(super) struct PseudoTerminal {
 impl Server {
     /// A fresh one, whose master the caller holds.
     pub(super) fn make_terminal(&mut self, caller: u64, who: Credentials) -> Result<Answer> {
-        let everything = Walk { from: ROOT, follow: true, who: Credentials::default() };
-        let folder = self.tree.resolve(everything, TERMINALS.as_bytes())?;
+        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default() };
+        let folder = self.tree.resolve(everything, TERMINALS.as_bytes())?.node;
         let is_free = |number: &u32| self.tree.look_up(folder, &name(*number)) == Err(Errno::ENOENT);
         let number = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;
         let mut pages = vec![PageNumber::NONE; terminal::PAGES + pipe::PAGES];
@@ -49,7 +51,7 @@ impl Server {
         })?;
         let (master, slave) = (fresh.master, fresh.slave);
         self.terminals.push(fresh);
-        self.hold(caller, master)?;
+        self.hold(caller, Handle::plain(Location::first(master)))?;
         Ok([master, slave, u64::from(number), 0, 0])
     }
 

@@ -1,5 +1,6 @@
 //! Files of `/proc` that tell of the whole machine.
 
+use super::mounts;
 use crate::guardian::protocol::IpcKind;
 use crate::session::{board, load};
 use crate::user_memory::current::process;
@@ -35,9 +36,9 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
             format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
         }
         ["version"] => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
-        ["filesystems"] => String::from("nodev\tproc\nnodev\ttmpfs\n"),
-        ["mounts"] => String::from("memory / tmpfs rw 0 0\nproc /proc proc rw 0 0\n"),
-        ["mountinfo"] => String::from("20 1 0:1 / / rw - tmpfs memory rw\n21 20 0:2 / /proc rw - proc proc rw\n"),
+        ["filesystems"] => String::from("nodev\ttmpfs\nnodev\tproc\nnodev\tdevtmpfs\nnodev\tdevpts\n"),
+        ["mounts"] => mounts::mounts(&mounts::mountinfo()),
+        ["mountinfo"] => mounts::mountinfo(),
         ["loadavg"] => {
             let (all, running) = processes();
             let words = &process().board.words()[board::LOADS..board::LOADS + 3];

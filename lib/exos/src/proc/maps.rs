@@ -1,5 +1,6 @@
 //! `/proc/self/maps`: the areas of the program's memory.
 
+use crate::guardian::handle::node_of;
 use crate::loader::vdso;
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::Space;
@@ -62,6 +63,7 @@ fn line(area: &Area, heap: (u64, u64), path_of: &mut impl FnMut(u64) -> String) 
     .iter()
     .collect();
     let device = if node == 0 { "00:00" } else { "00:01" };
+    let node = node_of(node);
     let left = format!("{:08x}-{:08x} {flags} {offset:08x} {device} {node} ", area.start, area.end);
     if name.is_empty() { format!("{left}\n") } else { format!("{left:<NAMES$}{name}\n") }
 }

@@ -1,11 +1,12 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
 //! `machine` is about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
-//! about its memory; `ask` has another process's library make what only that one knows.
+//! about its memory, `mounts` about mounts; `ask` has another process's library make what only that one knows.
 
 mod ask;
 mod machine;
 mod maps;
+mod mounts;
 mod own;
 mod processes;
 
@@ -17,6 +18,7 @@ use crate::descriptor::description::Description;
 use crate::descriptor::object::{Listing, Object, Text};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
+use crate::file_system::volume::PROC_VOLUME;
 use crate::pipe::Side;
 use crate::process::children::public::ARGUMENT_BYTES;
 use crate::process::place;
@@ -187,10 +189,10 @@ fn reopen(description: Description, flags: u32) -> Result<Description> {
         fresh.refer_object();
         return Ok(fresh);
     }
-    if flags & linux::O_TRUNC != 0
-        && let Object::File { node } = description.object
-    {
-        process().files.lock().truncate(node, 0)?;
+    if let Object::File { node } | Object::Directory { node } = description.object {
+        // Anew, as what is asked for now, and by who asks.
+        let opened = process().files.lock().open(node, b"", flags, 0)?.here(Errno::EIO)?;
+        return crate::call::open_node(opened, flags);
     }
     description.object.reopened();
     description.refer_object();
@@ -226,7 +228,16 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
     let now = crate::call::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     let owner = owner(path);
-    Ok(Status { node, mode_links: u64::from(mode) | 1 << 32, owner, accessed, modified, changed, ..Status::default() })
+    Ok(Status {
+        node,
+        mode_links: u64::from(mode) | 1 << 32,
+        owner,
+        accessed,
+        modified,
+        changed,
+        place: u64::from(PROC_VOLUME),
+        ..Status::default()
+    })
 }
 
 /// User and group that what lies at a path belongs to: those that the process acts as.
@@ -249,6 +260,11 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// The path of a link: `getcwd` alone says that no way leads there from the root.
+fn reachable(path: Vec<u8>) -> Vec<u8> {
+    path.strip_prefix(b"(unreachable)").map_or_else(|| path.clone(), <[u8]>::to_vec)
+}
+
 /// What a descriptor is open on, as a link tells it.
 fn read_descriptor(number: u64) -> Result<Vec<u8>> {
     let description = process().description(number).map_err(|_| Errno::ENOENT)?;
@@ -261,7 +277,7 @@ fn read_descriptor(number: u64) -> Result<Vec<u8>> {
         Object::Listing(folder) => place::in_proc(&folder.path, b""),
         object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
             Err(Errno::ENOENT) => b"(deleted)".to_vec(),
-            found => found?,
+            found => reachable(found?),
         },
     })
 }

@@ -1,7 +1,10 @@
 //! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
 
-use super::{DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, read_descriptor};
+use super::{
+    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor,
+};
 use crate::errno::{Errno, Result};
+use crate::file_system::mount::FIRST_TOLD;
 use crate::process::limits::UNLIMITED;
 use crate::user_memory::current::process;
 use alloc::format;
@@ -40,7 +43,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
     match rest {
         [] => Ok(folder()),
         ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
-        ["cwd"] => Ok(Entry::Link(process.working_directory()?)),
+        ["cwd"] => Ok(Entry::Link(reachable(process.working_directory()?))),
         ["root"] => Ok(Entry::Link(b"/".to_vec())),
         ["fd"] => Ok(Entry::Directory(descriptors(LINK))),
         ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE))),
@@ -78,8 +81,9 @@ fn descriptor(number: u64) -> Result<Entry> {
     let description = process.description(number).map_err(|_| Errno::ENOENT)?;
     let closes = process.descriptors.lock().close_on_exec(number)?;
     let flags = description.flags() | if closes { linux_raw_sys::general::O_CLOEXEC } else { 0 };
-    let node = description.object.node().unwrap_or_default();
-    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t20\nino:\t{node}\n", description.offset());
+    let status = crate::call::status_of(&description).unwrap_or_default();
+    let (node, mount) = (status.node, (status.place >> 32) + FIRST_TOLD);
+    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n", description.offset());
     read_descriptor(number).map(|_| Entry::Text(text.into_bytes()))
 }
 
