@@ -9,7 +9,7 @@ use crate::byte_stream::ByteStream;
 use crate::port_control::{PortControl, queue_of};
 use machine::boot::Boot;
 use machine::clock;
-use machine::lock::TicketLock;
+use machine::lock::TurnLock;
 use machine::virtio::{Device, DeviceError, Kind};
 use machine::virtqueue::Broken;
 
@@ -43,7 +43,7 @@ struct Console {
     counters: Counters,
 }
 
-static CONSOLE: TicketLock<Option<Console>> = TicketLock::new(None);
+static CONSOLE: TurnLock<Option<Console>> = TurnLock::new(None);
 
 /// Takes the first console of the machine; false if there is none, or it cannot be used.
 pub fn start(boot: &mut Boot) -> bool {

@@ -9,7 +9,7 @@ use crate::chacha20;
 use machine::boot::Boot;
 use machine::clock;
 use machine::dma::{DeviceBuffer, Direction};
-use machine::lock::TicketLock;
+use machine::lock::TurnLock;
 use machine::random;
 use machine::virtio::{Device, DeviceError, Kind};
 
@@ -21,7 +21,7 @@ const PATIENCE: u64 = 100_000_000;
 type Key = [u32; KEY_WORDS];
 
 /// The generator; no key until there was a source.
-static GENERATOR: TicketLock<Option<Key>> = TicketLock::new(None);
+static GENERATOR: TurnLock<Option<Key>> = TurnLock::new(None);
 
 /// Asks all sources; false if there is none.
 pub fn start(boot: &mut Boot) -> bool {

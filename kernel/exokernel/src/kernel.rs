@@ -6,7 +6,7 @@ use abi::capability::Rights;
 use abi::limits::CPUS;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::cell::Cell;
-use machine::lock::{Guard, TicketLock};
+use machine::lock::{Guard, TurnLock};
 use machine::memory::Memory;
 use machine::user::{CopyError, UserFault};
 
@@ -97,7 +97,7 @@ fn caller_number() -> EnvironmentId {
     machine::entry::current().map_or(EnvironmentId::NONE, machine::context::Context::number)
 }
 
-static KERNEL: TicketLock<Option<Kernel>> = TicketLock::new(None);
+static KERNEL: TurnLock<Option<Kernel>> = TurnLock::new(None);
 
 /// Holding the lock.
 pub(crate) struct Locked(Guard<'static, Kernel>);

@@ -1,24 +1,35 @@
-//! The one lock of the kernel: a ticket lock, fair in the order of arrival.
+//! The one lock of the kernel. Those who wait for it take turns, around the CPUs; nobody waits long for one who does not
+//! take its turn, because that is a virtual CPU whose host is not running it (decision 0013).
 //!
-//! Whoever waits for it answers TLB requests meanwhile, because its holder may be waiting for the answer.
+//! Whoever waits stands by for TLB requests, because the holder may have one (`tlb`).
 
-use crate::tlb;
+use crate::{entry, tlb};
+use abi::limits::CPUS;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Anybody may take the lock.
+const FREE: u64 = 0;
+/// Somebody holds it.
+const HELD: u64 = 1;
+/// This and the number of a CPU: it is that CPU's turn.
+const OFFERED: u64 = 2;
+/// How many times the others look at a lock that is offered, and then take it themselves: some microseconds, many times
+/// what a running CPU needs to see that it is its turn.
+const PATIENCE: u64 = 100;
+
 /// A value that one CPU at a time may touch.
 #[derive(Debug)]
-pub struct TicketLock<T> {
-    next: AtomicU64,
-    serving: AtomicU64,
+pub struct TurnLock<T> {
+    turns: Turns,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached only through the guard, and there is one guard at a time.
-unsafe impl<T: Send> Sync for TicketLock<T> {}
+unsafe impl<T: Send> Sync for TurnLock<T> {}
 
 /// Holding it is holding the lock.
 #[derive(Debug)]
@@ -28,31 +39,84 @@ pub struct Guard<'a, T> {
     exclusive: PhantomData<&'a mut T>,
 }
 
-/// Whose turn it is; the end of it lets the next one in.
+/// Who may take the lock, and who waits for it.
 #[derive(Debug)]
-struct Turn<'a> {
-    serving: &'a AtomicU64,
+struct Turns {
+    /// [`FREE`], [`HELD`], or [`OFFERED`] to one CPU.
+    state: AtomicU64,
+    /// One bit for each CPU that waits.
+    waiting: AtomicU64,
 }
 
-impl<T> TicketLock<T> {
+/// A turn that was taken; the end of it lets the next one in.
+#[derive(Debug)]
+struct Turn<'a> {
+    turns: &'a Turns,
+}
+
+impl<T> TurnLock<T> {
     /// A lock that nobody holds.
     pub const fn new(value: T) -> Self {
-        Self { next: AtomicU64::new(0), serving: AtomicU64::new(0), value: UnsafeCell::new(value) }
+        let turns = Turns { state: AtomicU64::new(FREE), waiting: AtomicU64::new(0) };
+        Self { turns, value: UnsafeCell::new(value) }
     }
 
     /// Waits for its turn.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        while self.serving.load(Ordering::Acquire) != ticket {
-            tlb::answer();
-            core::hint::spin_loop();
+        if !self.turns.take(FREE) {
+            self.turns.wait();
         }
         // SAFETY: the address of a cell is not null.
         let value = unsafe { NonNull::new_unchecked(self.value.get()) };
-        Guard { value, turn: Turn { serving: &self.serving }, exclusive: PhantomData }
+        Guard { value, turn: Turn { turns: &self.turns }, exclusive: PhantomData }
     }
 }
+
+impl Turns {
+    #[inline]
+    fn take(&self, seen: u64) -> bool {
+        self.state.compare_exchange(seen, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let this = entry::cpu() as u64;
+        tlb::stand_by();
+        self.waiting.fetch_or(1 << this, Ordering::Relaxed);
+        let mut looks = 0u64;
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            looks = if state == HELD { 0 } else { looks + 1 };
+            let may = state == FREE || state == OFFERED + this || looks > PATIENCE;
+            if looks > 0 && may && self.take(state) {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        self.waiting.fetch_and(!(1 << this), Ordering::Relaxed);
+        tlb::go_on();
+    }
+
+    /// Lets go, and offers the lock to the next CPU around that waits.
+    #[inline(always)]
+    fn pass_on(&self) {
+        let next = match self.waiting.load(Ordering::Relaxed) {
+            0 => FREE,
+            waiting => OFFERED + next_after(entry::cpu(), waiting),
+        };
+        self.state.store(next, Ordering::Release);
+    }
+}
+
+/// The first CPU after this one, around, of those whose bit is set.
+#[inline]
+fn next_after(cpu: usize, waiting: u64) -> u64 {
+    let first = cpu as u32 + 1;
+    u64::from((waiting.rotate_right(first).trailing_zeros() + first) % u64::BITS)
+}
+
+const _: () = assert!(CPUS <= u64::BITS as usize);
 
 impl<'a, T> Guard<'a, Option<T>> {
     /// The same lock, for what it holds, if there is something: looked at once and not at every use.
@@ -83,6 +147,6 @@ impl<T> DerefMut for Guard<'_, T> {
 impl Drop for Turn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.serving.fetch_add(1, Ordering::Release);
+        self.turns.pass_on();
     }
 }

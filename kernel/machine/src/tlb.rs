@@ -5,7 +5,8 @@
 //! dropped the old one's translations.
 //!
 //! Requests are counted a CPU: one has been answered when the count of answers has reached it. A CPU answers when the
-//! interrupt reaches it, or while it waits for the kernel's lock.
+//! interrupt reaches it. One that waits for a lock answers before it goes on, and is not waited for: the host of a virtual
+//! machine may run the two in turns only.
 
 use crate::{apic, cpu_control, entry, exposed, per_cpu};
 use abi::PageNumber;
@@ -17,6 +18,8 @@ pub const VECTOR: u8 = 0xf1;
 
 static ASKED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 static ANSWERED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
+/// One bit for each CPU that waits for a lock: it uses no translation of a program.
+static STANDING_BY: AtomicU64 = AtomicU64::new(0);
 
 /// What to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,21 +62,38 @@ fn ask(concerned: impl Fn(usize) -> bool) {
     let this = entry::cpu();
     let mut waiting = [None; CPUS];
     for cpu in (0..exposed::cpu_count()).filter(|cpu| *cpu != this && concerned(*cpu)) {
-        waiting[cpu] = Some(ASKED[cpu].fetch_add(1, Ordering::AcqRel) + 1);
-        apic::send(cpu, VECTOR);
+        waiting[cpu] = Some(ASKED[cpu].fetch_add(1, Ordering::SeqCst) + 1);
+        if !stands_by(cpu) {
+            apic::send(cpu, VECTOR);
+        }
     }
     for (cpu, request) in waiting.iter().enumerate() {
         let Some(request) = request else { continue };
-        while ANSWERED[cpu].load(Ordering::Acquire) < *request {
+        while ANSWERED[cpu].load(Ordering::Acquire) < *request && !stands_by(cpu) {
             core::hint::spin_loop();
         }
     }
 }
 
+fn stands_by(cpu: usize) -> bool {
+    STANDING_BY.load(Ordering::SeqCst) & 1 << cpu != 0
+}
+
+/// This CPU waits from now on, and uses no translation of a program.
+pub fn stand_by() {
+    STANDING_BY.fetch_or(1 << entry::cpu(), Ordering::SeqCst);
+}
+
+/// It goes on, and answers first: who asked meanwhile has not waited.
+pub fn go_on() {
+    STANDING_BY.fetch_and(!(1 << entry::cpu()), Ordering::SeqCst);
+    answer();
+}
+
 /// Answers every request made of this CPU so far.
 pub fn answer() {
     let this = entry::cpu();
-    let asked = ASKED[this].load(Ordering::Acquire);
+    let asked = ASKED[this].load(Ordering::SeqCst);
     if ANSWERED[this].load(Ordering::Relaxed) != asked {
         cpu_control::flush_tlb();
         ANSWERED[this].store(asked, Ordering::Release);
