@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static void *use_stack(void *argument) {
     return argument;
 }
 
+static void *nothing(void *argument) { return argument; }
+
 static void *stacks(void *argument) {
     (void)argument;
     for (long round = 0; round < rounds / 4; round++) {
@@ -139,12 +142,36 @@ static void *stacks(void *argument) {
     return NULL;
 }
 
+// What threads were given when they were made is there for the next ones.
+static void *makers(void *argument) {
+    for (int round = 0; round < rounds * 10; round++) {
+        pthread_t thread;
+        CHECK(!pthread_create(&thread, NULL, nothing, argument));
+        CHECK(!pthread_join(thread, NULL));
+    }
+    return NULL;
+}
+
 static int ends[2];
+static atomic_int reader;
 
 static void *read_one(void *argument) {
     char bytes[8];
+    reader = (int)syscall(SYS_gettid);
     CHECK(read(ends[0], bytes, sizeof bytes) == (long)argument);
     return NULL;
+}
+
+// Until the reader waits in its call, as `ps` would show it.
+static void wait_until_asleep(void) {
+    char name[64], state = 0;
+    while (state != 'S') {
+        usleep(1000);
+        snprintf(name, sizeof name, "/proc/self/task/%d/stat", reader);
+        FILE *file = fopen(name, "r");
+        if (file && fscanf(file, "%*d %*s %c", &state) != 1) state = 0;
+        if (file) fclose(file);
+    }
 }
 
 // A call goes on with what it found, whoever closes the descriptor meanwhile; and the other side is told only then.
@@ -152,9 +179,10 @@ static void closing(void) {
     for (int socket = 0; socket < 2; socket++)
         for (long bytes = 0; bytes <= 3; bytes += 3) {
             pthread_t thread;
+            reader = 0;
             CHECK(!(socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends)));
             CHECK(!pthread_create(&thread, NULL, read_one, (void *)bytes));
-            usleep(20000);
+            wait_until_asleep();
             CHECK(!close(ends[0]) && write(ends[1], "abc", bytes) == bytes && !close(ends[1]));
             CHECK(!pthread_join(thread, NULL));
         }
@@ -183,7 +211,7 @@ static void one_offset(void) {
 int main(int count, char **arguments) {
     const struct { const char *what; void *(*run)(void *); } parts[] = {
         {"vector registers over calls", registers}, {"places of maps", places}, {"fresh pages", fresh_pages},
-        {"files", files}, {"stacks and heap", stacks},
+        {"files", files}, {"stacks and heap", stacks}, {"one thread after the other", makers},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     rounds = count > 1 ? atoi(arguments[1]) : 40;

@@ -52,21 +52,30 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     budget::reserve(AREA_PAGES as u64 + 8);
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
-    let index = heap::reserve_area()?;
-    let made = build(record, layout::area_at(index)).inspect_err(|_| {
-        heap::release_area(index);
+    let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));
+    let made = made.inspect_err(|_| {
+        demolish(record);
         process().spare_threads.lock().push(record);
     })?;
+    Ok(made.number.0)
+}
+
+/// Tells whom it concerns that the thread is there, and gives it a slice.
+fn begin_to_run(record: &'static Thread, made: &Made, options: &Options) -> Result<()> {
     let number = made.number.0;
     for to in options.set_number.into_iter().filter(|to| *to != 0) {
         // As on Linux, a place that cannot be written is the program's affair.
         let _ = copy::write_half(to, number as u32);
     }
-    process().has_threads.store(true, Relaxed);
-    process().threads.lock().push(record);
-    super::begin::publish_threads(process());
-    made.run(KeyIndex::FIRST).map_err(|_| Errno::EAGAIN)?;
-    Ok(number)
+    let process = process();
+    process.has_threads.store(true, Relaxed);
+    process.threads.lock().push(record);
+    super::begin::publish_threads(process);
+    made.run(KeyIndex::FIRST).map_err(|_| {
+        process.threads.lock().retain(|thread| !core::ptr::eq(*thread, record));
+        super::begin::publish_threads(process);
+        Errno::EAGAIN
+    })
 }
 
 /// The record of a new thread: a fresh one, or that of a thread that ended.
@@ -90,14 +99,15 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
     Ok(record)
 }
 
-/// Makes the environment.
-fn build(record: &'static Thread, place: u64) -> Result<Made> {
+/// Makes the environment, or what can be had of it.
+fn build(record: &'static Thread) -> Result<Made> {
     let process = process();
     let own = Allocator::own();
+    let place = layout::area_at(heap::reserve_area()?);
+    record.area.store(place, Relaxed);
     let mut pages = vec![PageNumber::NONE; AREA_PAGES + 2];
     own.allocate_many(&mut pages)?;
     *record.pages.lock() = pages.clone();
-    record.area.store(place, Relaxed);
     let (fixed, in_area) = pages.split_at(2);
     let beginning = Beginning {
         function: (begin as *const () as u64, 0),
@@ -107,19 +117,16 @@ fn build(record: &'static Thread, place: u64) -> Result<Made> {
         ..image::beginning()
     };
     let channel = area::channel_key();
-    let outcome = (|| {
-        write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
-        write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.number())])?;
-        birth::show_area(place, in_area)?;
-        let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
-        let pages = [fixed[0], fixed[1], in_area[0], area::root()];
-        let number = birth::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;
-        record.number.store(number.0, Relaxed);
-        let made = Made { number, public: in_area[0], list: own.list };
-        equip(&made, channel)?;
-        Result::Ok(made)
-    })();
-    outcome.inspect_err(|_| demolish(record))
+    write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
+    write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.number())])?;
+    birth::show_area(place, in_area)?;
+    let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
+    let pages = [fixed[0], fixed[1], in_area[0], area::root()];
+    let number = birth::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;
+    record.number.store(number.0, Relaxed);
+    let made = Made { number, public: in_area[0], list: own.list };
+    equip(&made, channel)?;
+    Ok(made)
 }
 
 /// Gives a new environment keys, budgets, and the connection to the guardian.
@@ -149,21 +156,31 @@ extern "C" fn begin(_argument: u64) {
 /// Takes back what threads that ended were made of.
 pub fn take_remains_back() {
     let remains = core::mem::take(&mut *process().remains.lock());
+    if remains.is_empty() {
+        return;
+    }
     for Remains { thread } in remains {
         demolish(thread);
         process().spare_threads.lock().push(thread);
     }
+    // What it was endowed with came back to who made it, not to the bank.
+    budget::give_back();
 }
 
-/// Destroys the environment of a thread, if there is one, and frees its pages.
+/// Destroys the environment of a thread, as far as it was made, and frees its pages and its place.
 fn demolish(thread: &'static Thread) {
     let number = EnvironmentId(thread.number.swap(0, Relaxed));
     if number != EnvironmentId::NONE {
         create::release(number, KeyIndex::FIRST);
     }
     let pages = core::mem::take(&mut *thread.pages.lock());
-    let place = thread.area.load(Relaxed);
-    birth::hide_area(place, pages.len() as u64 - 2);
+    let place = thread.area.swap(0, Relaxed);
+    if place == 0 {
+        return;
+    }
+    if let [_, _, in_area @ ..] = &*pages {
+        birth::hide_area(place, in_area.len() as u64);
+    }
     Allocator::own().free_many(&pages);
     heap::release_area(layout::area_index(place));
 }

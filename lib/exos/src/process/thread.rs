@@ -107,6 +107,9 @@ impl Thread {
 
     /// The record is another thread's from now on, which does not run yet.
     pub fn reset(&self, blocked: u64) {
+        self.number.store(0, Relaxed);
+        self.area.store(0, Relaxed);
+        self.pages.lock().clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.saved_mask.0.store(false, Relaxed);
