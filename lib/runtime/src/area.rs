@@ -8,6 +8,7 @@
 use abi::area::{PRIVATE, PUBLIC_LIBRARY, PUBLIC_STATUS, PrivateWords};
 use abi::limits::PAGE_SIZE;
 use abi::{EnvironmentId, KeyIndex, PageNumber, upcall};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Offset of the [`LibraryWords`] in the private page, and from GS base.
@@ -103,14 +104,14 @@ impl Area {
     #[inline]
     pub fn private(self) -> &'static PrivateWords {
         // SAFETY: an `Area` names a mapped area, whose private page begins with these words; all are atomics.
-        unsafe { &*((self.0 + PRIVATE) as *const PrivateWords) }
+        unsafe { &*(self.0.wrapping_add(PRIVATE) as *const PrivateWords) }
     }
 
     /// The runtime's own words.
     #[inline]
     pub fn library(self) -> &'static LibraryWords {
         // SAFETY: as for `private`; the words lie behind the kernel's in the same page, by the assertion above.
-        unsafe { &*((self.0 + PRIVATE + LIBRARY) as *const LibraryWords) }
+        unsafe { &*(self.0.wrapping_add(PRIVATE + LIBRARY) as *const LibraryWords) }
     }
 
     /// Status word `index` (0 to 223) of the public page, which others may watch.
@@ -120,20 +121,52 @@ impl Area {
     }
 
     /// Word `index` (0 to 255) of the library's half of the public page.
+    #[inline]
     pub fn public_library(self, index: usize) -> &'static AtomicU64 {
         assert!(index < ((PAGE_SIZE - PUBLIC_LIBRARY) / 8) as usize, "the public page has no such word");
         self.public_word(PUBLIC_LIBRARY / 8 + index as u64)
     }
 
+    #[inline]
     fn public_word(self, index: u64) -> &'static AtomicU64 {
         // SAFETY: both callers bound the index by the end of the public page, which is mapped as the area is.
-        unsafe { &*((self.0 + index * 8) as *const AtomicU64) }
+        unsafe { &*(self.0.wrapping_add(index * 8) as *const AtomicU64) }
     }
 }
 
+/// A word of the running environment's private page by its offset there: one instruction.
+#[inline]
+fn private_word<const OFFSET: u64>() -> u64 {
+    const { assert!(OFFSET.is_multiple_of(8) && OFFSET < PAGE_SIZE, "the private page has no such word") };
+    let word: u64;
+    // SAFETY: as in `Area::current`: GS base points at the private page, and the offset lies in it. Reading changes nothing.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, gs:[{}]", out(reg) word, const OFFSET,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    word
+}
+
+/// Offset in the private page of a word that the library OS may use as it likes.
+pub const fn free_offset(index: usize) -> u64 {
+    assert!(index < FREE_WORDS, "there is no such word");
+    LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
+}
+
+/// Such a word of the running environment, by its offset ([`free_offset`]).
+#[inline]
+pub fn free_word<const OFFSET: u64>() -> u64 {
+    private_word::<OFFSET>()
+}
+
+const NUMBER: u64 = offset_of!(PrivateWords, number) as u64;
+
 /// The number of the running environment.
+#[inline]
 pub fn number() -> EnvironmentId {
-    EnvironmentId(Area::current().private().number.load(Relaxed))
+    EnvironmentId(private_word::<NUMBER>())
 }
 
 /// The CPU that it runs on; it may be another one after the next yield.

@@ -8,9 +8,16 @@ use crate::area::Area;
 use crate::upcall::deliver;
 use abi::area::{
     PENDING_EMERGENCY, PENDING_EVENT, PENDING_REPOSSESSION, PENDING_REVOCATION, PENDING_SLICE_END, PENDING_SLICE_START,
+    PrivateWords,
 };
 use abi::upcall::kind;
+use core::arch::asm;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::SeqCst;
+
+/// Where the words lie from GS base on: one instruction for each step.
+const DEPTH: u64 = offset_of!(PrivateWords, critical_section) as u64;
+const PENDING: u64 = offset_of!(PrivateWords, pending) as u64;
 
 /// An open critical section. Sections nest; the last one to be left delivers what is pending.
 #[derive(Debug)]
@@ -20,7 +27,8 @@ pub struct CriticalSection(());
 /// Opens one.
 #[inline]
 pub fn enter() -> CriticalSection {
-    Area::current().private().critical_section.fetch_add(1, SeqCst);
+    // SAFETY: GS base points at the private page, in which the word lies; what it holds is the environment's own affair.
+    unsafe { asm!("lock inc qword ptr gs:[{}]", const DEPTH, options(nostack)) };
     CriticalSection(())
 }
 
@@ -45,10 +53,17 @@ pub fn give_way() {
 /// Closes one, whoever opened it.
 #[inline]
 pub(crate) fn leave() {
-    let private = Area::current().private();
-    let depth = private.critical_section.fetch_sub(1, SeqCst);
-    if depth == 1 && private.pending.load(SeqCst) != 0 {
-        deliver_pending();
+    // SAFETY: as in `enter`. What came meanwhile is looked at after the word is 0, as whoever leaves it there expects.
+    unsafe {
+        asm!(
+            "lock dec qword ptr gs:[{depth}]",
+            "jnz 2f",
+            "cmp qword ptr gs:[{pending}], 0",
+            "jne {deliver}",
+            "2:",
+            depth = const DEPTH, pending = const PENDING, deliver = label { deliver_pending() },
+            options(nostack),
+        );
     }
 }
 

@@ -15,12 +15,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
 
 /// What the kernel says of itself.
+#[inline]
 pub fn kernel() -> &'static KernelInfo {
     // SAFETY: the kernel maps this record read-only at this address in every address space; all its fields are atomics.
     unsafe { &*(EXPOSED_KERNEL as *const KernelInfo) }
 }
 
 /// Whether a bit of [`abi::feature`] is set.
+#[inline]
 pub fn has(feature: u64) -> bool {
     kernel().features.load(Relaxed) & feature != 0
 }

@@ -137,10 +137,10 @@ const fn layout_of(class: usize) -> Layout {
 }
 
 /// The heap of this address space; made when it is first asked for.
+#[inline]
 fn heap() -> Option<&'static Heap> {
-    let word = &Area::current().library().heap;
-    let address = match word.load(Acquire) {
-        0 => create().inspect(|address| word.store(*address, Release))?,
+    let address = match Area::current().library().heap.load(Acquire) {
+        0 => create()?,
         address => address,
     };
     // SAFETY: the word is either 0 or the address of a heap that was made by `create` and never goes away.
@@ -148,6 +148,7 @@ fn heap() -> Option<&'static Heap> {
 }
 
 /// Maps the first pages and puts the heap's own record at their beginning.
+#[cold]
 fn create() -> Option<u64> {
     let bytes = GROWTH_PAGES * PAGE_SIZE;
     // SAFETY: the layout keeps this range for the heap, and there is none yet.
@@ -161,6 +162,7 @@ fn create() -> Option<u64> {
     heap.areas[0].store(1, Relaxed);
     // SAFETY: as above; the record fits before `start`.
     unsafe { (HEAP as *mut Heap).write(heap) };
+    Area::current().library().heap.store(HEAP, Release);
     Some(HEAP)
 }
 

@@ -116,6 +116,7 @@ impl OwnerLock {
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.lock.owner.store(0, Release);
     }
@@ -156,6 +157,7 @@ impl<T> Lock<T> {
     }
 
     /// Waits for the lock.
+    #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         Guard { held: self.lock.acquire(), data: &self.data }
     }

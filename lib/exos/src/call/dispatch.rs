@@ -65,24 +65,28 @@ impl Call<'_> {
 
 /// Performs the call that the registers ask for.
 pub fn perform(context: &mut Context) {
-    let number = context.registers.rax;
     let process = process();
-    let arguments = (context.registers.rdi, context.registers.rsi);
+    let asked = [context.registers.rax, context.registers.rdi, context.registers.rsi];
     let mut call = Call { context, process, keep_registers: false };
     let result = call.by(process.calls.get());
     process.end_uses();
     if process.has_option(option::TRACE_CALLS) {
-        runtime::log_line!("{} call {number} ({:#x}, {:#x}) = {result:?}", process.number(), arguments.0, arguments.1);
+        trace(process, asked, result);
     }
     if call.keep_registers {
         return;
     }
-    if result == Err(Errno::EINTR) && restarts(number) {
+    if result == Err(Errno::EINTR) && restarts(asked[0]) {
         // Back to the `syscall`, or to the jump to the stub, which is made again when the handler has returned.
         call.context.frame.rip = call.context.frame.rip.wrapping_sub(2);
         return;
     }
     call.context.registers.rax = result.unwrap_or_else(Errno::to_register);
+}
+
+#[cold]
+fn trace(process: &Process, [number, first, second]: [u64; 3], result: Result<u64>) {
+    runtime::log_line!("{} call {number} ({first:#x}, {second:#x}) = {result:?}", process.number());
 }
 
 /// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.

@@ -7,7 +7,7 @@ use crate::block::{self, Woken};
 use crate::descriptor::counter::Counter;
 use crate::descriptor::description::Description;
 use crate::descriptor::epoll::Set;
-use crate::descriptor::object::Object;
+use crate::descriptor::object::{Event, Object};
 use crate::descriptor::operations::Operations;
 use crate::descriptor::signals::Signals;
 use crate::descriptor::timer::{Setting, Timer};
@@ -22,6 +22,8 @@ use linux_raw_sys::general as linux;
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Bytes of `struct epoll_event`: events, then data, packed.
 const EVENT_BYTES: u64 = 12;
+/// Events that one call usually tells.
+const USUAL_EVENTS: u64 = 16;
 /// Events that one call tells, as on Linux.
 const MOST_EVENTS: u64 = i32::MAX as u64 / EVENT_BYTES;
 
@@ -195,15 +197,19 @@ fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) 
     }
     copy::check(to, most * EVENT_BYTES)?;
     let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
+    let mut told = Vec::with_capacity(most.min(USUAL_EVENTS) as usize * EVENT_BYTES as usize);
+    let mut terms = None;
     loop {
-        let (found, terms) = set.collect(most as usize);
-        if !found.is_empty() || timeout == Some(0) {
-            let bytes = |(events, data): &(u32, u64)| [&events.to_le_bytes()[..], &data.to_le_bytes()[..]].concat();
-            copy::write(to, &found.iter().flat_map(bytes).collect::<Vec<u8>>())?;
-            return Ok(found.len() as u64);
+        let found = set.collect(most as usize, &mut told);
+        if found != 0 || timeout == Some(0) {
+            copy::write(to, &told)?;
+            return Ok(found);
         }
-        if block::wait(&terms, deadline)? == Woken::TimedOut {
-            return Ok(0);
+        // What comes while the terms are made is in none of them: another look, then a wait.
+        match terms.take() {
+            None => terms = Some(set.terms(Event::Readable)),
+            Some(terms) if block::wait(&terms, deadline)? == Woken::TimedOut => return Ok(0),
+            Some(_) => {}
         }
     }
 }

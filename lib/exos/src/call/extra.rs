@@ -149,7 +149,8 @@ pub(super) fn open_attributes(call: &mut Call<'_>) -> Result<u64> {
 
 fn attributes_of(call: &Call<'_>, follow: bool) -> Result<()> {
     let [path, ..] = call.arguments();
-    let (at, path) = call.process.place.lock().start(copy::read_path(path)?);
+    let path = copy::read_path(path)?;
+    let (at, path) = call.process.place.lock().start(&path);
     let flags = if follow { crate::guardian::protocol::FOLLOW } else { 0 };
     walk(at, &path, Last::of(follow), |files, at, rest| {
         let empty = if rest.is_empty() && !path.is_empty() { crate::guardian::protocol::EMPTY_PATH } else { 0 };

@@ -114,6 +114,7 @@ fn tell(at: u64, [kind, start, last, process]: [u64; 4]) -> Result<()> {
 fn take(call: &Call<'_>, description: &Description, node: u64, request: LockRequest, range: (u64, u64)) -> Result<u64> {
     let files = &call.process.files;
     let number = description.number();
+    description.note_lock();
     loop {
         let changes = files.lock().changes()?;
         let seen = changes.load(Acquire);

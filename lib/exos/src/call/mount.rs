@@ -15,6 +15,7 @@ use crate::layout::PAGE_SIZE;
 use crate::proc;
 use crate::process::place;
 use crate::user_memory::copy;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
@@ -39,8 +40,8 @@ pub(super) fn mount(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let (source_at, source) =
-        if names_place { lead_back(start(call, HERE, source_name)?)? } else { (ROOT, source_name) };
-    let (target_at, target) = start(call, HERE, target)?;
+        if names_place { lead_back(start(call, HERE, &source_name)?)? } else { (ROOT, source_name) };
+    let (target_at, target) = start(call, HERE, &target)?;
     let found = walk(target_at, &target, Last::Node, |files, at, path| {
         files.mount([at, source_at], [of_node(path), &source, &kind, &data], flags)
     })?;
@@ -53,8 +54,8 @@ const fn of_node(path: &[u8]) -> &[u8] {
 }
 
 /// A path that may lead through links of `/proc` as one that does not: `mount` has two of them, as few calls have.
-fn lead_back((at, path): (u64, Vec<u8>)) -> Result<(u64, Vec<u8>)> {
-    let mut place = (at, path.clone());
+fn lead_back((at, path): (u64, Cow<'_, [u8]>)) -> Result<(u64, Vec<u8>)> {
+    let mut place = (at, path.to_vec());
     walk(at, &path, Last::Node, |files, at, rest| {
         place = (at, of_node(rest).to_vec());
         files.status(at, rest, FOLLOW | empty_of(&path, rest))
@@ -68,22 +69,22 @@ pub(super) fn umount2(call: &mut Call<'_>) -> Result<u64> {
     if target.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let (at, target) = start(call, HERE, target)?;
+    let (at, target) = start(call, HERE, &target)?;
     let found = walk(at, &target, Last::Node, |files, at, path| files.unmount(at, of_node(path), flags))?;
     found.here(Errno::EINVAL).map(|()| 0)
 }
 
 pub(super) fn pivot_root(call: &mut Call<'_>) -> Result<u64> {
     let [new, put_old, ..] = call.arguments();
-    let new = start(call, HERE, copy::read_path(new)?)?;
-    let put_old = start(call, HERE, copy::read_path(put_old)?)?;
+    let (new, put_old) = (copy::read_path(new)?, copy::read_path(put_old)?);
+    let (new, put_old) = (start(call, HERE, &new)?, start(call, HERE, &put_old)?);
     call.process.files.lock().pivot_root((new.0, &new.1), (put_old.0, &put_old.1)).map(|()| 0)
 }
 
 pub(super) fn statfs(call: &mut Call<'_>) -> Result<u64> {
     let [path, to, ..] = call.arguments();
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, HERE, path)?;
+    let (at, path) = start(call, HERE, &path)?;
     let found = walk(at, &path, Last::Node, |files, at, rest| files.space(at, rest, FOLLOW | empty_of(&path, rest)))?;
     match found {
         Found::Here(told) => tell_space(told, to),

@@ -8,15 +8,17 @@ use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::file_system::populate::device;
-use crate::file_system::tree::ROOT;
+use crate::file_system::tree::{Credentials, ROOT, access};
 use crate::file_system::volume::UNNAMED_VOLUME;
 use crate::guardian::client::{Found, Opened};
+use crate::guardian::handle::right;
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation, REAL};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::{option, place};
 use crate::terminal::{control, master};
 use crate::user_memory::copy;
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,17 +27,17 @@ use linux_raw_sys::general as linux;
 const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
 /// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
-pub(super) fn start(call: &Call<'_>, descriptor: u64, path: Vec<u8>) -> Result<(u64, Vec<u8>)> {
+pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(u64, Cow<'p, [u8]>)> {
     if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().start(path));
     }
     let description = call.process.description(u64::from(descriptor as u32))?;
     let object = &description.object;
     match (object, object.node()) {
-        (Object::Listing(folder), _) => Ok((ROOT, place::in_proc(&folder.path, &path))),
-        (Object::Text(text), _) if path.is_empty() => Ok((ROOT, place::in_proc(&text.path, b""))),
-        (Object::Directory { .. }, Some(node)) => Ok((node, path)),
-        (_, Some(node)) if path.is_empty() => Ok((node, path)),
+        (Object::Listing(folder), _) => Ok((ROOT, place::in_proc(&folder.path, path).into())),
+        (Object::Text(text), _) if path.is_empty() => Ok((ROOT, place::in_proc(&text.path, b"").into())),
+        (Object::Directory { .. }, Some(node)) => Ok((node, path.into())),
+        (_, Some(node)) if path.is_empty() => Ok((node, path.into())),
         _ => Err(Errno::ENOTDIR),
     }
 }
@@ -86,26 +88,58 @@ fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
     if process.descriptors.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
-    let (at, path) = start(call, at, path.to_vec())?;
-    let path = path.as_slice();
+    let (at, path) = start(call, at, path)?;
     let mode = mode & 0o7777 & !process.place.lock().mask;
     if flags & linux::O_TMPFILE == linux::O_TMPFILE {
-        return open_unnamed(call, at, path, flags, mode);
+        return open_unnamed(call, at, &path, flags, mode);
     }
+    let shown = if flags & linux::O_CREAT == 0 { open_shown(call, at, &path, flags).transpose()? } else { None };
     let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
-    let shown = if flags & linux::O_CREAT == 0 { find_shown(call, at, path, last == Last::Follow) } else { None };
-    // By its number, which everybody can find; where that is not so any more, by its path.
-    let shown = shown.transpose()?.filter(|status| status.kind() != linux::S_IFLNK);
-    let opened = shown.and_then(|status| process.files.lock().open(status.node, b"", flags, mode).ok());
-    let found = match opened {
-        Some(found) => found,
-        None => walk(at, path, last, |files, at, path| files.open(at, path, flags, mode))?,
+    let found = match shown {
+        Some(opened) => Found::Here(opened),
+        None => walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))?,
     };
     let description = match found {
         Found::Here(opened) => open_node(opened, flags)?,
         Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
     };
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+}
+
+/// Opens what the guardian shows: what this process holds without need asking nobody, else by its number, which everybody can
+/// find. Nothing where that cannot be, or is not so any more.
+fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Opened>> {
+    let identity = call.process.identity.lock();
+    let mut files = call.process.files.lock();
+    let who = (identity.acting(), identity.groups.as_slice());
+    let status = match files.find(at, path, flags & linux::O_NOFOLLOW == 0, who)? {
+        Ok(status) => status,
+        Err(error) => return Some(Err(error)),
+    };
+    if status.kind() == linux::S_IFLNK {
+        return None;
+    }
+    let reopened = plain_rights(&status, who, flags).and_then(|rights| files.reopen(&status, rights));
+    match reopened {
+        Some(opened) => Some(Ok(opened)),
+        None => files.open(status.node, b"", flags, 0).ok()?.here(Errno::ENXIO).ok().map(Ok),
+    }
+}
+
+/// The rights that opening gives where it is no more than looking whether that may be done.
+fn plain_rights(status: &Status, (who, groups): (Credentials, &[u32]), flags: u32) -> Option<u8> {
+    let (wanted, rights) = match flags & linux::O_ACCMODE {
+        linux::O_RDONLY => (access::READ, right::READ),
+        linux::O_WRONLY => (access::WRITE, right::WRITE),
+        _ => (access::READ | access::WRITE, right::READ | right::WRITE),
+    };
+    let fits = match status.kind() {
+        linux::S_IFREG => flags & linux::O_DIRECTORY == 0,
+        linux::S_IFDIR => wanted == access::READ,
+        _ => false,
+    };
+    let is_plain = fits && flags & (linux::O_TRUNC | linux::O_PATH) == 0;
+    (is_plain && status.permits(who, groups, wanted)).then_some(rights)
 }
 
 /// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
@@ -219,7 +253,7 @@ pub(super) fn statx(call: &mut Call<'_>) -> Result<u64> {
 
 fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<Status> {
     let follow = if flags & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
-    if flags & linux::AT_EMPTY_PATH != 0 && (path == 0 || copy::read_path(path)?.is_empty()) {
+    if flags & linux::AT_EMPTY_PATH != 0 && (path == 0 || copy::is_empty_string(path)?) {
         if at as i32 != WORKING_DIRECTORY {
             return status_of(&call.process.description(u64::from(at as u32))?);
         }
@@ -234,7 +268,7 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
 
 fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     if let Some(shown) = find_shown(call, at, &path, flags & FOLLOW != 0) {
         return note_missing(call, &path, shown);
     }
@@ -309,7 +343,15 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
+    // Whether something may be written or run is its mount's affair, too.
+    let is_shown = wanted as u32 & !access::READ == 0;
+    if let Some(shown) = is_shown.then(|| find_shown(call, at, &path, flags & FOLLOW != 0)).flatten() {
+        let status = note_missing(call, &path, shown)?;
+        let identity = call.process.identity.lock();
+        let who = if flags & REAL != 0 { identity.real() } else { identity.acting() };
+        return if status.permits(who, &identity.groups, wanted as u32) { Ok(0) } else { Err(Errno::EACCES) };
+    }
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.access(at, rest, wanted, flags | empty_of(&path, rest)));
     match note_missing(call, &path, found)? {
@@ -333,7 +375,7 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.read_link(at, path));
     let target = match note_missing(call, &path, found)? {
         Found::Here(target) => target,
@@ -361,7 +403,7 @@ pub(super) fn chdir(call: &mut Call<'_>) -> Result<u64> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let (at, path) = start(call, HERE, path)?;
+    let (at, path) = start(call, HERE, &path)?;
     match walk(at, &path, Last::Node, |files, at, path| files.enter(at, path))? {
         Found::Here(node) => work_in(call, node, None),
         Found::Elsewhere(_, rest) => work_below_proc(call, &proc::folder(&rest)?),
@@ -371,7 +413,8 @@ pub(super) fn chdir(call: &mut Call<'_>) -> Result<u64> {
 /// From now on paths begin at a directory, for this process and those that it makes.
 pub(super) fn chroot(call: &mut Call<'_>) -> Result<u64> {
     let [path, ..] = call.arguments();
-    let (at, path) = start(call, HERE, copy::read_path(path)?)?;
+    let path = copy::read_path(path)?;
+    let (at, path) = start(call, HERE, &path)?;
     walk(at, &path, Last::Node, |files, at, path| files.change_root(at, path))?.here(Errno::EPERM).map(|()| 0)
 }
 
@@ -433,7 +476,7 @@ pub(super) fn mknodat(call: &mut Call<'_>) -> Result<u64> {
 
 fn make_at(call: &Call<'_>, at: u64, path: u64, mode: u32, device: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     let kind = if mode & linux::S_IFMT == 0 { linux::S_IFREG } else { mode & linux::S_IFMT };
     if matches!(kind, linux::S_IFLNK) {
         return Err(Errno::EINVAL);
@@ -473,7 +516,7 @@ pub(super) fn unlinkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn remove_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.remove(at, path, flags))?;
     found.here(Errno::EPERM).map(|()| 0)
 }
@@ -495,8 +538,8 @@ pub(super) fn renameat2(call: &mut Call<'_>) -> Result<u64> {
 
 fn rename_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u32) -> Result<u64> {
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
-    let (from, to) = (start(call, from[0], from_path)?, start(call, to[0], to_path)?);
-    let (from, to) = ((from.0, from.1.as_slice()), (to.0, to.1.as_slice()));
+    let (from, to) = (start(call, from[0], &from_path)?, start(call, to[0], &to_path)?);
+    let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
     call.process.files.lock().rename(from, to, flags).map(|()| 0)
 }
 
@@ -514,8 +557,8 @@ pub(super) fn linkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn link_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u64) -> Result<u64> {
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
-    let (from, to) = (start(call, from[0], from_path)?, start(call, to[0], to_path)?);
-    let to = (to.0, to.1.as_slice());
+    let (from, to) = (start(call, from[0], &from_path)?, start(call, to[0], &to_path)?);
+    let to = (to.0, &*to.1);
     // Only the source can lie below /proc with a meaning: a descriptor's file gets a name.
     let last = Last::of(flags & FOLLOW != 0);
     let found =
@@ -535,7 +578,7 @@ pub(super) fn symlinkat(call: &mut Call<'_>) -> Result<u64> {
 
 fn symlink_at(call: &Call<'_>, target: u64, at: u64, path: u64) -> Result<u64> {
     let (target, path) = (copy::read_path(target)?, copy::read_path(path)?);
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     let found = walk(at, &path, Last::Keep, |files, at, path| files.symbolic_link(&target, at, path))?;
     made(found)
 }
@@ -670,7 +713,7 @@ fn time_kept(seconds: u64, rest: u32) -> u64 {
 
 fn set_at(call: &Call<'_>, operation: Operation, at: u64, path: u64, words: &[u64], flags: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, path)?;
+    let (at, path) = start(call, at, &path)?;
     let last = Last::of(flags & FOLLOW != 0);
     let outcome =
         walk(at, &path, last, |files, at, rest| files.set(operation, at, rest, words, flags | empty_of(&path, rest)));
@@ -694,7 +737,7 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
-    let (at, path) = start(call, HERE, path)?;
+    let (at, path) = start(call, HERE, &path)?;
     let found = walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY, 0))?;
     let opened = found.here(Errno::EACCES)?;
     let allowed = super::limit::check_file_size(call.process, size);

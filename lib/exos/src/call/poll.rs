@@ -10,6 +10,7 @@ use crate::user_memory::current::thread;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
+use runtime::predicate::Term;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Descriptors that one call names.
@@ -22,10 +23,29 @@ const HUNG_UP: u16 = linux::POLLHUP as u16;
 const BROKEN: u16 = linux::POLLERR as u16;
 const INVALID: u16 = linux::POLLNVAL as u16;
 
-/// One descriptor and what is asked of it.
-struct Watched {
-    number: i32,
-    wanted: u16,
+/// Entries of `poll` that need no room in the heap.
+const FEW: usize = 8;
+
+/// `struct pollfd` as a word: a descriptor, what is asked of it, and what came.
+const fn polled(number: i32, wanted: u16) -> u64 {
+    number as u32 as u64 | (wanted as u64) << 32
+}
+
+const fn wanted_of(polled: u64) -> u16 {
+    (polled >> 32) as u16
+}
+
+const fn found_of(polled: u64) -> u16 {
+    (polled >> 48) as u16
+}
+
+const fn with_found(polled: u64, found: u16) -> u64 {
+    polled & 0xffff_ffff_ffff | (found as u64) << 48
+}
+
+/// What an entry stands for; nothing where it is to be passed over.
+fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Description>> {
+    u64::try_from(polled as i32).ok().map(|number| call.process.description(number))
 }
 
 pub(super) fn poll(call: &mut Call<'_>) -> Result<u64> {
@@ -84,14 +104,18 @@ fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Re
     if count > MOST {
         return Err(Errno::EINVAL);
     }
-    let words = (0..count).map(|index| copy::read_word(list + index * 8)).collect::<Result<Vec<_>>>()?;
-    let watched: Vec<Watched> =
-        words.iter().map(|word| Watched { number: *word as i32, wanted: (*word >> 32) as u16 }).collect();
-    let found = wait_for(call, &watched, timeout)?;
-    for (index, (word, found)) in words.iter().zip(&found).enumerate() {
-        copy::write_word(list + index as u64 * 8, word & 0xffff_ffff_ffff | u64::from(*found) << 48)?;
-    }
-    Ok(found.iter().filter(|found| **found != 0).count() as u64)
+    let (mut few, mut many) = ([0; FEW], Vec::new());
+    let words = match few.get_mut(..count as usize) {
+        Some(words) => words,
+        None => {
+            many.resize(count as usize, 0);
+            &mut many[..]
+        }
+    };
+    copy::read_into_words(list, words)?;
+    let come = wait_for(call, words, timeout)?;
+    copy::write_words(list, words)?;
+    Ok(come)
 }
 
 fn select_sets(call: &Call<'_>, count: u64, sets: [u64; 3], timeout: Option<u64>) -> Result<u64> {
@@ -108,18 +132,17 @@ fn select_sets(call: &Call<'_>, count: u64, sets: [u64; 3], timeout: Option<u64>
         let bits = asked.iter().zip(masks).filter(|(set, _)| has(set, number)).map(|(_, mask)| mask);
         asked.iter().any(|set| has(set, number)).then(|| bits.fold(0, |all, one| all | one))
     };
-    let watched: Vec<Watched> = (0..count)
-        .filter_map(|number| wanted(number).map(|wanted| Watched { number: number as i32, wanted }))
-        .collect();
-    let found = wait_for(call, &watched, timeout)?;
-    if found.iter().any(|found| found & INVALID != 0) {
+    let mut watched: Vec<u64> =
+        (0..count).filter_map(|number| wanted(number).map(|wanted| polled(number as i32, wanted))).collect();
+    wait_for(call, &mut watched, timeout)?;
+    if watched.iter().any(|polled| found_of(*polled) & INVALID != 0) {
         return Err(Errno::EBADF);
     }
     let mut results = vec![vec![0u8; bytes]; sets.len()];
     let mut total = 0;
     let matching = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
-    for (watched, found) in watched.iter().zip(&found) {
-        let number = watched.number as usize;
+    for polled in watched {
+        let (number, found) = (polled as u32 as usize, found_of(polled));
         for (index, matching) in matching.iter().enumerate() {
             if has(&asked[index], number) && found & matching != 0 {
                 results[index][number / 8] |= 1 << (number % 8);
@@ -133,35 +156,50 @@ fn select_sets(call: &Call<'_>, count: u64, sets: [u64; 3], timeout: Option<u64>
     Ok(total)
 }
 
-/// What came of each: waits until something did, or the time is over.
-fn wait_for(call: &Call<'_>, watched: &[Watched], timeout: Option<u64>) -> Result<Vec<u16>> {
+/// Notes what came of each: waits until something did, or the time is over. The result is of how many.
+fn wait_for(call: &Call<'_>, watched: &mut [u64], timeout: Option<u64>) -> Result<u64> {
+    let come = look(call, watched);
+    if come != 0 || timeout == Some(0) {
+        return Ok(come);
+    }
     let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
     loop {
-        let mut terms = Vec::new();
-        let mut found = Vec::with_capacity(watched.len());
-        for one in watched {
-            if one.number < 0 {
-                found.push(0);
-                continue;
-            }
-            match call.process.description(one.number as u64) {
-                Err(_) => found.push(INVALID),
-                Ok(description) => {
-                    found.push(state(&description, one.wanted));
-                    for event in events(one.wanted) {
-                        description.note_waiter(event);
-                        terms.extend(description.terms(event));
-                    }
-                }
-            }
-        }
-        if found.iter().any(|found| *found != 0) || timeout == Some(0) {
-            return Ok(found);
-        }
-        if block::wait(&terms, deadline)? == Woken::TimedOut {
-            return Ok(vec![0; watched.len()]);
+        let terms = terms(call, watched);
+        // What came while the terms were made is in none of them.
+        let come = look(call, watched);
+        if come != 0 || block::wait(&terms, deadline)? == Woken::TimedOut {
+            return Ok(come);
         }
     }
+}
+
+/// Notes what has come of each; the result is of how many.
+fn look(call: &Call<'_>, watched: &mut [u64]) -> u64 {
+    let mut come = 0;
+    for one in watched {
+        let found = match description_of(call, *one) {
+            None => 0,
+            Some(Err(_)) => INVALID,
+            Some(Ok(description)) => state(&description, wanted_of(*one)),
+        };
+        *one = with_found(*one, found);
+        come += u64::from(found != 0);
+    }
+    come
+}
+
+/// What becomes true when one of the wanted events comes; who makes it come is told who waits.
+fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
+    let mut terms = Vec::new();
+    for one in watched {
+        if let Some(Ok(description)) = description_of(call, *one) {
+            for event in events(wanted_of(*one)) {
+                description.note_waiter(event);
+                terms.extend(description.terms(event));
+            }
+        }
+    }
+    terms
 }
 
 fn events(wanted: u16) -> impl Iterator<Item = Event> {

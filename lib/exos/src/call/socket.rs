@@ -108,7 +108,7 @@ pub(super) fn peer_page(call: &Call<'_>, path: &[u8]) -> Result<PageNumber> {
         None => Err(Errno::EINVAL),
         Some(0) => call.process.files.lock().peer_abstract(path),
         Some(_) => {
-            let (directory, path) = call.process.place.lock().start(path.to_vec());
+            let (directory, path) = call.process.place.lock().start(path);
             call.process.files.lock().peer(directory, &path)
         }
     }

@@ -19,7 +19,8 @@ use runtime::PageNumber;
 use runtime::lock::{Held, OwnerLock};
 use runtime::page::Allocator;
 
-/// Words of a record: offset, then references (0..32) and flags (32..64), then the lock of the offset.
+/// Words of a record: offset, then references (0..32) and flags (32..64), then the lock of the offset, then whether a lock on
+/// the file was asked for through it.
 const WORDS: usize = 4;
 const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
@@ -79,6 +80,7 @@ impl Description {
     /// A new one, with one reference. Does not take over the object where it fails.
     pub fn new(object: Object, flags: u32) -> Result<Self> {
         let record = process().records.lock().take(flags)?;
+        record.locks().store(0, Relaxed);
         let description = Self(Arc::new(Open { object, record }));
         (tables().offsets.opened)(&description);
         Ok(description)
@@ -136,6 +138,12 @@ impl Description {
         self.record.page.pages()[0].0 << 8 | self.record.index as u64
     }
 
+    /// Whether another one is open on the same, as `dup` makes it.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.number() == other.number()
+    }
+
     /// Page and index of its record.
     pub fn place(&self) -> (u64, u64) {
         (self.record.page.pages()[0].0, self.record.index as u64)
@@ -150,6 +158,11 @@ impl Description {
     /// Whether a descriptor refers to it, in any process or on its way to one.
     pub fn is_referred_to(&self) -> bool {
         self.record.state().load(Acquire) & 0xffff_ffff != 0
+    }
+
+    /// A lock on the file is asked for through it, which is to end with it.
+    pub fn note_lock(&self) {
+        self.record.locks().store(1, Release);
     }
 
     /// One descriptor more refers to it.
@@ -170,8 +183,8 @@ impl Description {
         if last {
             self.record.state().store(0, SeqCst);
         }
-        let number = self.number();
-        self.object.closed(last, number);
+        let has_locks = last && self.record.locks().load(Acquire) != 0;
+        self.object.closed(last, if has_locks { self.number() } else { 0 });
     }
 }
 
@@ -216,6 +229,10 @@ impl Record {
 
     fn state(&self) -> &'static AtomicU64 {
         &self.page.words()[self.index * WORDS + 1]
+    }
+
+    fn locks(&self) -> &'static AtomicU64 {
+        &self.page.words()[self.index * WORDS + 3]
     }
 
     fn lock(&self) -> &'static OwnerLock {

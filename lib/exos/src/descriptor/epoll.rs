@@ -37,7 +37,7 @@ struct Interest {
 /// The set, by descriptor and number of its description.
 #[derive(Debug, Default)]
 pub struct Set {
-    interests: Lock<BTreeMap<(u64, u64), Interest>>,
+    interests: Lock<Interests>,
 }
 
 impl Set {
@@ -60,28 +60,37 @@ impl Set {
         removed.map(|_| ()).ok_or(Errno::ENOENT)
     }
 
-    /// What has come, at most `most` of it, each with the program's data; and what to wait for if nothing has.
-    pub fn collect(&self, most: usize) -> (Vec<(u32, u64)>, Vec<Term>) {
+    /// Puts what has come, at most `most` of it, into `told`: events, then the program's data, packed. The result is how
+    /// much it is.
+    pub fn collect(&self, most: usize, told: &mut Vec<u8>) -> u64 {
         let mut interests = self.interests.lock();
-        interests.retain(|_, interest| is_open(&interest.description));
-        let (mut found, mut terms) = (Vec::new(), Vec::new());
+        drop_closed(&mut interests);
+        let mut count = 0;
         for interest in interests.values_mut().filter(|interest| !interest.spent) {
             let events = interest.come();
-            if events != 0 && found.len() < most {
+            if events != 0 {
                 interest.tell();
-                found.push((events, interest.data));
-            } else if events == 0 {
-                terms.extend(interest.terms());
+                told.extend_from_slice(&events.to_le_bytes());
+                told.extend_from_slice(&interest.data.to_le_bytes());
+                count += 1;
+                if count == most {
+                    break;
+                }
             }
         }
-        (found, terms)
+        count as u64
     }
 }
 
-/// Whether the process has a descriptor of it still: closing the last one takes it out of the set.
-fn is_open(description: &Description) -> bool {
+type Interests = BTreeMap<(u64, u64), Interest>;
+
+/// Takes out what the process has no descriptor of any more: closing the last one takes it out of the set.
+fn drop_closed(interests: &mut Interests) {
     let descriptors = process().descriptors.lock();
-    descriptors.iter().any(|(_, open)| open.number() == description.number())
+    interests.retain(|(number, _), interest| {
+        let is_same = |open: &Description| open.is_same(&interest.description);
+        descriptors.get(*number).is_ok_and(is_same) || descriptors.iter().any(|(_, open)| is_same(open))
+    });
 }
 
 impl Interest {

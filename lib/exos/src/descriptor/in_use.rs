@@ -29,6 +29,7 @@ impl Uses {
 
 impl Process {
     /// The description behind a descriptor. It stays whole until the call ends.
+    #[inline]
     pub fn description(&self, number: u64) -> Result<Description> {
         let descriptors = self.descriptors.lock();
         let description = descriptors.get(number)?.clone();
@@ -53,6 +54,7 @@ impl Process {
     }
 
     /// The call of the running thread has ended.
+    #[inline]
     pub fn end_uses(&self) {
         if thread().notes_uses.load(Relaxed) {
             thread().notes_uses.store(false, Relaxed);

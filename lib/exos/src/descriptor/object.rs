@@ -101,11 +101,12 @@ pub enum Event {
 }
 
 impl Object {
-    /// A descriptor of it was closed; `last`: the last one of its description, which is `number`, in any process.
-    pub fn closed(&self, last: bool, number: u64) {
+    /// A descriptor of it was closed; `last`: the last one of its description in any process; `locks`: the number of that
+    /// description, if locks on the file end with it, or 0.
+    pub fn closed(&self, last: bool, locks: u64) {
         match self {
-            Self::File { node } => process().files.lock().close(*node, if last { number } else { 0 }),
-            Self::Directory { node } | Self::Device(_, node) => process().files.lock().hold(*node, false),
+            Self::File { node } | Self::Directory { node } => process().files.lock().close(*node, locks),
+            Self::Device(_, node) => process().files.lock().hold(*node, false),
             Self::Pipe(pipe, side) => {
                 if last {
                     pipe.leave(*side);

@@ -13,7 +13,7 @@ use super::tree::ROOT;
 use crate::errno::Errno;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
-use linux_raw_sys::general::{S_IFDIR, S_IFLNK};
+use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFMT};
 
 /// Bytes of the longest name that is shown.
 pub const NAME_BYTES: usize = 32;
@@ -85,7 +85,7 @@ impl<'a> Catalogue<'a> {
     /// What a name in a directory leads to, if that is shown; `Some(0)`: nowhere.
     pub fn name(self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
         let key = Key::of(directory, name)?;
-        let found: [u64; NAME_WORDS - 1] = read(self.name_entry(key.slot()))?;
+        let (_, found): (_, [u64; NAME_WORDS - 1]) = read(self.name_entry(key.slot()))?;
         let wanted = key.words(found[1]);
         let differ = found.iter().zip(wanted).fold(0, |differ, (found, wanted)| differ | (found ^ wanted));
         (differ == 0).then_some(found[1])
@@ -121,8 +121,20 @@ impl<'a> Catalogue<'a> {
 
     /// What `stat` tells of a node, if that is shown.
     pub fn node(self, id: NodeId) -> Option<Status> {
-        let status = Status::from_words(read(self.node_entry(id))?);
-        (status.node == id && id != 0).then_some(status)
+        self.stamped(id).map(|(_, status)| status)
+    }
+
+    /// The same, with a number that is another one as soon as any of it has changed.
+    pub fn stamped(self, id: NodeId) -> Option<(u64, Status)> {
+        let (sequence, words) = read(self.node_entry(id))?;
+        let status = Status::from_words(words);
+        (status.node == id && id != 0).then_some((sequence, status))
+    }
+
+    /// What kind of node it is, if it is shown what `stat` tells of it.
+    pub fn kind(self, id: NodeId) -> Option<u32> {
+        let (_, [node, mode_links]) = read(self.node_entry(id))?;
+        (node == id).then_some(mode_links as u32 & S_IFMT)
     }
 
     /// Shows where a name leads; 0: nowhere.
@@ -137,8 +149,20 @@ impl<'a> Catalogue<'a> {
         write(self.node_entry(status.node), &status.to_words());
     }
 
+    /// Shows when a node was read last, if it is shown.
+    pub fn show_accessed(self, id: NodeId, accessed: u64) {
+        let entry = self.node_entry(id);
+        if entry[1].load(Relaxed) == id {
+            let before = entry[0].load(Relaxed);
+            entry[0].store(before | 1, Relaxed);
+            fence(Release);
+            entry[1 + Status::ACCESSED].store(accessed, Relaxed);
+            entry[0].store((before | 1).wrapping_add(1), Release);
+        }
+    }
+
     /// Shows nothing of a node.
-    fn hide_node(self, id: NodeId) {
+    pub fn hide_node(self, id: NodeId) {
         let entry = self.node_entry(id);
         if entry[1].load(Relaxed) == id {
             hide(entry);
@@ -161,15 +185,16 @@ impl<'a> Catalogue<'a> {
     }
 }
 
-/// The words of an entry, unless it is being written.
-fn read<const COUNT: usize>(entry: &[AtomicU64]) -> Option<[u64; COUNT]> {
+/// The sequence number and the words of an entry, unless it is being written.
+#[inline]
+fn read<const COUNT: usize>(entry: &[AtomicU64]) -> Option<(u64, [u64; COUNT])> {
     let before = entry[0].load(Acquire);
     let mut words = [0; COUNT];
     for (word, from) in words.iter_mut().zip(&entry[1..]) {
         *word = from.load(Relaxed);
     }
     fence(Acquire);
-    (before % 2 == 0 && entry[0].load(Relaxed) == before).then_some(words)
+    (before % 2 == 0 && entry[0].load(Relaxed) == before).then_some((before, words))
 }
 
 fn write(entry: &[AtomicU64], words: &[u64]) {
@@ -192,6 +217,10 @@ fn hide(entry: &[AtomicU64]) {
 #[derive(Debug, Default)]
 pub struct Changes {
     nodes: Few,
+    /// Nodes whose contents changed, and nothing that decides who may see them.
+    contents: Few,
+    /// Nodes that were read.
+    read: Few,
     /// Places of names.
     names: Few,
     everything: bool,
@@ -230,6 +259,26 @@ impl Changes {
         self.everything |= !self.nodes.add(id);
     }
 
+    /// The contents of a node changed, its size and its times.
+    pub fn note_contents(&mut self, id: NodeId) {
+        self.everything |= !self.contents.add(id);
+    }
+
+    /// A node was read.
+    pub fn note_read(&mut self, id: NodeId) {
+        self.everything |= !self.read.add(id);
+    }
+
+    /// Nodes of which the contents changed.
+    pub fn contents(&self) -> &[NodeId] {
+        self.contents.all()
+    }
+
+    /// Nodes that were read.
+    pub fn read(&self) -> &[NodeId] {
+        self.read.all()
+    }
+
     /// A name in a directory leads elsewhere than before.
     pub fn note_name(&mut self, directory: NodeId, name: &[u8]) {
         let slot = Key::of(directory, name).map(|key| key.slot() as u64);
@@ -243,10 +292,12 @@ impl Changes {
 
     /// Whether nothing changed.
     pub const fn is_empty(&self) -> bool {
-        self.nodes.count == 0 && self.names.count == 0 && !self.everything
+        let noted = self.nodes.count | self.contents.count | self.read.count | self.names.count;
+        noted == 0 && !self.everything
     }
 
-    /// Takes all of it out of a catalogue.
+    /// Takes out of a catalogue what is to be seen no more, and begins again. What only changed its contents is the tree's to
+    /// show first.
     pub fn carry_out(&mut self, catalogue: Catalogue<'_>) {
         if self.everything {
             catalogue.hide_all();
@@ -255,5 +306,6 @@ impl Changes {
             self.names.all().iter().for_each(|slot| hide(catalogue.name_entry(*slot as usize)));
         }
         (self.nodes.count, self.names.count, self.everything) = (0, 0, false);
+        (self.contents.count, self.read.count) = (0, 0);
     }
 }

@@ -1,6 +1,6 @@
 //! The bytes of files, in pages of a [`Store`]; holes take no page.
 
-use super::node::{Body, NodeId};
+use super::node::{Body, NodeId, is_read_noted};
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -37,8 +37,10 @@ impl<S: Store> Tree<S> {
         if node.is_directory() {
             return Err(Errno::EISDIR);
         }
-        node.accessed = now;
-        self.changes.note(id);
+        if is_read_noted([node.accessed, node.modified, node.changed], now) {
+            node.accessed = now;
+            self.changes.note_read(id);
+        }
         let count = count.min(node.size.saturating_sub(offset));
         match &node.body {
             Body::Archived { start } => {
@@ -82,7 +84,7 @@ impl<S: Store> Tree<S> {
             written += length;
         }
         let now = self.now;
-        let node = self.node_mut(id)?;
+        let node = self.contents_mut(id)?;
         node.size = node.size.max(end.min(offset + written));
         (node.modified, node.changed) = (now, now);
         Ok(written)
@@ -102,7 +104,7 @@ impl<S: Store> Tree<S> {
         node.size = size;
         (node.modified, node.changed) = (now, now);
         let volume = node.volume;
-        self.changes.note(id);
+        self.changes.note_contents(id);
         self.give_pages(volume, cut);
         if let Some(page) = last {
             self.store.bytes_mut(page)[(size % PAGE_SIZE) as usize..].fill(0);
@@ -190,7 +192,7 @@ impl<S: Store> Tree<S> {
             return Ok(*page);
         }
         let page = self.take_page(id)?;
-        let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
+        let Body::Pages(pages) = &mut self.contents_mut(id)?.body else { return Err(Errno::EINVAL) };
         if pages.len() <= index {
             pages.resize(index + 1, None);
         }

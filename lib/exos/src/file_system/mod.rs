@@ -2,7 +2,7 @@
 //!
 //! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
 //! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes. `mount_table` says what is
-//! found where, `mount` changes that, `volume` is what can be mounted.
+//! found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by their numbers.
 
 pub mod catalogue;
 pub mod contents;
@@ -11,6 +11,7 @@ pub mod lock;
 pub mod mount;
 pub mod mount_table;
 pub mod node;
+pub mod number_map;
 pub mod path;
 pub mod populate;
 pub mod tree;

@@ -89,6 +89,14 @@ pub fn permits([mode, uid, gid]: [u32; 3], who: Credentials, groups: &[u32], wan
     mode >> shift & wanted == wanted
 }
 
+/// Whether a read changes the time of the last one (relatime of mount(8)): where that is not later than the last change, or a day
+/// old. `times` are those of the last read, and of the last change of the contents and of anything.
+pub const fn is_read_noted([accessed, modified, changed]: [u64; 3], now: u64) -> bool {
+    const DAY: i64 = 86_400_000_000_000;
+    let accessed = accessed as i64;
+    accessed <= modified as i64 || accessed <= changed as i64 || (now as i64).saturating_sub(accessed) >= DAY
+}
+
 impl Node {
     /// What `name` leads to in this directory, whose number is `own`.
     pub fn look_up(&self, own: NodeId, name: &[u8]) -> Result<NodeId> {
@@ -170,6 +178,8 @@ pub struct Status {
 impl Status {
     /// Words in a status.
     pub const WORDS: usize = 10;
+    /// Which of them is the time of the last read.
+    pub const ACCESSED: usize = 6;
 
     /// The same, as seen through a mount.
     #[must_use]

@@ -7,6 +7,7 @@ use super::catalogue::{Catalogue, Changes};
 use super::contents::Store;
 use super::mount_table::{FIRST, Location, Mounts};
 use super::node::{Body, Entries, Node, NodeId, Status};
+use super::number_map::NumberMap;
 use super::volume::{ROOT_VOLUME, Volume, VolumeId};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
@@ -70,7 +71,9 @@ pub struct Tree<S> {
     pub working_sets: WorkingSets,
     /// What changed since it was last shown.
     pub changes: Changes,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
+    /// Nodes that lost their last name while somebody held them, until whoever holds them without need lets go.
+    pub nameless: Vec<NodeId>,
+    pub(super) nodes: NumberMap<Node>,
     next: NodeId,
 }
 
@@ -94,7 +97,7 @@ impl<S: Store> Tree<S> {
             is_point: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
         };
-        let nodes = BTreeMap::from([(ROOT, root)]);
+        let nodes = NumberMap::from_iter([(ROOT, root)]);
         Self {
             store,
             now: 0,
@@ -104,6 +107,7 @@ impl<S: Store> Tree<S> {
             volumes: BTreeMap::from([(ROOT_VOLUME, Volume::unlimited(ROOT))]),
             working_sets: WorkingSets::default(),
             changes: Changes::default(),
+            nameless: Vec::new(),
             nodes,
             next: ROOT + 1,
         }
@@ -117,6 +121,12 @@ impl<S: Store> Tree<S> {
     /// The same, to change it.
     pub fn node_mut(&mut self, id: NodeId) -> Result<&mut Node> {
         self.changes.note(id);
+        self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
+    }
+
+    /// The same, to change what it holds: size and times, and the names in a directory.
+    pub(super) fn contents_mut(&mut self, id: NodeId) -> Result<&mut Node> {
+        self.changes.note_contents(id);
         self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
     }
 
@@ -367,6 +377,28 @@ impl<S: Store> Tree<S> {
         }
     }
 
+    /// Brings a catalogue up to date with what changed: who may see it has not changed where only contents did.
+    pub fn carry_out(&mut self, catalogue: Catalogue<'_>) {
+        for id in self.changes.read() {
+            if let Ok(node) = self.node(*id) {
+                catalogue.show_accessed(*id, node.accessed);
+            }
+        }
+        for id in self.changes.contents().iter().filter(|id| catalogue.kind(**id).is_some()) {
+            match self.is_told_quickly(*id).then(|| self.status(*id)) {
+                Some(Ok(status)) => catalogue.show_node(&status),
+                _ => catalogue.hide_node(*id),
+            }
+        }
+        self.changes.carry_out(catalogue);
+    }
+
+    /// Whether the status of a node is found without counting many pages.
+    fn is_told_quickly(&self, id: NodeId) -> bool {
+        const FEW: usize = 64;
+        self.node(id).is_ok_and(|node| !matches!(&node.body, Body::Pages(pages) if pages.len() > FEW))
+    }
+
     /// Shows what a walk along a path finds, as far as everybody may see it.
     pub fn show(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8]) -> Result<()> {
         let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
@@ -437,7 +469,7 @@ impl<S: Store> Tree<S> {
     fn enter(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) -> Result<()> {
         let now = self.now;
         self.changes.note_name(directory, name);
-        let node = self.node_mut(directory)?;
+        let node = self.contents_mut(directory)?;
         node.links += u32::from(is_directory);
         (node.modified, node.changed) = (now, now);
         if let Body::Directory { entries, .. } = &mut node.body {
@@ -451,7 +483,7 @@ impl<S: Store> Tree<S> {
     fn detach(&mut self, directory: NodeId, name: &[u8], is_directory: bool) -> Result<()> {
         let now = self.now;
         self.changes.note_name(directory, name);
-        let node = self.node_mut(directory)?;
+        let node = self.contents_mut(directory)?;
         node.links -= u32::from(is_directory);
         (node.modified, node.changed) = (now, now);
         if let Body::Directory { entries, .. } = &mut node.body {
@@ -467,6 +499,9 @@ impl<S: Store> Tree<S> {
         let node = self.node_mut(id)?;
         node.links -= 1 + u32::from(is_directory);
         node.changed = now;
+        if node.links == 0 && node.holds != 0 {
+            self.nameless.push(id);
+        }
         self.forget(id);
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! A process's side of the file system: one function for each operation, paths and bytes through the window.
 
-use super::handle::{is_first_mount, node_of};
+use super::handle::{Handle, is_first_mount, node_of, right};
+use super::idle::Idle;
 use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
+use super::views::Views;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::node::Status;
@@ -13,6 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_raw_sys::general as linux;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -24,11 +27,26 @@ pub struct Client {
     /// The guardian's page that tells of changes.
     notice: Option<Shared>,
     /// What it shows of names and nodes, once paths were looked up often enough.
-    catalogue: Option<Shared>,
+    pub(super) catalogue: Option<Shared>,
     /// Paths that were looked up.
     looked_up: u32,
     /// Another directory is the root: the catalogue is of no use.
-    has_own_root: bool,
+    pub(super) has_own_root: bool,
+    /// Pages of files that are read again and again.
+    pub(super) views: Views,
+    /// The process asked for locks on files, some of which go with any descriptor of theirs.
+    has_locks: bool,
+}
+
+/// What became of a node that was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// It is kept, or somebody else has let go of it.
+    Yes,
+    /// It is to be let go.
+    No,
+    /// The same, because other nodes are kept in its place.
+    NoRoom,
 }
 
 /// Where an operation on a path came out: done, or in a file system that this process makes itself.
@@ -73,8 +91,9 @@ pub struct Opened {
 
 impl Client {
     /// A connection that attaches when it is first used.
-    pub const fn new(guardian: EnvironmentId) -> Self {
-        Self { guardian, window: None, notice: None, catalogue: None, looked_up: 0, has_own_root: false }
+    pub fn new(guardian: EnvironmentId) -> Self {
+        let (has_own_root, has_locks, views) = (false, false, Views::default());
+        Self { guardian, window: None, notice: None, catalogue: None, looked_up: 0, has_own_root, views, has_locks }
     }
 
     /// Forgets the window: the process is a new one that has another.
@@ -82,11 +101,13 @@ impl Client {
         self.window = None;
         self.catalogue = None;
         self.looked_up = 0;
+        self.has_locks = false;
+        self.views = Views::default();
     }
 
     /// Where the windows lie that a child does not keep.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        self.window.iter().chain(&self.catalogue).map(Shared::address)
+        self.window.iter().chain(&self.catalogue).chain(self.views.windows()).map(Shared::address)
     }
 
     /// What a path leads to, where the guardian shows all of the way and these credentials may go it: nobody is asked.
@@ -102,6 +123,21 @@ impl Client {
         }
         let catalogue = Catalogue::new(self.catalogue()?.words());
         catalogue.find(node_of(at), path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
+    }
+
+    /// Opens what [`Self::find`] told of, if this process holds it without need: nobody is asked.
+    /// With the rights that it is opened for, no more and no less.
+    pub fn reopen(&mut self, shown: &Status, rights: u8) -> Option<Opened> {
+        let idle = self.idle()?;
+        let node = idle.find(shown.node)?;
+        let has = Handle::from_word(node).rights & (right::READ | right::WRITE);
+        let device = ((shown.device >> 32) as u32, shown.device as u32);
+        let opened = Opened { node, mode: shown.mode(), device, size: shown.size };
+        (has == rights && idle.take(node)).then_some(opened)
+    }
+
+    fn idle(&self) -> Option<Idle<'static>> {
+        Some(protocol::idle_in(self.window.as_ref()?.words()))
     }
 
     /// The catalogue: a program that looks up a few paths only does without.
@@ -186,6 +222,9 @@ impl Client {
 
     /// Reads into the program's memory; fewer bytes than asked for mean the end.
     pub fn read_to_program(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<u64> {
+        if let Some(outcome) = self.read_shown(node, offset, to, count) {
+            return outcome;
+        }
         self.window()?;
         let mut done = 0;
         while done < count {
@@ -302,7 +341,28 @@ impl Client {
 
     /// A descriptor of a node was closed; `ended`: the description that ended with it, or 0.
     pub fn close(&mut self, node: u64, ended: u64) {
-        let _ = self.exchange([Operation::Release as u64, node, 1, ended, 0, 0]);
+        let outcome = if ended == 0 && !self.has_locks { self.keep(node) } else { Kept::No };
+        if outcome != Kept::Yes {
+            let full = u64::from(outcome == Kept::NoRoom);
+            let _ = self.exchange([Operation::Release as u64, node, 1, ended, full, 0]);
+        }
+    }
+
+    /// Keeps what was closed, in case that it is opened again: only what everybody finds by a name, as the catalogue says.
+    fn keep(&self, node: u64) -> Kept {
+        let (Some(idle), Some(shown)) = (self.idle(), &self.catalogue) else { return Kept::No };
+        if !is_first_mount(node) {
+            return Kept::No;
+        }
+        match idle.put(node) {
+            Err(there) if there == node => return Kept::No,
+            Err(_) => return Kept::NoRoom,
+            Ok(()) => {}
+        }
+        // Who removes the last name hides the node first, and then looks for those who hold it without need.
+        let kind = Catalogue::new(shown.words()).kind(node_of(node)).filter(|_| !self.has_own_root);
+        let is_shown = matches!(kind, Some(linux::S_IFREG | linux::S_IFDIR));
+        if is_shown || !idle.take(node) { Kept::Yes } else { Kept::No }
     }
 
     /// A file without a name in the file system of a directory, held.
@@ -324,13 +384,14 @@ impl Client {
 
     /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.
     pub fn lock(
-        &self,
+        &mut self,
         node: u64,
         request: LockRequest,
         range: (u64, u64),
         description: u64,
     ) -> Result<Option<[u64; 4]>> {
         let message = [Operation::Lock as u64, node, request.to_word(), range.0, range.1, description];
+        self.has_locks = true;
         let [_, in_the_way, rest @ ..] = self.exchange(message)?;
         Ok((in_the_way != 0).then_some(rest))
     }
@@ -536,12 +597,12 @@ impl Client {
         if self.window.is_none() {
             let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
             let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
-            let pages: Vec<PageNumber> = answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect();
+            let [notice, last] = two(&answer[5]);
+            let pages: Vec<PageNumber> = answer[1..5].iter().flat_map(two).chain([last]).collect();
             let process = process();
             self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
             if self.notice.is_none() {
-                let page = alloc::vec![PageNumber(answer[5])];
-                self.notice = Some(process.windows.lock().open(page, process.session_key, false)?);
+                self.notice = Some(process.windows.lock().open(vec![notice], process.session_key, false)?);
             }
         }
         self.window.clone().ok_or(Errno::EIO)

@@ -3,10 +3,13 @@
 //!
 //! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `sharing`, which is about
 //! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
-//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may become whom and send
-//! signals to whom, `questions` hands on what processes ask each other. `client` runs in each process, with `ipc_client`.
+//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
+//! become whom and send signals to whom, `questions` hands on what processes ask each other. `client` runs in each process,
+//! with `ipc_client`, and `views`, which is about pages that are read again and again; `idle` is what a client keeps that it
+//! closed.
 
 pub mod handle;
+pub mod idle;
 pub mod protocol;
 
 #[cfg(target_os = "none")]
@@ -33,3 +36,5 @@ mod sharing;
 mod terminals;
 #[cfg(target_os = "none")]
 mod users;
+#[cfg(target_os = "none")]
+mod views;

@@ -3,12 +3,14 @@
 //! A message is six words: an operation and its arguments; an answer is an error (0: none, or [`ELSEWHERE`]) and its
 //! results. Paths and bytes lie in a window that both map: what the guardian reads there it copies first.
 
+use super::idle::Idle;
 use crate::errno::Errno;
+use core::sync::atomic::AtomicU64;
 
-/// Pages of a client's window.
-pub const WINDOW_PAGES: usize = 8;
-/// Bytes of a client's window.
-pub const WINDOW_BYTES: u64 = WINDOW_PAGES as u64 * 4096;
+/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]).
+pub const WINDOW_PAGES: usize = 9;
+/// Bytes of a client's window that are for paths and bytes.
+pub const WINDOW_BYTES: u64 = 8 * 4096;
 /// Word of the notice page from which on the numbers of the catalogue's pages stand.
 pub const CATALOGUE_PAGES: usize = 8;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
@@ -52,7 +54,8 @@ macro_rules! operations {
 }
 
 operations! {
-    /// () -> page numbers of the window, two in a word; then the page that tells of changes that clients wait for.
+    /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
+    /// clients wait for.
     Attach = 0,
     /// (environment): it becomes a client that holds what the caller holds.
     Adopt = 1,
@@ -71,7 +74,8 @@ operations! {
     /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
     /// the end; those of all that are in memory, as `tell_near_pages` has them.
     Pages = 8,
-    /// (node, 0 or 1: a descriptor was closed, description that ended with it or 0): the caller holds it no more.
+    /// (node, 0 or 1: a descriptor was closed, description that ended with it or 0, 1: what the caller holds without need
+    /// goes with it): the caller holds it no more.
     Release = 9,
     /// (at, mode, device, length of path)
     Make = 10,
@@ -342,6 +346,11 @@ impl LockRequest {
         };
         Some(Self { kind, holder, manner })
     }
+}
+
+/// What a client holds without need, in the words of its window.
+pub fn idle_in(window: &[AtomicU64]) -> Idle<'_> {
+    Idle::new(&window[WINDOW_BYTES as usize / 8..])
 }
 
 /// Two lengths in one word.

@@ -10,6 +10,7 @@ use crate::file_system::catalogue::Catalogue;
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
 use crate::file_system::node::{Node, NodeId};
+use crate::file_system::number_map::NumberMap;
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use crate::process::identity::Identity;
@@ -30,11 +31,25 @@ pub struct Client {
     /// Its window, once it has attached.
     pub window: Option<Shared>,
     /// How often it holds each node, by the words of handles.
-    pub holds: BTreeMap<u64, u32>,
+    pub holds: NumberMap<u32>,
     /// Who it is.
     pub identity: Identity,
     /// Its root directory, which it holds.
     pub root: Location,
+}
+
+impl Client {
+    /// What it holds, but for what it holds without need.
+    pub(super) fn needed_holds(&self) -> NumberMap<u32> {
+        let mut holds = self.holds.clone();
+        for handle in self.window.iter().flat_map(|window| protocol::idle_in(window.words()).handles()) {
+            if let Some(count) = holds.get_mut(&handle) {
+                *count -= 1;
+            }
+        }
+        holds.retain(|_, count| *count != 0);
+        holds
+    }
 }
 
 /// The file system and its clients, by environment number.
@@ -43,7 +58,7 @@ pub struct Server {
     /// The files.
     pub tree: Tree<PageStore>,
     /// The processes.
-    pub clients: BTreeMap<u64, Client>,
+    pub clients: NumberMap<Client>,
     /// Locks on files.
     pub locks: Locks,
     /// The pipes of FIFOs that somebody holds open.
@@ -108,6 +123,9 @@ impl Server {
         self.tree.root = *root;
         let (who, real) = (identity.acting(), identity.real());
         self.tree.groups.clone_from(&identity.groups);
+        if matches!(operation, Operation::Mount | Operation::Unmount | Operation::PivotRoot) {
+            self.release_all_idle();
+        }
         match operation {
             Operation::Attach | Operation::Adopt => Err(Errno::EINVAL),
             Operation::Open => self.open(caller, who, a, b as u32, c as u32, d),
@@ -174,6 +192,9 @@ impl Server {
             Operation::Release => {
                 if b != 0 {
                     self.unlock_closed(caller, node, c);
+                }
+                if d != 0 {
+                    self.release_idle(caller)?;
                 }
                 self.release(caller, handle).map(|()| NOTHING)
             }
@@ -617,8 +638,39 @@ impl Server {
     /// Takes out of the catalogue what changed: before the answer that tells of it.
     pub fn hide_changes(&mut self) {
         if !self.tree.changes.is_empty() {
-            self.tree.changes.carry_out(Catalogue::new(self.catalogue.words()));
+            self.tree.carry_out(Catalogue::new(self.catalogue.words()));
         }
+    }
+
+    /// Lets go of what lost its last name and is held without need. Who keeps such a node from now on sees that it is not
+    /// shown any more: see `Client::close` of the other side.
+    pub fn take_back_idle(&mut self) {
+        for node in core::mem::take(&mut self.tree.nameless) {
+            let take = |(number, client): (&u64, &Client)| {
+                let idle = protocol::idle_in(client.window.as_ref()?.words());
+                idle.find(node).filter(|handle| idle.take(*handle)).map(|handle| (*number, handle))
+            };
+            let idle: Vec<(u64, u64)> = self.clients.iter().filter_map(take).collect();
+            // What a client says that it holds is let go only where it does.
+            idle.into_iter().for_each(|(client, handle)| drop(self.release(client, Handle::from_word(handle))));
+        }
+    }
+
+    /// Lets go of all that is held without need, before a change of mounts that what is held could forbid.
+    fn release_all_idle(&mut self) {
+        self.tree.changes.note_everything();
+        self.hide_changes();
+        let clients: Vec<u64> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|client| drop(self.release_idle(client)));
+    }
+
+    /// Lets go of all that a client holds without need.
+    fn release_idle(&mut self, caller: u64) -> Result<()> {
+        let window = self.window(caller)?;
+        protocol::idle_in(window.words())
+            .take_all()
+            .for_each(|handle| drop(self.release(caller, Handle::from_word(handle))));
+        Ok(())
     }
 
     pub(super) fn from(&self, caller: u64, at: u64, who: Credentials, follow: bool) -> Result<Walk> {
@@ -680,6 +732,9 @@ impl Server {
     }
 
     pub(super) fn put(&self, caller: u64, bytes: &[u8]) -> Result<u64> {
+        if bytes.len() as u64 > WINDOW_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
         self.window(caller)?.write(0, bytes)?;
         Ok(bytes.len() as u64)
     }

@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
 use crate::file_system::mount_table::Location;
+use crate::file_system::number_map::NumberMap;
 use crate::file_system::tree::{ROOT, Tree};
 use crate::user_memory::current::service_state;
 use crate::user_memory::shared::{Shared, Windows};
@@ -27,7 +28,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 pub struct Guardian {
     pub(super) server: Server,
     /// Clients that other environments speak for, by the number of those.
-    pub(super) threads: BTreeMap<u64, u64>,
+    pub(super) threads: NumberMap<u64>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Shared>,
     /// The keys of users.
@@ -57,7 +58,7 @@ impl Guardian {
         tree.changes = Changes::default();
         let server = Server {
             tree,
-            clients: BTreeMap::new(),
+            clients: NumberMap::default(),
             locks: Locks::default(),
             fifos: BTreeMap::new(),
             offered: BTreeMap::new(),
@@ -71,12 +72,13 @@ impl Guardian {
             catalogue,
             windows,
         };
-        Ok(Self { server, threads: BTreeMap::new(), spare: Vec::new(), keys, bank: EnvironmentId::NONE })
+        Ok(Self { server, threads: NumberMap::default(), spare: Vec::new(), keys, bank: EnvironmentId::NONE })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
         self.answer(caller, message);
         self.server.hide_changes();
+        self.server.take_back_idle();
     }
 
     fn answer(&mut self, caller: u64, message: &mut Message) {
@@ -110,10 +112,11 @@ impl Guardian {
             None => self.fresh_window(user)?,
         };
         self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
-        for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
-            *word = two[0].0 | two[1].0 << 32;
+        let (pairs, last) = window.pages().as_chunks::<2>();
+        for (word, [low, high]) in message[1..].iter_mut().zip(pairs) {
+            *word = low.0 | high.0 << 32;
         }
-        message[5] = self.server.notice.pages()[0].0;
+        message[5] = self.server.notice.pages()[0].0 | last.first().map_or(0, |page| page.0) << 32;
         Ok(())
     }
 
@@ -126,6 +129,7 @@ impl Guardian {
                 exposed::page(*page).is_some_and(|info| info.references() == 1 && info.access() == from.list)
             };
             if window.pages().iter().all(is_fit) {
+                protocol::idle_in(window.words()).take_all().for_each(drop);
                 return Ok(window);
             }
             self.give_up_window(&window);
@@ -150,7 +154,7 @@ impl Guardian {
         if maker.is_none() && !by_session || self.server.clients.contains_key(&newborn) {
             return Err(Errno::EPERM);
         }
-        let holds = maker.map_or_else(|| [(ROOT, 1)].into(), |maker| maker.holds.clone());
+        let holds = maker.map_or_else(|| NumberMap::from_iter([(ROOT, 1)]), Client::needed_holds);
         let identity = maker.map_or_else(Default::default, |maker| maker.identity.clone());
         let root = maker.map_or(Location::first(ROOT), |maker| maker.root);
         for (word, count) in &holds {

@@ -125,7 +125,7 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
     let process = process();
     for folder in path.split(|byte| *byte == b':') {
         let candidate = [folder, b"/", name].concat();
-        let (directory, path) = process.place.lock().start(candidate.clone());
+        let (directory, path) = process.place.lock().start(&candidate);
         let found = process.files.lock().access(directory, &path, u64::from(access::EXECUTE), FOLLOW);
         if found.is_ok() {
             return Ok(candidate);
@@ -179,7 +179,7 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image
 /// Opens a regular file that may be executed, and reads its beginning.
 pub(super) fn open(path: &[u8]) -> Result<File> {
     let process = process();
-    let (directory, from_there) = process.place.lock().start(path.to_vec());
+    let (directory, from_there) = process.place.lock().start(path);
     let found = walk(directory, &from_there, Last::Node, |files, at, path| {
         let empty = if path.is_empty() { EMPTY_PATH } else { 0 };
         match files.access(at, path, u64::from(access::EXECUTE), FOLLOW | empty)? {

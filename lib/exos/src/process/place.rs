@@ -3,6 +3,7 @@
 //! The guardian has a node for `/proc` and none for what lies below it: of a working directory there, the place keeps the
 //! path, and a relative path becomes an absolute one.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -22,10 +23,10 @@ pub struct Place {
 
 impl Place {
     /// The node where a path begins, and the path from there.
-    pub fn start(&self, path: Vec<u8>) -> (u64, Vec<u8>) {
+    pub fn start<'p>(&self, path: &'p [u8]) -> (u64, Cow<'p, [u8]>) {
         match &self.below_proc {
-            Some(folder) if !path.is_empty() && path[0] != b'/' => (self.directory, in_proc(folder, &path)),
-            _ => (self.directory, path),
+            Some(folder) if !path.is_empty() && path[0] != b'/' => (self.directory, in_proc(folder, path).into()),
+            _ => (self.directory, path.into()),
         }
     }
 }
@@ -43,11 +44,11 @@ mod tests {
     #[test]
     fn relative_paths_begin_in_the_folder_of_proc() {
         let mut place = Place { directory: 7, below_proc: None, mask: 0 };
-        assert_eq!(place.start(b"fd/0".to_vec()), (7, b"fd/0".to_vec()));
+        assert_eq!(place.start(b"fd/0"), (7, b"fd/0".into()));
         place.below_proc = Some(Arc::from(&b"12/fd"[..]));
-        assert_eq!(place.start(b"../stat".to_vec()), (7, b"/proc/12/fd/../stat".to_vec()));
-        assert_eq!(place.start(b"/etc".to_vec()).1, b"/etc");
-        assert_eq!(place.start(Vec::new()).1, b"", "an empty path leads nowhere");
+        assert_eq!(place.start(b"../stat"), (7, b"/proc/12/fd/../stat".into()));
+        assert_eq!(*place.start(b"/etc").1, *b"/etc");
+        assert_eq!(*place.start(b"").1, *b"", "an empty path leads nowhere");
         assert_eq!(in_proc(b"", b""), b"/proc");
         assert_eq!(in_proc(b"12", b""), b"/proc/12");
     }

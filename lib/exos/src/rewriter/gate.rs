@@ -17,14 +17,14 @@ use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
-use runtime::area::{Area, LIBRARY, LibraryWords};
+use runtime::area::{Area, LIBRARY, LibraryWords, free_offset};
 use runtime::upcall::{self, Context, upcall_entry};
 
 /// In the `error` word of the frame: came by a stub.
 pub const BY_STUB: u64 = 1;
 
 const GETPID: u32 = linux::__NR_getpid;
-const NUMBER: u64 = free(word::NUMBER);
+const NUMBER: u64 = free_offset(word::NUMBER);
 const STACK_END: u64 = LIBRARY + offset_of!(LibraryWords, upcall_stack_end) as u64;
 const PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
 const RIP: usize = offset_of!(UpcallFrame, rip);
@@ -36,11 +36,7 @@ const IN_PAGE: u32 = 0xff8;
 const BEFORE: u32 = (MOVE_BYTES + SYSCALL_BYTES) as u32;
 
 /// Offset from GS base of the word where a stub finds its way into ExOS.
-pub const STUB_ENTRY: u64 = free(word::STUB_ENTRY);
-
-const fn free(index: usize) -> u64 {
-    LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
-}
+pub const STUB_ENTRY: u64 = free_offset(word::STUB_ENTRY);
 
 /// Entered by the kernel with a reflected call: RSP is at the frame. `getpid` is answered here only where the site
 /// cannot be rewritten, as far as one look tells: the others go the long way once.
@@ -108,7 +104,8 @@ pub fn install() {
 }
 
 extern "C" fn linux_call(context: &mut Context) {
-    let mark = thread().account.mark();
+    let thread = thread();
+    let mark = thread.account.mark();
     let by_gate = context.frame.error != BY_STUB;
     context.registers.rcx = context.frame.rip;
     context.registers.r11 = context.frame.rflags;
@@ -119,7 +116,7 @@ extern "C" fn linux_call(context: &mut Context) {
         super::rewrite::rewrite(site, number);
     }
     signal::deliver_pending(context);
-    thread().account.note_library(mark);
+    thread.account.note_library(mark);
 }
 
 /// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them

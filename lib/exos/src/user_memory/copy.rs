@@ -251,6 +251,13 @@ pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
     Ok(words)
 }
 
+/// As many consecutive 64-bit words as there is room for.
+pub fn read_into_words(from: u64, words: &mut [u64]) -> Result<()> {
+    check(from, size_of_val(words) as u64)?;
+    // SAFETY: as for `read_words`.
+    outcome(unsafe { exos_user_copy(words.as_mut_ptr() as u64, from, size_of_val(words) as u64) })
+}
+
 /// Bytes into a buffer of their own.
 pub fn read_vec(from: u64, bytes: usize) -> Result<Vec<u8>> {
     check(from, bytes as u64)?;
@@ -265,19 +272,37 @@ const CHUNK: usize = 64;
 /// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
 pub fn read_string(from: u64, most: usize, too_long: Errno) -> Result<Vec<u8>> {
     let mut string = Vec::with_capacity(CHUNK);
-    let mut chunk = [0; CHUNK];
+    let mut chunk = [0u8; CHUNK];
     while string.len() < most {
         let at = from.checked_add(string.len() as u64).ok_or(Errno::EFAULT)?;
         let to_page_end = (PAGE_SIZE - at % PAGE_SIZE) as usize;
         let length = chunk.len().min(to_page_end).min(most - string.len());
         read(at, &mut chunk[..length])?;
-        if let Some(end) = chunk[..length].iter().position(|byte| *byte == 0) {
+        let end = first_zero(&chunk);
+        if end < length {
             string.extend_from_slice(&chunk[..end]);
             return Ok(string);
         }
         string.extend_from_slice(&chunk[..length]);
     }
     Err(too_long)
+}
+
+/// Where the first zero lies, eight bytes at a time; the length where there is none.
+fn first_zero(chunk: &[u8; CHUNK]) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let words = chunk.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    // The lowest marked byte is a zero; those above it may be marked because of the borrow.
+    let mut marks = words.map(|word| word.wrapping_sub(LOW) & !word & LOW << 7).enumerate();
+    let found = marks.find(|(_, marked)| *marked != 0);
+    found.map_or(CHUNK, |(index, marked)| index * 8 + marked.trailing_zeros() as usize / 8)
+}
+
+/// Whether a string is empty.
+pub fn is_empty_string(from: u64) -> Result<bool> {
+    let mut first = [0];
+    read(from, &mut first)?;
+    Ok(first == [0])
 }
 
 /// A path.

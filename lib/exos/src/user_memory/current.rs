@@ -4,7 +4,7 @@ use crate::process::Process;
 use crate::process::thread::Thread;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use runtime::area::Area;
+use runtime::area::{self, Area};
 
 /// Free words of the area that ExOS uses.
 pub mod word {
@@ -21,8 +21,9 @@ pub mod word {
 }
 
 /// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].
+#[inline]
 pub fn process() -> &'static Process {
-    let address = Area::current().library().free[word::PROCESS].load(Relaxed);
+    let address = area::free_word::<{ area::free_offset(word::PROCESS) }>();
     assert!(address != 0, "this environment runs no process");
     // SAFETY: the word holds what `adopt` put there, which is never freed, or the same address after a fork, where the
     // heap that it points into was copied.
@@ -30,14 +31,16 @@ pub fn process() -> &'static Process {
 }
 
 /// The thread that the running environment is.
+#[inline]
 pub fn thread() -> &'static Thread {
-    let address = Area::current().library().free[word::THREAD].load(Relaxed);
+    let address = area::free_word::<{ area::free_offset(word::THREAD) }>();
     assert!(address != 0, "this environment runs no thread");
     // SAFETY: as for `process`.
     unsafe { &*(address as *const Thread) }
 }
 
 /// Words in the record of a thread, which stays as long as the process.
+#[inline]
 pub fn forever(words: &[AtomicU64]) -> &'static [AtomicU64] {
     // SAFETY: records of threads are leaked, and used again for other threads, but never freed.
     unsafe { core::slice::from_raw_parts(words.as_ptr(), words.len()) }
