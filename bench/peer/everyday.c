@@ -10,14 +10,20 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define CALLS 64
 #define ROUNDS 16
 #define FILE_NAME "/tmp/measured"
+#define LINK_NAME "/tmp/link"
+#define FOLDER "/tmp/folder"
+#define NAMES 16
 
-static int file, ends[2], interest;
+static int file, ends[2], interest, folder, own[2], counter;
 static char bytes[64];
 static volatile int signals_taken;
 /* Odd while it is the other thread's turn. */
@@ -82,6 +88,123 @@ static void interests(void)
 		checked(epoll_wait(interest, &event, 1, -1), "epoll_wait");
 }
 
+static void selects(void)
+{
+	fd_set wanted;
+	for (int call = 0; call < CALLS; call++) {
+		FD_ZERO(&wanted);
+		FD_SET(ends[0], &wanted);
+		checked(select(ends[0] + 1, &wanted, NULL, NULL, NULL), "select");
+	}
+}
+
+static void duplicates(void)
+{
+	for (int call = 0; call < CALLS; call++)
+		checked(close((int)checked(dup(file), "dup")), "close");
+}
+
+static void flags(void)
+{
+	for (int call = 0; call < CALLS; call++)
+		checked(fcntl(file, F_GETFL), "fcntl");
+}
+
+static void accesses(void)
+{
+	for (int call = 0; call < CALLS; call++)
+		checked(access(FILE_NAME, R_OK), "access");
+}
+
+static void links_read(void)
+{
+	char target[64];
+	for (int call = 0; call < CALLS; call++)
+		checked(readlink(LINK_NAME, target, sizeof target), "readlink");
+}
+
+static void stats_through_link(void)
+{
+	struct stat status;
+	for (int call = 0; call < CALLS; call++)
+		checked(stat(LINK_NAME, &status), "stat");
+}
+
+static void lists(void)
+{
+	static char entries[4096];
+	for (int call = 0; call < CALLS; call++) {
+		checked(lseek(folder, 0, SEEK_SET), "lseek");
+		checked(syscall(SYS_getdents64, folder, entries, sizeof entries), "getdents64");
+	}
+}
+
+static void users(void)
+{
+	for (int call = 0; call < CALLS; call++)
+		checked(getuid(), "getuid");
+}
+
+static void pipe_bytes(void)
+{
+	for (int call = 0; call < CALLS; call++) {
+		checked(write(own[1], bytes, sizeof bytes), "write to a pipe");
+		checked(read(own[0], bytes, sizeof bytes), "read from a pipe");
+	}
+}
+
+static void counts(void)
+{
+	uint64_t count = 1;
+	for (int call = 0; call < CALLS; call++) {
+		checked(write(counter, &count, sizeof count), "write to an eventfd");
+		checked(read(counter, &count, sizeof count), "read from an eventfd");
+	}
+}
+
+static void makes(void)
+{
+	for (int call = 0; call < CALLS; call++) {
+		checked(close((int)checked(open(FOLDER "/made", O_CREAT | O_EXCL | O_WRONLY, 0644), "create")), "close");
+		checked(unlink(FOLDER "/made"), "unlink");
+	}
+}
+
+static void renames(void)
+{
+	for (int call = 0; call < CALLS; call++) {
+		checked(rename(FOLDER "/0", FOLDER "/renamed"), "rename");
+		checked(rename(FOLDER "/renamed", FOLDER "/0"), "rename");
+	}
+}
+
+static void whole_files(void)
+{
+	for (int call = 0; call < CALLS; call++) {
+		int whole = (int)checked(open(FILE_NAME, O_RDONLY), "open");
+		while (checked(read(whole, bytes, sizeof bytes), "read") != 0)
+			;
+		checked(close(whole), "close");
+	}
+}
+
+static void mappings(void)
+{
+	for (int call = 0; call < CALLS; call++) {
+		char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		checked(page == MAP_FAILED ? -1 : 0, "mmap");
+		*page = 1;
+		checked(munmap(page, 4096), "munmap");
+	}
+}
+
+static void actions(void)
+{
+	struct sigaction action;
+	for (int call = 0; call < CALLS; call++)
+		checked(sigaction(SIGUSR1, NULL, &action), "sigaction");
+}
+
 static void clocks(void)
 {
 	struct timespec time;
@@ -142,6 +265,17 @@ static void turns(void)
 	}
 }
 
+static void prepare_folder(void)
+{
+	char name[32];
+	checked(mkdir(FOLDER, 0755), "mkdir");
+	for (int index = 0; index < NAMES; index++) {
+		sprintf(name, FOLDER "/%d", index);
+		checked(close((int)checked(open(name, O_CREAT | O_WRONLY, 0644), "create")), "close");
+	}
+	folder = (int)checked(open(FOLDER, O_RDONLY | O_DIRECTORY), "open");
+}
+
 static void prepare(void)
 {
 	struct sigaction action = { .sa_handler = take_signal };
@@ -151,6 +285,10 @@ static void prepare(void)
 	checked(pipe(ends), "pipe");
 	checked(write(ends[1], bytes, 1), "write to a pipe");
 	checked(sigaction(SIGUSR1, &action, NULL), "sigaction");
+	checked(symlink(FILE_NAME, LINK_NAME), "symlink");
+	prepare_folder();
+	checked(pipe(own), "pipe");
+	counter = (int)checked(eventfd(0, 0), "eventfd");
 	interest = (int)checked(epoll_create1(0), "epoll_create1");
 	checked(epoll_ctl(interest, EPOLL_CTL_ADD, ends[0], &event), "epoll_ctl");
 }
@@ -169,6 +307,21 @@ int main(void)
 	measure("seek", CALLS, seeks);
 	measure("poll", CALLS, polls);
 	measure("epoll", CALLS, interests);
+	measure("select", CALLS, selects);
+	measure("dup-close", CALLS, duplicates);
+	measure("fcntl", CALLS, flags);
+	measure("access", CALLS, accesses);
+	measure("readlink", CALLS, links_read);
+	measure("stat-link", CALLS, stats_through_link);
+	measure("getdents", CALLS, lists);
+	measure("getuid", CALLS, users);
+	measure("pipe-alone", CALLS, pipe_bytes);
+	measure("eventfd", CALLS, counts);
+	measure("create-unlink", CALLS, makes);
+	measure("rename", CALLS, renames);
+	measure("whole-file", CALLS, whole_files);
+	measure("mmap", CALLS, mappings);
+	measure("sigaction", CALLS, actions);
 	measure("clock", CALLS, clocks);
 	measure("signal", CALLS, signals);
 	measure("mask", CALLS, masks);
