@@ -242,7 +242,10 @@ static void locks(void)
 	expect((file = open("/tmp/lock", O_RDWR)) >= 0 && fcntl(file, F_SETLK, &lock) == 0, "a record lock");
 	get("/tmp/lock", "lock");
 	in_child(record_lock_as_child, "the record lock ended");
-	expect(close(file) == 0, "close");
+	/* A duplicate is such a descriptor, too. */
+	expect(fcntl(file, F_SETLK, &lock) == 0 && close(dup(file)) == 0, "a duplicate");
+	in_child(record_lock_as_child, "the record lock ended with the duplicate");
+	expect(fcntl(file, F_SETLK, &lock) == 0 && close(file) == 0, "close");
 	puts("locks");
 }
 
@@ -280,6 +283,34 @@ static void times(void)
 	puts("sizes and times");
 }
 
+static void links(void)
+{
+	char target[32] = "";
+	struct stat status;
+	put("/tmp/one", "one");
+	put("/tmp/two", "two");
+	expect(symlink("one", "/tmp/to") == 0 && symlink("/tmp/to", "/tmp/further") == 0, "symlink");
+	for (int round = 0; round < 3; round++) {
+		get("/tmp/further", "one");
+		expect(lstat("/tmp/further", &status) == 0 && S_ISLNK(status.st_mode) && status.st_size == 7, "lstat");
+		expect(readlink("/tmp/to", target, sizeof target) == 3 && memcmp(target, "one", 3) == 0, "readlink");
+		expect(readlink("/tmp/further", target, 2) == 2 && memcmp(target, "/t", 2) == 0, "a part of it");
+		expect(readlink("/tmp/one", target, sizeof target) < 0 && errno == EINVAL, "what is no link");
+		expect(open("/tmp/further", O_RDONLY | O_NOFOLLOW) < 0 && errno == ELOOP, "O_NOFOLLOW");
+	}
+	expect(unlink("/tmp/to") == 0 && stat("/tmp/further", &status) < 0 && errno == ENOENT, "a link to nothing");
+	expect(symlink("/tmp/two", "/tmp/to") == 0, "symlink");
+	get("/tmp/further", "two");
+	expect(unlink("/tmp/to") == 0 && symlink("further", "/tmp/to") == 0, "symlink");
+	expect(stat("/tmp/further", &status) < 0 && errno == ELOOP, "links in a circle");
+	expect(unlink("/tmp/to") == 0 && mkdir("/tmp/to", 0755) == 0, "mkdir");
+	put("/tmp/to/below", "below");
+	get("/tmp/further/below", "below");
+	expect(chmod("/tmp/to", 0700) == 0, "chmod");
+	get("/tmp/further/below", "below");
+	puts("symbolic links");
+}
+
 int main(void)
 {
 	warm_up();
@@ -290,5 +321,6 @@ int main(void)
 	permissions();
 	locks();
 	times();
+	links();
 	return 0;
 }

@@ -50,10 +50,9 @@ pub(super) fn dup(call: &mut Call<'_>) -> Result<u64> {
 
 fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(number)?;
-    let new = call.process.descriptors.lock().add(description.clone(), least, close_on_exec)?;
-    description.refer();
-    description.object.reopened();
-    Ok(new)
+    description.duplicate();
+    let added = call.process.descriptors.lock().add(description.clone(), least, close_on_exec);
+    added.inspect_err(|_| description.close())
 }
 
 pub(super) fn dup2(call: &mut Call<'_>) -> Result<u64> {
@@ -74,10 +73,9 @@ pub(super) fn dup3(call: &mut Call<'_>) -> Result<u64> {
 
 fn replace(call: &Call<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(old)?;
-    let before = call.process.descriptors.lock().replace(new, description.clone(), close_on_exec)?;
-    description.refer();
-    description.object.reopened();
-    if let Some(before) = before {
+    description.duplicate();
+    let replaced = call.process.descriptors.lock().replace(new, description.clone(), close_on_exec);
+    if let Some(before) = replaced.inspect_err(|_| description.close())? {
         before.close();
     }
     Ok(new)

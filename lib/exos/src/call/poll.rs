@@ -7,7 +7,6 @@ use crate::descriptor::object::{Event, Object};
 use crate::errno::{Errno, Result};
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
-use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
@@ -118,42 +117,60 @@ fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Re
     Ok(come)
 }
 
-fn select_sets(call: &Call<'_>, count: u64, sets: [u64; 3], timeout: Option<u64>) -> Result<u64> {
-    if count as i32 > linux::__FD_SETSIZE as i32 || (count as i32) < 0 {
-        return Err(Errno::EINVAL);
+/// Words of a set of descriptors.
+const SET_WORDS: usize = linux::__FD_SETSIZE as usize / 64;
+type DescriptorSets = [[u64; SET_WORDS]; 3];
+/// What is waited for because of each set, and what counts as having come: to read, to write, what is exceptional.
+const WANTED: [u16; 3] = [READABLE, WRITABLE, 0];
+const MATCHING: [u16; 3] = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
+
+fn select_sets(call: &Call<'_>, count: u64, places: [u64; 3], timeout: Option<u64>) -> Result<u64> {
+    let count = usize::try_from(count as i32).ok().filter(|count| *count <= SET_WORDS * 64).ok_or(Errno::EINVAL)?;
+    let words = count.div_ceil(64);
+    let mut asked: DescriptorSets = [[0; SET_WORDS]; 3];
+    for (set, place) in asked.iter_mut().zip(places).filter(|(_, place)| *place != 0) {
+        copy::read_into_words(place, &mut set[..words])?;
     }
-    let count = count as usize;
-    let bytes = count.div_ceil(64) * 8;
-    let read_set = |at: &u64| if *at == 0 { Ok(vec![0; bytes]) } else { copy::read_vec(*at, bytes) };
-    let asked = sets.iter().map(read_set).collect::<Result<Vec<_>>>()?;
-    let has = |set: &[u8], number: usize| set[number / 8] >> (number % 8) & 1 != 0;
-    let masks = [READABLE, WRITABLE, 0];
-    let wanted = |number: usize| {
-        let bits = asked.iter().zip(masks).filter(|(set, _)| has(set, number)).map(|(_, mask)| mask);
-        asked.iter().any(|set| has(set, number)).then(|| bits.fold(0, |all, one| all | one))
-    };
-    let mut watched: Vec<u64> =
-        (0..count).filter_map(|number| wanted(number).map(|wanted| polled(number as i32, wanted))).collect();
+    let mut watched = watched_of(&asked, count);
     wait_for(call, &mut watched, timeout)?;
     if watched.iter().any(|polled| found_of(*polled) & INVALID != 0) {
         return Err(Errno::EBADF);
     }
-    let mut results = vec![vec![0u8; bytes]; sets.len()];
+    let mut results: DescriptorSets = [[0; SET_WORDS]; 3];
     let mut total = 0;
-    let matching = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
     for polled in watched {
-        let (number, found) = (polled as u32 as usize, found_of(polled));
-        for (index, matching) in matching.iter().enumerate() {
-            if has(&asked[index], number) && found & matching != 0 {
-                results[index][number / 8] |= 1 << (number % 8);
+        let (word, bit) = (polled as u32 as usize / 64, 1 << (polled % 64));
+        for ((result, asked), matching) in results.iter_mut().zip(&asked).zip(MATCHING) {
+            if asked[word] & bit != 0 && found_of(polled) & matching != 0 {
+                result[word] |= bit;
                 total += 1;
             }
         }
     }
-    for (at, result) in sets.iter().zip(&results).filter(|(at, _)| **at != 0) {
-        copy::write(*at, result)?;
+    for (result, place) in results.iter().zip(places).filter(|(_, place)| *place != 0) {
+        copy::write_words(place, &result[..words])?;
     }
     Ok(total)
+}
+
+/// The descriptors below a number that are in any of three sets, in order.
+fn watched_of([read, write, except]: &DescriptorSets, count: usize) -> Vec<u64> {
+    let mut watched = Vec::with_capacity(FEW);
+    for word in 0..count.div_ceil(64) {
+        let mut left = read[word] | write[word] | except[word];
+        while left != 0 {
+            let bit = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let wanted = [read, write, except]
+                .into_iter()
+                .zip(WANTED)
+                .fold(0, |all, (set, wanted)| if set[word] >> bit & 1 != 0 { all | wanted } else { all });
+            if word * 64 + bit < count {
+                watched.push(polled((word * 64 + bit) as i32, wanted));
+            }
+        }
+    }
+    watched
 }
 
 /// Notes what came of each: waits until something did, or the time is over. The result is of how many.

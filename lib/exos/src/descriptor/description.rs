@@ -12,8 +12,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::lock::{Held, OwnerLock};
@@ -67,6 +67,8 @@ pub struct Open {
     /// What it is open on.
     pub object: Object,
     record: Record,
+    /// Descriptors of this process that stand for it, which hold together what the object holds once.
+    descriptors: AtomicU32,
 }
 
 impl Deref for Description {
@@ -81,7 +83,7 @@ impl Description {
     pub fn new(object: Object, flags: u32) -> Result<Self> {
         let record = process().records.lock().take(flags)?;
         record.locks().store(0, Relaxed);
-        let description = Self(Arc::new(Open { object, record }));
+        let description = Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) }));
         (tables().offsets.opened)(&description);
         Ok(description)
     }
@@ -152,7 +154,8 @@ impl Description {
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
         let page = process().records.lock().page(page)?;
-        Ok(Self(Arc::new(Open { object, record: Record { page, index: index.min(RECORDS - 1) } })))
+        let record = Record { page, index: index.min(RECORDS - 1) };
+        Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) })))
     }
 
     /// Whether a descriptor refers to it, in any process or on its way to one.
@@ -165,7 +168,13 @@ impl Description {
         self.record.locks().store(1, Release);
     }
 
-    /// One descriptor more refers to it.
+    /// One descriptor more of this process stands for it.
+    pub fn duplicate(&self) {
+        self.descriptors.fetch_add(1, Relaxed);
+        self.refer();
+    }
+
+    /// One descriptor more refers to it, of another process or on its way to one.
     pub fn refer(&self) {
         self.record.state().fetch_add(1, SeqCst);
     }
@@ -182,6 +191,9 @@ impl Description {
         let last = before & 0xffff_ffff == 1;
         if last {
             self.record.state().store(0, SeqCst);
+        }
+        if self.descriptors.fetch_sub(1, Relaxed) > 1 {
+            return self.object.closed_one();
         }
         let has_locks = last && self.record.locks().load(Acquire) != 0;
         self.object.closed(last, if has_locks { self.number() } else { 0 });

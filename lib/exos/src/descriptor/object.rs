@@ -139,7 +139,15 @@ impl Object {
         }
     }
 
-    /// The node that each descriptor of it holds, if it has one.
+    /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
+    /// go with any descriptor.
+    pub fn closed_one(&self) {
+        if let Self::File { node } | Self::Directory { node } = self {
+            process().files.lock().close_one(*node);
+        }
+    }
+
+    /// The node that it holds, if it has one.
     pub fn node(&self) -> Option<u64> {
         match self {
             Self::File { node } | Self::Directory { node } | Self::Device(_, node) => Some(*node),
@@ -159,7 +167,7 @@ impl Object {
         }
     }
 
-    /// A descriptor more in this process stands for it.
+    /// Something more in this process is open on it.
     pub fn reopened(&self) {
         if let Some(node) = self.node() {
             process().files.lock().hold(node, true);

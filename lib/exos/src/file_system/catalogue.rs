@@ -1,8 +1,8 @@
 //! What the guardian shows of names and nodes: a cache in pages that every process may read, so that finding a file and
 //! telling what it is needs nobody's help (exposed structure, xok-exos-sosp97 §3).
 //!
-//! Pure, over words. Two tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
-//! nowhere; and what `stat` tells of a node. Only what everybody may see is shown: names in directories that all may read and
+//! Pure, over words. Three tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
+//! nowhere; what `stat` tells of a node; and where a symbolic link leads, which never changes. Only what everybody may see is shown: names in directories that all may read and
 //! search, as are all directories above them. The guardian takes an entry out before it answers whoever changed what the
 //! entry tells; what is not there is asked for, as ever. There is one writer. An entry begins with a sequence number, odd
 //! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the guardian, whose pages
@@ -18,7 +18,7 @@ use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFMT};
 /// Bytes of the longest name that is shown.
 pub const NAME_BYTES: usize = 32;
 /// Pages that the tables take.
-pub const PAGES: usize = 16;
+pub const PAGES: usize = 18;
 
 const NAMES: usize = 512;
 /// Sequence, directory, node (0: there is none), length, bytes.
@@ -26,8 +26,13 @@ const NAME_WORDS: usize = 4 + NAME_BYTES / 8;
 const NODES: usize = 256;
 /// Sequence, then the words of a [`Status`].
 const NODE_WORDS: usize = 16;
-/// Words of both tables.
-pub const WORDS: usize = NAMES * NAME_WORDS + NODES * NODE_WORDS;
+const LINKS: usize = 64;
+/// Sequence, node, length, bytes.
+const LINK_WORDS: usize = 16;
+/// Bytes of the longest target of a symbolic link that is shown.
+pub const TARGET_BYTES: usize = (LINK_WORDS - 3) * 8;
+/// Words of the tables.
+pub const WORDS: usize = NAMES * NAME_WORDS + NODES * NODE_WORDS + LINKS * LINK_WORDS;
 
 const _: () = assert!(WORDS * 8 == PAGES * 4096 && Status::WORDS < NODE_WORDS);
 
@@ -92,13 +97,24 @@ impl<'a> Catalogue<'a> {
     }
 
     /// What a path from a node leads to, where all of the way is shown and `may` search each directory on it; `ENOENT` where
-    /// it is shown that there is nothing. Of the last name a symbolic link is what was asked for only without `follow`.
+    /// it is shown that there is nothing. Of the last name a symbolic link is what was asked for without `follow`.
     pub fn find(
         self,
         from: NodeId,
         path: &[u8],
         follow: bool,
         may: impl Fn(&Status) -> bool,
+    ) -> Option<Result<Status, Errno>> {
+        self.find_through(from, path, follow, &may, 0)
+    }
+
+    fn find_through(
+        self,
+        from: NodeId,
+        path: &[u8],
+        follow: bool,
+        may: &impl Fn(&Status) -> bool,
+        links: u32,
     ) -> Option<Result<Status, Errno>> {
         let (start, rest) = path.strip_prefix(b"/").map_or((from, path), |rest| (ROOT, rest));
         let mut at = self.node(start)?;
@@ -107,16 +123,45 @@ impl<'a> Catalogue<'a> {
             if at.kind() != S_IFDIR || !may(&at) || matches!(name, b"" | b"..") {
                 return None;
             }
-            at = match self.name(at.node, name) {
+            let found = match self.name(at.node, name) {
                 _ if name == b"." => at,
                 Some(0) => return Some(Err(Errno::ENOENT)),
                 found => self.node(found?)?,
             };
-            if at.kind() == S_IFLNK && (follow || names.peek().is_some()) {
-                return None;
+            if found.kind() == S_IFLNK && (follow || names.peek().is_some()) {
+                let (target, length) = self.target(found.node).filter(|_| links < MOST_LINKS)?;
+                match self.find_through(at.node, &target[..length], true, may, links + 1)? {
+                    Ok(end) => at = end,
+                    Err(error) => return Some(Err(error)),
+                }
+            } else {
+                at = found;
             }
         }
         Some(Ok(at))
+    }
+
+    /// Where a symbolic link leads, if that is shown: bytes, and how many they are.
+    pub fn target(self, id: NodeId) -> Option<([u8; TARGET_BYTES], usize)> {
+        let (_, [node, length, words @ ..]): (_, [u64; LINK_WORDS - 1]) = read(self.link_entry(id))?;
+        let mut bytes = [0; TARGET_BYTES];
+        for (some, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *some = word.to_le_bytes();
+        }
+        (node == id && id != 0).then_some((bytes, (length as usize).min(TARGET_BYTES)))
+    }
+
+    /// Shows where a symbolic link leads, if that is short enough.
+    pub fn show_target(self, id: NodeId, target: &[u8]) {
+        if target.len() > TARGET_BYTES {
+            return;
+        }
+        let mut words = [0; LINK_WORDS - 1];
+        (words[0], words[1]) = (id, target.len() as u64);
+        for (word, some) in words[2..].iter_mut().zip(target.chunks(8)) {
+            *word = some.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        write(self.link_entry(id), &words);
     }
 
     /// What `stat` tells of a node, if that is shown.
@@ -173,6 +218,7 @@ impl<'a> Catalogue<'a> {
     fn hide_all(self) {
         (0..NAMES).for_each(|slot| hide(self.name_entry(slot)));
         (0..NODES as u64).for_each(|slot| hide(self.node_entry(slot)));
+        (0..LINKS as u64).for_each(|slot| hide(self.link_entry(slot)));
     }
 
     fn name_entry(self, slot: usize) -> &'a [AtomicU64] {
@@ -183,7 +229,15 @@ impl<'a> Catalogue<'a> {
         let slot = (id % NODES as u64) as usize;
         &self.0[NAMES * NAME_WORDS + slot * NODE_WORDS..][..NODE_WORDS]
     }
+
+    fn link_entry(self, id: NodeId) -> &'a [AtomicU64] {
+        let slot = (id % LINKS as u64) as usize;
+        &self.0[NAMES * NAME_WORDS + NODES * NODE_WORDS + slot * LINK_WORDS..][..LINK_WORDS]
+    }
 }
+
+/// Symbolic links that are followed one within the other: who meets more asks.
+const MOST_LINKS: u32 = 4;
 
 /// The sequence number and the words of an entry, unless it is being written.
 #[inline]

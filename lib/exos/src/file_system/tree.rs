@@ -8,6 +8,7 @@ use super::contents::Store;
 use super::mount_table::{FIRST, Location, Mounts};
 use super::node::{Body, Entries, Node, NodeId, Status};
 use super::number_map::NumberMap;
+use super::path::LINKS;
 use super::volume::{ROOT_VOLUME, Volume, VolumeId};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
@@ -401,24 +402,39 @@ impl<S: Store> Tree<S> {
 
     /// Shows what a walk along a path finds, as far as everybody may see it.
     pub fn show(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8]) -> Result<()> {
+        if self.mounts.root == FIRST {
+            self.show_from(catalogue, from, path, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too.
+    fn show_from(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8], links: usize) -> Result<Option<NodeId>> {
         let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
-        if self.mounts.root != FIRST || !self.is_open_to_all(at)? {
-            return Ok(());
+        if links > LINKS || !self.is_open_to_all(at)? {
+            return Ok(None);
         }
         catalogue.show_node(&self.status(at)?);
-        for name in path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
-            let Some(found) = self.find_to_show(at, name)? else { return Ok(()) };
+        let names = || path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let last = names().count();
+        for (index, name) in names().enumerate() {
+            let Some(mut found) = self.find_to_show(at, name)? else { return Ok(None) };
             catalogue.show_name(at, name, found);
             if found == 0 {
-                return Ok(());
+                return Ok(None);
             }
             catalogue.show_node(&self.status(found)?);
-            if !self.node(found)?.is_open_to_all() {
-                return Ok(());
+            if let Body::Link(target) = &self.node(found)?.body {
+                catalogue.show_target(found, target);
+                let Some(end) = self.show_from(catalogue, at, target, links + 1)? else { return Ok(None) };
+                found = end;
+            }
+            if index + 1 < last && !self.node(found)?.is_open_to_all() {
+                return Ok(None);
             }
             at = found;
         }
-        Ok(())
+        Ok(Some(at))
     }
 
     /// What a name leads to, 0 for nowhere; nothing where that is not for everybody.

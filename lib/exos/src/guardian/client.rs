@@ -125,6 +125,11 @@ impl Client {
         catalogue.find(node_of(at), path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
     }
 
+    /// Where a symbolic link leads that [`Self::find`] told of: bytes, and how many.
+    pub fn target(&self, shown: &Status) -> Option<([u8; catalogue::TARGET_BYTES], usize)> {
+        Catalogue::new(self.catalogue.as_ref()?.words()).target(shown.node)
+    }
+
     /// Opens what [`Self::find`] told of, if this process holds it without need: nobody is asked.
     /// With the rights that it is opened for, no more and no less.
     pub fn reopen(&mut self, shown: &Status, rights: u8) -> Option<Opened> {
@@ -345,6 +350,14 @@ impl Client {
         if outcome != Kept::Yes {
             let full = u64::from(outcome == Kept::NoRoom);
             let _ = self.exchange([Operation::Release as u64, node, 1, ended, full, 0]);
+        }
+    }
+
+    /// A descriptor of a node was closed that is held for others.
+    pub fn close_one(&mut self, node: u64) {
+        if self.has_locks {
+            self.hold(node, true);
+            self.close(node, 0);
         }
     }
 

@@ -384,8 +384,8 @@ fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
         terminal.set_foreground(process.number());
         *process.terminal.lock() = Some(terminal.clone());
         let terminal = Description::new(Object::Terminal(terminal), linux::O_RDWR)?;
-        terminal.refer();
-        terminal.refer();
+        terminal.duplicate();
+        terminal.duplicate();
         [terminal.clone(), terminal.clone(), terminal]
     } else {
         let pages = pages(birth::PIPE_WORD, birth::PIPE_PAGES);
