@@ -156,14 +156,11 @@ extern "C" fn begin(_argument: u64) {
 /// Takes back what threads that ended were made of.
 pub fn take_remains_back() {
     let remains = core::mem::take(&mut *process().remains.lock());
-    if remains.is_empty() {
-        return;
-    }
     for Remains { thread } in remains {
         demolish(thread);
         process().spare_threads.lock().push(thread);
     }
-    // What it was endowed with came back to who made it, not to the bank.
+    // What they were endowed with came back to whom they were made by, not to the bank.
     budget::give_back();
 }
 
