@@ -225,8 +225,12 @@ fn may_signal(other: &Other, signal: u32) -> bool {
         || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
 }
 
-/// A child that ended takes every signal, without effect, until it was waited for.
+/// A child that ended takes every signal, without effect, until it was waited for; so does the first process of all, which
+/// is the session and has no handlers, from user 0.
 fn send_to_ended(number: u64) -> Result<u64> {
+    if number == runtime::entry::FIRST.0 {
+        return if process().identity.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
+    }
     let is_child = process().children.lock().all.iter().any(|child| child.number() == number);
     if is_child { Ok(0) } else { Err(Errno::ESRCH) }
 }

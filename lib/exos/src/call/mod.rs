@@ -66,6 +66,8 @@ mod time;
 mod timer;
 #[cfg(target_os = "none")]
 pub(crate) mod walk;
+#[cfg(target_os = "none")]
+mod watch;
 
 #[cfg(target_os = "none")]
 pub use dispatch::*;

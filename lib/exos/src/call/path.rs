@@ -21,7 +21,6 @@ use crate::user_memory::copy;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
@@ -52,7 +51,7 @@ fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Res
     files.find(at, path, follow, (identity.acting(), &identity.groups))
 }
 
-fn note_missing<T>(call: &Call<'_>, path: &[u8], outcome: Result<T>) -> Result<T> {
+pub(super) fn note_missing<T>(call: &Call<'_>, path: &[u8], outcome: Result<T>) -> Result<T> {
     if matches!(outcome, Err(Errno::ENOENT)) && call.process.has_option(option::MISSING_FILES) {
         runtime::log_line!("missing file: {}", String::from_utf8_lossy(path));
     }
@@ -744,7 +743,8 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     }
     let path = copy::read_path(path)?;
     let (at, path) = start(call, HERE, &path)?;
-    let found = walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY, 0))?;
+    let found =
+        walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY | protocol::QUIET, 0))?;
     let opened = found.here(Errno::EACCES)?;
     let allowed = super::limit::check_file_size(call.process, size);
     let mut files = call.process.files.lock();

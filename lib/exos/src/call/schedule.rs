@@ -54,7 +54,8 @@ pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// A process, by its number or 0 for the own one, or a thread of the own process.
+/// A process, by its number or 0 for the own one, or a thread of the own process. The session is the first of all, and
+/// nobody's.
 fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
     if (number as i32) < 0 {
         return Err(Errno::EINVAL);
@@ -62,6 +63,9 @@ fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
     let is_own = |number: u64| call.process.threads.lock().iter().any(|thread| thread.number() == number);
     if number == 0 || number == call.process.number() || is_own(number) {
         return Ok(true);
+    }
+    if number == runtime::entry::FIRST.0 {
+        return Ok(false);
     }
     relatives::find(number).map(|_| false).ok_or(Errno::ESRCH)
 }

@@ -4,6 +4,7 @@ use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
     control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, mount, path, poll, process,
     queue, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
+    watch,
 };
 use linux_raw_sys::general as linux;
 
@@ -180,6 +181,10 @@ pub const OPERATIONS: Operations = operations! {
     __NR_timerfd_create => event::timerfd_create,
     __NR_timerfd_settime => event::timerfd_settime,
     __NR_timerfd_gettime => event::timerfd_gettime,
+    __NR_inotify_init => watch::inotify_init,
+    __NR_inotify_init1 => watch::inotify_init1,
+    __NR_inotify_add_watch => watch::inotify_add_watch,
+    __NR_inotify_rm_watch => watch::inotify_rm_watch,
     __NR_epoll_create => event::epoll_create,
     __NR_epoll_create1 => event::epoll_create1,
     __NR_epoll_ctl => event::epoll_ctl,

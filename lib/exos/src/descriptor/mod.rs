@@ -26,3 +26,5 @@ pub mod signals;
 pub mod socket;
 #[cfg(target_os = "none")]
 pub mod timer;
+#[cfg(target_os = "none")]
+pub mod watcher;

@@ -105,7 +105,7 @@ impl Object {
     /// description, if locks on the file end with it, or 0.
     pub fn closed(&self, last: bool, locks: u64) {
         match self {
-            Self::File { node } | Self::Directory { node } => process().files.lock().close(*node, locks),
+            Self::File { node } | Self::Directory { node } => process().files.lock().close(*node, last, locks),
             Self::Device(_, node) => process().files.lock().hold(*node, false),
             Self::Pipe(pipe, side) => {
                 if last {

@@ -5,6 +5,7 @@ use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
 
 /// Largest file: the limit of a 32-bit page index here, far above what memory holds.
 pub const LARGEST: u64 = 1 << 43;
@@ -59,6 +60,9 @@ impl<S: Store> Tree<S> {
             }
             _ => return Err(Errno::EINVAL),
         }
+        if count > 0 {
+            self.note_event(id, linux::IN_ACCESS);
+        }
         Ok(count)
     }
 
@@ -87,6 +91,9 @@ impl<S: Store> Tree<S> {
         let node = self.contents_mut(id)?;
         node.size = node.size.max(end.min(offset + written));
         (node.modified, node.changed) = (now, now);
+        if written > 0 {
+            self.note_event(id, linux::IN_MODIFY);
+        }
         Ok(written)
     }
 
@@ -109,6 +116,7 @@ impl<S: Store> Tree<S> {
         if let Some(page) = last {
             self.store.bytes_mut(page)[(size % PAGE_SIZE) as usize..].fill(0);
         }
+        self.note_event(id, linux::IN_MODIFY);
         Ok(())
     }
 

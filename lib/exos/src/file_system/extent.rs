@@ -36,7 +36,7 @@ impl<S: Store> Tree<S> {
         let keeps_size = mode & linux::FALLOC_FL_KEEP_SIZE != 0;
         match mode & !linux::FALLOC_FL_KEEP_SIZE {
             0 => self.fill_holes(id, offset, end)?,
-            linux::FALLOC_FL_PUNCH_HOLE if keeps_size => return self.clear(id, offset, end),
+            linux::FALLOC_FL_PUNCH_HOLE if keeps_size => self.clear(id, offset, end)?,
             linux::FALLOC_FL_ZERO_RANGE => self.clear(id, offset, end)?,
             _ => return Err(Errno::EOPNOTSUPP),
         }
@@ -46,6 +46,7 @@ impl<S: Store> Tree<S> {
             node.size = end;
             (node.modified, node.changed) = (now, now);
         }
+        self.note_event(id, linux::IN_MODIFY);
         Ok(())
     }
 

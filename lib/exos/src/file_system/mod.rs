@@ -2,7 +2,8 @@
 //!
 //! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
 //! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes. `mount_table` says what is
-//! found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by their numbers.
+//! found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by their numbers. `watch` is about who waits
+//! for events of nodes.
 
 pub mod catalogue;
 pub mod contents;
@@ -16,4 +17,5 @@ pub mod path;
 pub mod populate;
 pub mod tree;
 pub mod volume;
+pub mod watch;
 pub mod working_set;

@@ -108,6 +108,12 @@ impl Node {
         }
     }
 
+    /// A name that this directory has for a node.
+    pub fn name_of(&self, id: NodeId) -> Option<&[u8]> {
+        let Body::Directory { entries, .. } = &self.body else { return None };
+        entries.iter().find(|(_, there)| **there == id).map(|(name, _)| &**name)
+    }
+
     /// Whether somebody may do this to it.
     pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
         permits([self.mode, self.uid, self.gid], who, groups, wanted)

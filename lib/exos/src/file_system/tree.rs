@@ -10,6 +10,7 @@ use super::node::{Body, Entries, Node, NodeId, Status};
 use super::number_map::NumberMap;
 use super::path::LINKS;
 use super::volume::{ROOT_VOLUME, Volume, VolumeId};
+use super::watch::{Watches, directory_bit};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
@@ -72,6 +73,8 @@ pub struct Tree<S> {
     pub working_sets: WorkingSets,
     /// What changed since it was last shown.
     pub changes: Changes,
+    /// Who waits for events of nodes.
+    pub watches: Watches,
     /// Nodes that lost their last name while somebody held them, until whoever holds them without need lets go.
     pub nameless: Vec<NodeId>,
     pub(super) nodes: NumberMap<Node>,
@@ -109,6 +112,7 @@ impl<S: Store> Tree<S> {
             working_sets: WorkingSets::default(),
             changes: Changes::default(),
             nameless: Vec::new(),
+            watches: Watches::default(),
             nodes,
             next: ROOT + 1,
         }
@@ -152,6 +156,7 @@ impl<S: Store> Tree<S> {
         let id = self.insert(directory, fresh)?;
         let is_directory = self.node(id)?.is_directory();
         self.enter(directory, name, id, is_directory)?;
+        self.watches.note(directory, linux::IN_CREATE | directory_bit(is_directory), 0, name);
         Ok(id)
     }
 
@@ -208,7 +213,10 @@ impl<S: Store> Tree<S> {
         }
         node.links = node.links.checked_add(1).ok_or(Errno::EMLINK)?;
         node.changed = now;
-        self.enter(directory, name, id, false)
+        self.enter(directory, name, id, false)?;
+        self.watches.note(id, linux::IN_ATTRIB, 0, b"");
+        self.watches.note(directory, linux::IN_CREATE, 0, name);
+        Ok(())
     }
 
     /// Takes a name away: of a directory with `directory_wanted`, else of anything else.
@@ -221,7 +229,17 @@ impl<S: Store> Tree<S> {
         }
         let id = self.look_up(directory, name)?;
         self.check_removable(id, directory_wanted)?;
-        self.leave(directory, name, id)
+        // Who watches a node is told of its end last.
+        let is_watched = self.watches.is_watched(id);
+        if is_watched {
+            self.hold(id, true)?;
+        }
+        self.leave(directory, name, id)?;
+        if !directory_wanted {
+            self.watches.note(id, linux::IN_ATTRIB, 0, b"");
+        }
+        self.watches.note(directory, linux::IN_DELETE | directory_bit(directory_wanted), 0, name);
+        if is_watched { self.hold(id, false) } else { Ok(()) }
     }
 
     /// Renames: what `to_name` led to is replaced in the same step, unless `keep`.
@@ -243,11 +261,15 @@ impl<S: Store> Tree<S> {
             return Err(Errno::EINVAL);
         }
         self.check_no_point(id)?;
+        let replaced = self.look_up(to, to_name).ok();
         match self.look_up(to, to_name) {
             Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(there) if there == id => return Ok(()),
             Ok(there) => {
                 self.check_removable(there, is_directory)?;
+                if self.watches.is_watched(there) {
+                    self.hold(there, true)?;
+                }
                 self.leave(to, to_name, there)?;
             }
             Err(_) => self.check_new_name(to, to_name)?,
@@ -257,7 +279,13 @@ impl<S: Store> Tree<S> {
             *parent = to;
         }
         self.node_mut(id)?.changed = self.now;
-        self.enter(to, to_name, id, is_directory)
+        self.enter(to, to_name, id, is_directory)?;
+        self.note_move(id, (from, from_name), (to, to_name));
+        let Some(gone) = replaced.filter(|gone| self.watches.is_watched(*gone)) else { return Ok(()) };
+        if !is_directory {
+            self.watches.note(gone, linux::IN_ATTRIB, 0, b"");
+        }
+        self.hold(gone, false)
     }
 
     /// Swaps what two names lead to.
@@ -278,7 +306,10 @@ impl<S: Store> Tree<S> {
             }
         }
         self.enter(a, a_name, second, second_is)?;
-        self.enter(b, b_name, first, first_is)
+        self.enter(b, b_name, first, first_is)?;
+        self.note_move(first, (a, a_name), (b, b_name));
+        self.note_move(second, (b, b_name), (a, a_name));
+        Ok(())
     }
 
     /// One more holder of a node, or one less; the last one of a nameless node lets it go.
@@ -300,6 +331,7 @@ impl<S: Store> Tree<S> {
         if node.is_directory() {
             self.changes.note_everything();
         }
+        self.note_event(id, linux::IN_ATTRIB);
         Ok(())
     }
 
@@ -529,6 +561,9 @@ impl<S: Store> Tree<S> {
         {
             self.give_pages(volume, pages.into_iter().flatten());
             self.working_sets.forget(id);
+        }
+        if self.watches.is_watched(id) && !self.nodes.contains_key(&id) {
+            self.watches.note_gone(id);
         }
     }
 }

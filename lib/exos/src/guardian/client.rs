@@ -141,7 +141,15 @@ impl Client {
         (has == rights && idle.take(node)).then_some(opened)
     }
 
+    /// Whether anybody watches files: the guardian is told of everything then.
+    pub(super) fn has_watchers(&self) -> bool {
+        self.notice.as_ref().is_some_and(|notice| notice.words()[protocol::WATCHERS].load(Acquire) != 0)
+    }
+
     fn idle(&self) -> Option<Idle<'static>> {
+        if self.has_watchers() {
+            return None;
+        }
         Some(protocol::idle_in(self.window.as_ref()?.words()))
     }
 
@@ -344,12 +352,13 @@ impl Client {
         let _ = self.exchange([operation as u64, node, 0, 0, 0, 0]);
     }
 
-    /// A descriptor of a node was closed; `ended`: the description that ended with it, or 0.
-    pub fn close(&mut self, node: u64, ended: u64) {
-        let outcome = if ended == 0 && !self.has_locks { self.keep(node) } else { Kept::No };
+    /// A descriptor of a node was closed; `last`: the last of its description; `locks`: that description, if locks end with
+    /// it, or 0.
+    pub fn close(&mut self, node: u64, last: bool, locks: u64) {
+        let outcome = if locks == 0 && !self.has_locks { self.keep(node) } else { Kept::No };
         if outcome != Kept::Yes {
             let full = u64::from(outcome == Kept::NoRoom);
-            let _ = self.exchange([Operation::Release as u64, node, 1, ended, full, 0]);
+            let _ = self.exchange([Operation::Release as u64, node, 1 + u64::from(last), locks, full, 0]);
         }
     }
 
@@ -382,6 +391,13 @@ impl Client {
     pub fn make_unnamed(&mut self, at: u64, path: &[u8], mode: u32, nameable: bool) -> Result<Found<u64>> {
         let length = self.put_path(path)?;
         let message = [Operation::Unnamed as u64, at, u64::from(mode), u64::from(nameable), length, 0];
+        Ok(self.on_path(message)?.map(|answer| answer[1]))
+    }
+
+    /// Watches what a path leads to for an instance; the number of the watch.
+    pub fn watch(&mut self, instance: u64, at: u64, path: &[u8], mask: u32) -> Result<Found<u64>> {
+        let length = self.put_path(path)?;
+        let message = [Operation::Watch as u64, at, u64::from(mask), instance, length, 0];
         Ok(self.on_path(message)?.map(|answer| answer[1]))
     }
 

@@ -11,6 +11,11 @@ use core::sync::atomic::AtomicU64;
 pub const WINDOW_PAGES: usize = 9;
 /// Bytes of a client's window that are for paths and bytes.
 pub const WINDOW_BYTES: u64 = 8 * 4096;
+/// Word of the notice page that says how many watch files: as long as anybody does, the guardian is told of every opening,
+/// reading and closing.
+pub const WATCHERS: usize = 1;
+/// Bit of the flags of `Open`: a node is opened for one operation, of which alone those who watch it are told.
+pub const QUIET: u32 = 1 << 30;
 /// Word of the notice page from which on the numbers of the catalogue's pages stand.
 pub const CATALOGUE_PAGES: usize = 8;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
@@ -74,8 +79,8 @@ operations! {
     /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
     /// the end; those of all that are in memory, as `tell_near_pages` has them.
     Pages = 8,
-    /// (node, 0 or 1: a descriptor was closed, description that ended with it or 0, 1: what the caller holds without need
-    /// goes with it): the caller holds it no more.
+    /// (node; 0, 1: a descriptor was closed, 2: the last of its description; description whose locks end with it or 0; 1: what
+    /// the caller holds without need goes with it): the caller holds it no more.
     Release = 9,
     /// (at, mode, device, length of path)
     Make = 10,
@@ -171,6 +176,16 @@ operations! {
     /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last of
     /// them, when the question is forgotten.
     TakeAnswer = 79,
+    /// () -> node of an instance of watches. The caller holds it.
+    MakeWatcher = 81,
+    /// (at, mask of inotify_add_watch(2), instance, length of path) -> number of the watch.
+    Watch = 82,
+    /// (instance, number of a watch)
+    Unwatch = 83,
+    /// (instance, room) -> bytes of its events in the window.
+    TakeEvents = 84,
+    /// (instance) -> bytes of the events that wait in it.
+    EventsWaiting = 85,
     /// (key, bytes, flags) -> number of a shared segment.
     SegmentGet = 50,
     /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.

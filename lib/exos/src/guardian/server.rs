@@ -163,6 +163,11 @@ impl Server {
             Operation::TakeQuestion => self.take_question(caller, a).map(Outcome::Done),
             Operation::Answer => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
             Operation::TakeAnswer => self.take_answer(caller, a, b).map(Outcome::Done),
+            Operation::MakeWatcher => self.make_watcher(caller, who).map(Outcome::Done),
+            Operation::Watch => self.watch(caller, who, a, b as u32, [c, d]),
+            Operation::Unwatch | Operation::TakeEvents | Operation::EventsWaiting => {
+                self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done)
+            }
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)
@@ -191,7 +196,7 @@ impl Server {
             Operation::WorkingSet => self.working_set(caller, node, b, c),
             Operation::Release => {
                 if b != 0 {
-                    self.unlock_closed(caller, node, c);
+                    self.closed(caller, handle, b, c);
                 }
                 if d != 0 {
                     self.release_idle(caller)?;
@@ -202,6 +207,9 @@ impl Server {
             Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
             Operation::Lock => self.lock(caller, node, words),
             Operation::Fifo => self.fifo(caller, node),
+            Operation::Unwatch => self.tree.watches.remove(node, b as i32).map(|()| NOTHING),
+            Operation::TakeEvents => self.take_events(caller, node, b),
+            Operation::EventsWaiting => Ok([self.tree.watches.waiting(node) as u64, 0, 0, 0, 0]),
             Operation::Terminal => self.terminal(caller, node),
             Operation::Offer => {
                 self.hold_for_nobody(handle)?;
@@ -247,7 +255,8 @@ impl Server {
         if node.is_some() {
             self.check_open(id, who, flags, slash)?;
         }
-        self.opened(caller, id, flags)
+        // What was made by this has nothing to lose.
+        self.opened(caller, id, if node.is_some() { flags } else { flags & !linux::O_TRUNC })
     }
 
     /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody can find.
@@ -261,6 +270,9 @@ impl Server {
     fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
             self.tree.truncate(at.node, 0)?;
+        }
+        if flags & (linux::O_PATH | protocol::QUIET) == 0 {
+            self.tree.note_event(at.node, linux::IN_OPEN);
         }
         let found = self.tree.node(at.node)?;
         let device = u64::from(found.device.1) | u64::from(found.device.0) << 32;
@@ -390,6 +402,7 @@ impl Server {
             records.resize(end, 0);
             true
         })?;
+        self.tree.note_event(at.node, linux::IN_ACCESS);
         if records.is_empty() && full {
             return Err(Errno::EINVAL);
         }
@@ -721,6 +734,8 @@ impl Server {
                 self.window_pages.free_many(&pages);
             }
             self.terminal_is_left(node);
+            self.tree.watches.destroy(node);
+            self.tell_watchers();
         }
         let outcome = self.tree.hold(node, false);
         self.tree.hold_mount(handle.at.mount, false, handle.writes());

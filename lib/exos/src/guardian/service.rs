@@ -79,6 +79,9 @@ impl Guardian {
         self.answer(caller, message);
         self.server.hide_changes();
         self.server.take_back_idle();
+        if self.server.tree.watches.take_news() {
+            self.server.tell_of_change();
+        }
     }
 
     fn answer(&mut self, caller: u64, message: &mut Message) {

@@ -1,8 +1,8 @@
-//! What strangers share through the guardian beside names and bytes: locks on files, the pipes of FIFOs, and files
-//! without names.
+//! What strangers share through the guardian beside names and bytes: locks on files, the pipes of FIFOs, files
+//! without names, and watches on nodes.
 
 use super::handle::Handle;
-use super::protocol::{LockHolder, LockKind, LockManner, LockRequest};
+use super::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
 use super::server::{Answer, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::{Lock, Owner};
@@ -75,7 +75,7 @@ impl Server {
 
     /// A process that closes any descriptor of a file loses its record locks on it (fcntl(2)); a description that
     /// ended (0: none did) loses its own.
-    pub(super) fn unlock_closed(&mut self, caller: u64, node: NodeId, description: u64) {
+    fn unlock_closed(&mut self, caller: u64, node: NodeId, description: u64) {
         let mut any = self.locks.clear(node, Owner::Process(caller), 0, u64::MAX);
         if description != 0 {
             any |= self.locks.clear(node, Owner::Description(description), 0, u64::MAX);
@@ -84,6 +84,61 @@ impl Server {
         if any {
             self.tell_of_change();
         }
+    }
+
+    /// A descriptor was closed; `how`: 2 for the last of its description, whose locks end (0: it has none).
+    pub(super) fn closed(&mut self, caller: u64, handle: Handle, how: u64, locks: u64) {
+        self.unlock_closed(caller, handle.at.node, locks);
+        let event = if handle.writes() { linux::IN_CLOSE_WRITE } else { linux::IN_CLOSE_NOWRITE };
+        if how == 2 && handle.rights != 0 {
+            self.tree.note_event(handle.at.node, event);
+        }
+    }
+
+    /// Clients see whether anybody watches files.
+    pub(super) fn tell_watchers(&self) {
+        self.notice.words()[WATCHERS].store(self.tree.watches.count(), SeqCst);
+    }
+
+    /// An instance of watches: a node that is none of the tree's files, and goes with who holds it.
+    pub(super) fn make_watcher(&mut self, caller: u64, who: Credentials) -> Result<Answer> {
+        let node =
+            self.tree.create_unnamed(ROOT, Fresh { mode: 0o600, owner: who, device: (0, 0), target: b"" }, false)?;
+        let handle = Handle::plain(Location::first(node));
+        self.hold(caller, handle)?;
+        self.tree.watches.create(node);
+        self.tell_watchers();
+        Ok([handle.to_word(), 0, 0, 0, 0])
+    }
+
+    /// Watches what a path leads to: who may read it.
+    pub(super) fn watch(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        mask: u32,
+        [instance, length]: [u64; 2],
+    ) -> Result<Outcome> {
+        if !self.clients[&caller].holds.contains_key(&instance) {
+            return Err(Errno::EBADF);
+        }
+        let flags = if mask & linux::IN_DONT_FOLLOW != 0 { 0 } else { FOLLOW };
+        self.on_path(caller, who, at, flags, length, |server, at| {
+            let node = at.node;
+            if mask & linux::IN_ONLYDIR != 0 && !server.tree.node(node)?.is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            server.tree.check(node, who, access::READ)?;
+            let number = server.tree.watches.add(instance, node, mask)?;
+            Ok([number as u64, 0, 0, 0, 0].into())
+        })
+    }
+
+    /// Events of an instance, as many as there is room for.
+    pub(super) fn take_events(&mut self, caller: u64, instance: NodeId, room: u64) -> Result<Answer> {
+        let bytes = self.tree.watches.take(instance, room.min(WINDOW_BYTES) as usize)?;
+        Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
     /// Who waits for a change looks again.

@@ -60,7 +60,7 @@ impl Views {
 impl Client {
     /// Reads from what is shown and mapped; nothing where somebody is to be asked.
     pub(super) fn read_shown(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Option<Result<u64>> {
-        if !is_first_mount(node) {
+        if !is_first_mount(node) || self.has_watchers() {
             return None;
         }
         let (sequence, status) = self.shown()?.stamped(node_of(node)).filter(|(_, status)| can_be_read(status))?;

@@ -1,6 +1,7 @@
 //! Files of `/proc` that tell of the whole machine.
 
 use super::mounts;
+use crate::file_system::watch::{MOST_EVENTS, MOST_WATCHES};
 use crate::guardian::protocol::IpcKind;
 use crate::session::{board, load};
 use crate::user_memory::current::process;
@@ -11,8 +12,19 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
 
 /// The files, without folders.
-pub(super) const FILES: [&str; 9] =
-    ["cpuinfo", "filesystems", "loadavg", "meminfo", "mounts", "stat", "uptime", "version", "vmstat"];
+pub(super) const FILES: [&str; 11] = [
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "mounts",
+    "partitions",
+    "stat",
+    "swaps",
+    "uptime",
+    "version",
+    "vmstat",
+];
 /// Nanoseconds in a tick of `/proc/stat`.
 const TICK: u64 = 10_000_000;
 
@@ -20,10 +32,20 @@ const TICK: u64 = 10_000_000;
 pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
     match parts {
         ["sys"] => Some(&["kernel", "vm", "fs"]),
-        ["sys", "kernel"] => Some(&["hostname", "osrelease", "ostype", "pid_max", "threads-max", "version"]),
+        ["sys", "kernel"] => Some(&[
+            "cap_last_cap",
+            "hostname",
+            "ngroups_max",
+            "osrelease",
+            "ostype",
+            "pid_max",
+            "threads-max",
+            "version",
+        ]),
         ["sys", "vm"] => Some(&["overcommit_memory", "max_map_count"]),
         ["sysvipc"] => Some(&["msg", "sem", "shm"]),
-        ["sys", "fs"] => Some(&["file-max", "pipe-max-size"]),
+        ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size"]),
+        ["sys", "fs", "inotify"] => Some(&["max_queued_events", "max_user_instances", "max_user_watches"]),
         _ => None,
     }
 }
@@ -55,6 +77,14 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu).collect(),
         ["stat"] => statistics(),
         ["sysvipc", kind] => objects(kind)?,
+        ["partitions"] => String::from("major minor  #blocks  name\n\n"),
+        ["swaps"] => String::from("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+        ["sys", "kernel", "cap_last_cap"] => String::from("40\n"),
+        ["sys", "kernel", "ngroups_max"] => String::from("65536\n"),
+        ["sys", "fs", "nr_open"] => String::from("1048576\n"),
+        ["sys", "fs", "inotify", "max_queued_events"] => format!("{MOST_EVENTS}\n"),
+        ["sys", "fs", "inotify", "max_user_instances"] => String::from("128\n"),
+        ["sys", "fs", "inotify", "max_user_watches"] => format!("{MOST_WATCHES}\n"),
         ["sys", "kernel", "hostname"] => String::from("chitin\n"),
         ["sys", "kernel", "osrelease"] => String::from("6.1.0-chitin\n"),
         ["sys", "kernel", "ostype"] => String::from("Linux\n"),
