@@ -65,7 +65,7 @@ pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure
 /// Takes from the bank for an environment: the running one, or one that it made.
 pub fn draw_for(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
     let process = process();
-    if process.user.load(Relaxed) != 0 {
+    if process.principal.load(Relaxed) != 0 {
         let drawn = client::draw(process.guardian, to, resource as u64, amount);
         return drawn.map_err(|_| Error::OverBudget.about(resource as u64));
     }

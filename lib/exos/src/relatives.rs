@@ -5,6 +5,8 @@
 
 use crate::errno::{Errno, Result};
 use crate::process::children::public;
+use crate::session::board;
+use crate::session::succession::Succession;
 use crate::signal::frame::Information;
 use crate::signal::post::from_user;
 use crate::signal::set::COUNT;
@@ -23,6 +25,8 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 pub struct Other {
     /// Its number.
     pub number: u64,
+    /// The number of its environment, which may be another one: see `session::succession`.
+    pub environment: u64,
     /// Its parent.
     pub parent: u64,
     /// Its process group.
@@ -58,11 +62,13 @@ pub struct Other {
 pub struct Sight {
     /// The key.
     pub key: KeyIndex,
+    /// What the session tells of processes that another environment goes on for.
+    pub succession: Succession<'static>,
 }
 
 /// Processes as the running one sees them.
 pub fn sight() -> Sight {
-    Sight { key: process().session_key }
+    Sight { key: process().session_key, succession: board::succession(process().board.words()) }
 }
 
 /// The living process with this number.
@@ -73,6 +79,7 @@ pub fn find(number: u64) -> Option<Other> {
 /// User and group that a process acts as, or acted as when it ended; those of nobody once it was waited for.
 pub fn acting(number: u64) -> [u32; 2] {
     const NOBODY: u32 = 65534;
+    let number = sight().succession.environment(number);
     let page = exposed::environment(EnvironmentId(number)).map(|info| PageNumber(info.public.load(Acquire)));
     let public = page.and_then(|page| Window::open(&[page], process().session_key, Access::READ).ok());
     let says = |index: usize| public.as_ref().map(|public| public.words()[index].load(Acquire));
@@ -120,7 +127,7 @@ fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> b
 impl Sight {
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
-        let environment = EnvironmentId(number);
+        let environment = EnvironmentId(self.succession.environment(number));
         let info = exposed::environment(environment).filter(|_| exposed::lives(environment))?;
         let page = PageNumber(info.public.load(Acquire));
         let public = Window::open(&[page], self.key, Access::READ).ok()?;
@@ -136,8 +143,9 @@ impl Sight {
         let name = [word(public::NAME), word(public::NAME + 1)];
         let name = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
         Some(Other {
-            number,
-            parent: word(public::PARENT),
+            number: self.succession.process(number),
+            environment: environment.0,
+            parent: self.succession.process(word(public::PARENT)),
             group: letters.words()[GROUP].load(Acquire),
             session: word(public::SESSION),
             mailbox,
@@ -163,17 +171,22 @@ impl Sight {
     pub fn all(self) -> Vec<Other> {
         let slots = 0..exposed::kernel().environments.load(Acquire);
         let alive = slots.filter_map(exposed::environment_slot).filter(|info| info.alive());
-        alive.filter_map(|info| self.find(info.number.load(Acquire))).collect()
+        let numbers = alive.map(|info| info.number.load(Acquire));
+        // Who only stands in for another one is no process of its own.
+        numbers
+            .filter(|number| self.succession.successor(*number).is_none())
+            .filter_map(|number| self.find(number))
+            .collect()
     }
 
     /// Tells a process that something happened to a child of it.
     pub fn tell_of_child(self, other: &Other, information: &Information) -> Result<()> {
-        signal::send_of_child(self.key, EnvironmentId(other.number), other.mailbox, information)
+        signal::send_of_child(self.key, EnvironmentId(other.environment), other.mailbox, information)
     }
 
     /// Sends a signal to a process.
     pub fn send(self, other: &Other, information: &Information) -> Result<()> {
-        signal::send(self.key, EnvironmentId(other.number), other.mailbox, information)
+        signal::send(self.key, EnvironmentId(other.environment), other.mailbox, information)
     }
 
     /// Sends a signal to every process of a group.
@@ -213,7 +226,7 @@ fn deliver(other: &Other, information: &Information) -> Result<()> {
         _ => sight().send(other, information),
     };
     match direct {
-        Err(Errno::EPERM) => crate::guardian::client::signal(process().guardian, other.number, information),
+        Err(Errno::EPERM) => crate::guardian::client::signal(process().guardian, other.environment, information),
         outcome => outcome,
     }
 }

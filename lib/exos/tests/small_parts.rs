@@ -254,3 +254,34 @@ fn users_become_only_who_they_are() {
     assert!(root.may_signal(2, 9) && root.may_signal(9, 1) && !root.may_signal(3, 3));
     assert_eq!(Identity::default().change_user(Change::One, [KEEP; 3]), Err(Errno::EINVAL));
 }
+
+/// FAULTS.md row 98: set-id bits make somebody else, and who is somebody else is set apart from its user.
+#[test]
+fn fault_98_who_executes_a_set_id_program() {
+    use exos::process::identity::{Change, FIRST_APART, Identity, Program, Three};
+    let all = |id: u32| Three { real: id, effective: id, saved: id };
+    let user = Identity { user: all(1000), group: all(100), ..Identity::default() };
+    let rooted = Program { mode: 0o10_4755, user: 0, group: 0 };
+    let after = user.executing(rooted);
+    assert_eq!((after.user, after.group), (Three { real: 1000, effective: 0, saved: 0 }, all(100)));
+    assert!(user.gains(&after) && after.is_secure() && after.principal() == 0);
+    let plain = Program { mode: 0o10_0755, ..rooted };
+    assert!(user.executing(plain) == user && !user.gains(&user.executing(plain)));
+    // The bit of a group that may not execute is no set-id bit.
+    let locking = Program { mode: 0o10_2745, user: 0, group: 300 };
+    assert!(user.executing(locking) == user);
+    let grouped = user.executing(Program { mode: 0o10_2755, ..locking });
+    assert_eq!((grouped.user, grouped.group), (all(1000), Three { real: 100, effective: 300, saved: 300 }));
+    assert!(user.gains(&grouped));
+    let renounced = Identity { no_new_privileges: true, ..user.clone() };
+    assert!(renounced.executing(rooted) == renounced);
+    // Set apart, it holds a key of its own until it is its user's again and executes a program.
+    let mut apart = Identity { apart: FIRST_APART + 1, ..grouped };
+    assert_eq!(apart.principal(), FIRST_APART + 1);
+    assert_eq!(apart.change_group(Change::Three, [100; 3]), Ok(()));
+    assert_eq!((apart.principal(), apart.executing(plain).principal()), (FIRST_APART + 1, 1000));
+    // User 0 becomes anybody by itself.
+    let root = Identity::default();
+    let other = root.executing(Program { mode: 0o10_4755, user: 5, group: 0 });
+    assert!(!root.gains(&other) && other.user == Three { real: 0, effective: 5, saved: 5 } && other.principal() == 0);
+}

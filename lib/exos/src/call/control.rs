@@ -2,6 +2,8 @@
 
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
+use crate::guardian::protocol::{NO_NEW_PRIVILEGES, Operation};
+use crate::process::Process;
 use crate::process::attributes::TIMER_SLACK;
 use crate::process::children::public;
 use crate::signal::set::COUNT;
@@ -33,6 +35,9 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         _ => {}
     }
     let rest = [argument, more[0], more[1], more[2]];
+    if wanted as u32 == operation::PR_SET_NO_NEW_PRIVS && rest == [1, 0, 0, 0] {
+        return renounce_privileges(process);
+    }
     let mut attributes = process.attributes.lock();
     match wanted as u32 {
         operation::PR_SET_PDEATHSIG if argument <= u64::from(COUNT) => {
@@ -43,8 +48,9 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         operation::PR_SET_DUMPABLE if argument <= 1 => attributes.dumpable = argument,
         operation::PR_GET_KEEPCAPS => return Ok(u64::from(attributes.keeps_capabilities)),
         operation::PR_SET_KEEPCAPS if argument <= 1 => attributes.keeps_capabilities = argument == 1,
-        operation::PR_SET_NO_NEW_PRIVS if rest == [1, 0, 0, 0] => attributes.no_new_privileges = true,
-        operation::PR_GET_NO_NEW_PRIVS if rest == [0; 4] => return Ok(u64::from(attributes.no_new_privileges)),
+        operation::PR_GET_NO_NEW_PRIVS if rest == [0; 4] => {
+            return Ok(u64::from(process.identity.lock().no_new_privileges));
+        }
         operation::PR_GET_TIMERSLACK => return Ok(attributes.timer_slack),
         operation::PR_SET_TIMERSLACK => {
             attributes.timer_slack = if (argument as i64) <= 0 { TIMER_SLACK } else { argument };
@@ -53,6 +59,13 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         operation::PR_SET_THP_DISABLE if rest[1..] == [0; 3] => attributes.no_huge_pages = argument != 0,
         _ => return Err(Errno::EINVAL),
     }
+    Ok(0)
+}
+
+/// The guardian keeps it: no program gives the process any rights from now on.
+fn renounce_privileges(process: &Process) -> Result<u64> {
+    process.files.lock().on_object(Operation::SetIdentity, [NO_NEW_PRIVILEGES, 0, 0, 0, 0])?;
+    process.identity.lock().no_new_privileges = true;
     Ok(0)
 }
 

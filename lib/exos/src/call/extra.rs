@@ -89,7 +89,7 @@ pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING) != 0 {
         return Err(Errno::EINVAL);
     }
-    let found = call.process.files.lock().make_unnamed(ROOT, b"/", 0o777, false)?;
+    let found = call.process.files.lock().make_unnamed(ROOT, b"", 0o777, false)?;
     let object = Object::File { node: found.here(Errno::ENODEV)? };
     let description = Description::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
     call.process.descriptors.lock().add(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)

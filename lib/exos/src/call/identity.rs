@@ -55,15 +55,15 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
         USER => wished.change_user(change, wanted)?,
         _ => wished.change_group(change, wanted)?,
     }
-    let user = wished.key_user();
-    let changes_key = user != call.process.user.load(Relaxed);
+    let principal = wished.principal();
+    let changes_key = principal != call.process.principal.load(Relaxed);
     if changes_key {
-        user::prepare(call.process, user)?;
+        user::prepare(call.process, principal)?;
     }
     let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), 0];
     call.process.files.lock().on_object(Operation::SetIdentity, words)?;
     if changes_key {
-        user::become_user(call.process, user);
+        user::become_principal(call.process, principal);
     }
     *call.process.identity.lock() = wished;
     begin::publish(call.process);

@@ -154,6 +154,9 @@ fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) ->
     if flags & linux::O_ACCMODE == linux::O_RDONLY {
         return Err(Errno::EINVAL);
     }
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let nameable = flags & linux::O_EXCL == 0;
     let found = walk(at, path, Last::Node, |files, at, path| files.make_unnamed(at, path, mode, nameable))?;
     let node = found.here(Errno::EOPNOTSUPP)?;

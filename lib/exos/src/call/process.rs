@@ -26,17 +26,18 @@ pub(super) fn getpid(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn getppid(call: &mut Call<'_>) -> Result<u64> {
     let parent = call.process.parent.load(Relaxed);
     let lives = runtime::exposed::lives(EnvironmentId(parent));
-    Ok(if lives { parent } else { runtime::entry::FIRST.0 })
+    let number = crate::session::board::succession(call.process.board.words()).process(parent);
+    Ok(if lives { number } else { runtime::entry::FIRST.0 })
 }
 
 pub(super) fn set_tid_address(call: &mut Call<'_>) -> Result<u64> {
     let [address, ..] = call.arguments();
     thread().clear_at_end.store(address, Relaxed);
-    Ok(thread().number())
+    Ok(thread().shown_number())
 }
 
 pub(super) fn gettid(_: &mut Call<'_>) -> Result<u64> {
-    Ok(thread().number())
+    Ok(thread().shown_number())
 }
 
 pub(super) fn sched_yield(_: &mut Call<'_>) -> Result<u64> {

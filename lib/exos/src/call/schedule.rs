@@ -60,7 +60,7 @@ fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
     if (number as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let is_own = |number: u64| call.process.threads.lock().iter().any(|thread| thread.number() == number);
+    let is_own = |number: u64| call.process.threads.lock().iter().any(|thread| thread.shown_number() == number);
     if number == 0 || number == call.process.number() || is_own(number) {
         return Ok(true);
     }

@@ -205,15 +205,15 @@ fn by_thread(call: &Call<'_>, signal: u64) -> Information {
 /// To a thread of this process, or to the first thread of another.
 fn send_to_thread(call: &Call<'_>, target: u64, information: &Information) -> Result<u64> {
     let signal = information.signal;
-    let own = call.process.threads.lock().iter().find(|thread| thread.number() == target).copied();
+    let own = call.process.threads.lock().iter().find(|thread| thread.shown_number() == target).copied();
     let Some(thread) = own else { return relatives::send(target, information) };
     if signal > COUNT {
         return Err(Errno::EINVAL);
     }
     if signal != 0 {
         thread.post().put(information)?;
-        if target != runtime::area::number().0 {
-            signal::ring(call.process.session_key, runtime::EnvironmentId(target))?;
+        if thread.number() != runtime::area::number().0 {
+            signal::ring(call.process.session_key, runtime::EnvironmentId(thread.number()))?;
         }
     }
     Ok(0)

@@ -31,7 +31,7 @@ impl Cell {
     /// One that a relative made.
     pub(super) fn open(page: u64) -> Result<Self> {
         let process = process();
-        Ok(Self { shared: process.windows.lock().open(vec![PageNumber(page)], process.session_key, true)? })
+        Ok(Self { shared: process.windows.lock().open(vec![PageNumber(page)], process.opening_key(), true)? })
     }
 
     /// One of its words.

@@ -154,6 +154,8 @@ impl Description {
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
         let page = process().records.lock().page(page)?;
+        object.held(process().environment());
+        object.on_its_way(false);
         let record = Record { page, index: index.min(RECORDS - 1) };
         Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) })))
     }
@@ -171,12 +173,25 @@ impl Description {
     /// One descriptor more of this process stands for it.
     pub fn duplicate(&self) {
         self.descriptors.fetch_add(1, Relaxed);
-        self.refer();
+        self.refer_for(process().environment());
     }
 
-    /// One descriptor more refers to it, of another process or on its way to one.
-    pub fn refer(&self) {
+    /// One descriptor more of some process.
+    pub fn refer_for(&self, number: u64) {
         self.record.state().fetch_add(1, SeqCst);
+        self.object.held(number);
+    }
+
+    /// What was on its way does not go.
+    pub fn take_back(&self) {
+        self.object.on_its_way(false);
+        self.record.state().fetch_sub(1, SeqCst);
+    }
+
+    /// A message that is on its way refers to it.
+    pub fn refer_on_its_way(&self) {
+        self.record.state().fetch_add(1, SeqCst);
+        self.object.on_its_way(true);
     }
 
     /// One descriptor less; the last one lets go of the object.
@@ -206,7 +221,7 @@ impl Records {
         if let Some(page) = self.pages.iter().find(|page| page.pages()[0] == number) {
             return Ok(page.clone());
         }
-        let page = process().windows.lock().open(vec![number], process().session_key, true)?;
+        let page = process().windows.lock().open(vec![number], process().opening_key(), true)?;
         self.pages.push(page.clone());
         Ok(page)
     }

@@ -111,6 +111,7 @@ impl Object {
                 if last {
                     pipe.leave(*side);
                 }
+                pipe.let_go(*side, process().environment());
                 if pipe.node != 0 {
                     process().files.lock().hold(pipe.node, false);
                 }
@@ -142,6 +143,7 @@ impl Object {
     /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
     /// go with any descriptor.
     pub fn closed_one(&self) {
+        self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
         if let Self::File { node } | Self::Directory { node } = self {
             process().files.lock().close_one(*node);
         }
@@ -165,6 +167,25 @@ impl Object {
             Self::Other(other) => other.pages(),
             _ => Vec::new(),
         }
+    }
+
+    /// Does something to the pipes that are behind it, each with the side that it has of it.
+    fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {
+        match self {
+            Self::Pipe(pipe, side) => action(pipe, *side),
+            Self::Other(other) => other.each_pipe(action),
+            _ => {}
+        }
+    }
+
+    /// A process has one descriptor more of it.
+    pub fn held(&self, number: u64) {
+        self.each_pipe(&mut |pipe, side| pipe.held(side, number));
+    }
+
+    /// It is on its way in a message, or has come.
+    pub fn on_its_way(&self, is: bool) {
+        self.each_pipe(&mut |pipe, _| pipe.on_its_way(is));
     }
 
     /// Something more in this process is open on it.

@@ -7,6 +7,7 @@
 use super::description::Description;
 use super::object::Event;
 use crate::errno::{Errno, Result};
+use crate::pipe::{Pipe, Side};
 use crate::user_memory::copy;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -68,6 +69,11 @@ pub trait Operations: Any + Debug + Send + Sync {
 
     /// A descriptor was closed: `ended`, the last of its description in any process; `gone`, the last in this one.
     fn closed(&self, ended: bool, gone: bool);
+
+    /// Does something to the pipes that are behind it, each with the side that it has of it.
+    fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {
+        let _ = action;
+    }
 
     /// Type and permissions, and number, as `fstat` tells them.
     fn status(&self) -> (u32, u64);

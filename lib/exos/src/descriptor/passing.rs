@@ -9,6 +9,7 @@ use super::socket::{Kind, Socket};
 use super::timer::Timer;
 use crate::errno::{Errno, Result};
 use crate::pipe::{Pipe, Side};
+use crate::process::bundle::DESCRIPTOR_WORDS;
 use crate::terminal::Terminal;
 use crate::terminal::master::{self, Master};
 use crate::user_memory::current::process;
@@ -19,7 +20,7 @@ use runtime::{Kind as Output, PageNumber};
 
 /// Words of one descriptor: page and index of its record, kind, node that the guardian holds for it (0: none), and what
 /// the kind needs.
-const WORDS: usize = 8;
+const WORDS: usize = DESCRIPTOR_WORDS;
 /// Bytes of one descriptor.
 pub const BYTES: usize = WORDS * 8;
 
@@ -47,7 +48,37 @@ fn index_in<T: PartialEq>(all: &[T], one: &T) -> u64 {
 
 /// A descriptor as bytes; from then on it is on its way. `EINVAL` for what cannot be passed.
 pub fn pack(description: &Description) -> Result<Vec<u8>> {
-    let [kind, a, b, c, d] = match &description.object {
+    let words = words_of(description)?;
+    if let Some(node) = description.object.node() {
+        process().files.lock().offer(node)?;
+    }
+    send(description);
+    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+/// It is on its way from now on.
+pub fn send(description: &Description) {
+    description.refer_on_its_way();
+    process().note_sent(description);
+}
+
+/// What a descriptor is open on, as words.
+pub fn words_of(description: &Description) -> Result<[u64; WORDS]> {
+    let (page, index) = description.place();
+    let node = description.object.node().unwrap_or_default();
+    let [kind, a, b, c, d] = kind_of(&description.object)?;
+    Ok([page, index, kind, node, a, b, c, d])
+}
+
+/// A terminal as words, of which those of a description are 0.
+pub fn words_of_terminal(terminal: &Terminal) -> Result<[u64; WORDS]> {
+    let object = Object::Terminal(terminal.clone());
+    let [kind, a, b, c, d] = kind_of(&object)?;
+    Ok([0, 0, kind, object.node().unwrap_or_default(), a, b, c, d])
+}
+
+fn kind_of(object: &Object) -> Result<[u64; 5]> {
+    Ok(match object {
         Object::File { .. } => [FILE, 0, 0, 0, 0],
         Object::Directory { .. } => [DIRECTORY, 0, 0, 0, 0],
         Object::Device(device, _) => [DEVICE, index_in(&DEVICES, device), 0, 0, 0],
@@ -60,16 +91,7 @@ pub fn pack(description: &Description) -> Result<Vec<u8>> {
         Object::Console(kind) => [OUTPUT, index_in(&OUTPUTS, kind), 0, 0, 0],
         Object::Other(other) => pack_other(&**other)?,
         _ => return Err(Errno::EINVAL),
-    };
-    let node = description.object.node();
-    if let Some(node) = node {
-        process().files.lock().offer(node)?;
-    }
-    description.refer();
-    process().note_sent(description);
-    let (page, index) = description.place();
-    let words = [page, index, kind, node.unwrap_or_default(), a, b, c, d];
-    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    })
 }
 
 fn pack_other(other: &dyn Any) -> Result<[u64; 5]> {
@@ -103,15 +125,34 @@ pub fn drop_all(bytes: &[u8]) {
     unpack(bytes).flatten().for_each(Description::close);
 }
 
-fn open([page, index, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Description> {
-    let key = process().session_key;
-    let at = |index: u64, length: usize| (index as usize).min(length - 1);
-    if node != 0 {
-        process().files.lock().accept_offer(node)?;
+fn open(words: [u64; WORDS]) -> Result<Description> {
+    const NODE: usize = 3;
+    if words[NODE] != 0 {
+        process().files.lock().accept_offer(words[NODE])?;
     }
+    open_held(words)
+}
+
+/// What words tell of, whose node this process holds already.
+pub fn open_held(words: [u64; WORDS]) -> Result<Description> {
+    let [page, index, ..] = words;
+    Description::adopt(open_object(words)?, PageNumber(page), index as usize)
+}
+
+/// The terminal that words tell of, whose node this process holds already.
+pub fn open_terminal(words: [u64; WORDS]) -> Result<Terminal> {
+    match open_object(words)? {
+        Object::Terminal(terminal) => Ok(terminal),
+        _ => Err(Errno::EIO),
+    }
+}
+
+fn open_object([_, _, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Object> {
+    let key = process().opening_key();
+    let at = |index: u64, length: usize| (index as usize).min(length - 1);
     let side = SIDES[at(a, SIDES.len())];
     let first = PageNumber(b);
-    let object = match kind {
+    Ok(match kind {
         FILE => Object::File { node },
         DIRECTORY => Object::Directory { node },
         DEVICE => Object::Device(DEVICES[at(a, DEVICES.len())], node),
@@ -135,6 +176,5 @@ fn open([page, index, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Descripti
             )?))
         }
         _ => return Err(Errno::EIO),
-    };
-    Description::adopt(object, PageNumber(page), index as usize)
+    })
 }

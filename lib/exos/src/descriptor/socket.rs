@@ -5,7 +5,7 @@
 //! `connect`.
 
 use super::description::Description;
-use super::object::Event;
+use super::object::{Event, Object};
 use super::operations::Operations;
 use super::passing;
 use crate::block::{self, Woken};
@@ -103,6 +103,11 @@ fn fresh_pipe() -> Result<Pipe> {
     Pipe::create(&mut process().windows.lock(), from())
 }
 
+/// One that anybody may write datagrams into.
+fn fresh_pipe_for_datagrams() -> Result<Pipe> {
+    fresh_pipe().inspect(Pipe::give_up_counting_writers)
+}
+
 impl Socket {
     /// One that is joined to nothing.
     pub fn new(kind: Kind) -> Self {
@@ -128,7 +133,7 @@ impl Socket {
 
     /// One that came in a message, by its pages.
     pub fn open(kind: Kind, [incoming, outgoing, queue]: [PageNumber; 3], node: Option<u64>) -> Result<Self> {
-        let key = process().session_key;
+        let key = process().opening_key();
         let mut windows = process().windows.lock();
         let mut pipe = |first: PageNumber| match first {
             PageNumber::NONE => Ok(None),
@@ -145,7 +150,8 @@ impl Socket {
 
     /// Two that are joined to each other.
     pub fn pair(kind: Kind) -> Result<[Self; 2]> {
-        let (one, other) = (fresh_pipe()?, fresh_pipe()?);
+        let fresh = if kind == Kind::Datagram { fresh_pipe_for_datagrams } else { fresh_pipe };
+        let (one, other) = (fresh()?, fresh()?);
         // Windows of its own, so that each can be closed without the other.
         let again = |pipe: &Pipe| Pipe::open_by_first(&mut process().windows.lock(), pipe.pages()[0], from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
@@ -164,7 +170,7 @@ impl Socket {
             return Err(Errno::EINVAL);
         }
         if self.kind == Kind::Datagram {
-            let pipe = ends.incoming.take().map_or_else(fresh_pipe, Ok)?;
+            let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
             return Ok(ends.incoming.insert(pipe).pages()[0]);
         }
         let page = crate::budget::allocate()?;
@@ -231,9 +237,22 @@ impl Socket {
         drop(held);
         block::kick_idle();
         incoming.set_maker(words[LISTENER].load(Acquire));
+        for _ in 1..self.descriptors() {
+            incoming.held(Side::Read, process().environment());
+            outgoing.held(Side::Write, process().environment());
+        }
         let mut ends = self.ends.lock();
         (ends.outgoing, ends.incoming) = (Some(outgoing), Some(incoming));
         Ok(Some(()))
+    }
+
+    /// Descriptors of this process that stand for it.
+    fn descriptors(&self) -> usize {
+        let is_this = |object: &Object| match object {
+            Object::Other(other) => core::ptr::addr_eq(alloc::sync::Arc::as_ptr(other), self),
+            _ => false,
+        };
+        process().descriptors.lock().iter().filter(|(_, description)| is_this(&description.object)).count()
     }
 
     /// The next who connected; `None` where nobody waits.
@@ -243,6 +262,8 @@ impl Socket {
             let open = |page| Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
             // Who is gone since has taken its pages along.
             if let (Ok(incoming), Ok(outgoing)) = (open(incoming), open(outgoing)) {
+                incoming.handed_over(Side::Read);
+                outgoing.handed_over(Side::Write);
                 let names = [self.ends.lock().names[0].clone(), incoming.name()];
                 let accepted = Self::joined(self.kind, incoming, outgoing);
                 accepted.ends.lock().names = names;
@@ -475,6 +496,7 @@ impl Operations for Socket {
         if ended {
             self.end();
         }
+        self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
         if gone {
             self.discard();
         }
@@ -497,6 +519,13 @@ impl Operations for Socket {
 
     fn node(&self) -> Option<u64> {
         self.ends.lock().node
+    }
+
+    fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {
+        let ends = self.ends.lock();
+        ends.incoming.iter().for_each(|pipe| action(pipe, Side::Read));
+        let outgoing = ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram);
+        outgoing.for_each(|pipe| action(pipe, Side::Write));
     }
 
     fn pages(&self) -> Vec<PageNumber> {

@@ -85,6 +85,19 @@ impl<T: Clone> Table<T> {
         self.slots.iter().enumerate().filter_map(open).zip(self.slots.iter().flatten().map(|slot| &slot.file))
     }
 
+    /// Every open number that exec leaves open, and its file.
+    pub fn kept_by_exec(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.iter().filter(|(number, _)| self.close_on_exec(*number) == Ok(false))
+    }
+
+    /// Puts a file at a number, whatever the limit is; the result is what was there.
+    pub fn put_at(&mut self, number: u64, file: T) -> Result<Option<T>> {
+        let number = usize::try_from(number).ok().filter(|number| *number < LIMIT_MOST).ok_or(Errno::EBADF)?;
+        let before = self.slots.get_mut(number).and_then(Option::take);
+        self.put(number, Slot { file, close_on_exec: false });
+        Ok(before.map(|slot| slot.file))
+    }
+
     /// Takes out one of those that exec closes.
     pub fn take_closed_by_exec(&mut self) -> Option<T> {
         let slot = self.slots.iter_mut().find(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;

@@ -115,6 +115,11 @@ impl Locks {
         nodes.into_iter().fold(false, |any, node| self.clear(node, owner, 0, u64::MAX) | any)
     }
 
+    /// Gives up every lock on a node that nobody has open any more.
+    pub fn forget_node(&mut self, node: NodeId) {
+        self.held.remove(&node);
+    }
+
     /// Notes that somebody waits for a lock; `EDEADLK` where it would wait for itself.
     pub fn wait(&mut self, node: NodeId, wanted: Lock) -> Result<()> {
         let mut seen = Vec::new();

@@ -182,6 +182,12 @@ impl Client {
         self.exchange([Operation::Join as u64, thread.0, 0, 0, 0, 0]).map(|_| ())
     }
 
+    /// Somebody has died: what it held is free.
+    pub fn bury_the_dead(&self) {
+        // A guardian that is gone holds nothing for anybody.
+        let _ = self.exchange([Operation::BuryTheDead as u64, 0, 0, 0, 0, 0]);
+    }
+
     /// Opens a path as `openat` does.
     pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
         let length = self.put_path(path)?;
@@ -689,8 +695,8 @@ fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
 }
 
 /// Lists for a user that this process is going to be: for what it shared, and for what anybody may read of it.
-pub fn admit(guardian: EnvironmentId, user: u32) -> Result<[PageNumber; 2]> {
-    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, u64::from(user), 0, 0, 0, 0])?;
+pub fn admit(guardian: EnvironmentId, principal: u64) -> Result<[PageNumber; 2]> {
+    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, principal, 0, 0, 0, 0])?;
     Ok([PageNumber(shared), PageNumber(public)])
 }
 

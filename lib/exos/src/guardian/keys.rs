@@ -1,7 +1,8 @@
 //! Users as names on the key ring (DESIGN.md §5: uids are capability names; xok-exos-sosp97 §5.1).
 //!
-//! The session's name is followed by [`USERS`] and the number of a user: who holds the key of that name reaches what is
-//! that user's, who holds the session's key, as user 0 does, reaches all. Here is the one place where processes' rings
+//! The session's name is followed by [`USERS`] and the number of a user, or by [`APART`] and that of processes which a program
+//! has set apart from their user (`process::identity`); both are principals here. Who holds the key of that name reaches what is that principal's, who
+//! holds the session's key, as user 0 does, reaches all. Here is the one place where processes' rings
 //! change after they began: a process that stops being a user loses the key, in every thread of it at once, whatever its
 //! library does.
 //!
@@ -10,7 +11,8 @@
 
 use super::service::OWN_KEY;
 use crate::errno::{Errno, Result};
-use crate::process::create::SESSION_SLOT;
+use crate::process::create::{BORROWED_SLOT, SESSION_SLOT};
+use crate::process::identity::FIRST_APART;
 use abi::capability::Rights;
 use abi::limits::ACCESS_LIST_ENTRIES;
 use alloc::collections::BTreeMap;
@@ -22,9 +24,13 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, key, syscall};
 
 /// Component behind the session's name, above those of the users.
 const USERS: u64 = 1;
+/// Component behind the session's name, above those of principals that are no users.
+const APART: u64 = 2;
 /// Entry of a process's own list for the user whose key it holds, where that is not the one that made it.
 const USER_ENTRY: u64 = 2;
-/// First entry for users of the lists that the whole session shares.
+/// Entry for the principal that the processes of another one came from, in a list of what both share.
+const ORIGIN_ENTRY: u64 = 3;
+/// First entry for principals of the lists that the whole session shares.
 const FIRST_USER_ENTRY: u64 = 3;
 const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 
@@ -36,6 +42,16 @@ pub struct Lists {
     pub window: PageNumber,
     /// For public pages and mailboxes: the user may do everything, and all others of the session may read.
     pub public: PageNumber,
+    /// For what its processes share with those that they came from: the same as `window` for a user.
+    pub common: PageNumber,
+}
+
+/// A principal that the guardian knows.
+#[derive(Debug)]
+struct Known {
+    lists: Lists,
+    /// Its entry in the lists of all others.
+    entry: u64,
 }
 
 /// The users that the guardian knows.
@@ -43,8 +59,10 @@ pub struct Lists {
 pub struct Keys {
     /// Lists of what the whole session shares, with what each user may do there.
     shared: [(PageNumber, Rights); 2],
-    /// The lists of each user, and its entry in the lists of all others.
-    users: BTreeMap<u32, (Lists, u64)>,
+    /// The principals; 0 stands for the session.
+    principals: BTreeMap<u64, Known>,
+    /// Lists of principals that are gone, while pages are under them.
+    left: Vec<PageNumber>,
 }
 
 impl Lists {
@@ -65,67 +83,95 @@ impl Lists {
         let guardian = (guardian, Rights::ALL);
         let window = list(&[guardian, (user, READ_WRITE)])?;
         let public = list(&[guardian, (user, Rights::ALL)])?;
-        Ok(Self { window, public })
+        Ok(Self { window, public, common: window })
     }
 }
 
 impl Keys {
     /// Those of a session whose pages to read, and to read and write, are under these lists, and which has user 0 only.
     pub fn new([readable, writable]: [PageNumber; 2], zero: Lists) -> Self {
-        Self { shared: [(readable, Rights::READ), (writable, READ_WRITE)], users: BTreeMap::from([(0, (zero, 0))]) }
+        let shared = [(readable, Rights::READ), (writable, READ_WRITE)];
+        Self { shared, principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]), left: Vec::new() }
     }
 
-    /// Lists for a user, who may use what the session shares from now on.
+    /// Lists for a principal, who may use what the session shares from now on. `origin` is who else reaches what its
+    /// processes have from those that they came from.
     ///
     /// # Errors
-    /// `EAGAIN` where there are too many users, or no pages for the lists.
-    pub fn admit(&mut self, user: u32) -> Result<Lists> {
-        if let Some(known) = self.users.get(&user) {
-            return Ok(known.0);
+    /// `EAGAIN` where there are too many principals, or no pages for the lists.
+    pub fn admit(&mut self, principal: u64, origin: Option<u64>) -> Result<Lists> {
+        if let Some(known) = self.principals.get(&principal) {
+            return Ok(known.lists);
         }
-        let entry = FIRST_USER_ENTRY + self.users.len() as u64;
-        if entry >= ACCESS_LIST_ENTRIES as u64 {
-            return Err(Errno::EAGAIN);
-        }
-        let readable = self.users.values().map(|(lists, _)| (lists.public, Rights::READ));
+        let is_free = |entry: &u64| self.principals.values().all(|known| known.entry != *entry);
+        let entry = (FIRST_USER_ENTRY..ACCESS_LIST_ENTRIES as u64).find(is_free).ok_or(Errno::EAGAIN)?;
+        let readable = self.principals.values().map(|known| (known.lists.public, Rights::READ));
         let shared: Vec<(PageNumber, Rights)> = self.shared.into_iter().chain(readable).collect();
-        let lists = with_key_of(user, |key| {
+        let mut lists = with_key_of(SESSION_SLOT, principal, |key| {
             let lists = Lists::make([SESSION_SLOT, key, OWN_KEY])?;
             for (list, rights) in shared {
                 syscall::access_list_set(OWN_KEY, list, entry, key, u64::from(rights.0))?;
             }
             Ok(lists)
         })?;
-        for (other, (_, entry)) in self.users.iter().filter(|(other, _)| **other != 0) {
-            let may_read =
-                |key| syscall::access_list_set(OWN_KEY, lists.public, *entry, key, u64::from(Rights::READ.0));
-            with_key_of(*other, |key| Ok(may_read(key)?))?;
+        if let Some(origin) = origin {
+            lists.common =
+                with_key_of(SESSION_SLOT, principal, |key| Ok(Lists::make([SESSION_SLOT, key, OWN_KEY])?.window))?;
+            let both =
+                |key| syscall::access_list_set(OWN_KEY, lists.common, ORIGIN_ENTRY, key, u64::from(READ_WRITE.0));
+            with_key_of(SESSION_SLOT, origin, |key| Ok(both(key)?))?;
         }
-        self.users.insert(user, (lists, entry));
+        for (other, known) in self.principals.iter().filter(|(other, _)| **other != 0) {
+            let may_read =
+                |key| syscall::access_list_set(OWN_KEY, lists.public, known.entry, key, u64::from(Rights::READ.0));
+            with_key_of(SESSION_SLOT, *other, |key| Ok(may_read(key)?))?;
+        }
+        self.principals.insert(principal, Known { lists, entry });
         Ok(lists)
     }
 
-    /// Where the windows of clients come from that hold the key of a user.
+    /// Principals of their own whose processes are gone: their places are for others, who have other names.
+    pub fn forget_unused(&mut self, is_used: impl Fn(u64) -> bool) {
+        let gone: Vec<u64> = self
+            .principals
+            .keys()
+            .copied()
+            .filter(|principal| *principal >= FIRST_APART && !is_used(*principal))
+            .collect();
+        for principal in gone {
+            let Some(Known { lists, .. }) = self.principals.remove(&principal) else { continue };
+            self.left.extend([lists.window, lists.public, lists.common]);
+        }
+        let is_in_use = |list: &PageNumber| exposed::page(*list).is_some_and(|info| info.links() != 0);
+        let (still, free): (Vec<PageNumber>, Vec<PageNumber>) = self.left.iter().partition(|list| is_in_use(list));
+        self.left = still;
+        Allocator::own().free_many(&free);
+    }
+
+    /// Where the windows of clients come from that hold the key of a principal.
     ///
     /// # Errors
     /// As [`Self::admit`].
-    pub fn windows(&mut self, user: u32) -> Result<Allocator> {
-        Ok(Allocator { list: self.admit(user)?.window, ..ANY_WINDOW })
+    pub fn windows(&mut self, principal: u64) -> Result<Allocator> {
+        Ok(Allocator { list: self.admit(principal, None)?.window, ..ANY_WINDOW })
     }
 
-    /// Takes the key that each of these environments has for its session or its user, and gives them the one of `user`;
-    /// the first of them is a process, whose own list is to name the user.
+    /// Takes the key that each of these environments has for its session or its principal, and gives them the one of
+    /// `principal`; the first of them is a process, whose own list is to name it.
     ///
     /// # Errors
     /// As [`Self::admit`]; then nothing has changed.
-    pub fn give(&mut self, user: u32, environments: &[EnvironmentId]) -> Result<()> {
-        self.admit(user)?;
+    pub fn give(&mut self, principal: u64, environments: &[EnvironmentId]) -> Result<()> {
+        self.admit(principal, None)?;
         let own = environments.first().and_then(|process| own_list(*process)).ok_or(Errno::ESRCH)?;
-        with_key_of(user, |key| {
+        with_key_of(SESSION_SLOT, principal, |key| {
             syscall::access_list_set(SESSION_SLOT, own, USER_ENTRY, key, u64::from(Rights::ALL.0))?;
             for environment in environments {
                 // Who is just dying keeps what it has.
                 let _ = syscall::key_drop(*environment, SESSION_SLOT, SESSION_SLOT);
+                if principal < FIRST_APART {
+                    let _ = syscall::key_drop(*environment, BORROWED_SLOT, SESSION_SLOT);
+                }
                 let _ = syscall::key_copy(key, u64::from(Rights::ALL.0), *environment, SESSION_SLOT, SESSION_SLOT);
             }
             Ok(())
@@ -147,13 +193,17 @@ fn own_list(process: EnvironmentId) -> Option<PageNumber> {
     Some(exposed::page(root)?.access())
 }
 
-/// Does something with the key of a user; that of user 0 is the session's.
-fn with_key_of<T>(user: u32, action: impl FnOnce(KeyIndex) -> Result<T>) -> Result<T> {
-    if user == 0 {
-        return action(SESSION_SLOT);
+/// Does something with the key of a principal; that of 0 is the session's, which lies at `session` in the own ring.
+pub fn with_key_of<T>(session: KeyIndex, principal: u64, action: impl FnOnce(KeyIndex) -> Result<T>) -> Result<T> {
+    if principal == 0 {
+        return action(session);
     }
-    let users = key::derive(SESSION_SLOT, Rights::ALL, USERS)?;
-    let outcome = key::derive(users, Rights::ALL, u64::from(user)).map_err(Errno::from).and_then(|key| {
+    let (branch, component) = match principal.checked_sub(FIRST_APART) {
+        None => (USERS, principal),
+        Some(number) => (APART, number),
+    };
+    let users = key::derive(session, Rights::ALL, branch)?;
+    let outcome = key::derive(users, Rights::ALL, component).map_err(Errno::from).and_then(|key| {
         let outcome = action(key);
         let _ = key::discard(key);
         outcome

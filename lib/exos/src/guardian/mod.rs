@@ -4,9 +4,9 @@
 //! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `sharing`, which is about
 //! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
-//! become whom and send signals to whom, `questions` hands on what processes ask each other. `client` runs in each process,
-//! with `ipc_client`, and `views`, which is about pages that are read again and again; `idle` is what a client keeps that it
-//! closed.
+//! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `questions` hands on what
+//! processes ask each other. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
+//! again and again; `idle` is what a client keeps that it closed.
 
 pub mod handle;
 pub mod idle;
@@ -28,6 +28,8 @@ mod questions;
 pub mod server;
 #[cfg(target_os = "none")]
 pub mod service;
+#[cfg(target_os = "none")]
+pub mod set_id;
 #[cfg(target_os = "none")]
 pub use ipc_client::changes as ipc_changes;
 #[cfg(target_os = "none")]

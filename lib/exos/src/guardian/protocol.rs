@@ -33,6 +33,8 @@ pub const FOLLOW: u64 = 1;
 pub const EMPTY_PATH: u64 = 2;
 /// Bit of the flags of `Access`: for the real user, not the effective one.
 pub const REAL: u64 = 8;
+/// As what `SetIdentity` changes: from now on no program gives the caller any rights.
+pub const NO_NEW_PRIVILEGES: u64 = 2;
 /// Bit of the flags of a removal: of a directory.
 pub const DIRECTORY: u64 = 4;
 
@@ -148,14 +150,14 @@ operations! {
     Mounts = 33,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
-    /// (0 for users, 1 for groups; `identity::Change`; first | second << 32; third): who the caller is from now on.
+    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third): who the caller is from now on.
     SetIdentity = 70,
     /// (count; the groups in the window): the caller's other groups.
     SetGroups = 71,
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
-    /// (user): the caller is going to be this one, and may be -> list for what it shared with relatives of another user,
+    /// (principal): the caller is going to be this one, and may be -> list for what it shared with relatives of another user,
     /// list for what anybody may read of a process.
     Admit = 72,
     /// (environment: the caller or one that it made; resource; amount): so much of what nobody uses goes to it.
@@ -166,6 +168,19 @@ operations! {
     TellParent = 75,
     /// (at, length of path): a directory that is the root for the caller, and for who it makes, from now on.
     ChangeRoot = 80,
+    /// (node of a program that the caller holds, node of a bundle that it has written, bytes of that, count; nodes in the
+    /// window): the session goes on for the caller with this program, in a fresh environment that holds these nodes.
+    Succeed = 91,
+    /// () -> number of the environment that goes on for the caller; 0: there is none yet.
+    Successor = 92,
+    /// (0): the caller, who goes on for another process, is from now on who the program makes it -> list for what it shares
+    /// with others, list for what anybody may read of it, principal, count; its numbers and groups in the window.
+    /// (1): its keys are those of that principal.
+    Raise = 93,
+    /// (node of a program that the caller holds): it goes on with this one by itself.
+    Execute = 94,
+    /// (): what clients held that have died is free; anybody may say so.
+    BuryTheDead = 90,
     /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
     /// question.
     Ask = 76,

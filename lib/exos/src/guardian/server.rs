@@ -170,6 +170,11 @@ impl Server {
             }
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
+                // Without a path it is memory, in no directory.
+                if d != 0 {
+                    server.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
+                    server.tree.check_writable(directory)?;
+                }
                 server.make_unnamed(caller, who, directory, b as u32, c != 0)
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {
@@ -725,10 +730,13 @@ impl Server {
         self.let_go(handle)
     }
 
-    /// One holder less; the pipe of a FIFO that nobody holds is empty the next time.
+    /// One holder less; the pipe of a FIFO that nobody holds is empty the next time, and locks on what nobody holds are gone.
     pub fn let_go(&mut self, handle: Handle) -> Result<()> {
         let node = handle.at.node;
         let found = self.tree.node(node)?;
+        if found.holds == 1 {
+            self.locks.forget_node(node);
+        }
         if found.holds == 1 && !found.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
                 self.window_pages.free_many(&pages);

@@ -5,6 +5,7 @@ use super::ipc::Ipc;
 use super::keys::{self, Keys};
 use super::protocol::{self, Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
+use super::set_id::Wishes;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
@@ -17,6 +18,7 @@ use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
@@ -35,6 +37,10 @@ pub struct Guardian {
     pub(super) keys: Keys,
     /// The environment that holds the budget nobody uses.
     pub bank: EnvironmentId,
+    /// What the session tells everybody.
+    pub board: &'static [AtomicU64],
+    /// Processes that are to go on in fresh environments.
+    pub wishes: Wishes,
 }
 
 /// Windows of dead clients that are kept at most.
@@ -47,6 +53,7 @@ impl Guardian {
         file_pages: Allocator,
         window_pages: Allocator,
         keys: Keys,
+        board: &'static [AtomicU64],
     ) -> core::result::Result<Self, &'static str> {
         let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive));
         tree.now = now();
@@ -72,7 +79,8 @@ impl Guardian {
             catalogue,
             windows,
         };
-        Ok(Self { server, threads: NumberMap::default(), spare: Vec::new(), keys, bank: EnvironmentId::NONE })
+        let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
+        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
@@ -98,6 +106,14 @@ impl Guardian {
             Some(Operation::Signal) => self.signal(caller, message),
             Some(Operation::Ask) => self.ask(caller, message),
             Some(Operation::TellParent) => self.tell_parent(caller, message),
+            Some(Operation::Succeed) => self.succeed(caller, message),
+            Some(Operation::Successor) => self.successor(caller, message),
+            Some(Operation::Raise) => self.raise(caller, message),
+            Some(Operation::Execute) => self.execute(caller, message[1]),
+            Some(Operation::BuryTheDead) => {
+                self.bury_the_dead();
+                Ok(())
+            }
             _ => {
                 self.server.serve(caller, message);
                 return;
@@ -109,10 +125,10 @@ impl Guardian {
     /// Gives a client its window.
     fn attach(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
-        let user = client.identity.key_user();
+        let principal = self.wishes.principal_of(caller).unwrap_or_else(|| client.identity.principal());
         let window = match &client.window {
             Some(window) => window.clone(),
-            None => self.fresh_window(user)?,
+            None => self.fresh_window(principal)?,
         };
         self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
         let (pairs, last) = window.pages().as_chunks::<2>();
@@ -125,8 +141,8 @@ impl Guardian {
 
     /// A window that no client has: one that a dead client of the same user left, as long as nobody else maps it, or a new
     /// one.
-    fn fresh_window(&mut self, user: u32) -> Result<Shared> {
-        let from = self.keys.windows(user)?;
+    fn fresh_window(&mut self, principal: u64) -> Result<Shared> {
+        let from = self.keys.windows(principal)?;
         while let Some(window) = self.spare.pop() {
             let is_fit = |page: &PageNumber| {
                 exposed::page(*page).is_some_and(|info| info.references() == 1 && info.access() == from.list)
@@ -182,17 +198,17 @@ impl Guardian {
     }
 
     /// Lets go of what dead clients held.
-    fn bury_the_dead(&mut self) {
+    pub fn bury_the_dead(&mut self) {
         let is_dead = |number: &u64| !exposed::lives(EnvironmentId(*number));
         let dead: Vec<u64> = self.server.clients.keys().copied().filter(is_dead).collect();
         for number in dead {
             let Some(client) = self.server.clients.remove(&number) else { continue };
+            let mut any = self.server.locks.forget(Owner::Process(number));
             for (word, count) in client.holds {
-                for _ in 0..count {
-                    let _ = self.server.let_go(Handle::from_word(word));
-                }
+                let handle = Handle::from_word(word);
+                any |= (0..count).filter(|_| self.server.let_go(handle).is_ok()).count() > 0;
             }
-            if self.server.locks.forget(Owner::Process(number)) {
+            if any {
                 self.server.tell_of_change();
             }
             match client.window {
@@ -201,6 +217,7 @@ impl Guardian {
                 None => {}
             }
         }
+        self.forget_wishes();
     }
 }
 

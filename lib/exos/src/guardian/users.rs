@@ -2,12 +2,15 @@
 //!
 //! Holds always: a process has the session's key only while it is user 0 in some way, and by the guardian's own record.
 
+use super::protocol::NO_NEW_PRIVILEGES;
 use super::service::{Guardian, OWN_KEY};
 use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
-use crate::process::identity::Change;
+use crate::process::identity::{Change, FIRST_APART};
 use crate::relatives::{Other, Sight};
+use crate::session::board;
+use crate::session::succession::Succession;
 use crate::signal::frame::Information;
 use crate::signal::set::COUNT;
 use abi::budget::{Figure, Resource};
@@ -16,8 +19,6 @@ use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed, syscall};
 
-/// Processes as the guardian sees them: all of the session.
-const SIGHT: Sight = Sight { key: OWN_KEY };
 /// Which part of what nobody uses is for user 0 alone.
 const KEPT_FOR_ZERO: u64 = 8;
 
@@ -29,37 +30,52 @@ impl Guardian {
         let wanted = [two as u32, (two >> 32) as u32, third as u32];
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         let mut identity = client.identity.clone();
-        let before = identity.key_user();
+        let before = identity.principal();
         match which {
             0 => identity.change_user(change, wanted)?,
             1 => identity.change_group(change, wanted)?,
+            NO_NEW_PRIVILEGES => identity.no_new_privileges = true,
             _ => return Err(Errno::EINVAL),
         }
-        if identity.key_user() != before {
+        if identity.principal() != before {
             let environments = self.environments_of(caller);
-            self.keys.give(identity.key_user(), &environments)?;
+            self.keys.give(identity.principal(), &environments)?;
         }
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         client.identity = identity;
         Ok(())
     }
 
+    /// Processes as the guardian sees them: all of the session.
+    fn sight(&self) -> Sight {
+        Sight { key: OWN_KEY, succession: self.succession() }
+    }
+
+    /// Processes that another environment goes on for.
+    pub(super) fn succession(&self) -> Succession<'static> {
+        board::succession(self.board)
+    }
+
     /// A process and its threads.
-    fn environments_of(&self, process: u64) -> alloc::vec::Vec<EnvironmentId> {
+    pub(super) fn environments_of(&self, process: u64) -> alloc::vec::Vec<EnvironmentId> {
         let threads = self.threads.iter().filter(|(_, speaks_for)| **speaks_for == process);
         [process].into_iter().chain(threads.map(|(thread, _)| *thread)).map(EnvironmentId).collect()
     }
 
     /// See [`super::protocol::Operation::Admit`].
     pub(super) fn admit(&mut self, caller: u64, message: &mut Message) -> Result<()> {
-        let user = message[1] as u32;
+        let principal = message[1];
         let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
-        let own = [identity.user.real, identity.user.effective, identity.user.saved];
-        if !identity.is_privileged() && !own.contains(&user) {
+        let own = [identity.user.real, identity.user.effective, identity.user.saved].map(u64::from);
+        let is_user = principal < FIRST_APART && (identity.is_privileged() || own.contains(&principal));
+        let is_own = principal >= FIRST_APART && principal == identity.apart;
+        if !is_user && !is_own {
             return Err(Errno::EPERM);
         }
-        let lists = self.keys.admit(user)?;
-        (message[1], message[2]) = (lists.window.0, lists.public.0);
+        // Who is set apart shares with processes of its user what it has from them.
+        let origin = Some(own[0]).filter(|_| is_own);
+        let lists = self.keys.admit(principal, origin)?;
+        (message[1], message[2]) = (lists.common.0, lists.public.0);
         Ok(())
     }
 
@@ -85,22 +101,29 @@ impl Guardian {
     pub(super) fn signal(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, target, signal, code, value, _] = *message;
         let sender = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
+        let target = self.succession().environment(target);
         let receiver = &self.server.clients.get(&target).ok_or(Errno::ESRCH)?.identity;
-        let other = SIGHT.find(target).ok_or(Errno::ESRCH)?;
-        let is_of_session = || SIGHT.find(caller).is_some_and(|own| own.session == other.session);
+        let sight = self.sight();
+        let other = sight.find(target).ok_or(Errno::ESRCH)?;
+        let is_of_session = || sight.find(caller).is_some_and(|own| own.session == other.session);
         let continues = signal == u64::from(linux::SIGCONT) && is_of_session();
         if !sender.may_signal(receiver.user.real, receiver.user.saved) && !continues {
             return Err(Errno::EPERM);
         }
-        let Some(information) = information(caller, sender.user.real, [signal, code, value])? else { return Ok(()) };
-        SIGHT.send(&other, &information)
+        let Some(information) =
+            information(self.succession().process(caller), sender.user.real, [signal, code, value])?
+        else {
+            return Ok(());
+        };
+        sight.send(&other, &information)
     }
 
     /// See [`super::protocol::Operation::Ask`].
     pub(super) fn ask(&mut self, caller: u64, message: &mut Message) -> Result<()> {
-        let other = SIGHT.find(message[1]).ok_or(Errno::ESRCH)?;
-        let send = |other: &Other, information: &Information| SIGHT.send(other, information);
-        let answer = self.server.ask(caller, (message[1], message[2]), &other, send)?;
+        let sight = self.sight();
+        let other = sight.find(message[1]).ok_or(Errno::ESRCH)?;
+        let send = |other: &Other, information: &Information| sight.send(other, information);
+        let answer = self.server.ask(caller, (other.environment, message[2]), &other, send)?;
         message[1] = answer[0];
         Ok(())
     }
@@ -111,12 +134,13 @@ impl Guardian {
         let creator = exposed::environment(EnvironmentId(caller)).ok_or(Errno::ESRCH)?.creator.load(Acquire);
         let parent = self.threads.get(&creator).copied().unwrap_or(creator);
         let user = self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity.user.real;
-        let other = SIGHT.find(parent).ok_or(Errno::ESRCH)?;
+        let sight = self.sight();
+        let other = sight.find(parent).ok_or(Errno::ESRCH)?;
         let allowed = [0, u64::from(linux::SIGCHLD)].contains(&signal);
         let signal = if allowed { signal } else { u64::from(linux::SIGCHLD) };
         let told = Information { signal: signal as u32, code: code as i32, ..Information::default() };
-        let detail = caller & 0xffff_ffff | u64::from(user) << 32;
-        SIGHT.tell_of_child(&other, &Information { detail, value, ..told })
+        let detail = self.succession().process(caller) & 0xffff_ffff | u64::from(user) << 32;
+        sight.tell_of_child(&other, &Information { detail, value, ..told })
     }
 }
 

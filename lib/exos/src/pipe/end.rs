@@ -1,5 +1,6 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
+use super::holders::{self, Holders, Known};
 use super::ring::{CAPACITY, Ring};
 use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
@@ -13,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use runtime::lock::Held;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
-use runtime::{KeyIndex, PageNumber};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 
 /// Pages of a pipe.
 pub const PAGES: usize = 1 + (CAPACITY / PAGE_SIZE) as usize;
@@ -28,8 +29,8 @@ const WRITER_OPENS: usize = 5;
 const READER_OPENS: usize = 6;
 /// Bytes that are left of the frame that is being read; see `frames`.
 pub(super) const REMAINING: usize = 7;
-/// Whether nothing more is to be written, though writers are there: a socket that was shut down.
-const SHUT: usize = 8;
+/// Ends that are on their way to a process in a message.
+const ON_THEIR_WAY: usize = 8;
 /// Number of the process that made the pipe.
 const MAKER: usize = 9;
 /// Who sent the frame that is being read.
@@ -40,6 +41,9 @@ const WRITER: usize = 12;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
+/// Where the processes stand that hold the end to write, and the end to read.
+const HOLDERS_TO_WRITE: usize = 128;
+const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + holders::WORDS;
 /// Where the page numbers of a pipe begin that says of itself what it is made of.
 const OWN_PAGES: usize = 16;
 
@@ -72,6 +76,15 @@ impl Side {
         }
     }
 
+    /// Words where those begin that hold this side.
+    const fn holders(self) -> &'static [usize] {
+        match self {
+            Self::Read => &[HOLDERS_TO_READ],
+            Self::Write => &[HOLDERS_TO_WRITE],
+            Self::Both => &[HOLDERS_TO_READ, HOLDERS_TO_WRITE],
+        }
+    }
+
     /// Whether bytes come out here.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Both)
@@ -91,7 +104,8 @@ impl Pipe {
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
-        pipe.word(MAKER).store(maker(), Relaxed);
+        pipe.word(MAKER).store(if is_adopted() { process().number() } else { maker() }, Relaxed);
+        pipe.held(Side::Both, maker());
         for (index, page) in pipe.pages().iter().enumerate() {
             pipe.word(OWN_PAGES + index).store(page.0, Release);
         }
@@ -127,7 +141,8 @@ impl Pipe {
 
     /// Says that nothing more is going to be written, or read.
     pub fn shut(&self) {
-        self.word(SHUT).store(1, SeqCst);
+        Side::Both.counts().iter().for_each(|count| self.word(*count).store(0, SeqCst));
+        Side::Both.holders().iter().for_each(|first| self.holders(*first).clear());
         crate::block::kick_idle();
     }
 
@@ -156,11 +171,6 @@ impl Pipe {
         name
     }
 
-    /// Whether somebody said so.
-    pub fn is_shut(&self) -> bool {
-        self.word(SHUT).load(Acquire) != 0
-    }
-
     /// One that somebody else made.
     pub fn open(windows: &mut Windows, pages: &[PageNumber], key: KeyIndex) -> Result<Self> {
         if pages.len() != PAGES {
@@ -179,8 +189,64 @@ impl Pipe {
         &self.shared
     }
 
+    /// A process has one descriptor more of an end.
+    pub fn held(&self, side: Side, number: u64) {
+        side.holders().iter().for_each(|first| self.holders(*first).add(number));
+    }
+
+    /// A process has one descriptor less of an end.
+    pub fn let_go(&self, side: Side, number: u64) {
+        side.holders().iter().for_each(|first| self.holders(*first).remove(number));
+        crate::block::kick_idle();
+    }
+
+    /// This process alone holds an end that another one made for it.
+    pub fn handed_over(&self, side: Side) {
+        side.holders().iter().for_each(|first| self.holders(*first).replace(maker()));
+        crate::block::kick_idle();
+    }
+
+    /// Nobody can say who holds the end to write: a datagram comes from anywhere.
+    pub fn give_up_counting_writers(&self) {
+        self.holders(HOLDERS_TO_WRITE).give_up_counting();
+    }
+
+    /// An end is on its way in a message, or has come.
+    pub fn on_its_way(&self, is: bool) {
+        let step = |now: u64| if is { now.saturating_add(1) } else { now.saturating_sub(1) };
+        let _ = self.word(ON_THEIR_WAY).fetch_update(SeqCst, Relaxed, |now| Some(step(now)));
+    }
+
+    fn holders(&self, first: usize) -> Holders<'static> {
+        Holders(&self.shared.words()[first..first + holders::WORDS])
+    }
+
+    /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where nobody is left, the count
+    /// says so from then on.
+    fn closed(&self, count: usize, first: usize) -> [Term; 2] {
+        let none = word(self.word(count), Operator::Equal, 0);
+        let open = self.word(count).load(Acquire);
+        if open == 0 {
+            return [none, none];
+        }
+        let environment = |number: u64| exposed::environment(EnvironmentId(number)).filter(|info| info.alive());
+        match self.holders(first).find(|number| environment(number).is_some()) {
+            Known::Lives(place, now) => environment(holders::number_of(now)).map_or([none, none], |info| {
+                let lets_go = word(self.word(first + place), Operator::NotEqual, now);
+                [lets_go, word(info.state_word(), Operator::NotEqual, abi::environment::State::Alive as u64)]
+            }),
+            Known::Nobody if self.word(ON_THEIR_WAY).load(Acquire) == 0 => {
+                // Whoever opens it by name meanwhile has changed the count.
+                let _ = self.word(count).compare_exchange(open, 0, SeqCst, Relaxed);
+                [none, none]
+            }
+            Known::Nobody | Known::Unknown => [none, none],
+        }
+    }
+
     /// One more open description of an end.
     pub fn add(&self, side: Side) {
+        self.held(side, maker());
         for count in side.counts() {
             self.word(*count).fetch_add(1, SeqCst);
         }
@@ -199,7 +265,10 @@ impl Pipe {
         crate::block::kick_idle();
         let joined = [word(others, Operator::NotEqual, seen), word(count, Operator::NotEqual, 0)];
         while wait && others.load(Acquire) == seen && count.load(Acquire) == 0 {
-            crate::block::wait(&joined, None).inspect_err(|_| self.leave(side))?;
+            crate::block::wait(&joined, None).inspect_err(|_| {
+                self.let_go(side, maker());
+                self.leave(side);
+            })?;
         }
         Ok(())
     }
@@ -219,7 +288,7 @@ impl Pipe {
             Side::Write => READERS,
             Side::Both => return true,
         };
-        self.word(other).load(Acquire) != 0 && !self.is_shut()
+        self.word(other).load(Acquire) != 0
     }
 
     /// The counts now.
@@ -246,8 +315,8 @@ impl Pipe {
 
     /// What a reader waits for: another count, or no writer.
     pub fn readable(&self) -> [Term; 3] {
-        let gone = word(self.word(WRITERS), Operator::Equal, 0);
-        [self.has_bytes(), gone, word(self.word(SHUT), Operator::NotEqual, 0)]
+        let [lets_go, gone] = self.closed(WRITERS, HOLDERS_TO_WRITE);
+        [self.has_bytes(), lets_go, gone]
     }
 
     /// Waits until there may be bytes to read.
@@ -295,9 +364,9 @@ impl Pipe {
         word(self.word(WRITTEN), Operator::NotEqual, self.word(READ).load(Acquire))
     }
 
-    /// True when nobody has the end to read.
-    pub(super) fn no_reader(&self) -> Term {
-        word(self.word(READERS), Operator::Equal, 0)
+    /// What becomes true when an end to read is closed.
+    pub(super) fn reader_closes(&self) -> [Term; 2] {
+        self.closed(READERS, HOLDERS_TO_READ)
     }
 
     pub(super) fn written(&self) -> &'static AtomicU64 {
@@ -309,8 +378,9 @@ impl Pipe {
     }
 
     /// What a writer waits for: more room than a full ring has, or no reader.
-    pub fn writable(&self, bytes: u64) -> [Term; 2] {
-        [self.has_room(bytes), word(self.word(READERS), Operator::Equal, 0)]
+    pub fn writable(&self, bytes: u64) -> [Term; 3] {
+        let [lets_go, gone] = self.reader_closes();
+        [self.has_room(bytes), lets_go, gone]
     }
 
     /// True when a write of so many bytes may begin.
@@ -321,10 +391,12 @@ impl Pipe {
     }
 
     /// What becomes true when bytes are written, or read, or who does so is gone.
-    pub fn changes(&self, written: bool) -> [Term; 2] {
-        let (count, others) = if written { (WRITTEN, WRITERS) } else { (READ, READERS) };
+    pub fn changes(&self, written: bool) -> [Term; 4] {
+        let (count, others, holders) =
+            if written { (WRITTEN, WRITERS, HOLDERS_TO_WRITE) } else { (READ, READERS, HOLDERS_TO_READ) };
         let now = |index: usize| word(self.word(index), Operator::NotEqual, self.word(index).load(Acquire));
-        [now(count), now(others)]
+        let [lets_go, gone] = self.closed(others, holders);
+        [now(count), lets_go, gone, now(others)]
     }
 
     /// The count of bytes read, which the session's pump watches.
@@ -390,7 +462,7 @@ impl Pipe {
 
 /// Who makes a pipe: the process, or the session before there is one.
 fn maker() -> u64 {
-    if is_adopted() { process().number() } else { runtime::area::number().0 }
+    if is_adopted() { process().environment() } else { runtime::area::number().0 }
 }
 
 /// Closes the window of a pipe that this process has no end of any more.

@@ -131,10 +131,11 @@ impl Pipe {
     }
 
     /// What a sender of so many bytes waits for: room for them, or no reader.
-    pub fn room_for(&self, bytes: u64) -> [Term; 2] {
+    pub fn room_for(&self, bytes: u64) -> [Term; 3] {
         let needed = (bytes + HEADER + PAGE_SIZE).min(CAPACITY);
         let least = self.written().load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
-        [word(self.read_count(), Operator::GreaterOrEqual, least), self.no_reader()]
+        let [lets_go, gone] = self.reader_closes();
+        [word(self.read_count(), Operator::GreaterOrEqual, least), lets_go, gone]
     }
 
     fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {

@@ -3,6 +3,7 @@
 //! The first page holds the words below, the others the bytes. Who changes a count holds the lock in word 0, which is
 //! taken over from the dead. Who waits sleeps on a wakeup predicate over the other side's count.
 
+pub mod holders;
 pub mod ring;
 
 #[cfg(target_os = "none")]

@@ -107,7 +107,7 @@ fn idle() -> u64 {
 /// How many processes there are, and how many of them run now.
 fn processes() -> (usize, usize) {
     let all = crate::relatives::all();
-    let running = all.iter().filter(|other| crate::relatives::is_runnable(other.number)).count();
+    let running = all.iter().filter(|other| crate::relatives::is_runnable(other.environment)).count();
     (all.len(), running.max(1))
 }
 

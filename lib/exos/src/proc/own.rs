@@ -63,7 +63,8 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["wchan"] => text("0"),
         ["mounts" | "mountinfo"] => machine_entry(rest),
         ["task"] => {
-            let numbers = process.threads.lock().iter().map(|thread| thread.number().to_string()).collect::<Vec<_>>();
+            let numbers =
+                process.threads.lock().iter().map(|thread| thread.shown_number().to_string()).collect::<Vec<_>>();
             Ok(Entry::Directory(numbers.into_iter().map(|number| (number, DIRECTORY)).collect()))
         }
         ["task", number, of_thread @ ..] => thread(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
@@ -90,7 +91,7 @@ fn descriptor(number: u64) -> Result<Entry> {
 /// A file of a thread: what is not the thread's own is the process's.
 fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
     let process = process();
-    if !process.threads.lock().iter().any(|thread| thread.number() == number) {
+    if !process.threads.lock().iter().any(|thread| thread.shown_number() == number) {
         return Err(Errno::ENOENT);
     }
     match rest {

@@ -27,7 +27,7 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
         ["cmdline"] => return Some(other.arguments.clone()),
         ["stat"] => statistics(other, &name),
         ["statm"] => {
-            let pages = pages(other.number);
+            let pages = pages(other.environment);
             format!("{pages} {pages} 0 0 0 {pages} 0\n")
         }
         ["status"] => status(other, &name),
@@ -39,7 +39,7 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
 fn state(other: &Other) -> (char, &'static str) {
     match Change::from_word(other.change) {
         Some(Change::Stopped(_)) => ('T', "T (stopped)"),
-        _ if is_runnable(other.number) => ('R', "R (running)"),
+        _ if is_runnable(other.environment) => ('R', "R (running)"),
         _ => ('S', "S (sleeping)"),
     }
 }
@@ -54,7 +54,7 @@ fn times(other: &Other) -> [u64; 2] {
     if other.number == process().number() {
         return process().usage().times();
     }
-    [exposed::environment(EnvironmentId(other.number)).map_or(0, |info| info.time.load(Relaxed)), 0]
+    [exposed::environment(EnvironmentId(other.environment)).map_or(0, |info| info.time.load(Relaxed)), 0]
 }
 
 /// The foreground group of the terminal that controls a process; -1: there is none.
@@ -70,7 +70,7 @@ fn foreground(other: &Other) -> i64 {
 /// The 52 fields of proc(5), those that have no meaning here 0.
 fn statistics(other: &Other, name: &str) -> String {
     let [program, library] = times(other);
-    let pages = pages(other.number) as i64;
+    let pages = pages(other.environment) as i64;
     let nice = 20 - other.priority.clamp(1, 40) as i64;
     let [pending, blocked, ignored, caught] = other.signals.map(|set| (set & 0x7fff_ffff) as i64);
     let mut fields = [0i64; 52];
@@ -89,7 +89,7 @@ fn statistics(other: &Other, name: &str) -> String {
 }
 
 fn status(other: &Other, name: &str) -> String {
-    let (number, parent, kilobytes) = (other.number, other.parent, pages(other.number) * PAGE_SIZE / 1024);
+    let (number, parent, kilobytes) = (other.number, other.parent, pages(other.environment) * PAGE_SIZE / 1024);
     let ([user, acting], [group, group_acting]) = (other.user, other.groups);
     let [pending, blocked, ignored, caught] = other.signals;
     format!(

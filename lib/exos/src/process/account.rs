@@ -127,7 +127,7 @@ impl Process {
     /// Shows what its parent is told: what its first thread does not tell by itself, which the kernel measures.
     pub fn publish_usage(&self) {
         let own = self.usage();
-        let first = exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed));
+        let first = exposed::environment(EnvironmentId(self.environment())).map_or(0, |info| info.time.load(Relaxed));
         let children = self.children.lock().usage;
         let told = Usage { time: own.time.saturating_sub(first), ..own }.with(children);
         for (index, word) in told.to_words().into_iter().enumerate() {

@@ -22,8 +22,6 @@ pub struct Attributes {
     pub death_signal: u32,
     /// Whether it may be looked into (PR_SET_DUMPABLE).
     pub dumpable: u64,
-    /// Whether `execve` may give it no rights any more.
-    pub no_new_privileges: bool,
     /// Whether capabilities outlive a change of user.
     pub keeps_capabilities: bool,
     /// Nanoseconds that timers may be late.
@@ -47,7 +45,6 @@ impl Default for Attributes {
             io_priority: 0,
             death_signal: 0,
             dumpable: 1,
-            no_new_privileges: false,
             keeps_capabilities: false,
             timer_slack: TIMER_SLACK,
             no_huge_pages: false,

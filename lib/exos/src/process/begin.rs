@@ -26,7 +26,7 @@ use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
 use crate::rewriter::gate;
 use crate::rewriter::trap_count::TrapCounts;
-use crate::session::{birth, command};
+use crate::session::{self, birth, command};
 use crate::signal::timer::Timers;
 use crate::signal::{Actions, Alarms, Mailbox};
 use crate::terminal::{Screen, Terminal};
@@ -46,7 +46,7 @@ use runtime::area::{self, Area};
 use runtime::heap;
 use runtime::lock::Lock;
 use runtime::upcall::Context;
-use runtime::{EnvironmentId, Kind, PageNumber, clock, syscall};
+use runtime::{EnvironmentId, Kind, PageNumber, clock, exposed, syscall};
 
 /// What a child finds in its copy of the heap.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Inherited {
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
         let parent_mailbox = process.mailbox.lock().window().pages()[0];
-        Self { context: *context, mailbox, options, parent: process.number(), parent_mailbox, memory: None }
+        Self { context: *context, mailbox, options, parent: process.environment(), parent_mailbox, memory: None }
     }
 
     /// Whether the child borrows its parent's memory: what it writes is the parent's.
@@ -124,6 +124,7 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     take_memory(process, inherited);
     thread.begin_again();
     process.number.store(thread.number(), Relaxed);
+    process.first_number.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
@@ -267,6 +268,10 @@ pub extern "C" fn first(_argument: u64) {
 fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     use alloc::format;
     let (words, command) = image::birth_record();
+    if words[birth::PREDECESSOR_WORD] != 0 {
+        return super::succeed::begin(words)
+            .map_err(|error| format!("a program cannot be executed: error {}\n", error.number()));
+    }
     let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
     let internal = |error: Errno| format!("chitin: the first process cannot begin: error {}\n", error.number());
     let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
@@ -301,24 +306,31 @@ fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
     alloc::string::String::from_utf8_lossy(bytes)
 }
 
-fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
+/// The number that a process had in another environment, or 0, and its parent's environment.
+fn descent(words: &[u64], number: u64, board: &[AtomicU64]) -> [u64; 2] {
+    match words[birth::PREDECESSOR_WORD] {
+        0 => [0, exposed::environment(area::number()).map_or(0, |own| own.creator.load(Relaxed))],
+        _ => [session::board::succession(board).process(number), words[birth::PARENT_WORD]],
+    }
+}
+
+/// The record of a process that nobody copied: the first one's, or one's that goes on for another.
+pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
     thread.number.store(number, Relaxed);
     thread.area.store(Area::current().address(), Relaxed);
-    let own_record = runtime::exposed::environment(area::number());
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let page = |word: usize| PageNumber(words[word]);
-    let lists = Lists {
-        shared: [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)],
-        public: AtomicU64::new(words[birth::PUBLIC_WORD]),
-    };
+    let shared = [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)];
+    let lists = Lists { shared, public: AtomicU64::new(words[birth::PUBLIC_WORD]) };
     let public = lists.public(SESSION_SLOT);
     let mailbox = Mailbox::new(windows.open(vec![public.allocate()?], public.key, true)?);
     let letters = mailbox.letters();
     letters.group().store(number, Relaxed);
     let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
     let guardian = EnvironmentId(words[birth::GUARDIAN_WORD]);
+    let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
@@ -345,8 +357,9 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         terminal: Lock::new(None),
         board,
         number: AtomicU64::new(number),
+        first_number: AtomicU64::new(first_number),
         area: AtomicU64::new(Area::current().address()),
-        parent: AtomicU64::new(own_record.map_or(0, |own| own.creator.load(Relaxed))),
+        parent: AtomicU64::new(parent),
         exit_signal: AtomicU32::new(0),
         stopped: AtomicU64::new(0),
         ending: AtomicU64::new(0),
@@ -357,7 +370,8 @@ fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process
         futexes: Lock::new(Futexes::default()),
         session: AtomicU64::new(number),
         session_key: SESSION_SLOT,
-        user: AtomicU32::new(0),
+        opening_key: AtomicU64::new(SESSION_SLOT.0),
+        principal: AtomicU64::new(0),
         guardian,
         lists,
         bank,

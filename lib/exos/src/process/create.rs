@@ -2,7 +2,7 @@
 //!
 //! Keys of a process: slot 0 the well-known name, slot 1 its own name (all rights), slot 2 the host channel (to write
 //! only), slot 3 the session's name (all rights: processes of one session can do to each other what processes of one
-//! user can do on Unix). The process's access list begins with the session's name, then its own.
+//! user can do on Unix), slot 4 that of its origin where a program set it apart from its user. The process's access list begins with the session's name, then its own.
 
 use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
@@ -27,6 +27,8 @@ use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, exposed, key,
 
 /// Slot of the session's key in the ring of every process.
 pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
+/// Slot of a key that a process has beside it, of whoever it came from: see `guardian::keys`.
+pub const BORROWED_SLOT: KeyIndex = KeyIndex(4);
 /// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
 pub const ROOM_ABOVE: u64 = 1024;
 
@@ -47,6 +49,8 @@ pub struct Beginning {
     pub thread: u64,
     /// Address that stubs of rewritten calls jump to.
     pub stub_entry: u64,
+    /// Whether it has a key in [`BORROWED_SLOT`].
+    pub borrows: bool,
 }
 
 /// An environment in the making.
@@ -192,7 +196,7 @@ impl Maker {
 /// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
 pub fn area_words(beginning: &Beginning, place: u64, channel: bool) -> [(usize, u64); 14] {
     let upcall_stack_end = place + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
-    let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0;
+    let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0 | u64::from(beginning.borrows) << BORROWED_SLOT.0;
     let library = |offset: usize| LIBRARY as usize + offset;
     let free = |index: usize| LIBRARY as usize + offset_of!(LibraryWords, free) + index * 8;
     [

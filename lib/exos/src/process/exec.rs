@@ -3,6 +3,7 @@
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
 use super::preload::{self, Object};
+use super::set_id;
 use super::status::Status;
 use crate::call::walk::{Last, walk};
 use crate::descriptor::object::random;
@@ -54,25 +55,60 @@ struct Plan {
 /// Replaces the program of the running process. On success `context` is where it begins.
 pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<()> {
     let mut plan = plan(path, arguments)?;
-    plan.preloaded = preload::find(&environment).inspect_err(|_| plan.close())?;
-    // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
-    stack::build(STACK_TOP, path, &plan.arguments, &environment, &Auxiliary::default())
-        .inspect_err(|_| plan.close())?;
-    let request = Request { plan, path: path.to_vec(), environment };
+    let outcome = check(&mut plan, path, &environment);
+    let is_for_another = outcome.inspect_err(|_| plan.close())?;
+    let request = Request { plan, path: path.to_vec(), environment, is_for_another };
     let process = process();
-    if thread().number() != process.number() {
+    if thread().number() != process.environment() {
         *process.exec.lock() = Some(Box::new(request));
         super::exit::leave_for_exec();
+    }
+    if is_for_another {
+        return set_id::hand_over(&request).inspect_err(|_| request.plan.close());
     }
     super::exit::be_alone_for_exec();
     replace(context, &request)
 }
 
+/// Whether a program can be run, once it is clear who the process becomes: true where that takes another environment.
+fn check(plan: &mut Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
+    // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
+    stack::build(STACK_TOP, path, &plan.arguments, environment, &Auxiliary::default())?;
+    if set_id::becomes_another(&plan.program.0)? {
+        return Ok(true);
+    }
+    if !process().identity.lock().is_secure() {
+        plan.preloaded = preload::find(environment)?;
+    }
+    Ok(false)
+}
+
 /// A program that can be loaded, with all that it is to find: what a thread that is not the first leaves to the first.
 pub struct Request {
     plan: Plan,
-    path: Vec<u8>,
-    environment: Vec<Vec<u8>>,
+    pub(super) path: Vec<u8>,
+    pub(super) environment: Vec<Vec<u8>>,
+    /// Whether another environment is to run it.
+    is_for_another: bool,
+}
+
+impl Request {
+    /// A program that was opened by its node, for an environment that goes on for another one.
+    pub(super) fn for_node(node: u64, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
+        let opened = process().files.lock().open(node, b"", linux::O_RDONLY, 0)?.here(Errno::EACCES)?;
+        let plan = plan_image(read_head(opened, path)?, arguments)?;
+        Ok(Self { plan, path: path.to_vec(), environment, is_for_another: false })
+    }
+
+    /// Node of the program.
+    pub(super) const fn node(&self) -> u64 {
+        self.plan.program.0.opened.node
+    }
+
+    /// Its arguments.
+    pub(super) fn arguments(&self) -> &[Vec<u8>] {
+        &self.plan.arguments
+    }
 }
 
 impl core::fmt::Debug for Request {
@@ -84,14 +120,16 @@ impl core::fmt::Debug for Request {
 /// The first thread goes on in the program that another one asked for.
 pub fn take_over(request: &Request) -> ! {
     let mut context = Context::default();
-    if replace(&mut context, request).is_err() {
+    let outcome = if request.is_for_another { set_id::hand_over(request) } else { replace(&mut context, request) };
+    if outcome.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
     enter::resume(&context)
 }
 
 /// The point of no return.
-fn replace(context: &mut Context, Request { plan, path, environment }: &Request) -> Result<()> {
+pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
+    let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
     forget_old_program()?;
     let started = start(context, plan, path, environment);
@@ -187,8 +225,12 @@ pub(super) fn open(path: &[u8]) -> Result<File> {
             Found::Elsewhere(node, rest) => Ok(Found::Elsewhere(node, rest)),
         }
     })?;
-    let opened = found.here(Errno::EACCES)?;
-    let mut files = process.files.lock();
+    read_head(found.here(Errno::EACCES)?, path)
+}
+
+/// The beginning of a regular file that was opened.
+fn read_head(opened: Opened, path: &[u8]) -> Result<File> {
+    let mut files = process().files.lock();
     if opened.mode & linux::S_IFMT != linux::S_IFREG {
         files.hold(opened.node, false);
         return Err(Errno::EACCES);
@@ -206,7 +248,7 @@ pub(super) fn close(file: &File) {
     process().files.lock().hold(file.opened.node, false);
 }
 
-fn forget_old_program() -> Result<()> {
+pub(super) fn forget_old_program() -> Result<()> {
     let process = process();
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
@@ -271,6 +313,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         hardware: enter::hardware_capabilities(),
         vdso: vdso::range().start,
         identity: [identity.user.real, identity.user.effective, identity.group.real, identity.group.effective],
+        secure: identity.is_secure(),
         ..Auxiliary::default()
     };
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;

@@ -35,8 +35,8 @@ pub fn leave() -> ! {
     let thread = thread();
     process.stopped.store(state::ENDS, SeqCst);
     futex::release_robust_list(thread);
-    if thread.number() != process.number() {
-        ring(EnvironmentId(process.number()));
+    if thread.number() != process.environment() {
+        ring(EnvironmentId(process.environment()));
         die();
     }
     end_other_threads();
@@ -50,7 +50,7 @@ pub fn end_thread(code: u8) -> ! {
     let thread = thread();
     futex::release_robust_list(thread);
     futex::clear_at_end(thread);
-    if thread.number() == process.number() {
+    if thread.number() == process.environment() {
         wait_to_be_alone();
         end(Status::Exited(code));
     }
@@ -58,7 +58,7 @@ pub fn end_thread(code: u8) -> ! {
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
     super::begin::publish_threads(process);
     process.remains.lock().push(Remains::of(thread));
-    ring(EnvironmentId(process.number()));
+    ring(EnvironmentId(process.environment()));
     die()
 }
 
@@ -99,7 +99,7 @@ pub fn end_other_threads() {
 pub fn leave_for_exec() -> ! {
     let process = process();
     let thread = thread();
-    let first = EnvironmentId(process.number());
+    let first = EnvironmentId(process.environment());
     let before = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
     if before == Err(state::ENDS) {
         leave();
@@ -174,7 +174,7 @@ pub fn abandon(status: Status) -> ! {
     let area = area_at(process.area.load(Relaxed));
     area.status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
     crate::signal::tell_parent_of_end(status);
-    let first = EnvironmentId(process.number());
+    let first = EnvironmentId(process.environment());
     if first != area::number() {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, first);
     }
@@ -208,7 +208,7 @@ fn wait_to_be_needless(children: &[Child]) {
 }
 
 /// Children that ended are buried; of the others the session takes care.
-fn release_children() {
+pub(super) fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());

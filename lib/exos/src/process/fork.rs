@@ -8,7 +8,7 @@
 
 use super::begin::{self, Inherited, OwnMemory};
 use super::children::Child;
-use super::create::{Beginning, Made, Maker};
+use super::create::{BORROWED_SLOT, Beginning, Made, Maker};
 use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
@@ -20,6 +20,7 @@ use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
 use crate::user_memory::tables::Tables;
 use abi::budget::Resource;
+use abi::capability::Rights;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -31,7 +32,7 @@ use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{PageNumber, critical_section, heap};
+use runtime::{PageNumber, critical_section, heap, syscall};
 
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
@@ -86,10 +87,14 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         heap: heap::address(),
         process: core::ptr::from_ref(process) as u64,
         thread: core::ptr::from_ref(thread()) as u64,
+        borrows: process.borrows_key(),
         ..image::beginning()
     };
     introduce(&maker, mailbox, &beginning)?;
     let made = maker.create()?;
+    if process.borrows_key() {
+        syscall::key_copy(BORROWED_SLOT, u64::from(Rights::ALL.0), made.number, BORROWED_SLOT, key)?;
+    }
     adopt(made, mailbox, copies)
 }
 
@@ -100,7 +105,7 @@ fn introduce(maker: &Maker, mailbox: PageNumber, beginning: &Beginning) -> Resul
     let pages = [mailbox, maker.public(), maker.first_private()];
     let window = Window::open(&pages, process.session_key, Access::WRITE)?;
     window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
-    for (index, value) in begin::public_words(process, process.number(), mailbox) {
+    for (index, value) in begin::public_words(process, process.environment(), mailbox) {
         window.words()[PAGE_WORDS + index].store(value, Relaxed);
     }
     for (offset, value) in maker.words(beginning) {
@@ -200,7 +205,7 @@ fn copy_heap(maker: &mut Maker) -> Result<Vec<PageNumber>> {
     };
     budget::reserve(pages.len() as u64 + FOR_THE_REST);
     let process = process();
-    let stays = thread().number() == process.number();
+    let stays = thread().number() == process.environment();
     let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
     let source = if stays { Allocator::own() } else { maker.pages };
     let allocated = source.allocate_many(&mut pages[used_before..]);
@@ -233,10 +238,10 @@ fn adopt(made: Made, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64
         process.keep_copies(&copies);
         return Err(error);
     }
-    for (_, description) in process.descriptors.lock().iter() {
-        description.refer();
-    }
     let number = made.number.0;
+    for (_, description) in process.descriptors.lock().iter() {
+        description.refer_for(number);
+    }
     let public = process.windows.lock().open(vec![made.public], session, false)?;
     process.children.lock().all.push(Child { made: made.clone(), public, mailbox, copies, told: 0 });
     made.run(session)?;

@@ -205,7 +205,7 @@ pub fn release_robust_list(thread: &Thread) {
         entries.push(pending & !1);
     }
     for entry in entries {
-        mark_left(thread.number() as u32, entry.wrapping_add(offset));
+        mark_left(thread.shown_number() as u32, entry.wrapping_add(offset));
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::Credentials;
 use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
 
 /// Leaves a number as it is.
 pub const KEEP: u32 = u32::MAX;
@@ -88,14 +89,72 @@ pub struct Identity {
     pub group: Three,
     /// More groups.
     pub groups: Vec<u32>,
+    /// A principal of its own, because it gained numbers by executing a program (from [`FIRST_APART`] on); 0: none.
+    pub apart: u64,
+    /// Whether no program gives it any numbers any more (PR_SET_NO_NEW_PRIVS).
+    pub no_new_privileges: bool,
+}
+
+/// The first principal that is no user.
+pub const FIRST_APART: u64 = 1 << 32;
+
+/// A program, as far as it says who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Type and permissions of its file.
+    pub mode: u32,
+    /// Owner of that.
+    pub user: u32,
+    /// Group of that.
+    pub group: u32,
 }
 
 impl Identity {
-    /// The user whose key the process holds: 0 while it is user 0 in any way, else the saved one. So nobody holds the key
-    /// of a user that may become another one by asking: see `guardian::keys`.
-    pub const fn key_user(&self) -> u32 {
+    /// The principal whose key the process holds: 0 while it is user 0 in any way; its own where a program gave it
+    /// numbers that its user does not have, so that this user's other processes cannot reach into it; else the saved user.
+    /// Nobody holds the key of a user that may become another one by asking: see `guardian::keys`.
+    pub const fn principal(&self) -> u64 {
         let Three { real, effective, saved } = self.user;
-        if real == 0 || effective == 0 { 0 } else { saved }
+        match self.apart {
+            _ if real == 0 || effective == 0 || saved == 0 => 0,
+            0 => saved as u64,
+            apart => apart,
+        }
+    }
+
+    /// Who it is once it executes a program: set-id bits count, unless it has renounced them (execve(2)).
+    #[must_use]
+    pub fn executing(&self, program: Program) -> Self {
+        const SET_GROUP: u32 = linux::S_ISGID | linux::S_IXGRP;
+        let mut after = self.clone();
+        if program.mode & linux::S_ISUID != 0 && !self.no_new_privileges {
+            after.user.effective = program.user;
+        }
+        if program.mode & SET_GROUP == SET_GROUP && !self.no_new_privileges {
+            after.group.effective = program.group;
+        }
+        after.user.saved = after.user.effective;
+        after.group.saved = after.group.effective;
+        if after.is_plain() {
+            after.apart = 0;
+        }
+        after
+    }
+
+    /// Whether it acts as whom it has been told by a program to act as, and not as whose it is (AT_SECURE).
+    pub const fn is_secure(&self) -> bool {
+        self.user.effective != self.user.real || self.group.effective != self.group.real
+    }
+
+    const fn is_plain(&self) -> bool {
+        !self.is_secure() && self.user.saved == self.user.real && self.group.saved == self.group.real
+    }
+
+    /// Whether it has become, by a program, somebody that it was not: that takes a fresh environment, unless it might have
+    /// become that by itself.
+    pub const fn gains(&self, after: &Self) -> bool {
+        let same = self.user.effective == after.user.effective && self.group.effective == after.group.effective;
+        !same && !self.is_privileged()
     }
 
     /// Whether it may do what only user 0 may.

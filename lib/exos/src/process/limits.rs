@@ -10,7 +10,8 @@ use linux_raw_sys::general as linux;
 
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;
-const COUNT: usize = linux::RLIM_NLIMITS as usize;
+/// Resources that have limits.
+pub const COUNT: usize = linux::RLIM_NLIMITS as usize;
 
 /// The limits of a process, by resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

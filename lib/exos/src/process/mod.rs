@@ -1,13 +1,15 @@
 //! A Linux process: one environment, its memory, its descriptors, its relatives.
 //!
 //! `create` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end it and
-//! tell its parent. All state is here, found through a pointer in the environment area.
+//! tell its parent. Who executes a set-id program hands over to a fresh environment (`set_id`), which goes on for it
+//! (`succeed`) with what it was left (`bundle`). All state is here, found through a pointer in the environment area.
 
 #[cfg(target_os = "none")]
 pub mod account;
 pub mod attributes;
 #[cfg(target_os = "none")]
 pub mod begin;
+pub mod bundle;
 #[cfg(target_os = "none")]
 pub mod children;
 #[cfg(target_os = "none")]
@@ -31,8 +33,12 @@ pub mod preload;
 mod record;
 pub mod request;
 #[cfg(target_os = "none")]
+pub mod set_id;
+#[cfg(target_os = "none")]
 pub mod spawn;
 pub mod status;
+#[cfg(target_os = "none")]
+mod succeed;
 #[cfg(target_os = "none")]
 pub mod thread;
 pub mod usage;

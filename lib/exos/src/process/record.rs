@@ -149,8 +149,10 @@ pub struct Process {
     pub terminal: Lock<Option<Terminal>>,
     /// What the session tells of the host: see `session::board`.
     pub board: Shared,
-    /// Its number: that of its first thread.
+    /// The number of the environment of its first thread.
     pub number: AtomicU64,
+    /// The number of the environment that it began in, which is its own; 0: it is still there. See `session::succession`.
+    pub first_number: AtomicU64,
     /// Address of the environment area of its first thread.
     pub area: AtomicU64,
     /// Number of its parent.
@@ -175,8 +177,10 @@ pub struct Process {
     pub session: AtomicU64,
     /// Where in its own ring the key lies of the session, in the machine's sense, or of the user that it is.
     pub session_key: KeyIndex,
-    /// The user whose key that is; 0: the session's. The guardian puts the key there.
-    pub user: AtomicU32,
+    /// Where the key lies that opens what others have made; mostly the same.
+    pub opening_key: AtomicU64,
+    /// The principal whose key the process has; 0: the session's. The guardian puts the key there. See `process::identity`.
+    pub principal: AtomicU64,
     /// The guardian of the file system and of keys.
     pub guardian: EnvironmentId,
     /// Access lists that say who may what: see [`Lists`].
@@ -214,14 +218,32 @@ impl Process {
         }
     }
 
-    /// Its number.
+    /// Its number, as programs see it.
     pub fn number(&self) -> u64 {
+        match self.first_number.load(Relaxed) {
+            0 => self.environment(),
+            first => first,
+        }
+    }
+
+    /// The number of the environment of its first thread.
+    pub fn environment(&self) -> u64 {
         self.number.load(Relaxed)
     }
 
     /// Its number and its user, as they come along with a signal that it sends.
     pub fn sender(&self) -> u64 {
         self.number() & 0xffff_ffff | u64::from(self.identity.lock().user.real) << 32
+    }
+
+    /// The key that opens what others have made.
+    pub fn opening_key(&self) -> KeyIndex {
+        KeyIndex(self.opening_key.load(Relaxed))
+    }
+
+    /// Whether that is another one than its own.
+    pub fn borrows_key(&self) -> bool {
+        self.opening_key() != self.session_key
     }
 
     /// Its process group.

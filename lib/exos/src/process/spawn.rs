@@ -114,11 +114,12 @@ fn build(record: &'static Thread) -> Result<Made> {
         heap: heap::address(),
         process: core::ptr::from_ref(process) as u64,
         thread: core::ptr::from_ref(record) as u64,
+        borrows: process.borrows_key(),
         ..image::beginning()
     };
     let channel = area::channel_key();
     write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
-    write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.number())])?;
+    write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.environment())])?;
     birth::show_area(place, in_area)?;
     let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
     let pages = [fixed[0], fixed[1], in_area[0], area::root()];
@@ -134,6 +135,10 @@ fn equip(made: &Made, channel: Option<KeyIndex>) -> Result<()> {
     let process = process();
     let key = process.session_key;
     syscall::key_copy(key, u64::from(Rights::ALL.0), made.number, key, KeyIndex::FIRST)?;
+    if process.borrows_key() {
+        let borrowed = process.opening_key();
+        syscall::key_copy(borrowed, u64::from(Rights::ALL.0), made.number, borrowed, KeyIndex::FIRST)?;
+    }
     if let Some(channel) = channel {
         syscall::key_copy(channel, u64::from(Rights::WRITE.0), made.number, CHANNEL_SLOT, KeyIndex::FIRST)?;
     }

@@ -92,6 +92,12 @@ impl Thread {
         self.number.load(Relaxed)
     }
 
+    /// Its number, as programs see it: that of the process where it is the first thread.
+    pub fn shown_number(&self) -> u64 {
+        let process = crate::user_memory::current::process();
+        if self.number() == process.environment() { process.number() } else { self.number() }
+    }
+
     /// The running environment is this thread from now on, in a process that was just copied: what its parent left
     /// pending is the parent's.
     pub fn begin_again(&self) {

@@ -6,6 +6,7 @@
 //! the guardian: a window to the mailbox of another user would let it send any signal.
 
 use super::begin::not_inherited;
+use super::identity::FIRST_APART;
 use super::record::Process;
 use crate::errno::Result;
 use crate::guardian::client;
@@ -33,8 +34,15 @@ impl Known {
 ///
 /// # Errors
 /// `EAGAIN` where there are too many users, `ENOMEM` where memory cannot be copied; the process is what it was.
-pub fn prepare(process: &Process, user: u32) -> Result<()> {
-    let [shared, public] = client::admit(process.guardian, user)?;
+pub fn prepare(process: &Process, principal: u64) -> Result<()> {
+    take_over_all(process, client::admit(process.guardian, principal)?)
+}
+
+/// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it.
+///
+/// # Errors
+/// `ENOMEM` where memory cannot be copied; the process is what it was.
+pub fn take_over_all(process: &Process, [shared, public]: [PageNumber; 2]) -> Result<()> {
     let known = Known::of(process);
     process.with_memory(|space, pages| {
         let editor = pages.editor();
@@ -56,9 +64,12 @@ pub fn prepare(process: &Process, user: u32) -> Result<()> {
     Ok(())
 }
 
-/// The guardian has given this process the key of `user`.
-pub fn become_user(process: &Process, user: u32) {
-    process.user.store(user, Relaxed);
+/// The guardian has given this process the key of a principal.
+pub fn become_principal(process: &Process, principal: u64) {
+    process.principal.store(principal, Relaxed);
+    if principal < FIRST_APART {
+        process.opening_key.store(process.session_key.0, Relaxed);
+    }
 }
 
 /// Takes over what shows through the windows that a child would inherit.

@@ -29,10 +29,20 @@ pub const PUBLIC_WORD: usize = 8;
 pub const TERMINAL_WORD: usize = 9;
 /// Words: pages of the pipe.
 pub const PIPE_WORD: usize = TERMINAL_WORD + TERMINAL_PAGES;
+/// Word: environment that this one goes on for; 0: it is the first process. What follows is for those that go on.
+pub const PREDECESSOR_WORD: usize = PIPE_WORD + PIPE_PAGES;
+/// Word: environment of the parent.
+pub const PARENT_WORD: usize = PREDECESSOR_WORD + 1;
+/// Word: node of the program.
+pub const PROGRAM_WORD: usize = PREDECESSOR_WORD + 2;
+/// Word: node of the bundle (`process::bundle`).
+pub const BUNDLE_WORD: usize = PREDECESSOR_WORD + 3;
+/// Word: bytes of the bundle.
+pub const BUNDLE_BYTES_WORD: usize = PREDECESSOR_WORD + 4;
 /// How many words there are.
-pub const WORDS: usize = PIPE_WORD + PIPE_PAGES;
+pub const WORDS: usize = BUNDLE_BYTES_WORD + 1;
 /// Offset of the command.
-pub const COMMAND_OFFSET: usize = 256;
+pub const COMMAND_OFFSET: usize = 512;
 
 const _: () = assert!(WORDS * 8 <= COMMAND_OFFSET);
 

@@ -1,7 +1,19 @@
 //! What the session tells every process of the host, and of the machine as a whole: words of a page that only the session
 //! writes.
 
+use super::succession::{self, Succession};
+use core::sync::atomic::AtomicU64;
+
 /// Not 0 once nobody on the host reads what programs print.
 pub const OUTPUT_GONE: usize = 0;
 /// Load averages of the last minute, five and fifteen minutes, as [`super::load`] has them.
 pub const LOADS: usize = 1;
+/// How often somebody asked for a process to be made: the guardian counts them.
+pub const WISHES: usize = 4;
+/// Where the table of processes begins that another environment goes on for.
+pub const SUCCESSION: usize = 8;
+
+/// That table.
+pub fn succession(board: &[AtomicU64]) -> Succession<'_> {
+    Succession(&board[SUCCESSION..SUCCESSION + succession::WORDS])
+}

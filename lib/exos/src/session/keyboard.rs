@@ -8,13 +8,13 @@ use crate::signal::post::from_system;
 use crate::terminal::Terminal;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
-use runtime::{KeyIndex, Kind, channel};
+use runtime::{Kind, channel};
 
 /// Bytes that go through the discipline at a time.
 const AT_ONCE: usize = 256;
 
 /// Types what waits, as far as readers have room. Behind a reader who does not read, what interrupts still comes through.
-pub(super) fn type_bytes(terminal: &Terminal, waiting: &mut Vec<u8>) {
+pub(super) fn type_bytes(sight: Sight, terminal: &Terminal, waiting: &mut Vec<u8>) {
     while !waiting.is_empty() {
         let some = waiting.len().min(AT_ONCE);
         if terminal.room() <= some && !jump_to_signal(terminal, waiting) {
@@ -27,7 +27,7 @@ pub(super) fn type_bytes(terminal: &Terminal, waiting: &mut Vec<u8>) {
             channel::send(Kind::Output, &typed.screen);
         }
         for signal in typed.signals {
-            signal_foreground(terminal, signal);
+            signal_foreground(sight, terminal, signal);
         }
         block::kick_idle();
     }
@@ -53,26 +53,25 @@ pub(super) fn set_size(session: &Session, payload: &[u8]) {
     let &[a, b, c, d, ..] = payload else { return };
     let (columns, rows) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
     if terminal.set_size([rows, columns, 0, 0]) {
-        signal_foreground(terminal, linux::SIGWINCH);
+        signal_foreground(session.sight(), terminal, linux::SIGWINCH);
     }
 }
 
 /// Nobody types any more.
-pub(super) fn hang_up(terminal: &Terminal) {
+pub(super) fn hang_up(sight: Sight, terminal: &Terminal) {
     terminal.hang_up();
     block::kick_idle();
-    let sight = Sight { key: KeyIndex::FIRST };
     if let Some(leader) = sight.find(terminal.session()) {
         let _ = sight.send(&leader, &from_system(linux::SIGHUP));
     }
-    signal_foreground(terminal, linux::SIGHUP);
-    signal_foreground(terminal, linux::SIGCONT);
+    signal_foreground(sight, terminal, linux::SIGHUP);
+    signal_foreground(sight, terminal, linux::SIGCONT);
 }
 
-fn signal_foreground(terminal: &Terminal, signal: u32) {
+fn signal_foreground(sight: Sight, terminal: &Terminal, signal: u32) {
     let group = terminal.foreground();
     if group != 0 {
         // A group that is empty by now needs no signal.
-        let _ = Sight { key: KeyIndex::FIRST }.send_to_group(group, &from_system(signal));
+        let _ = sight.send_to_group(group, &from_system(signal));
     }
 }

@@ -1,9 +1,12 @@
 //! Orphans: processes whose parent has ended, and threads whose process has. The session takes back what they were made of.
+//! What the dead held of the guardian's it is told to let go.
 //!
 //! What their public pages say was written by strangers: who says falsely that it has no parent is buried by the session
 //! instead of the parent, who still finds the status in the public page that it has mapped. Only what has died already is
 //! touched, but for threads: they end with their process, as they would by themselves.
 
+use super::set_id::Successors;
+use crate::guardian::client::Client;
 use crate::process::children::public;
 use crate::process::create::{self, Made, PublicPage};
 use abi::budget::{Figure, Resource};
@@ -33,14 +36,17 @@ const WATCHED: usize = 8;
 pub struct Orphans {
     /// What orphans might use goes to this environment.
     bank: EnvironmentId,
+    guardian: Client,
     alive: Vec<EnvironmentId>,
     next: u64,
+    /// Sum of the numbers of all that lived: another one after each death.
+    population: u64,
 }
 
 impl Orphans {
     /// Nothing was seen yet.
-    pub const fn new(bank: EnvironmentId) -> Self {
-        Self { bank, alive: Vec::new(), next: 0 }
+    pub fn new(bank: EnvironmentId, guardian: EnvironmentId) -> Self {
+        Self { bank, guardian: Client::new(guardian), alive: Vec::new(), next: 0, population: 0 }
     }
 
     /// Those whose end is worth a look.
@@ -54,15 +60,17 @@ impl Orphans {
     }
 
     /// If it is time: buries orphans that have ended, and notes those that live.
-    pub fn look(&mut self) {
-        if self.watched().all(exposed::lives) && clock::now() < self.next {
+    pub fn look(&mut self, successors: &mut Successors) {
+        if !successors.note_dead() && self.watched().all(exposed::lives) && clock::now() < self.next {
             return;
         }
         self.alive.clear();
         let mut lists = Vec::new();
+        let mut population = 0u64;
         let slots = 0..exposed::kernel().environments.load(Acquire);
         for info in slots.filter_map(exposed::environment_slot) {
-            match orphan(info) {
+            population = population.wrapping_add(if info.alive() { info.number.load(Acquire) } else { 0 });
+            match orphan(info, successors) {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
                 Some(Orphan::Process(made)) => {
                     release(info, &made, self.bank);
@@ -73,6 +81,9 @@ impl Orphans {
             }
         }
         free(&lists);
+        if core::mem::replace(&mut self.population, population) != population {
+            self.guardian.bury_the_dead();
+        }
         self.next = clock::now() + INTERVAL;
     }
 }
@@ -80,7 +91,7 @@ impl Orphans {
 /// The session's own key opens everything in it.
 const OWN: KeyIndex = KeyIndex::FIRST;
 
-fn orphan(info: Environment) -> Option<Orphan> {
+fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
     let state = info.state.load(Acquire);
     if state != State::Alive as u64 && state != State::Dying as u64 {
         return None;
@@ -94,7 +105,8 @@ fn orphan(info: Environment) -> Option<Orphan> {
         return (!exposed::lives(belongs_to)).then_some(Orphan::Thread(number));
     }
     let is_process = word(public::MAGIC) == public::MAGIC_VALUE;
-    let has_parent = exposed::lives(EnvironmentId(word(public::PARENT)));
+    // Nobody but the session takes care of who goes on for another one.
+    let has_parent = exposed::lives(EnvironmentId(word(public::PARENT))) && !successors.has(number);
     // Another session's mailboxes are closed to this one, and its orphans not this one's affair.
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();

@@ -1,6 +1,7 @@
 //! While the first process lives: what the host sends goes where it belongs, and orphans that end are buried.
 
 use super::orphans::Orphans;
+use super::set_id::Successors;
 use super::start::{Session, Source};
 use super::{board, keyboard, load};
 use crate::block;
@@ -8,7 +9,7 @@ use crate::pipe::ring::CAPACITY;
 use crate::pipe::{Pipe, Side};
 use crate::process::children::STATUS_WORD;
 use crate::process::status::{DESTROYED, Status};
-use crate::relatives::{Sight, is_runnable};
+use crate::relatives::is_runnable;
 use crate::signal::post::from_system;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
@@ -40,25 +41,28 @@ struct Input {
 pub fn run(session: &Session) -> Status {
     let mut input = Input::default();
     let first = session.first.number;
-    let mut orphans = Orphans::new(session.bank);
+    let mut orphans = Orphans::new(session.bank, session.guardian);
+    let mut successors = Successors::default();
     let mut next_count = runtime::clock::now() + load::INTERVAL;
     while exposed::lives(first) {
         receive(session, &mut input);
         input.pass_on(session);
         input.grant(session);
-        orphans.look();
+        successors.make(session);
+        orphans.look(&mut successors);
+        successors.forget_dead(session);
         if runtime::clock::now() >= next_count {
             next_count += load::INTERVAL;
             count_load(session);
         }
-        wait(session, &input, &orphans);
+        wait(session, &input, &orphans, &successors);
     }
     status(session)
 }
 
 /// Brings the load averages up to date. The session itself is at work for it, and no process.
 fn count_load(session: &Session) {
-    let runnable = Sight { key: KeyIndex::FIRST }.all().iter().filter(|other| is_runnable(other.number)).count();
+    let runnable = session.sight().all().iter().filter(|other| is_runnable(other.environment)).count();
     let words = &session.board.words()[board::LOADS..board::LOADS + 3];
     let averages = core::array::from_fn(|index| words[index].load(Acquire));
     for (word, average) in words.iter().zip(load::next(averages, runnable as u64)) {
@@ -92,7 +96,7 @@ fn pass_signal_on(session: &Session, payload: &[u8]) {
         block::kick_idle();
         return;
     }
-    let sight = Sight { key: KeyIndex::FIRST };
+    let sight = session.sight();
     let Some(first) = sight.find(session.first.number.0) else { return };
     let information = from_system(signal);
     // Who has gone meanwhile needs no signal.
@@ -107,10 +111,10 @@ impl Input {
         match &session.input {
             Source::Pipe(pipe) => self.pass_to_pipe(pipe),
             Source::Terminal(terminal) => {
-                keyboard::type_bytes(terminal, &mut self.waiting);
+                keyboard::type_bytes(session.sight(), terminal, &mut self.waiting);
                 if self.ended && self.waiting.is_empty() {
                     self.ended = false;
-                    keyboard::hang_up(terminal);
+                    keyboard::hang_up(session.sight(), terminal);
                 }
             }
         }
@@ -169,11 +173,12 @@ impl Input {
     }
 }
 
-fn wait(session: &Session, input: &Input, orphans: &Orphans) {
+fn wait(session: &Session, input: &Input, orphans: &Orphans, successors: &Successors) {
     let frames = &exposed::kernel().channel_frames;
     let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
+    terms.push(successors.term(session));
     terms.extend(input.term(session));
-    let watched = [session.first.number].into_iter().chain(orphans.watched());
+    let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
     let records = watched.filter_map(exposed::environment);
     terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));
     block::wait_plainly(&terms);

@@ -4,13 +4,14 @@
 //! of its own to the guardian. It makes, in this order: the table that maps the ExOS image, the guardian, the bank, the
 //! pipe that standard input comes through, and the first process.
 
-use super::{archive, birth, command};
+use super::{archive, birth, board, command};
 use crate::guardian::client::Client;
 use crate::guardian::keys::{Keys, Lists};
 use crate::guardian::service::{self, Guardian};
 use crate::pipe::Pipe;
 use crate::process::create::{Beginning, Made, Maker, SESSION_SLOT};
 use crate::process::option;
+use crate::relatives::Sight;
 use crate::terminal::modes::Modes;
 use crate::terminal::{Screen, Terminal};
 use crate::user_memory::shared::{Shared, Windows};
@@ -22,6 +23,7 @@ use abi::memory_map::LIBRARY_BASE;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use core::sync::atomic::AtomicU64;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::environment::Builder;
 use runtime::image::Image;
@@ -48,6 +50,21 @@ pub struct Session {
     pub key: KeyIndex,
     /// What holds the budget that nobody uses.
     pub bank: EnvironmentId,
+    /// The guardian of the file system and of keys.
+    pub guardian: EnvironmentId,
+    /// What the guardian keeps, which lives in the same address space.
+    pub state: &'static Lock<Guardian>,
+    /// What all processes share.
+    pub(super) common: Common,
+    /// What a process is told that begins: see `birth`.
+    pub(super) words: [u64; birth::WORDS],
+}
+
+impl Session {
+    /// Processes as the session sees them.
+    pub fn sight(&self) -> Sight {
+        Sight { key: KeyIndex::FIRST, succession: board::succession(self.board.words()) }
+    }
 }
 
 /// Where standard input comes through.
@@ -60,11 +77,12 @@ pub enum Source {
 }
 
 /// Parts that all processes share.
-struct Common {
-    session: KeyIndex,
-    channel: KeyIndex,
-    image: Beginning,
-    image_table: PageNumber,
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) session: KeyIndex,
+    pub(super) channel: KeyIndex,
+    pub(super) image: Beginning,
+    pub(super) image_table: PageNumber,
 }
 
 /// Offsets of the words in the header that the ExOS image begins with; see `user_memory::header`.
@@ -87,13 +105,13 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
     let lists = refused("the access lists", make_lists(session))?;
     let common = load_image(session, lists[0], file(EXOS)?)?;
-    let (guardian, state, public) = make_guardian(archive, session, lists)?;
+    let mut windows = Windows::default();
+    let board = refused("the board", make_board(&mut windows, lists[0]))?;
+    let (guardian, state, public) = make_guardian(archive, session, lists, board.words())?;
     let bank = make_bank(session, public)?;
     state.lock().bank = bank.number;
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
-    let mut windows = Windows::default();
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
-    let board = refused("the board", make_board(&mut windows, lists[0]))?;
     let mut words = [0; birth::WORDS];
     let [readable, writable] = lists.map(|list| list.0);
     let parts = [guardian.0, bank.number.0, common.image_table.0, options(&parsed)];
@@ -108,7 +126,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let first = refused("the first process", make_first(&common, public, &record))?;
     refused("the first process's budget", first.endow_from(session, bank.number, &FIRST_BUDGETS))?;
     refused("the guardian", Client::new(guardian).adopt(first.number))?;
-    Ok(Session { first, input, board, windows, key: session, bank: bank.number })
+    Ok(Session { first, input, board, windows, key: session, bank: bank.number, guardian, state, common, words })
 }
 
 /// The pipe or the terminal that the host's input comes through.
@@ -129,7 +147,8 @@ fn make_board(windows: &mut Windows, list: PageNumber) -> Result<Shared, crate::
     windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
 }
 
-const FIRST_BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 512), (Resource::Slice, 1), (Resource::Predicate, 64)];
+pub(super) const FIRST_BUDGETS: [(Resource, u64); 3] =
+    [(Resource::Page, 512), (Resource::Slice, 1), (Resource::Predicate, 64)];
 
 fn refused<T, E: core::fmt::Debug>(what: &str, outcome: Result<T, E>) -> Outcome<T> {
     outcome.map_err(|error| format!("the session cannot make {what}: {error:?}"))
@@ -218,6 +237,7 @@ fn make_guardian(
     archive: &'static [u8],
     session: KeyIndex,
     lists: [PageNumber; 2],
+    board: &'static [AtomicU64],
 ) -> Outcome<(EnvironmentId, &'static Lock<Guardian>, PageNumber)> {
     let mut builder = refused("the guardian", Builder::sharing())?;
     let name = builder.key;
@@ -226,7 +246,7 @@ fn make_guardian(
     refused("the guardian's access lists", named)?;
     let [readable, writable] = lists.map(|list| Allocator { key: service::OWN_KEY, list });
     let zero = refused("the lists of user 0", Lists::make([session, session, name]))?;
-    let guardian = Guardian::new(archive, readable, writable, Keys::new(lists, zero))
+    let guardian = Guardian::new(archive, readable, writable, Keys::new(lists, zero), board)
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
     let spare = crate::budget::pages_at_hand();

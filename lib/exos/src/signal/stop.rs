@@ -67,7 +67,7 @@ fn ring_other_threads() {
 }
 
 /// Writes a change where the parent looks, and tells it.
-fn announce(change: Change) {
+pub fn announce(change: Change) {
     note(change.to_word());
     tell_parent(change.information());
 }
@@ -92,7 +92,7 @@ fn tell_parent((code, value): (u32, u32)) {
     let parent = process.parent_mailbox.lock().clone();
     let Some(parent) = parent else {
         // The session needs no word; a parent that is another user has it from the guardian.
-        if process.user.load(Acquire) != 0 {
+        if process.principal.load(Acquire) != 0 {
             let _ = crate::guardian::client::tell_parent(process.guardian, &information);
         }
         return;

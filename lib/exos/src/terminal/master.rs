@@ -242,7 +242,7 @@ impl Operations for Master {
         };
         match event {
             Event::Readable => {
-                let [written, _] = self.ring.changes(true);
+                let [written, ..] = self.ring.changes(true);
                 Vec::from([written, changed(place::CLOSED), changed(place::EVENTS)])
             }
             Event::Writable => self.terms(event),

@@ -18,6 +18,7 @@ pub fn beginning() -> Beginning {
         process: 0,
         thread: 0,
         stub_entry: crate::rewriter::gate::stub_entry as *const () as u64,
+        borrows: false,
     }
 }
 

@@ -5,6 +5,8 @@ use crate::errno::{Errno, Result};
 use crate::layout::{
     GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, NEAR_WINDOWS, NEAR_WINDOWS_END, PAGE_SIZE, WINDOWS, WINDOWS_END,
 };
+use crate::process::create::BORROWED_SLOT;
+use abi::page_table::MapRow;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -120,9 +122,21 @@ impl Windows {
     /// Opens a window onto pages, with what `key` allows.
     pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
         let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
-        let own = AddressSpace { key, ..address_space::own() };
-        // SAFETY: the place is kept for this window.
-        unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
+        if key == BORROWED_SLOT {
+            // It opens pages of others only; the own key opens the own tables.
+            let row = |(address, page): (u64, &PageNumber)| MapRow {
+                address: address | key.0,
+                entry: page.address() | shared.access().0,
+            };
+            let addresses = (shared.address..).step_by(PAGE_SIZE as usize);
+            let rows: Vec<MapRow> = addresses.zip(shared.pages.iter()).map(row).collect();
+            // SAFETY: the place is kept for this window.
+            unsafe { address_space::own().edit(&rows) }?;
+        } else {
+            let own = AddressSpace { key, ..address_space::own() };
+            // SAFETY: the place is kept for this window.
+            unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
+        }
         self.open.insert(shared.address, shared.clone());
         Ok(shared)
     }

@@ -1,0 +1,166 @@
+//! Who holds an end of a pipe, so that the end of a process that could not close it any more is seen: the kernel destroyed
+//! it, or its library's state was gone.
+//!
+//! Pure. A place is a word: a process's number, and above it how many descriptors it has of this end. The count of open
+//! descriptions stays the truth as long as everybody closes in order; the holders say when nobody is left who could. Who waits
+//! for the other end watches one holder that lives, and its place (two terms of a predicate): when it is gone, or has let go,
+//! the next one is looked for.
+//! Relatives write all of this: a number that means nothing is one of the dead, and is taken out.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+/// Processes that there is room for at an end.
+pub const PLACES: usize = 128;
+/// Words of an end: the places, and one that is not 0 once there were more, or for an end that is not counted.
+pub const WORDS: usize = PLACES + 1;
+/// Bits of a place that are the number.
+const NUMBER_BITS: u32 = 40;
+const ONE: u64 = 1 << NUMBER_BITS;
+
+/// The holders of one end.
+#[derive(Clone, Copy, Debug)]
+pub struct Holders<'a>(pub &'a [AtomicU64]);
+
+/// What is known of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// One lives: the index of its place, and what stands there.
+    Lives(usize, u64),
+    /// Nobody is left.
+    Nobody,
+    /// There may be others that have no place here.
+    Unknown,
+}
+
+/// The process that a place is of.
+pub const fn number_of(place: u64) -> u64 {
+    place & (ONE - 1)
+}
+
+impl Holders<'_> {
+    fn places(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.0.iter().take(PLACES)
+    }
+
+    /// From now on nothing can be said of this end.
+    pub fn give_up_counting(&self) {
+        self.0[PLACES].store(1, SeqCst);
+    }
+
+    /// A process has one descriptor more of this end.
+    pub fn add(&self, number: u64) {
+        let number = number_of(number);
+        for place in self.places() {
+            let grows = |now: u64| (number_of(now) == number && now >= ONE).then(|| now.saturating_add(ONE));
+            if place.fetch_update(SeqCst, Relaxed, grows).is_ok() {
+                return;
+            }
+        }
+        let is_taken = |place: &&AtomicU64| place.compare_exchange(0, number | ONE, SeqCst, Relaxed).is_ok();
+        if self.places().find(is_taken).is_none() {
+            self.give_up_counting();
+        }
+    }
+
+    /// A process has one descriptor less.
+    pub fn remove(&self, number: u64) {
+        let less = |now: u64| {
+            let rest = now.saturating_sub(ONE);
+            (number_of(now) == number_of(number) && now >= ONE).then_some(if rest < ONE { 0 } else { rest })
+        };
+        self.places().find(|place| place.fetch_update(SeqCst, Relaxed, less).is_ok());
+    }
+
+    /// Only this process holds it: who had it before has handed it on.
+    pub fn replace(&self, number: u64) {
+        self.clear();
+        self.add(number);
+    }
+
+    /// Nobody holds it.
+    pub fn clear(&self) {
+        self.places().for_each(|place| place.store(0, SeqCst));
+    }
+
+    /// One that lives. The dead are taken out on the way.
+    pub fn find(&self, lives: impl Fn(u64) -> bool) -> Known {
+        if self.0[PLACES].load(Acquire) != 0 {
+            return Known::Unknown;
+        }
+        for (index, place) in self.places().enumerate() {
+            let now = place.load(Acquire);
+            if now != 0 && lives(number_of(now)) {
+                return Known::Lives(index, now);
+            }
+            // Who has come in its place meanwhile stays, and is found the next time.
+            if now != 0 && place.compare_exchange(now, 0, SeqCst, Relaxed).is_err() {
+                return Known::Unknown;
+            }
+        }
+        Known::Nobody
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn who_has_two_descriptors_holds_until_both_are_closed() {
+        let words = words();
+        let holders = Holders(&words);
+        holders.add(7);
+        holders.add(7);
+        holders.add(9);
+        holders.remove(9);
+        holders.remove(7);
+        assert_eq!(holders.find(|_| true), Known::Lives(0, 7 | ONE));
+        holders.remove(7);
+        assert_eq!(holders.find(|_| true), Known::Nobody);
+        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn the_dead_are_taken_out_and_whoever_lives_is_found() {
+        let words = words();
+        let holders = Holders(&words);
+        (1..20).for_each(|number| holders.add(number));
+        assert_eq!(holders.find(|number| number == 19), Known::Lives(18, 19 | ONE));
+        assert_eq!(words.iter().filter(|word| word.load(Relaxed) != 0).count(), 1);
+        assert_eq!(holders.find(|_| false), Known::Nobody);
+    }
+
+    #[test]
+    fn more_holders_than_places_are_never_taken_for_nobody() {
+        let words = words();
+        let holders = Holders(&words);
+        (1..=PLACES as u64 + 1).for_each(|number| holders.add(number));
+        assert_eq!(holders.find(|_| false), Known::Unknown);
+    }
+
+    /// Whatever relatives write, nothing goes wrong but the answer.
+    #[test]
+    fn every_word_has_a_meaning() {
+        let mut seed = 12345u64;
+        for _ in 0..1000 {
+            let words: Vec<AtomicU64> = (0..WORDS)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    AtomicU64::new(if seed >> 60 == 0 { 0 } else { seed << (seed >> 58) })
+                })
+                .collect();
+            let holders = Holders(&words);
+            holders.add(seed >> 40);
+            holders.remove(seed >> 40);
+            holders.remove(seed >> 41);
+            let _ = holders.find(|number| number % 3 == 0);
+            holders.replace(5);
+            assert!(matches!(holders.find(|number| number == 5), Known::Lives(0, _) | Known::Unknown));
+        }
+    }
+}

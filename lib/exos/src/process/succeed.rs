@@ -1,0 +1,125 @@
+//! The beginning of an environment that goes on for another one, with a set-id program (`set_id` is the other side).
+//!
+//! It is the session's work and nobody else's; what it is left it reads as a stranger's words, and opens with the key of whom it
+//! comes from, so that it opens nothing that the other one could not. Only then it takes up who the program makes it.
+
+use super::begin;
+use super::bundle::Bundle;
+use super::children::public;
+use super::exec::{self, Request};
+use super::identity::Three;
+use super::thread::Thread;
+use super::user;
+use crate::descriptor::passing;
+use crate::errno::{Errno, Result};
+use crate::guardian::protocol::Operation;
+use crate::process::Process;
+use crate::process::create::BORROWED_SLOT;
+use crate::rewriter::gate;
+use crate::session::birth;
+use crate::signal::set::{COUNT as SIGNALS, UNSTOPPABLE, bit};
+use crate::signal::timer::Timer;
+use crate::signal::{Action, IGNORE};
+use crate::user_memory::current::adopt;
+use crate::user_memory::vectors;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_raw_sys::general as linux;
+use runtime::upcall::Context;
+use runtime::{PageNumber, heap};
+
+/// Makes the record of the process, takes over what it was left, and loads the program.
+pub fn begin(words: &[u64]) -> Result<Context> {
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new()?));
+    let process = begin::make_first(words, thread)?;
+    process.opening_key.store(BORROWED_SLOT.0, Relaxed);
+    adopt(process, thread);
+    heap::provide_by(crate::budget::reserve);
+    gate::install();
+    vectors::declare_live();
+    let bytes = words[birth::BUNDLE_BYTES_WORD];
+    let bundle = process.files.lock().read(words[birth::BUNDLE_WORD], 0, bytes as usize)?;
+    process.files.lock().hold(words[birth::BUNDLE_WORD], false);
+    let bundle = Bundle::from_bytes(&bundle)?;
+    take_over(process, thread, &bundle);
+    let Bundle { path, arguments, environment, .. } = bundle;
+    let request = Request::for_node(words[birth::PROGRAM_WORD], &path, arguments, environment)?;
+    raise(process)?;
+    let mut context = Context::default();
+    begin::publish(process);
+    process.public_word(public::BEGUN).store(1, Release);
+    exec::replace(&mut context, &request)?;
+    // The guardian held it for this environment from the beginning.
+    process.files.lock().hold(words[birth::PROGRAM_WORD], false);
+    Ok(context)
+}
+
+/// Everything that a program keeps. What cannot be had is not there.
+fn take_over(process: &Process, thread: &Thread, bundle: &Bundle) {
+    {
+        let mut place = process.place.lock();
+        place.directory = bundle.place[0];
+        place.mask = bundle.place[1] as u32 & 0o777;
+        place.below_proc = (!bundle.below_proc.is_empty()).then(|| bundle.below_proc.as_slice().into());
+    }
+    process.letters.group().store(bundle.group[0], Relaxed);
+    process.session.store(bundle.group[1], Relaxed);
+    for signal in (1..=SIGNALS).filter(|signal| bundle.signals[0] & bit(*signal) & !UNSTOPPABLE != 0) {
+        process.signals.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
+    }
+    thread.set_blocked(bundle.signals[1]);
+    {
+        let mut attributes = process.attributes.lock();
+        attributes.priority = bundle.attributes[0].clamp(1, 40);
+        attributes.personality = bundle.attributes[1] as u32;
+    }
+    let [deadline, interval] = bundle.alarm;
+    process.alarms.change(|timers| timers.interval[0] = Timer { deadline, interval });
+    for (resource, limit) in (0..).zip(&bundle.limits) {
+        // What is no limit stays what it was.
+        let _ = process.limits.lock().set(resource, *limit, true);
+    }
+    process.descriptors.lock().set_limit(process.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
+    process.set_time_limit();
+    open(process, bundle);
+}
+
+fn open(process: &Process, bundle: &Bundle) {
+    let terminal = bundle.terminal.and_then(|words| passing::open_terminal(words).ok());
+    *process.terminal.lock() = terminal;
+    for (number, words) in &bundle.descriptors {
+        let Ok(description) = passing::open_held(*words) else { continue };
+        let before = process.descriptors.lock().put_at(*number, description.clone());
+        match before {
+            Ok(Some(before)) => before.close(),
+            Ok(None) => {}
+            Err(_) => description.close(),
+        }
+    }
+}
+
+/// Becomes who the program makes it, by the guardian's word.
+fn raise(process: &Process) -> Result<()> {
+    let mut files = process.files.lock();
+    let [shared, public, principal, count, apart] = files.on_object(Operation::Raise, [0; 5])?;
+    let bytes = files.left((6 + count.min(1 << 10)) * 4)?;
+    drop(files);
+    let numbers = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
+    let numbers: Vec<u32> = numbers.collect();
+    let three = |at: usize| Three { real: numbers[at], effective: numbers[at + 1], saved: numbers[at + 2] };
+    if numbers.len() < 6 {
+        return Err(Errno::EIO);
+    }
+    {
+        let mut identity = process.identity.lock();
+        (identity.user, identity.group, identity.apart) = (three(0), three(3), apart);
+        identity.groups = numbers[6..].to_vec();
+    }
+    if principal != 0 {
+        user::take_over_all(process, [PageNumber(shared), PageNumber(public)])?;
+    }
+    process.files.lock().on_object(Operation::Raise, [1, 0, 0, 0, 0])?;
+    user::become_principal(process, principal);
+    Ok(())
+}
