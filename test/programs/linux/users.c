@@ -100,6 +100,51 @@ static void with_files(void) {
     CHECK(shmctl(segment, IPC_RMID, NULL) == -1 && errno == EPERM && !seteuid(0) && !shmctl(segment, IPC_RMID, NULL));
 }
 
+static mode_t mode_of(const char *path, gid_t *group) {
+    struct stat status;
+    CHECK(!stat(path, &status));
+    if (group) *group = status.st_gid;
+    return status.st_mode & 07777;
+}
+
+static void with_groups(void) {
+    char folder[] = "/tmp/groups-XXXXXX";
+    gid_t group;
+    umask(0);
+    CHECK(mkdtemp(folder) && !chdir(folder) && !chmod(folder, 0755));
+    CHECK(!mkdir("theirs", 0) && !chown("theirs", 0, 300) && !chmod("theirs", 02775));
+    CHECK(!mkdir("all", 0) && !chown("all", 0, 300) && !chmod("all", 02777) && !mkdir("sticky", 0) && !chmod("sticky", 01777));
+    file("rooted", 04757, 0, 0), file("grouped", 02757, 0, 300), file("locking", 02746, 0, 300), file("cut", 06777, 0, 0);
+    file("sticky/roots", 0666, 0, 0), file("own", 06755, 1000, 30);
+    // User 0 may do both.
+    int kept = open("rooted", O_WRONLY);
+    CHECK(write(kept, "x", 1) == 1 && !close(kept) && mode_of("rooted", NULL) == 04757);
+    pid_t member = fork();
+    if (!member) {
+        CHECK(!setgroups(1, (gid_t[]){300}) && !setgid(100) && !setuid(1000));
+        CHECK(opens("theirs/new", O_CREAT | O_WRONLY) == 1 && !mkdir("theirs/folder", 0750));
+        CHECK((mode_of("theirs/folder", &group), group) == 300 && mode_of("theirs/folder", NULL) == 02750);
+        CHECK(!chmod("theirs/new", 02755) && mode_of("theirs/new", &group) == 02755 && group == 300);
+        CHECK(opens("all/members", O_CREAT | O_WRONLY) == 1 && !chown("all/members", -1, 100) && !chown("all/members", 1000, 300));
+        CHECK(chown("all/members", -1, 30) == -1 && errno == EPERM && chown("all/members", 0, -1) == -1 && errno == EPERM);
+        _exit(0);
+    }
+    CHECK(status_of(member) == 0);
+    CHECK(!setgroups(1, (gid_t[]){20}) && !setgid(100) && !setuid(1000));
+    CHECK(opens("theirs/other", O_CREAT | O_WRONLY) == 0 && opens("all/other", O_CREAT | O_WRONLY) == 1);
+    // Who is not in a group makes no program that acts for it, nor changes one that acts for another.
+    CHECK(!chmod("all/other", 02755) && mode_of("all/other", &group) == 0755 && group == 300);
+    int made = open("all/made", O_CREAT | O_WRONLY, 06755);
+    CHECK(made >= 0 && mode_of("all/made", &group) == 04755 && group == 300 && !fchmod(made, 06711) && mode_of("all/made", NULL) == 04711);
+    CHECK(write(made, "x", 1) == 1 && mode_of("all/made", NULL) == 0711);
+    int rooted = open("rooted", O_WRONLY), grouped = open("grouped", O_WRONLY), locking = open("locking", O_WRONLY);
+    CHECK(write(rooted, "x", 1) == 1 && mode_of("rooted", NULL) == 0757 && write(grouped, "x", 1) == 1 && mode_of("grouped", NULL) == 0757);
+    CHECK(!ftruncate(locking, 0) && opens("cut", O_WRONLY | O_TRUNC) == 1 && mode_of("cut", NULL) == 0777);
+    CHECK(!chown("own", 1000, 20) && mode_of("own", &group) == 0755 && group == 20);
+    CHECK(unlink("sticky/roots") == -1 && errno == EPERM && rename("sticky/roots", "sticky/mine") == -1 && errno == EPERM);
+    CHECK(opens("sticky/mine", O_CREAT | O_WRONLY) == 1 && rename("sticky/mine", "sticky/roots") == -1 && errno == EPERM && !unlink("sticky/mine"));
+}
+
 static void with_signals(void) {
     pid_t root = getpid();
     pid_t other = fork();
@@ -159,6 +204,8 @@ int main(int count, char **arguments) {
     puts("users and groups are changed as far as that is allowed");
     CHECK(in_child(with_files) == 0);
     puts("files are refused to who may not");
+    CHECK(in_child(with_groups) == 0);
+    puts("groups are handed on, and set-id bits kept from who may not");
     CHECK(in_child(with_signals) == 0);
     puts("signals too");
     CHECK(in_child(with_roots) == 0);

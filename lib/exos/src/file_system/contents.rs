@@ -22,6 +22,11 @@ pub trait Store {
     fn bytes_mut(&mut self, page: u32) -> &mut [u8];
     /// The number by which others can map it.
     fn number(&self, page: u32) -> u64;
+    /// Whether others may write the page.
+    fn is_shared(&self, page: u32) -> bool {
+        let _ = page;
+        false
+    }
     /// Lets others write the page, for good: it is mapped shared.
     fn share(&mut self, page: u32) -> Result<()>;
     /// The boot archive.
@@ -155,6 +160,12 @@ impl<S: Store> Tree<S> {
         let there = |index: &u64| pages.get(*index as usize).copied().flatten();
         let all = self.working_sets.within(id, first, end.min(node.size.div_ceil(PAGE_SIZE)));
         Ok(all.filter_map(|index| Some(index | self.store.number(there(&index)?) << 32)).collect())
+    }
+
+    /// Whether others may write a page of it, whatever its permissions are.
+    pub fn has_shared_pages(&self, id: NodeId) -> Result<bool> {
+        let Body::Pages(pages) = &self.node(id)?.body else { return Ok(false) };
+        Ok(pages.iter().flatten().any(|page| self.store.is_shared(*page)))
     }
 
     pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {

@@ -178,10 +178,18 @@ impl<S: Store> Tree<S> {
             _ => Body::Special,
         };
         let inherited = self.node(directory)?.mode & linux::S_ISGID != 0;
+        let gid = if inherited { self.node(directory)?.gid } else { fresh.owner.gid };
+        // Nobody makes a program that acts for a group which is not his.
+        let is_member = fresh.owner.uid == 0 || fresh.owner.gid == gid || self.groups.contains(&gid);
+        let mode = match is_directory {
+            true if inherited => fresh.mode | linux::S_ISGID,
+            false if !is_member => fresh.mode & !linux::S_ISGID,
+            _ => fresh.mode,
+        };
         let node = Node {
-            mode: if inherited && is_directory { fresh.mode | linux::S_ISGID } else { fresh.mode },
+            mode,
             uid: fresh.owner.uid,
-            gid: if inherited { self.node(directory)?.gid } else { fresh.owner.gid },
+            gid,
             links: 1 + u32::from(is_directory),
             size: fresh.target.len() as u64,
             device: fresh.device,

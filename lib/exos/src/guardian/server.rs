@@ -192,6 +192,9 @@ impl Server {
         let handle = Handle::from_word(word);
         let node = handle.at.node;
         handle.check(right_for(operation, e != 0))?;
+        if matches!(operation, Operation::Write | Operation::Truncate | Operation::Allocate) {
+            self.make_plain(caller, node)?;
+        }
         match operation {
             Operation::Read => self.read(caller, node, b, c),
             Operation::Write => self.write(caller, node, b, c),
@@ -274,6 +277,7 @@ impl Server {
 
     fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
+            self.make_plain(caller, at.node)?;
             self.tree.truncate(at.node, 0)?;
         }
         if flags & (linux::O_PATH | protocol::QUIET) == 0 {
@@ -435,8 +439,22 @@ impl Server {
         Ok([page, a, b, c, d])
     }
 
+    /// Who changes a set-id file and is not user 0 makes it a plain one: what is in it is not its owner's any more.
+    fn make_plain(&mut self, caller: u64, node: NodeId) -> Result<()> {
+        let mode = self.tree.node(node)?.mode;
+        if plain(mode) == mode || self.clients[&caller].identity.is_privileged() || !self.tree.node(node)?.is_file() {
+            return Ok(());
+        }
+        self.tree.set_attributes(node, |node| {
+            node.mode = plain(mode);
+            Ok(())
+        })
+    }
+
     fn set_mode(&mut self, who: Credentials, at: Location, mode: u32) -> Result<Outcome> {
+        let groups = self.tree.groups.clone();
         self.change(who, at, |node| {
+            let mode = kept_bits(mode, node.gid, who, &groups);
             node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
             Ok(())
         })
@@ -453,7 +471,7 @@ impl Server {
             node.uid = if uid == u32::MAX { node.uid } else { uid };
             node.gid = if gid == u32::MAX { node.gid } else { gid };
             if node.is_file() {
-                node.mode &= !(linux::S_ISUID | linux::S_ISGID);
+                node.mode = plain(node.mode);
             }
             Ok(())
         })
@@ -775,6 +793,18 @@ impl Server {
         let first = lengths & 0xffff_ffff;
         Ok((self.path(caller, 0, first)?, self.path(caller, first, lengths >> 32)?))
     }
+}
+
+/// A mode without the bits that make somebody else of who executes the file. That of a group that may not is one for locks.
+const fn plain(mode: u32) -> u32 {
+    let group = if mode & linux::S_IXGRP != 0 { linux::S_ISGID } else { 0 };
+    mode & !(linux::S_ISUID | group)
+}
+
+/// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).
+fn kept_bits(mode: u32, group: u32, who: Credentials, groups: &[u32]) -> u32 {
+    let is_member = who.uid == 0 || who.gid == group || groups.contains(&group);
+    if is_member { mode } else { mode & !linux::S_ISGID }
 }
 
 /// The right that an operation on a handle needs; `writes`: a page is asked for that the client may write.

@@ -79,7 +79,9 @@ impl Guardian {
         if node.mode & linux::S_IFMT != linux::S_IFREG {
             return Err(Errno::EACCES);
         }
-        let is_plain = self.server.tree.flags_at(at) & linux::MS_NOSUID != 0;
+        // What others may write, because it was mapped shared and writable once, is nobody's word for who runs it.
+        let is_plain =
+            self.server.tree.flags_at(at) & linux::MS_NOSUID != 0 || self.server.tree.has_shared_pages(at.node)?;
         let mode = if is_plain { node.mode & !(linux::S_ISUID | linux::S_ISGID) } else { node.mode };
         let file = Program { mode, user: node.uid, group: node.gid };
         Ok((client.identity.clone(), client.identity.executing(file)))

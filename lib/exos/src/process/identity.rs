@@ -11,7 +11,7 @@ use linux_raw_sys::general as linux;
 /// Leaves a number as it is.
 pub const KEEP: u32 = u32::MAX;
 /// Groups beside the group.
-pub const MOST_GROUPS: usize = 64;
+pub const MOST_GROUPS: usize = 4096;
 
 /// Real, effective and saved number: of users, or of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub mod preload;
 mod record;
 pub mod request;
 #[cfg(target_os = "none")]
-pub mod set_id;
+mod set_id;
 #[cfg(target_os = "none")]
 pub mod spawn;
 pub mod status;

@@ -35,7 +35,7 @@ use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, PageNumber, exposed};
 
 /// Whether a program makes the process somebody that it cannot become by itself. What it can, it has become.
-pub fn becomes_another(program: &File) -> Result<bool> {
+pub(super) fn becomes_another(program: &File) -> Result<bool> {
     let process = process();
     let before = process.identity.lock().clone();
     let mode = program.opened.mode;
@@ -69,7 +69,7 @@ fn owner_of(node: u64) -> Result<u64> {
 }
 
 /// Has another environment go on with a program; comes back with an error only.
-pub fn hand_over(request: &Request) -> Result<()> {
+pub(super) fn hand_over(request: &Request) -> Result<()> {
     let process = process();
     let (bundle, sent) = bundle(process, request);
     let outcome = ask(process, request.node(), &bundle);

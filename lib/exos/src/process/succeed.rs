@@ -30,7 +30,7 @@ use runtime::upcall::Context;
 use runtime::{PageNumber, heap};
 
 /// Makes the record of the process, takes over what it was left, and loads the program.
-pub fn begin(words: &[u64]) -> Result<Context> {
+pub(super) fn begin(words: &[u64]) -> Result<Context> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new()?));
     let process = begin::make_first(words, thread)?;
     process.opening_key.store(BORROWED_SLOT.0, Relaxed);

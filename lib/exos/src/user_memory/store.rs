@@ -92,6 +92,10 @@ impl Store for PageStore {
         self.free.push(page);
     }
 
+    fn is_shared(&self, page: u32) -> bool {
+        exposed::page(self.pages[page as usize]).is_none_or(|info| info.access() != self.from.list)
+    }
+
     fn bytes(&self, page: u32) -> &[u8] {
         assert!(self.pages.get(page as usize).is_some_and(|page| *page != PageNumber::NONE), "no page of the store");
         // SAFETY: the page is mapped at this address since `add`, and only this store writes it.
