@@ -1,8 +1,8 @@
 //! Users as names on the key ring (DESIGN.md §5: uids are capability names; xok-exos-sosp97 §5.1).
 //!
 //! The session's name is followed by [`USERS`] and the number of a user, or by [`APART`] and that of processes which a program
-//! has set apart from their user (`process::identity`); both are principals here. Who holds the key of that name reaches what is that principal's, who
-//! holds the session's key, as user 0 does, reaches all. Here is the one place where processes' rings
+//! has set apart from their user (`process::identity`); both are principals here. Who holds the key of that name reaches what is
+//! that principal's, who holds the session's key, as user 0 does, reaches all. Here is the one place where processes' rings
 //! change after they began: a process that stops being a user loses the key, in every thread of it at once, whatever its
 //! library does.
 //!

@@ -24,6 +24,8 @@ use runtime::{EnvironmentId, exposed};
 
 /// Processes that may wait for the session at a time.
 const MOST: usize = 32;
+/// Bytes of a bundle: more than arguments, environment and descriptors of a program can be.
+const LONGEST: u64 = 8 << 20;
 
 /// A process that is to go on in a fresh environment.
 #[derive(Debug)]
@@ -95,6 +97,10 @@ impl Guardian {
         self.server.tree.check(Handle::from_word(program).at.node, before.acting(), access::EXECUTE)?;
         if !before.gains(&after) {
             return Err(Errno::EINVAL);
+        }
+        let length = self.server.tree.node(Handle::from_word(bundle).at.node)?.size;
+        if bytes > length.min(LONGEST) {
+            return Err(Errno::E2BIG);
         }
         if self.wishes.open.len() >= MOST || self.wishes.open.iter().any(|wish| wish.caller == caller) {
             return Err(Errno::EAGAIN);
