@@ -372,7 +372,7 @@ impl Client {
     pub fn close_one(&mut self, node: u64) {
         if self.has_locks {
             self.hold(node, true);
-            self.close(node, 0);
+            self.close(node, false, 0);
         }
     }
 
