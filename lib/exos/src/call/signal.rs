@@ -1,7 +1,6 @@
 //! Calls on signals.
 
 use super::dispatch::Call;
-use super::layout;
 use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
@@ -32,8 +31,7 @@ pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     }
     let before = call.process.signals.lock().get(signal);
     if old != 0 {
-        let words = [before.handler, before.flags, before.restorer, before.mask];
-        copy::write(old, &layout::bytes(&words))?;
+        copy::write_words(old, &[before.handler, before.flags, before.restorer, before.mask])?;
     }
     if let Some([handler, flags, restorer, mask]) = wanted {
         let action = Action { handler, flags, restorer, mask: mask & !UNSTOPPABLE };
@@ -162,7 +160,7 @@ pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
         set_alternate(before[1], [base, flags & 0xffff_ffff, size])?;
     }
     if old != 0 {
-        copy::write(old, &layout::bytes(&before))?;
+        copy::write_words(old, &before)?;
     }
     Ok(0)
 }

@@ -391,8 +391,9 @@ impl Server {
 
     fn list(&mut self, caller: u64, at: Location, skip: usize, bytes: u64) -> Result<Answer> {
         const HEAD: usize = 19;
+        const USUAL: usize = 4096;
         let most = bytes.min(WINDOW_BYTES) as usize;
-        let mut records = Vec::new();
+        let mut records = Vec::with_capacity(most.min(USUAL));
         let mut entries = 0;
         let mut full = false;
         self.tree.list(at.node, skip, |name, id, kind| {

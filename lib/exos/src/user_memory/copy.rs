@@ -4,9 +4,11 @@
 //! and the fault cannot be mended, the exception handler goes on at [`fix_up`], and the copy gives `EFAULT`.
 
 use crate::errno::{Errno, Result};
+use crate::file_system::path::PATH_BYTES;
 use crate::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Deref;
 use runtime::exposed;
 
 core::arch::global_asm!(
@@ -269,6 +271,37 @@ pub fn read_vec(from: u64, bytes: usize) -> Result<Vec<u8>> {
 /// Most strings are paths, and shorter.
 const CHUNK: usize = 64;
 
+/// A path that a program named: a short one needs no room in the heap.
+#[derive(Debug)]
+pub enum Path {
+    /// Its bytes, and how many they are.
+    Short([u8; CHUNK], usize),
+    /// A longer one.
+    Long(Vec<u8>),
+}
+
+impl Deref for Path {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes, length) => &bytes[..*length],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+/// A path.
+pub fn read_path(from: u64) -> Result<Path> {
+    let mut chunk = [0u8; CHUNK];
+    let length = CHUNK.min((PAGE_SIZE - from % PAGE_SIZE) as usize);
+    read(from, &mut chunk[..length])?;
+    match first_zero(&chunk) {
+        end if end < length => Ok(Path::Short(chunk, end)),
+        _ => read_string(from, PATH_BYTES, Errno::ENAMETOOLONG).map(Path::Long),
+    }
+}
+
 /// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
 pub fn read_string(from: u64, most: usize, too_long: Errno) -> Result<Vec<u8>> {
     let mut string = Vec::with_capacity(CHUNK);
@@ -303,11 +336,6 @@ pub fn is_empty_string(from: u64) -> Result<bool> {
     let mut first = [0];
     read(from, &mut first)?;
     Ok(first == [0])
-}
-
-/// A path.
-pub fn read_path(from: u64) -> Result<Vec<u8>> {
-    read_string(from, crate::file_system::path::PATH_BYTES, Errno::ENAMETOOLONG)
 }
 
 /// Whether a range is one that a program may name.

@@ -95,13 +95,17 @@ impl Ground<'_> {
         Ok(tree)
     }
 
-    /// The symbols of a program on Chitin, of the kernel and of ExOS.
+    /// The symbols of a program on Chitin, of the kernel, and of ExOS and its guardian, which lie under a program for Linux.
     pub fn symbols(&self, program: &str) -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add(&self.images.kernel);
-        let native = self.images.file(program).map_or_else(|| self.folder.join(program), Path::to_owned);
-        symbols.add(&native);
-        self.images.file("exos").into_iter().for_each(|file| symbols.add(file));
+        match self.images.file(program) {
+            Some(native) => symbols.add(native),
+            None => {
+                symbols.add(&self.folder.join(program));
+                ["exos", "init"].iter().filter_map(|name| self.images.file(name)).for_each(|file| symbols.add(file));
+            }
+        }
         symbols
     }
 

@@ -72,6 +72,10 @@ fn dependency() -> Result<String> {
         .ok_or_else(|| Failure::new(format!("apt knows no {PACKAGE}: run apt-get update to have the Linux peer")))
 }
 
+/// Where the programs are linked: not where the guardian of ExOS lies in its own address space, so that a profile can tell
+/// the two apart.
+const BASE: &str = "-Wl,-Ttext-segment=0x20000000";
+
 /// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address.
 ///
 /// # Errors
@@ -79,7 +83,7 @@ fn dependency() -> Result<String> {
 pub fn compile(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
     let (source, program) = (workspace.root().join(SOURCES).join(format!("{name}.c")), folder.join(name));
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", "-I"]);
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", BASE, "-I"]);
     let output = compiler
         .arg(workspace.root().join(LINKED))
         .arg("-o")
