@@ -91,8 +91,10 @@ pub struct PrivateWords {
     pub number: AtomicU64,
     /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on.
     pub cpu: AtomicU64,
+    /// The sign bit set: synchronous transfers are let through from anywhere, gate or no gate, and are two instructions shorter.
+    pub ungated_transfers: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 39],
+    pub unused: [AtomicU64; 38],
     /// Written by the kernel: what was taken by force, the n-th at index n modulo the length.
     pub repossession: [Repossessed; REPOSSESSION_ENTRIES],
     /// Pages by number, the first to be taken first.

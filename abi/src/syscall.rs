@@ -5,8 +5,15 @@
 //! upcall with RIP at the `syscall`, so that the call can be made again once the page is there; a pointer that could
 //! never be right is [`crate::Error::BadAddress`].
 //!
-//! In a protected control transfer the registers are the message: `rax` holds the number in its low 32 bits and the
-//! callee's number in its high 32 bits, and all registers but `rcx` and `r11` pass.
+//! A protected control transfer is asked for by a bit instead of a number: `rax` holds [`SYNCHRONOUS`] or [`ASYNCHRONOUS`], and in
+//! its low 32 bits the callee's number. The registers are the message: all pass but `rcx`, `r11` and the flags, FS base too
+//! where the CPU has FSGSBASE. GS base is the callee's private page. Of the caller only RIP and RSP are kept: if a slice of
+//! its own begins before it is entered, it goes on there with an FS base of 0 (its own without FSGSBASE) and the flags that it began with.
+
+/// In `rax`: a synchronous transfer to the environment in the low 32 bits.
+pub const SYNCHRONOUS: u64 = 1 << 63;
+/// In `rax`: an asynchronous transfer to the environment in the low 32 bits, unless [`SYNCHRONOUS`] is there too.
+pub const ASYNCHRONOUS: u64 = 1 << 62;
 
 /// Calls `$callback!` with every row of the table.
 #[macro_export]
@@ -92,16 +99,18 @@ macro_rules! for_each_syscall {
             26 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
             /// Gives a position up.
             27 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchSlice];
-            /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP
-            /// and flags are kept; the next slice begins with an upcall above them.
+            /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP,
+            /// flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall above them.
             28 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
             29 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
             /// Wakes a CPU that is idle, so that it looks at the predicates again.
             30 cpu_kick(cpu: u64) -> (), right "none", errors [NoSuchSlice];
-            /// Protected control transfer: the callee gets the rest of this slice. Registers pass.
+            /// Protected control transfer, asked for by [`ASYNCHRONOUS`](crate::syscall::ASYNCHRONOUS) instead of the number: the callee gets
+            /// the rest of this slice. Registers pass.
             31 transfer_asynchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
-            /// Protected control transfer: the callee gets this position, in every round, until it transfers back.
+            /// Protected control transfer, asked for by [`SYNCHRONOUS`](crate::syscall::SYNCHRONOUS) instead of the number: the callee gets this
+            /// position, in every round, until it transfers back.
             32 transfer_synchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
 
             /// Makes an unmapped page of the caller's into a page of software regions, empty and nameless.
