@@ -8,6 +8,7 @@
 use crate::byte_stream::ByteStream;
 use crate::port_control::{PortControl, queue_of};
 use machine::boot::Boot;
+use machine::boot_memory::BootMemory;
 use machine::clock;
 use machine::lock::TurnLock;
 use machine::virtio::{Device, DeviceError, Kind};
@@ -48,16 +49,16 @@ static CONSOLE: TurnLock<Option<Console>> = TurnLock::new(None);
 /// Takes the first console of the machine; false if there is none, or it cannot be used.
 pub fn start(boot: &mut Boot) -> bool {
     let Some(device) = boot.devices.take(Kind::Console) else { return false };
-    match Console::new(device, boot) {
-        Ok(console) => {
-            *CONSOLE.lock() = Some(console);
-            true
-        }
-        Err(error) => {
-            machine::log!("the virtio console cannot be used: {error:?}");
-            false
-        }
+    let mut place = CONSOLE.lock();
+    // It is made where it stays, piece by piece: it is larger than what a stack should hold twice.
+    let console =
+        place.insert(Console { device, control: None, streams: [None, None], port: 0, counters: Counters::default() });
+    let started = console.begin(boot);
+    if let Err(error) = started {
+        *place = None;
+        machine::log!("the virtio console cannot be used: {error:?}");
     }
+    started.is_ok()
 }
 
 /// Sees what the device has done. Called on its interrupt and before looking for input or room.
@@ -108,19 +109,23 @@ fn with<T>(action: impl FnOnce(&mut Console) -> T) -> Option<T> {
 }
 
 impl Console {
-    fn new(mut device: Device, boot: &mut Boot) -> Result<Self, DeviceError> {
-        let features = device.start(SEVERAL_PORTS)?;
+    /// Makes the queues, and lets the device go.
+    fn begin(&mut self, boot: &mut Boot) -> Result<(), DeviceError> {
+        let features = self.device.start(SEVERAL_PORTS)?;
         let mut memory = boot.memory();
-        let first = ByteStream::new(&mut device, queue_of(0), &mut memory)?;
-        let mut console =
-            Self { device, control: None, streams: [Some(first), None], port: 0, counters: Counters::default() };
+        self.make_stream(0, &mut memory)?;
         if features & SEVERAL_PORTS != 0 {
-            console.control = Some(PortControl::new(&mut console.device, &mut memory)?);
+            self.control = Some(PortControl::new(&mut self.device, &mut memory)?);
             // A device with a single port has no queues for a second.
-            console.streams[1] = ByteStream::new(&mut console.device, queue_of(1), &mut memory).ok();
+            let _ = self.make_stream(1, &mut memory);
         }
-        console.go(PATIENCE_AT_BOOT)?;
-        Ok(console)
+        self.go(PATIENCE_AT_BOOT)
+    }
+
+    #[inline(never)]
+    fn make_stream(&mut self, port: u32, memory: &mut BootMemory) -> Result<(), DeviceError> {
+        self.streams[port as usize] = Some(ByteStream::new(&mut self.device, queue_of(port), memory)?);
+        Ok(())
     }
 
     /// Lets the device go, and opens the port.

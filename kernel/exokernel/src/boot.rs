@@ -5,21 +5,18 @@
 
 use crate::access_list::AccessList;
 use crate::archive::{self, Program, Segment};
-use crate::channel::{self, Channel};
+use crate::channel;
 use crate::environment::Environment;
 use crate::free_list;
 use crate::kernel::{self, Kernel};
-use crate::processor::Processor;
 use crate::{budget, interrupt, scheduler, system_call};
 use abi::boot::{ARCHIVE, AREA, INIT, PRIVATE_PAGES};
 use abi::budget::Resource;
-use abi::capability::FIRST_FRESH;
 use abi::environment::Specification;
 use abi::limits::{PAGE_SIZE, SLICES_PER_CPU};
 use abi::page::PageKind;
 use abi::page_table::{NO_EXECUTE, PRESENT, WRITE};
 use abi::{EnvironmentId, PageNumber};
-use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use machine::boot::Boot;
 use machine::entry::{self, Handlers};
@@ -37,21 +34,8 @@ static HANDLERS: Handlers = Handlers {
 pub fn start(mut boot: Boot) -> ! {
     let cpus = boot.cpus;
     let memory = machine::handover::hand_over(&mut boot, cpus);
-    let mut kernel = Kernel {
-        memory,
-        fresh: FIRST_FRESH,
-        processors: core::array::from_fn(|_| Processor::new()),
-        free_slots: (0, 0),
-        passed_over: 0,
-        search: Default::default(),
-        short_until: 0,
-        work: Cell::new(0),
-        attention: Cell::new(false),
-        authority: Cell::new(1),
-        last_rights: Default::default(),
-        last_root: Cell::default(),
-        channel: Channel::new(),
-    };
+    kernel::make(memory);
+    let mut kernel = kernel::lock();
     // Slot 0 comes last: its first number is one generation later, so that numbers begin with 1.
     let slots = exposed::environments().len();
     (1..slots).chain([0]).for_each(|slot| kernel.give_slot(Environment::in_slot(slot)));
@@ -63,7 +47,7 @@ pub fn start(mut boot: Boot) -> ! {
     let program = Program::new(init.bytes).unwrap_or_else(|why| refuse(why));
     FirstEnvironment::make(&mut kernel, &program, boot.archive());
     channel::poll(&mut kernel);
-    kernel::put(kernel);
+    drop(kernel);
     processor_start::release(cpus);
     machine::clock::note_boot_ended();
     entry::boot_ended();

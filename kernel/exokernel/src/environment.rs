@@ -14,7 +14,7 @@ use crate::revocation::Taking;
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Budget, EnvironmentInfo, Specification, State};
-use abi::limits::{KEYS, PAGE_SIZE, PINS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
+use abi::limits::{KEYS, LENT_POSITIONS, PAGE_SIZE, PINS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
 use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
@@ -224,7 +224,7 @@ impl Kernel {
             taking: Taking::default(),
             destruction: Progress::default(),
             owes_slice: false,
-            lent: None,
+            lent: [None; LENT_POSITIONS],
         };
         self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
         environment.change(|info| fill_record(info, creator, &name, wanted));

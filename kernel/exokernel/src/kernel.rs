@@ -2,7 +2,7 @@
 
 use crate::channel::Channel;
 use crate::processor::Processor;
-use abi::capability::Rights;
+use abi::capability::{FIRST_FRESH, Rights};
 use abi::limits::CPUS;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::cell::Cell;
@@ -126,9 +126,24 @@ pub(crate) fn lock() -> Locked {
     locked
 }
 
-/// Puts the state in place, at boot.
-pub(crate) fn put(kernel: Kernel) {
-    *KERNEL.lock() = Some(kernel);
+/// Makes the state, at boot, where it stays: it is too large to be handed on from stack to stack.
+#[inline(never)]
+pub(crate) fn make(memory: Memory) {
+    *KERNEL.lock() = Some(Kernel {
+        memory,
+        fresh: FIRST_FRESH,
+        processors: core::array::from_fn(|_| Processor::new()),
+        free_slots: (0, 0),
+        passed_over: 0,
+        search: Default::default(),
+        short_until: 0,
+        work: Cell::new(0),
+        attention: Cell::new(false),
+        authority: Cell::new(1),
+        last_rights: Default::default(),
+        last_root: Cell::default(),
+        channel: Channel::new(),
+    });
 }
 
 /// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.

@@ -8,7 +8,7 @@ use crate::kernel::{Kernel, Outcome, refuse};
 use crate::page::Pin;
 use crate::predicate::Watched;
 use abi::capability::{Capability, Rights};
-use abi::limits::{KEYS, PINS, PRIVATE_PAGES};
+use abi::limits::{KEYS, LENT_POSITIONS, PINS, PRIVATE_PAGES};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
@@ -35,8 +35,8 @@ pub(crate) struct Secrets {
     pub(crate) destruction: crate::destruction::Progress,
     /// Its next slice is cancelled, for an excess.
     pub(crate) owes_slice: bool,
-    /// The position of its own that it lent last by a synchronous transfer.
-    pub(crate) lent: Option<&'static SliceInfo>,
+    /// Positions of its own that it has lent by synchronous transfers; some may have come back.
+    pub(crate) lent: [Option<&'static SliceInfo>; LENT_POSITIONS],
 }
 
 impl Kernel {

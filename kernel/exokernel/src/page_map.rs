@@ -37,7 +37,7 @@ const IN_PAGE: u64 = 0xfff;
 
 /// The rows of one call.
 struct Edit<'rows> {
-    root: PageNumber,
+    editor: Editor<'rows>,
     rows: &'rows [MapRow],
     /// Rows that are done.
     done: usize,
@@ -66,16 +66,16 @@ impl Kernel {
     #[inline(always)]
     pub(crate) fn map_pages(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.root(key, root, Rights::WRITE)?;
-        if count == 1 { self.map_page(key, root, rows) } else { self.map_many(root, rows, count) }
+        let editor = Editor { context: self.callers_context(), key, root };
+        if count == 1 { self.map_page(editor, rows) } else { self.map_many(editor, rows, count) }
     }
 
     /// One row. The short way is for one that keeps its page and gains no right: a page that is protected, or protected
     /// otherwise (exokernel-sosp95, Table 10, `prot1`). Where there is one CPU, the next such row may not come here any more:
     /// `entry.s` does it, by what is remembered (`machine::map_few`).
     #[inline(always)]
-    fn map_page(&mut self, key: KeyIndex, root: PageNumber, place: UserAddress) -> Outcome<u64> {
-        let row = copied(user::read_row(place), place)?;
-        let editor = Editor { context: self.callers_context(), key, root };
+    fn map_page(&mut self, editor: Editor<'_>, place: UserAddress) -> Outcome<u64> {
+        let (row, root) = (copied(user::read_row(place), place)?, editor.root);
         if let Some(table) = self.memory.leaf_table(root, row.address)
             && table.change_kept(&row)
         {
@@ -90,7 +90,7 @@ impl Kernel {
     #[inline(never)]
     fn bind_page(&mut self, editor: Editor<'_>, row: MapRow) -> Outcome<u64> {
         let (root, grant) = (editor.root, self.granted_for(&row));
-        let Some(mut table) = self.memory.leaf_table(root, row.address) else { return self.map_rows(root, &[row]) };
+        let Some(mut table) = self.memory.leaf_table(root, row.address) else { return self.map_rows(editor, &[row]) };
         if table.bind(&row, grant) {
             table.remember(editor, &row, grant);
             return Ok(1);
@@ -100,27 +100,27 @@ impl Kernel {
                 table.remember(editor, &row, grant);
                 drop_translations(root, &[row], changed);
             }
-            _ => return self.map_rows(root, &[row]),
+            _ => return self.map_rows(editor, &[row]),
         }
         Ok(1)
     }
 
     #[inline(never)]
-    fn map_many(&mut self, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
+    fn map_many(&mut self, editor: Editor<'_>, rows: UserAddress, count: u64) -> Outcome<u64> {
         if count > MAP_ROWS as u64 {
             return refuse(Error::TooMany, MAP_ROWS as u64);
         }
         let mut copy = [const { MaybeUninit::uninit() }; MAP_ROWS];
         let rows: &[MapRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
-        self.map_rows(root, rows)
+        self.map_rows(editor, rows)
     }
 
     #[inline(never)]
-    fn map_rows(&mut self, root: PageNumber, rows: &[MapRow]) -> Outcome<u64> {
-        let (done, changed) = self.change_run(root, rows);
-        let mut edit = Edit { root, rows, done, changed };
-        let ended = if done == rows.len() { Ok(()) } else { self.edit_rows(&mut edit) };
-        drop_translations(root, &rows[..edit.done], edit.changed);
+    fn map_rows(&mut self, editor: Editor<'_>, rows: &[MapRow]) -> Outcome<u64> {
+        let mut edit = Edit { editor, rows, done: 0, changed: false };
+        self.change_runs(&mut edit);
+        let ended = if edit.done == rows.len() { Ok(()) } else { self.edit_rows(&mut edit) };
+        drop_translations(editor.root, &rows[..edit.done], edit.changed);
         match ended {
             Ok(()) => Ok(rows.len() as u64),
             Err(failure) => refuse(failure.error, edit.done as u64),
@@ -135,21 +135,35 @@ impl Kernel {
                 return Err(Error::Again.about(0));
             }
             self.edit_row(edit)?;
-            let (done, changed) = self.change_run(edit.root, &edit.rows[edit.done..]);
-            (edit.done, edit.changed) = (edit.done + done, edit.changed | changed);
+            self.change_runs(edit);
         }
         Ok(())
+    }
+
+    /// The next rows, a run in one table after the other, up to the first that is of another kind.
+    #[inline(always)]
+    fn change_runs(&mut self, edit: &mut Edit<'_>) {
+        while edit.done < edit.rows.len() {
+            let (done, changed) = self.change_run(edit.editor, &edit.rows[edit.done..]);
+            (edit.done, edit.changed) = (edit.done + done, edit.changed | changed);
+            if done == 0 {
+                return;
+            }
+        }
     }
 
     /// The first rows, as long as each lies in the same table and needs no right but what was granted last: the way of
     /// those who protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and whether TLBs have to know.
     #[inline(always)]
-    fn change_run(&mut self, root: PageNumber, rows: &[MapRow]) -> (usize, bool) {
+    fn change_run(&mut self, editor: Editor<'_>, rows: &[MapRow]) -> (usize, bool) {
         let Some(first) = rows.first() else { return (0, false) };
         let grant = self.granted_for(first);
         let rows = &rows[..rows.len().min((self.work_left() / ROW) as usize)];
-        let Some(mut table) = self.memory.leaf_table(root, first.address) else { return (0, false) };
+        let Some(mut table) = self.memory.leaf_table(editor.root, first.address) else { return (0, false) };
         let (done, changed) = table.change(rows, grant);
+        if done > 0 {
+            table.remember(editor, first, grant);
+        }
         self.spend(done as u32 * ROW);
         (done, changed)
     }
@@ -170,9 +184,9 @@ impl Kernel {
         let (address, key) = (address & !IN_PAGE, KeyIndex(address & IN_PAGE));
         let level = if entry & LARGE != 0 { 2 } else { 1 };
         check_row(address, entry)?;
-        let slot = match self.memory.leaf_table(edit.root, address).filter(|_| level == 1) {
+        let slot = match self.memory.leaf_table(edit.editor.root, address).filter(|_| level == 1) {
             Some(table) => table.slot(address),
-            None => editable(edit.root, address, level)?,
+            None => editable(edit.editor.root, address, level)?,
         };
         let old = slot.entry();
         if level == 2 && old & PRESENT != 0 && old & LARGE == 0 {

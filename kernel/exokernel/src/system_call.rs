@@ -6,7 +6,7 @@ use crate::scheduler;
 use crate::time_slice;
 use crate::transfer::transfer;
 use abi::environment::State;
-use abi::syscall::number;
+use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
 use machine::context::{Entry, Upcall};
 use machine::entry::{Frame, SyscallFrame};
@@ -29,18 +29,18 @@ static WAYS: [Way; CALLS] = {
     let mut ways = PLAIN_WAYS;
     ways[number::time_slice_yield as usize] = |frame| switch(frame, time_slice::give_way);
     ways[number::predicate_wait as usize] = |frame| switch(frame, predicate::wait);
-    ways[number::transfer_synchronous as usize] = |frame| switch(frame, |frame| transfer(frame, Entry::Synchronous));
-    ways[number::transfer_asynchronous as usize] = |frame| switch(frame, |frame| transfer(frame, Entry::Asynchronous));
     ways
 };
 
-/// A call with something above its number: a transfer has its callee there; of the others, those that switch ignore it.
+/// What asks for a transfer, or a call with something above its number: those that switch ignore it.
 #[cold]
 fn unusual(frame: &mut SyscallFrame) {
+    if frame.rax & (SYNCHRONOUS | ASYNCHRONOUS) != 0 {
+        let entry = if frame.rax & SYNCHRONOUS != 0 { Entry::Synchronous } else { Entry::Asynchronous };
+        return switch(frame, |frame| transfer(frame, entry));
+    }
     let call = u64::from(frame.rax as u32);
-    let switches = call == number::time_slice_yield || call == number::predicate_wait;
-    let transfers = call == number::transfer_synchronous || call == number::transfer_asynchronous;
-    if switches || transfers {
+    if call == number::time_slice_yield || call == number::predicate_wait {
         return WAYS[call as usize](frame);
     }
     stopped(frame, Error::UnknownCall.about(frame.rax).into());

@@ -1,8 +1,8 @@
 //! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
-//! until it is transferred back. The kernel keeps no chain: only who runs in which position, and which position an owner
-//! lent last, so that it comes back also from somebody who was resumed in another slice meanwhile. The callee must not run,
+//! until it is transferred back. The kernel keeps no chain: only who runs in which position, and which positions an owner has
+//! lent, so that each comes back also from somebody who was resumed in another slice meanwhile. The callee must not run,
 //! must have said that it is ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;
@@ -13,13 +13,13 @@ use abi::{EnvironmentId, Error};
 use core::sync::atomic::Ordering;
 use machine::context::{Entry, Program};
 use machine::entry::{self, Frame, SyscallFrame};
-use machine::exposed;
+use machine::{cpu_control, exposed};
 
 /// Transfers control; the registers of the frame go on in the callee.
 #[inline(never)]
 pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
     let mut kernel = lock();
-    let callee = kernel.claim_callee(EnvironmentId(frame.rax >> 32))?;
+    let callee = kernel.claim_callee(EnvironmentId(frame.rax & 0xffff_ffff))?;
     let caller = kernel.caller();
     if let Some(slice) = kernel.processor().moved_on(caller) {
         kernel.tell_slice(slice, caller);
@@ -42,13 +42,19 @@ pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<
 fn hand_over(kernel: &mut Kernel, frame: &mut SyscallFrame, callee: Claimed, program: Program) {
     let (from, to) = (kernel.callers_context(), callee.context);
     let vector_passes = from.vector_on() && to.vector_on();
-    from.keep_voluntary(frame.program());
+    // FS base passes as the registers do, unless the library is without an instruction to load another.
+    let base = cpu_control::read_fs_base();
+    let passes = cpu_control::has(abi::feature::FSGSBASE);
     entry::leave(from);
+    from.keep_transferring(frame.program(), (!passes).then_some(base));
     from.release();
     kernel.processor().note_position(callee.environment, to);
     exposed::own_cpu().environment.store(callee.environment.number().0, Ordering::Release);
     to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
     to.keep_voluntary(program);
+    if passes {
+        to.set_fs_base(base);
+    }
     entry::enter_with_registers(to, frame, program, vector_passes);
 }
 
@@ -83,32 +89,53 @@ impl Kernel {
     #[cold]
     pub(crate) fn tell_slice(&mut self, slice: &'static SliceInfo, environment: Environment) {
         let before = self.known(EnvironmentId(slice.runner.load(Ordering::Relaxed)));
-        if before.is_some_and(|before| self.give_back_position(before, environment)) {
-            let context = self.context_of(environment);
-            return self.processor().note_position(environment, context);
+        if !before.is_some_and(|before| self.give_back_position(before, environment)) {
+            self.set_runner(slice, environment);
         }
-        self.set_runner(slice, environment);
+        let context = self.context_of(environment);
+        self.processor().note_position(environment, context);
     }
 
-    /// Says who runs in a position from now on; its owner remembers that it lent it.
+    /// Says who runs in a position from now on. It stays with its owner if that has lent as many as it may.
     fn set_runner(&mut self, slice: &'static SliceInfo, runner: Environment) {
-        slice.runner.store(runner.number().0, Ordering::Release);
-        if let Ok(owner) = self.living(EnvironmentId(slice.owner.load(Ordering::Relaxed)))
-            && owner != runner
-        {
-            self.secrets_mut(owner).lent = Some(slice);
+        let owner = self.living(EnvironmentId(slice.owner.load(Ordering::Relaxed)));
+        if owner.is_ok_and(|owner| owner != runner && !self.note_lent(owner, slice)) {
+            return;
         }
+        slice.runner.store(runner.number().0, Ordering::Release);
     }
 
-    /// Gives the position that `owner` has lent to `holder` back, if there is one.
-    fn give_back_position(&mut self, holder: Environment, owner: Environment) -> bool {
-        let Some(slice) = self.secrets(owner).lent else { return false };
-        let (owned_by, run_by) = (slice.owner.load(Ordering::Relaxed), slice.runner.load(Ordering::Relaxed));
-        let lent = (owned_by, run_by) == (owner.number().0, holder.number().0);
-        if lent {
-            slice.runner.store(owned_by, Ordering::Release);
-            self.secrets_mut(owner).lent = None;
+    /// Notes that an owner lends a position; false where there is no place for it.
+    fn note_lent(&mut self, owner: Environment, slice: &'static SliceInfo) -> bool {
+        let lent = self.secrets(owner).lent;
+        let is_slice = |place: &Option<&'static SliceInfo>| place.is_some_and(|other| core::ptr::eq(other, slice));
+        let is_free = |place: &Option<&'static SliceInfo>| !place.is_some_and(|other| self.is_lent(owner, other));
+        let place = lent.iter().position(is_slice).or_else(|| lent.iter().position(is_free));
+        if let Some(place) = place {
+            self.secrets_mut(owner).lent[place] = Some(slice);
         }
-        lent
+        place.is_some()
+    }
+
+    /// Whether a position is an owner's, and somebody else runs in it who lives.
+    fn is_lent(&self, owner: Environment, slice: &SliceInfo) -> bool {
+        let runner = EnvironmentId(slice.runner.load(Ordering::Relaxed));
+        slice.owner.load(Ordering::Relaxed) == owner.number().0
+            && runner != owner.number()
+            && self.living(runner).is_ok()
+    }
+
+    /// Gives a position that `owner` has lent to `holder` back, if there is one: the one that runs before any other.
+    fn give_back_position(&mut self, holder: Environment, owner: Environment) -> bool {
+        let (owner_number, holder_number) = (owner.number().0, holder.number().0);
+        let is_held = |slice: &SliceInfo| {
+            (slice.owner.load(Ordering::Relaxed), slice.runner.load(Ordering::Relaxed)) == (owner_number, holder_number)
+        };
+        let running = self.processor().slice.filter(|slice| is_held(slice));
+        let slice = running.or_else(|| self.secrets(owner).lent.into_iter().flatten().find(|slice| is_held(slice)));
+        if let Some(slice) = slice {
+            slice.runner.store(owner_number, Ordering::Release);
+        }
+        slice.is_some()
     }
 }

@@ -42,11 +42,26 @@ pub(crate) mod callee {
     pub(crate) const CLOSED: u64 = 1 << 63;
 }
 
-/// The context of each slot of the environment table; [`NOBODY`] where there is none. Assembly reads it without a lock: an
-/// entry is taken out and every CPU has left the kernel before the page of its context is used for anything else.
+/// Flags of a program that begins or is entered by a transfer: interrupts may come.
+pub(crate) const FIRST_FLAGS: u64 = 0x202;
+
+/// Offset of what the handle of a context points to: in assembly a push there keeps the stack pointer.
+pub(crate) const HANDLE: usize = core::mem::offset_of!(Context, number);
+
+/// Entries of [`chitin_contexts`]: one for each value of 16 bits, so that a number's lower bits are an index.
+const CONTEXTS: usize = 1 << 16;
+const _: () = assert!(ENVIRONMENTS as usize <= CONTEXTS);
+
+/// The handle of the context of each slot of the environment table, again and again up to the end; [`NOBODY`]'s where there is
+/// none. Assembly reads it without a lock: an entry is taken out and every CPU has left the kernel before the page of its
+/// context is used for anything else.
 #[unsafe(no_mangle)]
-static chitin_contexts: [AtomicPtr<Context>; ENVIRONMENTS as usize] =
-    [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; ENVIRONMENTS as usize];
+static chitin_contexts: [AtomicPtr<u8>; CONTEXTS] = [const { AtomicPtr::new(handle_of(&raw const NOBODY)) }; CONTEXTS];
+
+const fn handle_of(context: *const Context) -> *mut u8 {
+    // SAFETY: a context is larger.
+    unsafe { context.cast::<u8>().add(HANDLE).cast_mut() }
+}
 
 /// A context that no transfer finds.
 static NOBODY: Context = {
@@ -65,17 +80,18 @@ static NO_RECORD: EnvironmentInfo = unsafe { core::mem::zeroed() };
 /// The context that transfers find for a number: it may be another one's whose slot is the same, or nobody's.
 #[inline(always)]
 pub fn published(number: EnvironmentId) -> &'static Context {
-    let mask = crate::per_cpu::entry_state().slot_mask.load(Ordering::Relaxed);
-    let slot = (number.0 & mask) as usize & (chitin_contexts.len() - 1);
+    let handle = chitin_contexts[number.0 as usize % CONTEXTS].load(Ordering::Acquire);
     // SAFETY: what stands there was stored by `publish` from a reference, or is the static. It stays until every CPU has
     // left the kernel after it was taken out.
-    unsafe { &*chitin_contexts[slot].load(Ordering::Acquire) }
+    unsafe { Context::of_handle(handle as u64) }
 }
 
 /// Puts the context of a slot where transfers find it, or takes it away.
 pub fn publish(slot: usize, context: Option<&'static Context>) {
-    let context = core::ptr::from_ref(context.unwrap_or(&NOBODY));
-    chitin_contexts[slot].store(context.cast_mut(), Ordering::Release);
+    let handle = handle_of(core::ptr::from_ref(context.unwrap_or(&NOBODY)));
+    for entry in chitin_contexts.iter().skip(slot).step_by(crate::exposed::environments().len()) {
+        entry.store(handle, Ordering::Release);
+    }
 }
 
 /// How a context goes on.
@@ -92,7 +108,9 @@ pub mod resume {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// Number of the environment.
+    /// Its stack pointer.
+    pub(crate) rsp: AtomicU64,
+    /// Number of the environment. [`HANDLE`] is here.
     pub(crate) number: AtomicU64,
     /// [`UNCLAIMED`], [`CLAIMED`] by the CPU that runs or is about to run it, or [`CONDEMNED`].
     pub(crate) claim: AtomicU64,
@@ -100,27 +118,27 @@ pub struct Context {
     pub(crate) callee: AtomicU64,
     /// Address of [`PrivateWords`] in the direct map.
     pub(crate) private: AtomicU64,
+    /// Address of [`PrivateWords`] in its own address space: GS base whenever it is entered or goes on of its own will.
+    pub(crate) area_private: AtomicU64,
+    /// What CR3 holds while it runs.
+    pub(crate) address_space: AtomicU64,
+    /// Where it goes on.
+    pub(crate) rip: AtomicU64,
     /// User address of the upcall stack's lowest byte.
     pub(crate) stack_base: AtomicU64,
     /// Length of the upcall stack.
     pub(crate) stack_bytes: AtomicU64,
     /// For each page of the upcall stack its address in the direct map less its offset in the stack.
     pub(crate) stack_alias: [AtomicU64; PRIVATE_PAGES - 1],
-    /// What CR3 holds while it runs.
-    pub(crate) address_space: AtomicU64,
     /// One of [`resume`].
     pub(crate) resume: AtomicU64,
-    /// Where it goes on.
-    pub(crate) rip: AtomicU64,
-    /// Its stack pointer.
-    pub(crate) rsp: AtomicU64,
-    /// Its flags.
+    /// Its flags; [`FIRST_FLAGS`] while it runs, because a transfer keeps none.
     pub(crate) rflags: AtomicU64,
     /// All others when it was switched out whole: rax rbx rcx rdx rsi rdi rbp r8 to r15.
     pub(crate) registers: [AtomicU64; 15],
-    /// Base of FS.
+    /// Base of FS; 0 while it runs, because a transfer keeps none.
     pub(crate) fs_base: AtomicU64,
-    /// Base of GS.
+    /// Base of GS when it was switched out whole.
     pub(crate) gs_base: AtomicU64,
     /// PKRU.
     pub(crate) pkru: AtomicU64,
@@ -218,6 +236,32 @@ pub struct Program {
 const CLEARED_BY_UPCALL: u64 = 1 << 8 | 1 << 10 | 1 << 18 | 1 << 14 | 1 << 16;
 
 impl Context {
+    /// What assembly calls the context by.
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> u64 {
+        handle_of(core::ptr::from_ref(self)) as u64
+    }
+
+    /// The context of a handle.
+    ///
+    /// # Safety
+    /// It is the handle of a context that stays one as long as the result is used.
+    #[inline(always)]
+    pub(crate) unsafe fn of_handle(handle: u64) -> &'static Self {
+        // SAFETY: by the caller.
+        unsafe { &*((handle as usize - HANDLE) as *const Self) }
+    }
+
+    /// The FS base that was kept, for the CPU that enters the context: from now on FS base and flags are those of the
+    /// beginning, as they must be if it leaves by a transfer.
+    #[inline(always)]
+    pub(crate) fn take_fs_base(&self) -> u64 {
+        let base = self.fs_base.load(Ordering::Relaxed);
+        self.fs_base.store(0, Ordering::Relaxed);
+        self.rflags.store(FIRST_FLAGS, Ordering::Relaxed);
+        base
+    }
+
     /// The number of the environment.
     #[inline(always)]
     pub fn number(&self) -> EnvironmentId {
@@ -390,6 +434,18 @@ impl Context {
         self.rsp.store(program.rsp, Ordering::Relaxed);
         self.rflags.store(program.rflags, Ordering::Relaxed);
         self.pkru.store(program.pkru, Ordering::Relaxed);
+    }
+
+    /// Keeps what a transfer does: where it goes on, and its stack. `base` is the FS base that the library could not keep
+    /// itself, for want of an instruction.
+    pub fn keep_transferring(&self, program: Program, base: Option<u64>) {
+        self.keep_voluntary(Program { rflags: FIRST_FLAGS, ..program });
+        self.fs_base.store(base.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Sets the FS base that it goes on with.
+    pub fn set_fs_base(&self, base: u64) {
+        self.fs_base.store(base, Ordering::Relaxed);
     }
 
     /// Keeps only where it goes on: it gave up the CPU of its own will.

@@ -2,7 +2,7 @@
 //!
 //! Everything here changes only this CPU and only state that the next entry into a context sets again.
 
-use crate::exposed;
+use crate::{entry, exposed};
 use crate::per_cpu::entry_state;
 use abi::PageNumber;
 use core::arch::asm;
@@ -101,8 +101,9 @@ fn write_msr(register: u32, value: u64) {
 }
 
 /// Base of FS.
+#[inline(always)]
 pub fn read_fs_base() -> u64 {
-    if !has(abi::feature::FSGSBASE) {
+    if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
         return read_msr(MSR_FS_BASE);
     }
     let base: u64;
@@ -123,25 +124,16 @@ pub fn write_fs_base(base: u64) {
 
 /// Base of the user's GS, which waits in the swap register while the kernel runs.
 pub fn read_user_gs_base() -> u64 {
-    read_segment_bases().1
-}
-
-/// Bases of FS and of the user's GS.
-#[inline(always)]
-pub fn read_segment_bases() -> (u64, u64) {
     if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
-        return (read_msr(MSR_FS_BASE), read_msr(MSR_USER_GS_BASE));
+        return read_msr(MSR_USER_GS_BASE);
     }
-    let (fs, gs): (u64, u64);
+    let base: u64;
     // SAFETY: the CPU has FSGSBASE and CR4 allows it; interrupts are off between the two swaps, and what can come all the
     // same (NMI, machine check) looks at the base itself.
     unsafe {
-        asm!(
-            "rdfsbase {}", "swapgs", "rdgsbase {}", "swapgs",
-            out(reg) fs, out(reg) gs, options(nomem, nostack, preserves_flags),
-        );
+        asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags));
     }
-    (fs, gs)
+    base
 }
 
 /// Sets the base of the user's GS, which must be canonical.
@@ -173,23 +165,23 @@ pub fn load_segments(fs: u64, gs: u64) {
     }
 }
 
-/// Returns the bases of FS and of the user's GS, and does what [`load_segments`] does.
+/// Returns the base of FS, and does what [`load_segments`] does.
 ///
 /// # Safety
 /// The CPU has FSGSBASE.
 #[inline(always)]
-pub(crate) unsafe fn exchange_segments(fs: u64, gs: u64) -> (u64, u64) {
-    let (old_fs, old_gs): (u64, u64);
+pub(crate) unsafe fn exchange_segments(fs: u64, gs: u64) -> u64 {
+    let old_fs: u64;
     // SAFETY: as in `load_segments`, and by the caller.
     unsafe {
         asm!(
             "mov ds, {0:e}", "mov es, {0:e}", "rdfsbase {3}", "mov fs, {0:e}", "wrfsbase {1}",
-            "swapgs", "rdgsbase {4}", "mov gs, {0:e}", "wrgsbase {2}", "swapgs",
-            in(reg) 0, in(reg) fs, in(reg) gs, out(reg) old_fs, out(reg) old_gs,
+            "swapgs", "mov gs, {0:e}", "wrgsbase {2}", "swapgs",
+            in(reg) 0, in(reg) fs, in(reg) gs, out(reg) old_fs,
             options(nomem, nostack, preserves_flags),
         );
     }
-    (old_fs, old_gs)
+    old_fs
 }
 
 /// The same on a CPU without FSGSBASE.
@@ -206,23 +198,23 @@ fn load_segments_by_registers(fs: u64, gs: u64) {
     write_msr(MSR_USER_GS_BASE, gs);
 }
 
-/// Loads an address space unless it is loaded; says so first, so that whoever narrows a mapping under this root either sees
-/// this CPU or is seen by it.
+/// Loads an address space. Who runs, or that nobody does, was said before, so that whoever narrows a mapping under this root
+/// either sees this CPU or is seen by it.
 #[inline(always)]
 pub fn load_address_space(root_address: u64) {
-    let loaded = &entry_state().address_space;
-    if loaded.load(Ordering::Relaxed) == root_address {
-        return;
-    }
-    loaded.store(root_address, Ordering::SeqCst);
     // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any context
-    // names it.
+    // names it. Stores before it are done when it is: it serialises.
     unsafe { asm!("mov cr3, {}", in(reg) root_address, options(nostack, preserves_flags)) };
 }
 
-/// Loads the kernel's own address space, so that no program's is in use on an idle CPU.
+/// Loads the kernel's own address space, so that no program's is in use on a CPU where none runs.
 pub fn load_kernel_address_space() {
-    load_address_space(crate::kernel_map::root_address());
+    let loaded = &entry_state().address_space;
+    let root = crate::kernel_map::root_address();
+    assert!(entry::current().is_none(), "the address space of the context that runs is in use");
+    if loaded.swap(root, Ordering::SeqCst) != root {
+        load_address_space(root);
+    }
 }
 
 /// Loads the address space that is loaded again: drops all that the TLB holds for it.
@@ -241,5 +233,5 @@ pub fn drop_tlb_entry(address: u64) {
 /// The root that this CPU has loaded.
 #[inline(always)]
 pub fn loaded_root() -> PageNumber {
-    PageNumber(entry_state().address_space.load(Ordering::Relaxed) >> 12)
+    PageNumber(entry::loaded_on(entry_state()) >> 12)
 }

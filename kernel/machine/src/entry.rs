@@ -23,7 +23,8 @@ pub struct EntryState {
     pub this: AtomicU64,
     /// RSP of the user during a system call.
     pub user_rsp: AtomicU64,
-    /// The [`Context`] that runs, 0 while idle.
+    /// The handle of the [`Context`] that runs, 0 while idle. Said before its address space is loaded: whoever narrows a
+    /// mapping under it waits for this CPU.
     pub current: AtomicU64,
     /// Its [`PrivateWords`] in the direct map.
     pub private: AtomicU64,
@@ -47,11 +48,9 @@ pub struct EntryState {
     pub entry_cause: AtomicU64,
     /// Not zero: protection keys are switched on (CR4.PKE).
     pub keys_on: AtomicU64,
-    /// Slots of the environment table, less one.
-    pub slot_mask: AtomicU64,
     /// The exposed record of this CPU.
     pub cpu_record: AtomicU64,
-    /// What CR3 holds, said before it is loaded: whoever narrows a mapping under it waits for this CPU.
+    /// What CR3 holds while no context runs.
     pub address_space: AtomicU64,
     /// Not zero: who runs is the runner of the position.
     pub position: AtomicU64,
@@ -260,9 +259,12 @@ unsafe extern "C" {
     static chitin_map_few_begin: u8;
     static chitin_map_few_end: u8;
     static chitin_map_few_otherwise: u8;
+    static chitin_map_many_begin: u8;
+    static chitin_map_many_end: u8;
+    static chitin_map_many_otherwise: u8;
     static chitin_vectors: [u64; 256];
     fn chitin_syscall_entry();
-    fn chitin_enter_whole(context: *const Context) -> !;
+    fn chitin_enter_whole(handle: u64) -> !;
     fn chitin_halt(then: extern "C" fn() -> !) -> !;
     fn chitin_breathe(then: extern "C" fn() -> !) -> !;
 }
@@ -293,10 +295,13 @@ extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
         address_of(&raw const chitin_copy_begin)..address_of(&raw const chitin_copy_end),
         address_of(&raw const chitin_copy_pair_begin)..address_of(&raw const chitin_copy_pair_end),
     ];
-    let rows = address_of(&raw const chitin_map_few_begin)..address_of(&raw const chitin_map_few_end);
-    if frame.vector == kind::PAGE_FAULT && rows.contains(&frame.rip) {
+    let few = address_of(&raw const chitin_map_few_begin)..address_of(&raw const chitin_map_few_end);
+    let many = address_of(&raw const chitin_map_many_begin)..address_of(&raw const chitin_map_many_end);
+    let ways = [(few, &raw const chitin_map_few_otherwise), (many, &raw const chitin_map_many_otherwise)];
+    let row = ways.iter().find(|(reads, _)| frame.vector == kind::PAGE_FAULT && reads.contains(&frame.rip));
+    if let Some((_, otherwise)) = row {
         // The longer way finds the same, and tells it.
-        frame.rip = address_of(&raw const chitin_map_few_otherwise);
+        frame.rip = address_of(*otherwise);
         return;
     }
     if frame.vector == kind::PAGE_FAULT && copies.iter().any(|copy| copy.contains(&frame.rip)) {
@@ -325,16 +330,16 @@ extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
 /// The context that runs on this CPU, if one does.
 #[inline(always)]
 pub fn current() -> Option<&'static Context> {
-    let address = entry_state().current.load(Ordering::Relaxed);
+    let handle = entry_state().current.load(Ordering::Relaxed);
     // SAFETY: set by `enter` from a reference to a context that this CPU has claimed; it stays until `leave`.
-    (address != 0).then(|| unsafe { &*(address as *const Context) })
+    (handle != 0).then(|| unsafe { Context::of_handle(handle) })
 }
 
 /// The CPU that runs a context, if one does. A CPU that has claimed it and not entered it yet does not run it.
 pub fn runner_of(context: &Context) -> Option<usize> {
-    let address = core::ptr::from_ref(context) as u64;
+    let handle = context.handle();
     (0..crate::exposed::cpu_count())
-        .find(|cpu| crate::per_cpu::get(*cpu).entry.current.load(Ordering::Acquire) == address)
+        .find(|cpu| crate::per_cpu::get(*cpu).entry.current.load(Ordering::Acquire) == handle)
 }
 
 /// The number of this CPU.
@@ -343,15 +348,33 @@ pub fn cpu() -> usize {
     entry_state().cpu.load(Ordering::Relaxed) as usize
 }
 
-/// Keeps what belongs to the running context and is still in the CPU: segment bases. Vector state is dropped.
+/// Keeps the FS base of the running context, which goes on of its own will. Vector state is dropped, and so is GS base,
+/// which is its private page whenever it goes on. Its address space stays loaded.
 #[inline(always)]
 pub fn leave(context: &Context) {
-    let (fs, gs) = cpu_control::read_segment_bases();
-    context.fs_base.store(fs, Ordering::Relaxed);
-    context.gs_base.store(gs, Ordering::Relaxed);
+    context.fs_base.store(cpu_control::read_fs_base(), Ordering::Relaxed);
+    leave_address_space(context);
+}
+
+/// No context runs any more.
+#[inline(always)]
+fn leave_address_space(context: &Context) {
     let state = entry_state();
-    state.current.store(0, Ordering::Relaxed);
+    // In this order: who reads that none runs reads what is loaded after it.
+    state.address_space.store(context.address_space.load(Ordering::Relaxed), Ordering::Release);
+    state.current.store(0, Ordering::Release);
     state.private.store(0, Ordering::Relaxed);
+}
+
+/// What the CPU of a structure holds in CR3, or is about to load.
+#[inline(always)]
+pub(crate) fn loaded_on(state: &EntryState) -> u64 {
+    match state.current.load(Ordering::SeqCst) {
+        0 => state.address_space.load(Ordering::SeqCst),
+        // SAFETY: the handle is that of a context that some CPU entered. It may have left it since: the page of a context is
+        // not used for anything else before every CPU has left the kernel, and the caller is in it.
+        handle => unsafe { Context::of_handle(handle) }.address_space.load(Ordering::SeqCst),
+    }
 }
 
 /// Leaves the running context with all its registers and vector state, as it was interrupted.
@@ -364,6 +387,7 @@ pub fn leave_whole(context: &Context, frame: &TrapFrame) {
     if context.vector_on() {
         vector_state::save(&context.vector);
     }
+    context.gs_base.store(cpu_control::read_user_gs_base(), Ordering::Relaxed);
     leave(context);
 }
 
@@ -373,32 +397,36 @@ pub fn leave_whole(context: &Context, frame: &TrapFrame) {
 pub fn exchange(from: &Context, frame: &SyscallFrame, to: Simple) {
     let to = to.context();
     from.set_program(Program { rip: frame.rip, rsp: frame.rsp, rflags: frame.rflags, pkru: 0 });
-    let bases = (to.fs_base.load(Ordering::Relaxed), to.gs_base.load(Ordering::Relaxed));
     // SAFETY: on a CPU without FSGSBASE no context is simple.
-    let (fs, gs) = unsafe { cpu_control::exchange_segments(bases.0, bases.1) };
+    let fs = unsafe { cpu_control::exchange_segments(to.take_fs_base(), to.area_private.load(Ordering::Relaxed)) };
     from.fs_base.store(fs, Ordering::Relaxed);
-    from.gs_base.store(gs, Ordering::Relaxed);
+    install_address_space(to, from.address_space.load(Ordering::Relaxed));
     from.release();
-    install_address_space(to);
     vector_state::switch_to(None, to.vector_on());
 }
 
-/// Makes a context that this CPU has claimed the running one, up to its registers.
+/// Makes a context that this CPU has claimed the running one, up to its registers; none ran.
 #[inline(always)]
 fn install_context(context: &Context, pkru: u64) {
-    install_address_space(context);
-    cpu_control::load_segments(context.fs_base.load(Ordering::Relaxed), context.gs_base.load(Ordering::Relaxed));
+    install_address_space(context, entry_state().address_space.load(Ordering::Relaxed));
+    let forced = context.is_forced();
+    let gs = if forced { &context.gs_base } else { &context.area_private };
+    cpu_control::load_segments(context.take_fs_base(), gs.load(Ordering::Relaxed));
     install_keys(context, pkru);
     let on = context.vector_on();
-    vector_state::switch_to((on && context.is_forced()).then_some(&context.vector), on);
+    vector_state::switch_to((on && forced).then_some(&context.vector), on);
 }
 
+/// Says who runs, then loads its address space unless it is the one that is loaded.
 #[inline(always)]
-fn install_address_space(context: &Context) {
+fn install_address_space(context: &Context, loaded: u64) {
     let state = entry_state();
-    state.current.store(core::ptr::from_ref(context) as u64, Ordering::Relaxed);
+    let root = context.address_space.load(Ordering::Relaxed);
+    state.current.store(context.handle(), Ordering::Release);
     state.private.store(context.private.load(Ordering::Relaxed), Ordering::Relaxed);
-    cpu_control::load_address_space(context.address_space.load(Ordering::Relaxed));
+    if root != loaded {
+        cpu_control::load_address_space(root);
+    }
 }
 
 #[inline(always)]
@@ -446,7 +474,7 @@ fn enter_otherwise(context: &Context, program: Program) -> ! {
     if whole {
         ended();
         // SAFETY: as in `go_on`.
-        unsafe { chitin_enter_whole(context) }
+        unsafe { chitin_enter_whole(context.handle()) }
     }
     go_on(program)
 }
@@ -506,6 +534,18 @@ pub fn halt(then: extern "C" fn() -> !) -> ! {
     unsafe { chitin_halt(then) }
 }
 
+/// Where a field of a [`Context`] lies, seen from its handle.
+macro_rules! context_offset {
+    ($field:ident) => {
+        offset_of!(Context, $field) as i32 - context::HANDLE as i32
+    };
+}
+
+// Sign and zero of one comparison in `entry.s` tell the calls that have a way of their own.
+const _: () = assert!(abi::syscall::SYNCHRONOUS == 1 << 63 && abi::syscall::number::null == 0);
+// A push at the handle writes the stack pointer.
+const _: () = assert!(offset_of!(Context, rsp) + 8 == context::HANDLE);
+
 core::arch::global_asm!(
     include_str!("entry.s"),
     USER_RSP = const offset_of!(EntryState, user_rsp),
@@ -514,13 +554,13 @@ core::arch::global_asm!(
     KERNEL_STACK = const offset_of!(EntryState, kernel_stack),
     SMAP = const offset_of!(EntryState, smap),
     SCRATCH = const offset_of!(EntryState, scratch),
-    STACK_BASE = const offset_of!(Context, stack_base),
-    STACK_BYTES = const offset_of!(Context, stack_bytes),
-    STACK_ALIAS = const offset_of!(Context, stack_alias),
-    RIP = const offset_of!(Context, rip),
-    RSP = const offset_of!(Context, rsp),
-    RFLAGS = const offset_of!(Context, rflags),
-    REGISTERS = const offset_of!(Context, registers),
+    STACK_BASE = const context_offset!(stack_base),
+    STACK_BYTES = const context_offset!(stack_bytes),
+    STACK_ALIAS = const context_offset!(stack_alias),
+    RIP = const context_offset!(rip),
+    RSP = const context_offset!(rsp),
+    RFLAGS = const context_offset!(rflags),
+    REGISTERS = const context_offset!(registers),
     GATE_START = const offset_of!(PrivateWords, gate_start),
     GATE_END = const offset_of!(PrivateWords, gate_end),
     GATE_PKRU = const offset_of!(PrivateWords, gate_pkru),
@@ -529,38 +569,39 @@ core::arch::global_asm!(
     ENTRY_STAMP = const offset_of!(EntryState, entry_stamp),
     ENTRY_CAUSE = const offset_of!(EntryState, entry_cause),
     LONGEST_ENTRY = const offset_of!(EntryState, longest_entry),
-    KEYS_ON = const offset_of!(Context, keys_on),
-    SLOT_MASK = const offset_of!(EntryState, slot_mask),
+    KEYS_ON = const context_offset!(keys_on),
     CPU_RECORD = const offset_of!(EntryState, cpu_record),
-    ADDRESS_SPACE_LOADED = const offset_of!(EntryState, address_space),
     SYNCHRONOUS_SIDE = const offset_of!(EntryState, synchronous_side),
     ASYNCHRONOUS_SIDE = const offset_of!(EntryState, asynchronous_side),
-    NUMBER = const offset_of!(Context, number),
-    CLAIM = const offset_of!(Context, claim),
-    CALLEE = const offset_of!(Context, callee),
-    CONTEXT_PRIVATE = const offset_of!(Context, private),
-    ADDRESS_SPACE = const offset_of!(Context, address_space),
-    FS_BASE = const offset_of!(Context, fs_base),
-    GS_BASE = const offset_of!(Context, gs_base),
+    NUMBER = const context_offset!(number),
+    CLAIM = const context_offset!(claim),
+    CALLEE = const context_offset!(callee),
+    CONTEXT_PRIVATE = const context_offset!(private),
+    ADDRESS_SPACE = const context_offset!(address_space),
+    AREA_PRIVATE = const context_offset!(area_private),
     CPU_ENVIRONMENT = const offset_of!(abi::exposed::CpuInfo, environment),
     READY = const offset_of!(PrivateWords, ready),
+    UNGATED = const offset_of!(PrivateWords, ungated_transfers),
     CALLER = const offset_of!(PrivateWords, caller),
     SYNCHRONOUS_ENTRY = const offset_of!(PrivateWords, synchronous_entry),
     ASYNCHRONOUS_ENTRY = const offset_of!(PrivateWords, asynchronous_entry),
-    SYNCHRONOUS = const abi::syscall::number::transfer_synchronous,
-    ASYNCHRONOUS = const abi::syscall::number::transfer_asynchronous,
-    NULL = const abi::syscall::number::null,
+    ASYNCHRONOUS_BIT = const abi::syscall::ASYNCHRONOUS.trailing_zeros(),
+    CALLS = const abi::syscall::TABLE.len(),
     PAGE_MAP = const abi::syscall::number::page_map,
     LAST_CONTEXT = const offset_of!(LastMap, context),
     LAST_KEY = const offset_of!(LastMap, key),
     LAST_ROOT = const offset_of!(LastMap, root),
     LAST_TABLES = const offset_of!(LastMap, tables),
+    LAST_GENERATION = const offset_of!(LastMap, generation),
+    GENERATION_SHIFT = const crate::map_few::GENERATION.trailing_zeros(),
     LAST_KEPT = const offset_of!(LastMap, kept),
     LAST_REFUSED = const offset_of!(LastMap, refused),
     LAST_WRITER = const offset_of!(LastMap, writer),
     LAST_LIST = const offset_of!(LastMap, list),
     TABLES = const crate::map_few::TABLES,
     FEW = const crate::map_few::FEW,
+    MANY = const crate::map_few::MANY,
+    MAP_ROWS = const abi::limits::MAP_ROWS,
     REGION_BITS = const crate::map_few::REGION_BITS,
     PAGE_STATE = const offset_of!(PageInfo, state),
     PAGE_ACCESS = const offset_of!(PageInfo, access),
@@ -575,7 +616,7 @@ core::arch::global_asm!(
     WRITE = const abi::page_table::WRITE,
     USER = const abi::page_table::USER,
     DIRTY = const abi::page_table::DIRTY,
-    CALLEE_FLAGS = const 0x202,
+    FIRST_FLAGS = const context::FIRST_FLAGS,
     EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
     REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),
     FRAME_BYTES = const size_of::<UpcallFrame>(),

@@ -19,14 +19,16 @@ chitin_syscall_entry:
     swapgs
     mov gs:[{USER_RSP}], rsp
     mov rsp, gs:[{PRIVATE}]
+    # A synchronous transfer, of an environment that lets them through from anywhere: the sign of both words.
+    test [rsp + {UNGATED}], rax
+    js chitin_transfer_synchronous
     cmp qword ptr [rsp + {GATE_END}], 0
     jne 2f
-1:  cmp eax, {SYNCHRONOUS}
-    je chitin_transfer_synchronous
-    # Calls that have a way of their own here, as bits.
-    mov esp, 1 << {NULL} | 1 << {ASYNCHRONOUS} | 1 << {PAGE_MAP}
-    bt rsp, rax
-    jc 3f
+1:  cmp rax, {PAGE_MAP}
+    je chitin_map_few
+    ja 4f
+    test eax, eax
+    jz 3f
 chitin_system_call_in_rust:
     mov rsp, gs:[{KERNEL_STACK}]
     push qword ptr gs:[{USER_RSP}]
@@ -88,79 +90,77 @@ chitin_system_call_in_rust:
     mov rdx, gs:[{SCRATCH} + 16]
     je 1b
     jmp chitin_reflect
-3:  test eax, eax
-    jnz 4f
-    # The null call.
+3:  # The null call.
     mov rsp, gs:[{USER_RSP}]
     xor edx, edx
     swapgs
     sysretq
-4:  cmp rax, {PAGE_MAP}
-    je chitin_map_few
-    cmp eax, {ASYNCHRONOUS}
-    je chitin_transfer_asynchronous
+    # No number is as large as what asks for a transfer.
+4:  cmp rax, {CALLS}
+    jb chitin_system_call_in_rust
+    test rax, rax
+    js chitin_transfer_synchronous
+    bt rax, {ASYNCHRONOUS_BIT}
+    jc chitin_transfer_asynchronous
     jmp chitin_system_call_in_rust
 
 # ---- Protected control transfer ------------------------------------------------------------------------------------
 
 # The fast way: the callee free and ready; caller and callee alike in their vector units, neither with protection keys, the
 # callee waiting for nothing and whole in RIP, RSP and flags (all that is one comparison, which holds once it is claimed). rcx, r11 and rsp are all that is
-# used; every other register passes. Anything else goes on in Rust, with the caller's registers as they were.
+# used; every other register passes, FS base too, and GS base is the callee's private page. Anything else goes on in Rust, with
+# the caller's registers as they were but for the flags, which a transfer does not keep.
+#
+# Who runs on this CPU is said before its address space is loaded, and the caller is let go after that: another CPU may enter
+# it then. Its context stays where it is until this CPU has left the kernel.
 .macro transfer side, entry
     mov rsp, gs:[{CURRENT}]
     mov [rsp + {RIP}], rcx
-    mov [rsp + {RFLAGS}], r11
-    mov rcx, gs:[{USER_RSP}]
-    mov [rsp + {RSP}], rcx
-    mov rcx, rax
-    shr rcx, 32
-    mov r11, gs:[{CPU_RECORD}]
-    mov [r11 + {CPU_ENVIRONMENT}], rcx
-    mov r11, gs:[{SLOT_MASK}]
-    and r11, rcx
+    # It lies below what the pointer to a context points to.
+    push qword ptr gs:[{USER_RSP}]
+    mov rcx, gs:[{CPU_RECORD}]
+    mov [rcx + {CPU_ENVIRONMENT}], eax
+    movzx r11d, ax
     mov r11, [r11 * 8 + chitin_contexts]
+    mov ecx, eax
     or rcx, gs:[\side]
     lock bts qword ptr [r11 + {CLAIM}], 0
     jc 8f
     cmp [r11 + {CALLEE}], rcx
     jne 7f
+    mov gs:[{CURRENT}], r11
+    mov rcx, [r11 + {ADDRESS_SPACE}]
+    mov cr3, rcx
     mov rcx, [r11 + {CONTEXT_PRIVATE}]
     cmp qword ptr [rcx + {READY}], 0
-    je 7f
+    je 6f
     # From here on the callee runs.
     mov gs:[{PRIVATE}], rcx
-    mov gs:[{CURRENT}], r11
-    rdfsbase rcx
-    mov [rsp + {FS_BASE}], rcx
-    mov rcx, [r11 + {FS_BASE}]
-    wrfsbase rcx
-    mov rcx, [r11 + {ADDRESS_SPACE}]
-    mov gs:[{ADDRESS_SPACE_LOADED}], rcx
-    mov cr3, rcx
-    swapgs
-    rdgsbase rcx
-    mov [rsp + {GS_BASE}], rcx
-    mov rcx, [r11 + {GS_BASE}]
-    wrgsbase rcx
-    mov r11, [r11 + {CONTEXT_PRIVATE}]
-    mov rcx, [rsp + {NUMBER}]
-    mov [r11 + {CALLER}], rcx
+    mov qword ptr [rsp + 8 + {CLAIM}], 0
+    mov rsp, [rsp + 8 + {NUMBER}]
+    mov [rcx + {CALLER}], rsp
     # An entry outside of the user half becomes one inside: sysretq must not meet it.
-    mov rcx, [r11 + \entry]
-    shl rcx, 17
-    shr rcx, 17
-    # The caller may be entered elsewhere as soon as its claim is gone.
-    mov r11, [rsp + {RSP}]
-    mov qword ptr [rsp + {CLAIM}], 0
-    mov rsp, r11
-    mov r11d, {CALLEE_FLAGS}
+    mov rcx, [rcx + \entry]
+    and rcx, [rip + chitin_user_half]
+    mov r11, [r11 + {AREA_PRIVATE}]
+    mov rsp, gs:[{USER_RSP}]
+    swapgs
+    wrgsbase r11
+    mov r11d, {FIRST_FLAGS}
     sysretq
+6:  add rsp, 8
+    mov gs:[{CURRENT}], rsp
+    mov rcx, [rsp + {ADDRESS_SPACE}]
+    mov cr3, rcx
+    mov qword ptr [r11 + {CLAIM}], 0
+    jmp 9f
 7:  mov qword ptr [r11 + {CLAIM}], 0
-8:  mov rcx, [rsp + {NUMBER}]
+8:  add rsp, 8
+9:  mov rcx, [rsp + {NUMBER}]
     mov r11, gs:[{CPU_RECORD}]
     mov [r11 + {CPU_ENVIRONMENT}], rcx
     mov rcx, [rsp + {RIP}]
-    mov r11, [rsp + {RFLAGS}]
+    mov r11d, {FIRST_FLAGS}
     jmp chitin_system_call_in_rust
 .endm
 
@@ -180,7 +180,7 @@ chitin_transfer_asynchronous:
 chitin_map_few:
     lea rsp, [r10 - 1]
     cmp rsp, {FEW}
-    jae chitin_system_call_in_rust
+    jae chitin_map_many
     cmp rsi, [rip + chitin_last_map + {LAST_ROOT}]
     jne chitin_system_call_in_rust
     cmp rdi, [rip + chitin_last_map + {LAST_KEY}]
@@ -211,6 +211,7 @@ chitin_map_few_end:
     mov r8d, eax
     and r8d, {TABLES} - 1
     shl r8d, 4
+    add rax, [rip + chitin_last_map + {LAST_GENERATION}]
     cmp rax, [r8 + chitin_last_map + {LAST_TABLES}]
     jne chitin_map_few_otherwise
     mov eax, r9d
@@ -238,7 +239,8 @@ chitin_map_few_end:
     jnz 1b
     cmp qword ptr gs:[{SMAP}], 0
     jne 6f
-7:  pop rcx
+chitin_map_few_done:
+    pop rcx
     pop rax
     pop r10
     pop r8
@@ -314,7 +316,7 @@ chitin_map_few_bind:
 5:  stac
     jmp 1b
 6:  clac
-    jmp 7b
+    jmp chitin_map_few_done
 # A row could not be read, or is another one.
 .global chitin_map_few_otherwise
 chitin_map_few_otherwise:
@@ -328,6 +330,142 @@ chitin_map_few_otherwise:
     pop r9
     mov eax, {PAGE_MAP}
     jmp chitin_system_call_in_rust
+
+# Many rows, which keep their pages, by the same answers: so many that all translations are dropped at once. rdx is where the
+# rows end and r10 the way to there, r8 the table, r11 the address that its first entry translates and above it the key, so
+# that one subtraction tells whether a row has the same key and lies in the table.
+chitin_map_many:
+    lea rsp, [r10 - {MANY}]
+    cmp rsp, {MAP_ROWS} - {MANY}
+    ja chitin_system_call_in_rust
+    cmp rsi, [rip + chitin_last_map + {LAST_ROOT}]
+    jne chitin_system_call_in_rust
+    cmp rdi, [rip + chitin_last_map + {LAST_KEY}]
+    jne chitin_system_call_in_rust
+    mov rsp, gs:[{CURRENT}]
+    cmp rsp, [rip + chitin_last_map + {LAST_CONTEXT}]
+    jne chitin_system_call_in_rust
+    mov rsp, gs:[{KERNEL_STACK}]
+    push r9
+    push r8
+    push r10
+    push rdx
+    push rcx
+    push r11
+    push rdi
+    push rsi
+    push rbp
+    push rbx
+    mov rax, rdx
+    shr rax, 47
+    jnz chitin_map_many_otherwise
+    shl r10, 4
+    add rdx, r10
+    neg r10
+    # No row lies in the table that begins here.
+    mov r11, -1
+    mov rdi, [rip + chitin_last_map + {LAST_KEPT}]
+    mov rsi, [rip + chitin_page_records]
+    mov rbp, {PAGE}
+    mov ebx, [rip + chitin_last_map + {LAST_LIST}]
+    cmp qword ptr gs:[{SMAP}], 0
+    je 1f
+    stac
+.global chitin_map_many_begin
+chitin_map_many_begin:
+1:  mov r9, [rdx + r10]
+    mov rcx, [rdx + r10 + 8]
+.global chitin_map_many_end
+chitin_map_many_end:
+    sub r9, r11
+    ror r9, 12
+    cmp r9, 511
+    ja 5f
+2:  xor rcx, {PRESENT}
+    test cl, {PRESENT} | {WRITE}
+    jnz 3f
+    or rcx, {PRESENT} | {USER}
+    mov rax, [r8 + r9 * 8]
+    xor rax, rcx
+    test rax, rdi
+    jnz chitin_map_many_otherwise
+    xchg [r8 + r9 * 8], rcx
+    test cl, {DIRTY}
+    jnz 4f
+6:  add r10, 16
+    jnz 1b
+7:  mov rax, cr3
+    mov cr3, rax
+    pop rbx
+    pop rbp
+    pop rsi
+    pop rdi
+    pop r11
+    cmp qword ptr gs:[{SMAP}], 0
+    je chitin_map_few_done
+    clac
+    jmp chitin_map_few_done
+    # It is writable: by the right that the key gives on an ordinary page of the list.
+3:  test cl, {PRESENT}
+    jnz chitin_map_many_otherwise
+    or rcx, {PRESENT} | {USER}
+    mov rax, [r8 + r9 * 8]
+    xor rax, rcx
+    test rax, rdi
+    jnz chitin_map_many_otherwise
+    mov rax, rbp
+    and rax, rcx
+    shr rax, 6
+    cmp byte ptr [rax + rsi + {PAGE_STATE}], {ORDINARY}
+    jne chitin_map_many_otherwise
+    cmp [rax + rsi + {PAGE_ACCESS}], ebx
+    jne chitin_map_many_otherwise
+    xchg [r8 + r9 * 8], rcx
+    test cl, {DIRTY}
+    jnz 4f
+    add r10, 16
+    jnz 1b
+    jmp 7b
+    # It was written through the old entry.
+4:  mov rax, rbp
+    and rax, rcx
+    shr rax, 6
+    or byte ptr [rax + rsi + {PAGE_STATE} + 1], {DIRTY_FLAG}
+    jmp 6b
+    # Another table, or another key.
+5:  rol r9, 12
+    add r9, r11
+    mov eax, r9d
+    and eax, 0xfff
+    cmp rax, [rip + chitin_last_map + {LAST_WRITER}]
+    jne chitin_map_many_otherwise
+    mov r11, r9
+    shr r11, {REGION_BITS}
+    mov r8d, r11d
+    and r8d, {TABLES} - 1
+    shl r8d, 4
+    add r11, [rip + chitin_last_map + {LAST_GENERATION}]
+    cmp r11, [r8 + chitin_last_map + {LAST_TABLES}]
+    jne chitin_map_many_otherwise
+    mov r8, [r8 + chitin_last_map + {LAST_TABLES} + 8]
+    # The generation is above all bits of an address.
+    shl r11, 64 - {GENERATION_SHIFT}
+    shr r11, 64 - {GENERATION_SHIFT} - {REGION_BITS}
+    add r11, rax
+    sub r9, r11
+    shr r9, 12
+    jmp 2b
+# A row could not be read, or is another one.
+.global chitin_map_many_otherwise
+chitin_map_many_otherwise:
+    mov rax, cr3
+    mov cr3, rax
+    pop rbx
+    pop rbp
+    pop rsi
+    pop rdi
+    pop r11
+    jmp chitin_map_few_otherwise
 
 # ---- Upcalls for exceptions and reflected calls --------------------------------------------------------------------
 
@@ -577,13 +715,14 @@ chitin_interrupt_common:
 
 # ---- Entering a context --------------------------------------------------------------------------------------------
 
-# rdi: Context that was switched out whole.
+# rdi: handle of a Context that was switched out whole.
 .global chitin_enter_whole
 chitin_enter_whole:
     mov rsp, gs:[{KERNEL_STACK}]
     push {USER_DATA}
     push qword ptr [rdi + {RSP}]
     push qword ptr [rdi + {RFLAGS}]
+    mov qword ptr [rdi + {RFLAGS}], {FIRST_FLAGS}
     push {USER_CODE}
     push qword ptr [rdi + {RIP}]
     push 0
@@ -677,6 +816,10 @@ chitin_copy_fixup:
     jmp 2b
 
 .section .rodata
+# Bits of an address in the user half.
+.balign 8
+chitin_user_half:
+    .quad (1 << 47) - 1
 .global chitin_vectors
 .balign 8
 chitin_vectors:

@@ -110,7 +110,6 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
     for (cpu, info) in exposed::cpus().iter().enumerate() {
         info.apic.store(u64::from(per_cpu::get(cpu).apic.load(Ordering::Relaxed)), Ordering::Relaxed);
         let entry = &per_cpu::get(cpu).entry;
-        entry.slot_mask.store(exposed::environments().len() as u64 - 1, Ordering::Relaxed);
         entry.cpu_record.store(core::ptr::from_ref(info) as u64, Ordering::Relaxed);
         entry.address_space.store(crate::kernel_map::root_address(), Ordering::Relaxed);
         entry.fs_gs_base.store(u64::from(features.has(feature::FSGSBASE)), Ordering::Relaxed);

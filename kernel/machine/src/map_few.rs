@@ -16,16 +16,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows up to which a call goes this way.
 pub(crate) const FEW: u64 = 8;
+/// Rows from which on a call goes a way of the same kind that drops all translations at once.
+pub(crate) const MANY: u64 = 33;
 /// Bits of an address that one level-1 table translates.
 pub(crate) const REGION_BITS: u32 = 21;
-/// Tables that are remembered, each in the place that its addresses say.
-pub(crate) const TABLES: usize = 8;
+/// Tables that are remembered, each in the place that its addresses say: as many as sparse memory of some hundred pages has.
+pub(crate) const TABLES: usize = 256;
+/// What is added to [`LastMap::generation`]: above every [`Table::region`].
+pub(crate) const GENERATION: u64 = 1 << 32;
 
 /// What is remembered; `entry.s` reads it.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct LastMap {
-    /// Address of the [`Context`] whose answers these are; 0: none are known.
+    /// Handle of the [`Context`] whose answers these are; 0: none are known.
     pub(crate) context: AtomicU64,
     /// The key that opened the root for writing.
     pub(crate) key: AtomicU64,
@@ -39,6 +43,8 @@ pub(crate) struct LastMap {
     pub(crate) writer: AtomicU64,
     /// The list.
     pub(crate) list: AtomicU64,
+    /// Tables of an earlier one are forgotten.
+    pub(crate) generation: AtomicU64,
     /// Level-1 tables under the root.
     pub(crate) tables: [Table; TABLES],
 }
@@ -47,13 +53,13 @@ pub(crate) struct LastMap {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The addresses that it translates, without the lower [`REGION_BITS`] bits; [`NOBODY`]: none.
+    /// The addresses that it translates, without the lower [`REGION_BITS`] bits, and the generation above; 0: none.
     pub(crate) region: AtomicU64,
     /// Its entries, in the direct map.
     pub(crate) entries: AtomicU64,
 }
 
-/// No key has this index, and no address this region.
+/// No key has this index.
 const NOBODY: u64 = u64::MAX;
 
 // `entry.s` goes from an address to the place of its table, and from the address of a page to its record, by shifts.
@@ -69,7 +75,8 @@ static chitin_last_map: LastMap = LastMap {
     refused: AtomicU64::new(0),
     writer: AtomicU64::new(NOBODY),
     list: AtomicU64::new(0),
-    tables: [const { Table { region: AtomicU64::new(NOBODY), entries: AtomicU64::new(0) } }; TABLES],
+    generation: AtomicU64::new(GENERATION),
+    tables: [const { Table { region: AtomicU64::new(0), entries: AtomicU64::new(0) } }; TABLES],
 };
 
 /// Address of the record of page 0, and bytes of all.
@@ -86,7 +93,7 @@ pub(crate) fn set_records(pages: &'static [PageInfo], events: &'static AtomicU64
     chitin_binding_events.store(core::ptr::from_ref(events) as u64, Ordering::Relaxed);
 }
 
-/// Nothing is known any more.
+/// Nothing is known any more; who is remembered next begins another generation.
 #[inline(always)]
 pub fn forget() {
     chitin_last_map.context.store(0, Ordering::Relaxed);
@@ -117,14 +124,14 @@ pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, known: u6
     }
     let region = row.address >> REGION_BITS;
     let table = &last.tables[region as usize % TABLES];
-    table.region.store(region, Ordering::Relaxed);
+    table.region.store(region + last.generation.load(Ordering::Relaxed), Ordering::Relaxed);
     table.entries.store(entries, Ordering::Relaxed);
 }
 
 /// Empties it for another editor.
 fn begin(last: &LastMap, editor: Editor<'_>, known: u64) {
     let words = [
-        (&last.context, core::ptr::from_ref(editor.context) as u64),
+        (&last.context, editor.context.handle()),
         (&last.key, editor.key.0),
         (&last.root, editor.root.0),
     ];
@@ -135,5 +142,10 @@ fn begin(last: &LastMap, editor: Editor<'_>, known: u64) {
     last.kept.store(kept(known), Ordering::Relaxed);
     last.refused.store(LARGE | !(ALLOWED & known), Ordering::Relaxed);
     last.writer.store(NOBODY, Ordering::Relaxed);
-    last.tables.iter().for_each(|table| table.region.store(NOBODY, Ordering::Relaxed));
+    let (generation, wrapped) = last.generation.load(Ordering::Relaxed).overflowing_add(GENERATION);
+    if wrapped {
+        // What has lain here for all generations must not become true again.
+        last.tables.iter().for_each(|table| table.region.store(0, Ordering::Relaxed));
+    }
+    last.generation.store(if wrapped { GENERATION } else { generation }, Ordering::Relaxed);
 }

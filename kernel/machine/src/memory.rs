@@ -12,6 +12,7 @@ use crate::context::{self, Context};
 use crate::cpu_control;
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
+use abi::area::{PRIVATE, UPCALL_STACK};
 use abi::environment::EnvironmentInfo;
 use abi::page::{PageInfo, PageKind};
 use abi::{EnvironmentId, PageNumber};
@@ -360,6 +361,7 @@ impl Memory {
         context.number.store(number.0, Ordering::Relaxed);
         context.private.store(direct(private[0].address()), Ordering::Relaxed);
         context.stack_base.store(stack_base, Ordering::Relaxed);
+        context.area_private.store(stack_base - (UPCALL_STACK - PRIVATE), Ordering::Relaxed);
         context.stack_bytes.store(stack.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
         context.address_space.store(root.address(), Ordering::Relaxed);
         context.vector_on.store(1, Ordering::Relaxed);

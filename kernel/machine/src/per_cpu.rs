@@ -43,11 +43,11 @@ const AREA_OF_ONE: u64 = 32 * PAGE_SIZE;
 /// Bytes of address space for all stacks.
 pub(crate) const STACK_AREA: u64 = CPUS as u64 * AREA_OF_ONE;
 /// First page (after the guard page below it) and number of pages of each stack in the area of its CPU.
-const KERNEL_STACK: (u64, u64) = (1, 12);
+const KERNEL_STACK: (u64, u64) = (1, 8);
 const INTERRUPT_STACKS: [(InterruptStack, (u64, u64)); 3] = [
-    (InterruptStack::NonMaskable, (14, 2)),
-    (InterruptStack::DoubleFault, (17, 2)),
-    (InterruptStack::MachineCheck, (20, 2)),
+    (InterruptStack::NonMaskable, (10, 2)),
+    (InterruptStack::DoubleFault, (13, 2)),
+    (InterruptStack::MachineCheck, (16, 2)),
 ];
 
 const _: () = assert!(core::mem::offset_of!(Cpu, entry) == 0 && core::mem::offset_of!(EntryState, this) == 0);

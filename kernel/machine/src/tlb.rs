@@ -1,6 +1,6 @@
 //! Dropping translations from the TLBs of all CPUs before a page is used again (DESIGN.md §2, "TLB").
 //!
-//! A CPU that may hold translations of a root says so in its own structure before it loads it. Whoever has narrowed a
+//! A CPU that may hold translations of a root says so before it loads it: by the context that it runs, or in its own structure. Whoever has narrowed a
 //! mapping asks every CPU that shows the root, and waits for the answers. Without PCID a CPU that loads another root has
 //! dropped the old one's translations.
 //!
@@ -49,7 +49,7 @@ pub fn drop_everywhere(root: PageNumber, extent: Extent) {
 fn drop_on_others(root: PageNumber) {
     // Order the caller's stores to the tables before the loads of the records.
     core::sync::atomic::fence(Ordering::SeqCst);
-    ask(|cpu| per_cpu::get(cpu).entry.address_space.load(Ordering::SeqCst) == root.address());
+    ask(|cpu| entry::loaded_on(&per_cpu::get(cpu).entry) == root.address());
 }
 
 /// Makes sure that every other CPU has left whatever it did in the kernel when this was called.

@@ -11,7 +11,7 @@ use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::predicate::{Operator, Predicate, clock, word};
 use crate::{critical_section, exposed, syscall, time_slice, vector};
 use abi::area::PrivateWords;
-use abi::syscall::number;
+use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
 use abi::{EnvironmentId, Error, Failure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,11 +30,13 @@ pub type Service = extern "C" fn(EnvironmentId, &mut Message);
 #[repr(u64)]
 pub enum Kind {
     /// The callee gets the rest of it.
-    Asynchronous = number::transfer_asynchronous,
+    Asynchronous = ASYNCHRONOUS,
     /// The callee gets this position in every round, until it transfers back.
-    Synchronous = number::transfer_synchronous,
+    Synchronous = SYNCHRONOUS,
 }
 
+/// Shifted down and up again by this, the word that a transfer came with is its [`Kind`].
+const KIND_SHIFT: u32 = ASYNCHRONOUS.trailing_zeros();
 const READY: usize = offset_of!(PrivateWords, ready);
 const CALLER: usize = offset_of!(PrivateWords, caller);
 const TRANSFER_STACK: u64 = LIBRARY + offset_of!(LibraryWords, transfer_stack) as u64;
@@ -42,7 +44,7 @@ const TRANSFER_CALLEE: u64 = LIBRARY + offset_of!(LibraryWords, transfer_callee)
 const SERVICE_STACK: u64 = LIBRARY + offset_of!(LibraryWords, service_stack) as u64;
 
 /// Calls another environment and waits for its answer, which replaces the message. Nothing of the own registers but the
-/// message reaches the callee.
+/// message reaches the callee, but for the base of FS, which is not what it was afterwards: who uses FS keeps it.
 ///
 /// # Errors
 /// `NoSuchEnvironment` where the callee does not live, or dies before it answers; `Busy` where it cannot be entered now.
@@ -65,8 +67,7 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
         "push rbp; push rbx; push r12; push r13; push r14; push r15; push rdi",
         "mov gs:[{transfer_stack}], rsp",
         "mov gs:[{transfer_callee}], rsi",
-        "mov rax, rsi",
-        "shl rax, 32",
+        "mov eax, esi",
         "or rax, rdx",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
@@ -94,7 +95,7 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
 /// the call began.
 extern "C" fn wait_for_answer() -> u64 {
     let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
-    while ask_for_answer(callee.0 << 32 | Kind::Asynchronous as u64) != Error::NoSuchEnvironment as u64 {
+    while ask_for_answer(callee.0 | Kind::Asynchronous as u64) != Error::NoSuchEnvironment as u64 {
         give_way_to(callee);
     }
     Error::NoSuchEnvironment as u64
@@ -143,8 +144,8 @@ extern "C" fn answer_entry() {
         "xor eax, eax",
         "ret",
         "2:",
-        "mov eax, eax",
-        "shl rcx, 32",
+        "shr rax, {kind_shift}",
+        "shl rax, {kind_shift}",
         "or rax, rcx",
         "or rdx, -1",
         "mov qword ptr gs:[{ready}], 1",
@@ -156,7 +157,7 @@ extern "C" fn answer_entry() {
         "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
         "ret",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE,
-        ready = const READY, caller = const CALLER, wait = sym wait_for_answer,
+        ready = const READY, caller = const CALLER, wait = sym wait_for_answer, kind_shift = const KIND_SHIFT,
     )
 }
 
@@ -184,8 +185,7 @@ extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u
         "push rdi",
         "mov gs:[{transfer_stack}], rsp",
         "mov gs:[{transfer_callee}], rsi",
-        "mov rax, rsi",
-        "shl rax, 32",
+        "mov eax, esi",
         "or rax, rdx",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
@@ -220,8 +220,8 @@ extern "C" fn trusting_answer_entry() {
         "ret",
         // A stranger: it gets an empty answer. Our registers are still with the callee.
         "2:",
-        "mov eax, eax",
-        "shl rcx, 32",
+        "shr rax, {kind_shift}",
+        "shl rax, {kind_shift}",
         "or rax, rcx",
         "or rdx, -1",
         "mov qword ptr gs:[{ready}], 1",
@@ -229,7 +229,7 @@ extern "C" fn trusting_answer_entry() {
         "call {wait}",
         "ud2",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
-        caller = const CALLER, wait = sym wait_trusting,
+        caller = const CALLER, wait = sym wait_trusting, kind_shift = const KIND_SHIFT,
     )
 }
 
@@ -271,16 +271,16 @@ extern "C" fn trusted_service_entry() {
         "mov rsp, gs:[{service_stack}]",
         "push rbx; push r12",
         "push r9; push r8; push r10; push rdx; push rsi; push rdi",
-        "mov ebx, eax",
+        "mov rbx, rax",
         "mov rdi, gs:[{caller}]",
         "mov r12, rdi",
         "mov rsi, rsp",
         "xor edx, edx",
         "call {serve_one}",
         "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
-        "mov rax, r12",
-        "shl rax, 32",
-        "or rax, rbx",
+        "shr rbx, {kind_shift}",
+        "shl rbx, {kind_shift}",
+        "lea rax, [rbx + r12]",
         "pop r12; pop rbx",
         // The registers are the answer: nothing else keeps them while a caller that runs is tried again.
         "2:",
@@ -297,6 +297,7 @@ extern "C" fn trusted_service_entry() {
         "ud2",
         ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
         busy = const Error::Busy as u64, serve_one = sym serve_one, leave = sym leave, idle = sym idle,
+        kind_shift = const KIND_SHIFT,
     )
 }
 
@@ -336,7 +337,8 @@ extern "C" fn service_entry() {
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{service_stack}]",
         "push r9; push r8; push r10; push rdx; push rsi; push rdi",
-        "mov eax, eax",
+        "shr rax, {kind_shift}",
+        "shl rax, {kind_shift}",
         "mov rdi, gs:[{caller}]",
         "push rdi",
         "push rax",
@@ -347,7 +349,6 @@ extern "C" fn service_entry() {
         "call {serve_one}",
         "2:",
         "mov rax, [rsp + 24]",
-        "shl rax, 32",
         "or rax, [rsp + 16]",
         "mov rdi, [rsp + 32]; mov rsi, [rsp + 40]; mov rdx, [rsp + 48]",
         "mov r10, [rsp + 56]; mov r8, [rsp + 64]; mov r9, [rsp + 72]",
@@ -374,6 +375,7 @@ extern "C" fn service_entry() {
         ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK, tries = const ANSWER_TRIES,
         busy = const Error::Busy as u64, yield_number = const number::time_slice_yield,
         serve_one = sym serve_one, keep = sym keep_answer, leave = sym leave, idle = sym idle,
+        kind_shift = const KIND_SHIFT,
     )
 }
 

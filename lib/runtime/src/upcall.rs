@@ -8,6 +8,7 @@
 use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::layout::AREA_ALIGNMENT;
 use abi::area::{PENDING_SLICE_END, PRIVATE, PrivateWords};
+use abi::syscall::SYNCHRONOUS;
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame, kind};
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -237,6 +238,9 @@ pub(crate) fn install(area: Area) {
         word.store(general, Relaxed);
     }
     private.slice_start_entry.store(slice_start_entry as *const () as u64, Relaxed);
+    if private.gate_end.load(Relaxed) == 0 {
+        private.ungated_transfers.store(SYNCHRONOUS, Relaxed);
+    }
     private.slice_end_entry.store(slice_end_entry as *const () as u64, Relaxed);
     for (number, handler) in area.library().handlers.iter().enumerate() {
         let default: Handler = match number as u64 {

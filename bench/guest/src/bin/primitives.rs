@@ -11,7 +11,7 @@ use abi::KeyIndex;
 use abi::budget::Resource;
 use abi::page_table::{MapRow, NO_EXECUTE, PRESENT, WRITE};
 use abi::predicate::Term;
-use abi::syscall::number;
+use abi::syscall::{SYNCHRONOUS, number};
 use abi::upcall::kind;
 use alloc::format;
 use alloc::vec::Vec;
@@ -184,7 +184,7 @@ fn exceptions() {
 /// Makes this environment one that can be entered at `entry`, and names the one that it transfers to.
 fn open_for_transfers(entry: unsafe extern "C" fn(), other: abi::EnvironmentId) {
     // SAFETY: only the pieces that transfer read the word, and none runs now.
-    unsafe { primitive_callee = other.0 << 32 | number::transfer_synchronous };
+    unsafe { primitive_callee = other.0 | SYNCHRONOUS };
     let private = Area::current().private();
     private.synchronous_entry.store(entry as usize as u64, SeqCst);
     private.ready.store(1, SeqCst);

@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::node::Status;
 use crate::file_system::tree::{Credentials, access};
+use crate::loader::enter;
 use crate::signal::frame::Information;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
@@ -664,7 +665,7 @@ impl Client {
 /// One control transfer and back.
 fn call(guardian: EnvironmentId, mut message: Message) -> Result<Message> {
     loop {
-        match transfer::call(Kind::Asynchronous, guardian, &mut message) {
+        match enter::keep_segment_base(|| transfer::call(Kind::Asynchronous, guardian, &mut message)) {
             Ok(()) => return Ok(message),
             Err(Failure { error: Error::Busy, .. }) => give_way(guardian),
             Err(_) => return Err(Errno::EIO),

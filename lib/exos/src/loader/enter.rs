@@ -52,6 +52,18 @@ pub fn segment_base() -> u64 {
     base
 }
 
+/// Does what transfers control to another environment, with which the base of FS goes: it is the program's, and is put back.
+pub fn keep_segment_base<T>(transfer: impl FnOnce() -> T) -> T {
+    if !exposed::has(abi::feature::FSGSBASE) {
+        return transfer();
+    }
+    let base = segment_base();
+    let outcome = transfer();
+    // SAFETY: as for `set_segment_base`.
+    unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) };
+    outcome
+}
+
 /// AT_HWCAP: register edx of CPUID leaf 1.
 pub fn hardware_capabilities() -> u64 {
     u64::from(core::arch::x86_64::__cpuid(1).edx)

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 use abi::feature::PKU;
+use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS};
 use abi::upcall::kind;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
@@ -58,6 +59,7 @@ fn close_gate(start: u64, end: u64) -> CriticalSection {
     let section = critical_section::enter();
     set_handler(kind::REFLECTION, note);
     let private = Area::current().private();
+    private.ungated_transfers.store(0, SeqCst);
     private.gate_start.store(start, SeqCst);
     private.gate_end.store(end, SeqCst);
     section
@@ -138,9 +140,11 @@ fn set_protection_keys(value: u32) {
     unsafe { core::arch::asm!("wrpkru", in("eax") value, in("ecx") 0, in("edx") 0, options(nostack)) };
 }
 
+const ODD_NUMBERS: [u64; 7] = [u64::MAX, SYNCHRONOUS | 1, ASYNCHRONOUS | 1, 1 << 31, 1 << 32, (1 << 32) | 31, 0xffff_ffff];
+
 fn every_number_is_reflected_unchanged() -> Outcome {
     let words = &Area::current().library().free;
-    for number in (0..512).chain([u64::MAX, 1 << 31, 1 << 32, (1 << 32) | 31, 0xffff_ffff]) {
+    for number in (0..512).chain(ODD_NUMBERS) {
         let section = close_gate(0x7000_0000, 0x7000_1000);
         let (result, _) = emulated(number, number);
         open_gate(section);

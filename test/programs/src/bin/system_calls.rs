@@ -7,7 +7,7 @@ extern crate alloc;
 
 use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES};
 use abi::page_table::MapRow;
-use abi::syscall::{BatchRow, TABLE, number};
+use abi::syscall::{ASYNCHRONOUS, BatchRow, SYNCHRONOUS, TABLE, number};
 use abi::upcall::kind;
 use abi::{Error, feature};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -91,7 +91,8 @@ fn a_batch_stops_at_the_first_error() -> Outcome {
         number::predicate_wait,
         number::transfer_asynchronous,
         number::transfer_synchronous,
-        number::transfer_synchronous | 1 << 32,
+        SYNCHRONOUS | 1,
+        ASYNCHRONOUS | 1,
     ] {
         let outcome = batch(&mut [BatchRow { number: forbidden, arguments: [0; 6], unused: 0 }]);
         check!(outcome.is_err(), "a batch may hold call {forbidden}");

@@ -4,13 +4,17 @@
 
 extern crate alloc;
 
+use abi::area::PrivateWords;
 use abi::budget::Resource;
+use abi::syscall::{SYNCHRONOUS, number};
 use alloc::string::String;
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::transfer::{Kind, Message, call, serve};
-use runtime::{EnvironmentId, Error, Failure, area, clock, exposed, predicate, time_slice};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::child::{eventually, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
@@ -23,6 +27,8 @@ guest! {
     Here an_answer_is_kept_for_who_cannot_be_entered;
     Here the_position_of_a_dead_callee_comes_back;
     Here the_position_comes_back_from_another_slice;
+    Here several_positions_are_lent_at_once;
+    Here the_base_of_fs_passes;
     Here who_is_not_ready_is_not_entered;
     Here fault_43_transfer_to_the_dead_and_to_oneself;
     Here fault_43_calls_in_a_circle;
@@ -298,6 +304,145 @@ fn check_rounds(child: &Child, own: usize, has_slice: bool) -> Outcome {
     check!(begun(area::number()) >= ours + 4, "only {} slices began for us", begun(area::number()) - ours);
     let more = begun(child.number) - theirs;
     check!(has_slice || more == 0, "{more} slices began for the callee, which has none");
+    Ok(())
+}
+
+/// The stack of [`leave_ready`], and what it returns when it is entered by a transfer.
+static LEFT_AT: AtomicU64 = AtomicU64::new(0);
+const ENTERED: u64 = 0x100;
+
+/// Makes a call that gives the CPU away, ready to be entered meanwhile: returns [`ENTERED`], or what the call did.
+#[unsafe(naked)]
+extern "C" fn leave_ready(_word: u64, _argument: u64) -> u64 {
+    core::arch::naked_asm!(
+        "push rbp; push rbx; push r12; push r13; push r14; push r15",
+        "mov [rip + {left_at}], rsp",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        // To a service this is a call, and not a question for an answer that it kept.
+        "xor r12d, r12d",
+        "mov qword ptr gs:[{ready}], 1",
+        "syscall",
+        "mov qword ptr gs:[{ready}], 0",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+        left_at = sym LEFT_AT, ready = const offset_of!(PrivateWords, ready),
+    )
+}
+
+#[unsafe(naked)]
+extern "C" fn entered() {
+    core::arch::naked_asm!(
+        "mov qword ptr gs:[{ready}], 0",
+        "mov rsp, [rip + {left_at}]",
+        "mov eax, {entered}",
+        "pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp",
+        "ret",
+        left_at = sym LEFT_AT, ready = const offset_of!(PrivateWords, ready), entered = const ENTERED,
+    )
+}
+
+/// Which callee is to answer. The callees share this address space.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn answer_when_told(_: EnvironmentId, _: &mut Message) {
+    while TOLD.load(SeqCst) != area::number().0 {
+        time_slice::yield_now();
+    }
+}
+
+extern "C" fn serve_when_told(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(answer_when_told)
+}
+
+fn callee_beside() -> Result<Child, String> {
+    let mut builder = granted!(Builder::sharing());
+    builder.function(serve_when_told, 0).budget(Resource::Predicate, 8);
+    let callee = granted!(builder.create());
+    settle(&callee)?;
+    Ok(callee)
+}
+
+/// Lends three positions to three callees, one after the other, and gets them back in every order.
+fn several_positions_are_lent_at_once(_: &World) -> Outcome {
+    let _section = runtime::critical_section::enter();
+    let private = Area::current().private();
+    private.synchronous_entry.store(entered as *const () as u64, SeqCst);
+    let first = positions_of(area::number()).next().ok_or("no position")? as u64;
+    let mut more = [0; 3];
+    for position in &mut more {
+        *position = granted!(time_slice::allocate(KeyIndex::FIRST, area::number(), 0, abi::time_slice::ANY_POSITION));
+    }
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        TOLD.store(0, SeqCst);
+        let callees = [callee_beside()?, callee_beside()?, callee_beside()?];
+        for callee in &callees {
+            let went = leave_ready(SYNCHRONOUS | callee.number.0, 0);
+            check!(went == 0, "after the transfer came {went:#x}");
+        }
+        time_slice::yield_now();
+        let lent = || callees.each_ref().map(|callee| runs_in(callee.number));
+        check!(lent() == [1, 1, 1], "the callees run in {:?} positions of ours", lent());
+        let mut wanted = [1; 3];
+        for which in order {
+            TOLD.store(callees[which].number.0, SeqCst);
+            let back = eventually(|| leave_ready(number::time_slice_yield, callees[which].number.0) == ENTERED);
+            check!(back, "callee {which} does not answer");
+            wanted[which] = 0;
+            time_slice::yield_now();
+            check!(lent() == wanted, "after the answer of {which} the callees run in {:?} positions", lent());
+        }
+        for callee in callees {
+            granted!(callee.destroy());
+        }
+    }
+    for position in more {
+        granted!(syscall::time_slice_free(KeyIndex::FIRST, 0, position));
+    }
+    check!(positions_of(area::number()).eq([first as usize]), "other positions are left than in the beginning");
+    Ok(())
+}
+
+/// In how many positions of ours somebody runs.
+fn runs_in(runner: EnvironmentId) -> usize {
+    positions_of(area::number()).filter(|at| exposed::slices(0)[*at].runner.load(SeqCst) == runner.0).count()
+}
+
+/// The base of FS, where the CPU has the instruction.
+fn fs_base() -> u64 {
+    let base: u64;
+    // SAFETY: the callers have looked whether the CPU has the instruction.
+    unsafe { core::arch::asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}
+
+extern "C" fn tell_base(_: EnvironmentId, message: &mut Message) {
+    message[0] = fs_base();
+    // SAFETY: nothing of this program uses FS.
+    unsafe { core::arch::asm!("wrfsbase {}", in(reg) message[1], options(nostack, preserves_flags)) };
+}
+
+extern "C" fn serve_base(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(tell_base)
+}
+
+/// The base of FS is part of the message, both ways; GS base is not: the runtime would not find its area.
+fn the_base_of_fs_passes(world: &World) -> Outcome {
+    if !exposed::has(abi::feature::FSGSBASE) {
+        return Ok(());
+    }
+    let child = without_slice(world, serve_base, 0)?;
+    settle(&child)?;
+    for kind in [Kind::Synchronous, Kind::Asynchronous] {
+        let mut message: Message = [0, 0x7654_3000, 0, 0, 0, 0];
+        // SAFETY: nothing of this program uses FS.
+        unsafe { core::arch::asm!("wrfsbase {}", in(reg) 0x1234_5000u64, options(nostack, preserves_flags)) };
+        granted!(call(kind, child.number, &mut message));
+        check!((message[0], fs_base()) == (0x1234_5000, 0x7654_3000), "{kind:?}: {:#x}, {:#x}", message[0], fs_base());
+    }
+    granted!(child.destroy());
     Ok(())
 }
 
