@@ -105,6 +105,7 @@ impl Holders<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn words() -> Vec<AtomicU64> {
         (0..WORDS).map(|_| AtomicU64::new(0)).collect()

@@ -157,6 +157,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     fn some() -> Bundle {
         Bundle {
