@@ -16,7 +16,11 @@ const ARCH_GET_FS: u64 = 0x1003;
 
 pub(super) fn uname(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
-    let fields: [&[u8]; 6] = [b"Linux", b"chitin", b"6.1.0-chitin", b"#1 Chitin ExOS", b"x86_64", b"(none)"];
+    // personality(2): an execution domain is the lowest byte; this one is told of a machine of 32 bits.
+    const LINUX32: u32 = 8;
+    let is_narrow = call.process.attributes.lock().personality & 0xff == LINUX32;
+    let machine: &[u8] = if is_narrow { b"i686" } else { b"x86_64" };
+    let fields: [&[u8]; 6] = [b"Linux", b"chitin", b"6.1.0-chitin", b"#1 Chitin ExOS", machine, b"(none)"];
     copy::write(to, &layout::names(fields)).map(|()| 0)
 }
 
