@@ -150,7 +150,9 @@ impl Server {
         let bytes = self.bytes(caller, count.saturating_mul(4))?;
         let groups = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
         let identity = &mut self.clients.get_mut(&caller).ok_or(Errno::EPERM)?.identity;
-        identity.set_groups(groups.collect()).map(|()| NOTHING)
+        identity.set_groups(groups.collect())?;
+        self.release_idle(caller)?;
+        Ok(NOTHING)
     }
 
     fn seconds(&self) -> u64 {

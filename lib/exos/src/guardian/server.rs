@@ -354,6 +354,7 @@ impl Server {
             return Err(Errno::EPERM);
         }
         self.set_root(caller, at)?;
+        self.release_idle(caller)?;
         Ok(NOTHING.into())
     }
 
@@ -702,8 +703,8 @@ impl Server {
     }
 
     /// Lets go of all that a client holds without need.
-    fn release_idle(&mut self, caller: u64) -> Result<()> {
-        let window = self.window(caller)?;
+    pub(super) fn release_idle(&mut self, caller: u64) -> Result<()> {
+        let Ok(window) = self.window(caller) else { return Ok(()) };
         protocol::idle_in(window.words())
             .take_all()
             .for_each(|handle| drop(self.release(caller, Handle::from_word(handle))));

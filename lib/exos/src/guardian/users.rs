@@ -43,7 +43,8 @@ impl Guardian {
         }
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         client.identity = identity;
-        Ok(())
+        // Nobody opens anew as what they were: what was closed is let go.
+        self.server.release_idle(caller)
     }
 
     /// Processes as the guardian sees them: all of the session.
