@@ -30,6 +30,9 @@ impl Store for HostStore {
         self.pages.push(vec![0; 4096]);
         Ok(self.pages.len() as u32 - 1)
     }
+    fn room(&self) -> u64 {
+        (self.limit - self.pages.len() + self.free.len()) as u64
+    }
     fn free(&mut self, page: u32) {
         assert!(!self.free.contains(&page), "a page is freed twice");
         self.free.push(page);
@@ -63,7 +66,7 @@ fn fresh(mode: u32, target: &[u8]) -> Fresh<'_> {
 }
 
 fn walk(follow: bool) -> Walk {
-    Walk { from: Location::first(ROOT), follow, who: ROOT_USER }
+    Walk { from: Location::first(ROOT), follow, who: ROOT_USER, resolve: 0 }
 }
 
 #[test]
@@ -279,6 +282,65 @@ fn holes_are_found_made_and_filled() {
 }
 
 #[test]
+fn a_sparse_file_of_exabytes_is_as_good_as_a_small_one() {
+    let mut tree = tree(8);
+    let f = tree.create(ROOT, b"f", fresh(FILE, b"")).unwrap();
+    let far = 1 << 62;
+    assert_eq!(tree.write(f, far, 2, |_, bytes| bytes.fill(7)), Ok(2));
+    assert_eq!((tree.seek(f, 0, false), tree.seek(f, 0, true), tree.seek(f, far, true)), (Ok(far), Ok(0), Ok(far + 2)));
+    assert_eq!(tree.allocate(f, 0, 0, far), Err(Errno::ENOSPC));
+    assert_eq!(tree.allocate(f, 3, 1, far), Ok(()), "all but the last byte becomes a hole");
+    let mut end = Vec::new();
+    tree.read(f, far, 2, |_, bytes| end.extend_from_slice(bytes)).unwrap();
+    assert_eq!(end, [0, 7]);
+    tree.truncate(f, i64::MAX as u64).unwrap();
+    tree.truncate(f, 5).unwrap();
+    assert_eq!(
+        (tree.status(f).unwrap().allocated, tree.write(f, i64::MAX as u64, 1, |_, _| ())),
+        (0, Err(Errno::EFBIG))
+    );
+}
+
+#[test]
+fn pages_agree_with_a_map() {
+    use exos::file_system::pages::Pages;
+    let seed = std::env::var("CHITIN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x7061_6765);
+    println!("CHITIN_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut pages, mut model) = (Pages::default(), BTreeMap::new());
+    for step in 0..4000 {
+        let mut draw = || {
+            let bits = random.u32(1..52);
+            random.u64(..1 << bits)
+        };
+        let (index, length) = (draw(), draw());
+        match random.u8(..8) {
+            0 => {
+                let end = index + length;
+                let mut taken = pages.take(index, end);
+                let mut expected: Vec<u32> = model.range(index..end).map(|(_, page)| *page).collect();
+                model.retain(|index_of, _| !(index..end).contains(index_of));
+                (taken.sort_unstable(), expected.sort_unstable());
+                assert_eq!(taken, expected, "step {step}");
+            }
+            1..6 if !model.contains_key(&index) => {
+                pages.put(index, step);
+                model.insert(index, step);
+            }
+            _ => assert_eq!(pages.get(index), model.get(&index).copied(), "step {step}"),
+        }
+        assert_eq!(pages.count(), model.len() as u64);
+        if step % 50 == 0 {
+            let told: Vec<(u64, u32)> = pages.from(index).collect();
+            let expected: Vec<(u64, u32)> = model.range(index..).map(|(index, page)| (*index, *page)).collect();
+            assert_eq!(told, expected, "step {step}");
+            let hole = (index..).find(|index| !model.contains_key(index));
+            assert_eq!(Some(pages.hole_from(index)), hole, "step {step}");
+        }
+    }
+}
+
+#[test]
 fn a_file_without_a_name_may_get_one_if_it_was_made_for_it() {
     let mut tree = tree(4);
     for (nameable, name, outcome) in [(true, "named", Ok(())), (false, "never", Err(Errno::ENOENT))] {
@@ -411,7 +473,7 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
             path.pop();
             let follow = draw(2) == 0;
             let told = tree
-                .resolve(Walk { from: Location::first(ROOT), follow, who: ROOT_USER }, &path)
+                .resolve(Walk { from: Location::first(ROOT), follow, who: ROOT_USER, resolve: 0 }, &path)
                 .and_then(|at| tree.status(at.node));
             match catalogue.find(ROOT, &path, follow, |_| true) {
                 Some(found) => {

@@ -120,6 +120,11 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
 pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
     let [number, command, argument, ..] = call.arguments();
     let description = call.process.description(number)?;
+    let needs_no_more_than_a_place =
+        [linux::F_DUPFD, linux::F_DUPFD_CLOEXEC, linux::F_GETFD, linux::F_SETFD, linux::F_GETFL];
+    if description.flags() & linux::O_PATH != 0 && !needs_no_more_than_a_place.contains(&(command as u32)) {
+        return Err(Errno::EBADF);
+    }
     match command as u32 {
         linux::F_DUPFD => duplicate(call, number, argument, false),
         linux::F_DUPFD_CLOEXEC => duplicate(call, number, argument, true),
@@ -133,17 +138,36 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             description.set_flags(argument as u32);
             Ok(0)
         }
-        linux::F_GETPIPE_SZ | linux::F_SETPIPE_SZ => match description.object {
-            Object::Pipe(..) => Ok(crate::pipe::ring::CAPACITY),
-            _ => Err(Errno::EBADF),
-        },
+        linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
+        linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
+        linux::F_GETPIPE_SZ => pipe_size(&description, crate::pipe::ring::CAPACITY),
+        linux::F_SETPIPE_SZ => pipe_size(&description, argument),
         command => lock::fcntl(call, &description, command, argument).unwrap_or(Err(Errno::EINVAL)),
+    }
+}
+
+fn seals(call: &Call<'_>, description: &Description, command: u32, seals: u64) -> Result<u64> {
+    let Object::File { node } = description.object else { return Err(Errno::EINVAL) };
+    let wanted = (command == linux::F_ADD_SEALS).then_some(seals & 0xffff_ffff);
+    let now = call.process.files.lock().seal(node, wanted)?;
+    Ok(if wanted.is_some() { 0 } else { now })
+}
+
+/// All pipes have the size that they begin with: more than that is refused, as beyond `/proc/sys/fs/pipe-max-size`.
+fn pipe_size(description: &Description, wanted: u64) -> Result<u64> {
+    use crate::pipe::ring::CAPACITY;
+    const MOST: u64 = 1 << 31;
+    match description.object {
+        Object::Pipe(..) if wanted <= CAPACITY => Ok(CAPACITY),
+        Object::Pipe(..) if wanted > CAPACITY && wanted <= MOST => Err(Errno::EPERM),
+        Object::Pipe(..) => Err(Errno::EINVAL),
+        _ => Err(Errno::EBADF),
     }
 }
 
 pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, request, argument, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
     match request as u32 {
         ioctl::FIOCLEX => call.process.descriptors.lock().set_close_on_exec(number, true).map(|()| 0),
         ioctl::FIONCLEX => call.process.descriptors.lock().set_close_on_exec(number, false).map(|()| 0),

@@ -1,13 +1,13 @@
 //! Calls that make descriptors of events: eventfd, timerfd and epoll.
 
 use super::dispatch::Call;
-use super::poll::{duration, with_mask};
+use super::poll::{check_mask, duration, with_mask};
 use super::time;
 use crate::block::{self, Woken};
 use crate::descriptor::counter::Counter;
 use crate::descriptor::description::Description;
 use crate::descriptor::epoll::Set;
-use crate::descriptor::object::{Event, Object};
+use crate::descriptor::object::{Device, Event, Object};
 use crate::descriptor::operations::Operations;
 use crate::descriptor::signals::Signals;
 use crate::descriptor::timer::{Setting, Timer};
@@ -102,6 +102,9 @@ pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, new, old, ..] = call.arguments();
     let description = call.process.description(number)?;
     let timer: &Timer = as_kind(&description).ok_or(Errno::EINVAL)?;
+    if flags as u32 & !(linux::TFD_TIMER_ABSTIME | linux::TFD_TIMER_CANCEL_ON_SET) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let period = duration(new, 1)?.ok_or(Errno::EFAULT)?;
     let next = duration(new + 16, 1)?.ok_or(Errno::EFAULT)?;
     let before = timer.setting();
@@ -150,23 +153,43 @@ pub(super) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, operation, wanted, event, ..] = call.arguments();
     let description = call.process.description(number)?;
-    let target = call.process.description(wanted)?;
+    let target = call.process.opened(wanted)?;
     let set: &Set = as_kind(&description).ok_or(Errno::EINVAL)?;
     if description.number() == target.number() {
         return Err(Errno::EINVAL);
     }
-    if matches!(target.object, Object::File { .. } | Object::Directory { .. }) {
+    let never_waits = |object: &Object| match object {
+        Object::File { .. } | Object::Directory { .. } | Object::Listing(_) => true,
+        Object::Device(device, _) => *device != Device::Random,
+        _ => false,
+    };
+    if never_waits(&target.object) {
         return Err(Errno::EPERM);
     }
     match operation as u32 {
         linux::EPOLL_CTL_DEL => set.remove(wanted, &target)?,
         linux::EPOLL_CTL_ADD | linux::EPOLL_CTL_MOD => {
             let (events, data) = (copy::read_half(event)?, copy::read_word(event + 4)?);
+            if events & linux::EPOLLEXCLUSIVE != 0 && !may_be_exclusive(operation as u32, events, &target) {
+                return Err(Errno::EINVAL);
+            }
             set.put(wanted, target, events, data, operation as u32 == linux::EPOLL_CTL_ADD)?;
         }
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// Whether an interest may be one of those of which only some are told (`EPOLLEXCLUSIVE`).
+fn may_be_exclusive(operation: u32, events: u32, target: &Description) -> bool {
+    const WITH_IT: u32 = linux::EPOLLIN
+        | linux::EPOLLOUT
+        | linux::EPOLLERR
+        | linux::EPOLLHUP
+        | linux::EPOLLWAKEUP
+        | linux::EPOLLET
+        | linux::EPOLLEXCLUSIVE;
+    operation == linux::EPOLL_CTL_ADD && events & !WITH_IT == 0 && as_kind::<Set>(target).is_none()
 }
 
 pub(super) fn epoll_wait(call: &mut Call<'_>) -> Result<u64> {
@@ -175,12 +198,14 @@ pub(super) fn epoll_wait(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn epoll_pwait(call: &mut Call<'_>) -> Result<u64> {
-    let [number, events, most, milliseconds, mask, _] = call.arguments();
+    let [number, events, most, milliseconds, mask, bytes] = call.arguments();
+    check_mask(mask, bytes)?;
     with_mask(call, mask, |call| wait(call, number, events, most, timeout(milliseconds)))
 }
 
 pub(super) fn epoll_pwait2(call: &mut Call<'_>) -> Result<u64> {
-    let [number, events, most, time, mask, _] = call.arguments();
+    let [number, events, most, time, mask, bytes] = call.arguments();
+    check_mask(mask, bytes)?;
     let timeout = duration(time, 1)?;
     with_mask(call, mask, |call| wait(call, number, events, most, timeout))
 }

@@ -2,20 +2,21 @@
 //! extended attributes, which they do not have.
 
 use super::dispatch::Call;
-use super::file::MOST;
+use super::file::{MOST, cut_mappings};
 use super::limit::check_file_size;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::ROOT;
+use crate::guardian::handle::node_of;
 use crate::guardian::protocol::WINDOW_BYTES;
 use crate::user_memory::copy;
 use linux_raw_sys::general as linux;
 
 pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     let [number, mode, offset, length, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
     if !description.can_write() {
         return Err(Errno::EBADF);
     }
@@ -26,6 +27,9 @@ pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
         Object::File { node } => {
             check_file_size(call.process, offset.saturating_add(length))?;
             call.process.files.lock().allocate(node, mode as u32, offset, length)?;
+            if mode as u32 & (linux::FALLOC_FL_PUNCH_HOLE | linux::FALLOC_FL_ZERO_RANGE) != 0 {
+                cut_mappings(call.process, node, (offset, offset + length), false)?;
+            }
             Ok(0)
         }
         Object::Pipe(..) => Err(Errno::ESPIPE),
@@ -37,6 +41,10 @@ pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
     let [from, from_at, to, to_at, count, flags] = call.arguments();
     let (from, to) = (call.process.description(from)?, call.process.description(to)?);
+    let is_folder = |one: &Description| matches!(one.object, Object::Directory { .. } | Object::Listing(_));
+    if is_folder(&from) || is_folder(&to) {
+        return Err(Errno::EISDIR);
+    }
     let (Object::File { node: source }, Object::File { node: target }) = (&from.object, &to.object) else {
         return Err(Errno::EINVAL);
     };
@@ -47,8 +55,15 @@ pub(super) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EBADF);
     }
     let (read_at, write_at) = (place(&from, from_at)?, place(&to, to_at)?);
+    let is_too_far = |place: u64| place.checked_add(count).is_none_or(|end| end > i64::MAX as u64);
+    if is_too_far(read_at) || is_too_far(write_at) {
+        return Err(Errno::EOVERFLOW);
+    }
     let count = count.min(MOST);
-    if source == target && read_at < write_at.saturating_add(count) && write_at < read_at.saturating_add(count) {
+    if node_of(*source) == node_of(*target)
+        && read_at < write_at.saturating_add(count)
+        && write_at < read_at.saturating_add(count)
+    {
         return Err(Errno::EINVAL);
     }
     let mut done = 0;
@@ -89,7 +104,8 @@ pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING) != 0 {
         return Err(Errno::EINVAL);
     }
-    let found = call.process.files.lock().make_unnamed(ROOT, b"", 0o777, false)?;
+    let sealable = flags as u32 & linux::MFD_ALLOW_SEALING != 0;
+    let found = call.process.files.lock().make_unnamed(ROOT, b"", 0o777, [false, sealable])?;
     let object = Object::File { node: found.here(Errno::ENODEV)? };
     let description = Description::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
     call.process.descriptors.lock().add(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
@@ -98,10 +114,32 @@ pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
 /// Advice on a descriptor, which changes nothing for a file that is in memory anyway.
 pub(super) fn advise(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    match call.process.description(number)?.object {
-        Object::Pipe(..) | Object::Other(_) | Object::Console(_) => Err(Errno::ESPIPE),
+    match call.process.opened(number)?.object {
+        Object::Pipe(..) | Object::Console(_) => Err(Errno::ESPIPE),
         _ => Ok(0),
     }
+}
+
+/// What is to be read soon is in memory.
+pub(super) fn readahead(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    let description = call.process.opened(number)?;
+    if !description.can_read() {
+        return Err(Errno::EBADF);
+    }
+    if matches!(description.object, Object::File { .. }) { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// What is to be written to a disk is where it will ever be.
+pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
+    let [number, offset, count, flags, ..] = call.arguments();
+    let description = call.process.opened(number)?;
+    let end = (offset as i64).checked_add(count as i64);
+    if flags & !7 != 0 || (offset as i64) < 0 || end.is_none_or(|end| end < offset as i64) {
+        return Err(Errno::EINVAL);
+    }
+    let is_kept = matches!(description.object, Object::File { .. } | Object::Directory { .. });
+    if is_kept { Ok(0) } else { Err(Errno::ESPIPE) }
 }
 
 /// Requests that are fulfilled as soon as they are made: memory is never paged out.
@@ -111,7 +149,7 @@ pub(super) fn fulfilled(_: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    call.process.description(number).map(|_| 0)
+    call.process.opened(number).map(|_| 0)
 }
 
 /// Attributes by path: the file must be there.

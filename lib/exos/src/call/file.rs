@@ -6,6 +6,7 @@ use super::limit::check_file_size;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
+use crate::process::Process;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -15,34 +16,43 @@ pub(super) const MOST: u64 = 0x7fff_f000;
 /// Pieces of one scattered call.
 const PIECES: u64 = 1024;
 
-type Transfer = fn(&Description, u64, u64, Option<u64>) -> Result<u64>;
-
 pub(super) fn read(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, ..] = call.arguments();
+    check_long(to, count)?;
     call.process.description(number)?.read(to, count.min(MOST), None)
+}
+
+/// What is longer than one call moves must be memory that a program may name all the same.
+fn check_long(address: u64, count: u64) -> Result<()> {
+    if count > MOST { copy::check(address, count) } else { Ok(()) }
 }
 
 pub(super) fn write(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, ..] = call.arguments();
+    check_long(from, count)?;
     call.process.description(number)?.write(from, count.min(MOST), None)
 }
 
 pub(super) fn pread64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, offset, ..] = call.arguments();
-    placed(call, number, offset)?.read(to, count.min(MOST), Some(offset))
+    placed(call, number, offset, count)?.read(to, count.min(MOST), Some(offset))
 }
 
 pub(super) fn pwrite64(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, offset, ..] = call.arguments();
-    placed(call, number, offset)?.write(from, count.min(MOST), Some(offset))
+    placed(call, number, offset, count)?.write(from, count.min(MOST), Some(offset))
 }
 
-fn placed(call: &Call<'_>, number: u64, offset: u64) -> Result<Description> {
+fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Description> {
+    if (offset as i64) < 0 {
+        return Err(Errno::EINVAL);
+    }
     let description = call.process.description(number)?;
     if !description.object.is_seekable() {
         return Err(Errno::ESPIPE);
     }
-    if (offset as i64) < 0 { Err(Errno::EINVAL) } else { Ok(description) }
+    let end = offset.checked_add(count.min(MOST)).filter(|end| *end <= i64::MAX as u64);
+    end.map(|_| description).ok_or(Errno::EINVAL)
 }
 
 pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
@@ -57,7 +67,7 @@ pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
-    scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::read)
+    scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read)
 }
 
 /// `preadv2`: as `preadv`; the offset -1 means the description's own.
@@ -66,7 +76,7 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
     known_flags(flags)?;
     match offset {
         u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::read),
-        _ => scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::read),
+        _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read),
     }
 }
 
@@ -74,21 +84,28 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, _, flags] = call.arguments();
     known_flags(flags)?;
+    let append = flags & u64::from(linux::RWF_APPEND) != 0;
     match offset {
+        _ if append => {
+            let description = call.process.description(number)?;
+            scattered(&description, pieces, count, None, |description, from, count, _| {
+                description.append(from, count, offset == u64::MAX)
+            })
+        }
         u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::write),
-        _ => scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::write),
+        _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write),
     }
 }
 
-/// Flags that ask for nothing here: high priority, and data that is in memory at once.
+/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the file.
 fn known_flags(flags: u64) -> Result<()> {
-    const HIGH_PRIORITY_AND_SYNCHRONOUS: u64 = 7;
-    if flags & !HIGH_PRIORITY_AND_SYNCHRONOUS == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    const KNOWN: u32 = linux::RWF_HIPRI | linux::RWF_DSYNC | linux::RWF_SYNC | linux::RWF_APPEND;
+    if flags & !u64::from(KNOWN) == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 
 pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
-    scattered(&placed(call, number, offset)?, pieces, count, Some(offset), Description::write)
+    scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write)
 }
 
 fn scattered(
@@ -96,7 +113,7 @@ fn scattered(
     pieces: u64,
     count: u64,
     place: Option<u64>,
-    transfer: Transfer,
+    transfer: impl Fn(&Description, u64, u64, Option<u64>) -> Result<u64>,
 ) -> Result<u64> {
     if count > PIECES {
         return Err(Errno::EINVAL);
@@ -105,6 +122,7 @@ fn scattered(
     if pieces.iter().any(|[_, length]| *length > i64::MAX as u64) {
         return Err(Errno::EINVAL);
     }
+    pieces.iter().try_for_each(|[address, length]| check_long(*address, *length))?;
     let mut done = 0;
     for [address, length] in pieces {
         let length = length.min(MOST - done);
@@ -127,7 +145,10 @@ fn scattered(
 
 pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, whence, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
+    if whence > u64::from(linux::SEEK_HOLE) {
+        return Err(Errno::EINVAL);
+    }
     if !description.object.is_seekable() {
         return Err(Errno::ESPIPE);
     }
@@ -143,8 +164,8 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let _offset = description.hold_offset();
     let place = match whence as u32 {
         linux::SEEK_SET => offset as i64,
-        linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
-        linux::SEEK_END => (size()? as i64).checked_add(offset as i64).ok_or(Errno::EOVERFLOW)?,
+        linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EINVAL)?,
+        linux::SEEK_END => (size()? as i64).checked_add(offset as i64).ok_or(Errno::EINVAL)?,
         linux::SEEK_DATA | linux::SEEK_HOLE => match &description.object {
             Object::File { node } if (offset as i64) >= 0 => {
                 call.process.files.lock().seek(*node, offset, whence as u32 == linux::SEEK_HOLE)? as i64
@@ -162,20 +183,27 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     let [number, size, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
     match description.object {
         Object::File { node } if description.can_write() && (size as i64) >= 0 => {
             check_file_size(call.process, size)?;
-            call.process.files.lock().truncate(node, size).map(|()| 0)
+            call.process.files.lock().truncate(node, size)?;
+            cut_mappings(call.process, node, (size, u64::MAX), true)?;
+            Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
 }
 
+/// Bytes of a file are gone: from the memory of this process, too.
+pub(super) fn cut_mappings(process: &Process, node: u64, range: (u64, u64), copies: bool) -> Result<()> {
+    process.with_memory(|space, pages| space.cut_file(pages, node, range, copies))
+}
+
 /// Files live in memory: they are where they will ever be.
 pub(super) fn fsync(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    match call.process.description(number)?.object {
+    match call.process.opened(number)?.object {
         Object::File { .. } | Object::Directory { .. } => Ok(0),
         _ => Err(Errno::EINVAL),
     }
@@ -187,7 +215,7 @@ pub(super) fn sync(_: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, bytes, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
     let _offset = description.hold_offset();
     let skip = description.offset();
     let (length, entries) = match &description.object {
@@ -228,6 +256,9 @@ pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EBADF);
     }
     let start = if offset_at == 0 { from.offset() } else { copy::read_word(offset_at)? };
+    if (start as i64) < 0 || to.flags() & linux::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
     let mut done = 0;
     while done < count.min(MOST) {
         let wanted = (count - done).min(crate::guardian::protocol::WINDOW_BYTES) as usize;

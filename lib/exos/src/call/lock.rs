@@ -49,8 +49,13 @@ fn record_lock(
     manner: LockManner,
     at: u64,
 ) -> Result<u64> {
-    let Object::File { node } = description.object else { return Err(Errno::EINVAL) };
-    let asked = asked(call, description, node, at)?;
+    let node = description.object.node();
+    let asked = asked(call, description, node.unwrap_or_default(), at)?;
+    let node = node.ok_or(Errno::EINVAL)?;
+    const PROCESS_AT: u64 = 24;
+    if holder == LockHolder::Description && copy::read_half(at + PROCESS_AT)? != 0 {
+        return Err(Errno::EINVAL);
+    }
     let allowed = match asked.kind {
         LockKind::Shared => description.can_read(),
         LockKind::Exclusive => description.can_write(),
@@ -135,7 +140,12 @@ fn take(call: &Call<'_>, description: &Description, node: u64, request: LockRequ
 
 pub(super) fn flock(call: &mut Call<'_>) -> Result<u64> {
     let [number, operation, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    // Mandatory locks, which Linux has given up: accepted, and nothing is done.
+    const MANDATORY: u64 = 32;
+    if operation & MANDATORY != 0 {
+        return call.process.opened(number).map(|_| 0);
+    }
+    let description = call.process.opened(number)?;
     let node = description.object.node().ok_or(Errno::EBADF)?;
     let operation = operation as u32;
     let kind = match operation & !LOCK_NONBLOCKING {

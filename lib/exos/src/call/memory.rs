@@ -3,6 +3,7 @@
 use super::dispatch::Call;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
+use crate::guardian::handle::{is_executable, mapped};
 use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
 use crate::memory::area::{Area, Areas, Backing, Protection};
 use crate::memory::space::rounded;
@@ -53,6 +54,16 @@ fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: 
         Object::File { .. } if shared && protection.allows(Protection::WRITE) && !description.can_write() => {
             Err(Errno::EACCES)
         }
+        Object::File { node } if protection.allows(Protection::EXECUTE) && !is_executable(node) => Err(Errno::EPERM),
+        Object::File { node } if shared && description.can_write() => {
+            const NO_WRITES: u32 = linux::F_SEAL_WRITE | linux::F_SEAL_FUTURE_WRITE;
+            let is_sealed = call.process.files.lock().seal(node, None)? & u64::from(NO_WRITES) != 0;
+            match is_sealed {
+                true if protection.allows(Protection::WRITE) => Err(Errno::EPERM),
+                true => Ok(Backing::File { node, offset, writable: false }),
+                false => Ok(Backing::File { node: mapped(node), offset, writable: true }),
+            }
+        }
         Object::File { node } => Ok(Backing::File { node, offset, writable: description.can_write() }),
         Object::Device(Device::Zero, _) => Ok(Backing::Anonymous),
         _ => Err(Errno::ENODEV),
@@ -99,7 +110,9 @@ pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
     }
     let forbidden = |area: &Area| {
         let read_only = matches!(area.backing, Backing::File { writable: false, .. });
+        let kept = matches!(area.backing, Backing::File { node, .. } if !is_executable(node));
         area.shared && protection.allows(Protection::WRITE) && read_only
+            || kept && protection.allows(Protection::EXECUTE)
     };
     call.process.with_memory(|space, pages| {
         if space.areas.within(address, end).iter().any(forbidden) {

@@ -33,6 +33,8 @@ mod message;
 #[cfg(target_os = "none")]
 mod mount;
 #[cfg(target_os = "none")]
+mod open_within;
+#[cfg(target_os = "none")]
 mod path;
 #[cfg(target_os = "none")]
 mod poll;

@@ -1,6 +1,7 @@
 //! Calls on paths.
 
 use super::dispatch::Call;
+use super::file::cut_mappings;
 use super::layout;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
@@ -37,6 +38,7 @@ pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Res
         (Object::Text(text), _) if path.is_empty() => Ok((ROOT, place::in_proc(&text.path, b"").into())),
         (Object::Directory { .. }, Some(node)) => Ok((node, path.into())),
         (_, Some(node)) if path.is_empty() => Ok((node, path.into())),
+        _ if path.is_empty() => Err(Errno::ENOENT),
         _ => Err(Errno::ENOTDIR),
     }
 }
@@ -79,7 +81,7 @@ fn open_at(call: &Call<'_>, at: u64, path: u64, flags: u32, mode: u32) -> Result
     note_missing(call, &path, outcome)
 }
 
-fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
+pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
     let process = call.process;
     if path.is_empty() {
         return Err(Errno::ENOENT);
@@ -102,6 +104,9 @@ fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
         Found::Here(opened) => open_node(opened, flags)?,
         Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
     };
+    if let (Object::File { node }, true) = (&description.object, flags & linux::O_TRUNC != 0) {
+        cut_mappings(process, *node, (0, u64::MAX), true)?;
+    }
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
@@ -150,15 +155,15 @@ pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
 }
 
 /// `O_TMPFILE`: a file without a name, in the file system of a directory.
-fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
-    if flags & linux::O_ACCMODE == linux::O_RDONLY {
+pub(super) fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
+    if flags & linux::O_ACCMODE == linux::O_RDONLY || flags & linux::O_CREAT != 0 {
         return Err(Errno::EINVAL);
     }
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
     let nameable = flags & linux::O_EXCL == 0;
-    let found = walk(at, path, Last::Node, |files, at, path| files.make_unnamed(at, path, mode, nameable))?;
+    let found = walk(at, path, Last::Node, |files, at, path| files.make_unnamed(at, path, mode, [nameable, false]))?;
     let node = found.here(Errno::EOPNOTSUPP)?;
     let kept = flags & !(linux::O_CREAT | linux::O_EXCL | linux::O_TMPFILE | linux::O_TRUNC | linux::O_CLOEXEC);
     let description = Description::new(Object::File { node }, kept | linux::O_LARGEFILE)?;
@@ -243,14 +248,28 @@ pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, to, flags, ..] = call.arguments();
+    known(flags, STATUS_FLAGS)?;
     let status = status_with_flags(call, at, path, flags as u32)?;
     copy::write_words(to, &layout::stat(&status)).map(|()| 0)
 }
 
 pub(super) fn statx(call: &mut Call<'_>) -> Result<u64> {
-    let [at, path, flags, _, to, _] = call.arguments();
+    let [at, path, flags, mask, to, _] = call.arguments();
+    const RESERVED: u64 = 1 << 31;
+    known(flags, STATUS_FLAGS | linux::AT_STATX_SYNC_TYPE)?;
+    if mask & RESERVED != 0 || flags as u32 & linux::AT_STATX_SYNC_TYPE == linux::AT_STATX_SYNC_TYPE {
+        return Err(Errno::EINVAL);
+    }
     let status = status_with_flags(call, at, path, flags as u32)?;
     copy::write_words(to, &layout::statx(&status)).map(|()| 0)
+}
+
+/// Flags of the calls that tell of a node.
+const STATUS_FLAGS: u32 = linux::AT_SYMLINK_NOFOLLOW | linux::AT_NO_AUTOMOUNT | linux::AT_EMPTY_PATH;
+
+/// `EINVAL` for flags that a call does not have.
+const fn known(flags: u64, all: u32) -> Result<()> {
+    if flags as u32 & !all == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<Status> {
@@ -334,6 +353,7 @@ pub(super) fn faccessat(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn faccessat2(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, wanted, flags, ..] = call.arguments();
+    known(flags, linux::AT_SYMLINK_NOFOLLOW | linux::AT_EMPTY_PATH | linux::AT_EACCESS)?;
     let follow = if flags as u32 & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
     let real = if flags as u32 & linux::AT_EACCESS != 0 { 0 } else { REAL };
@@ -385,6 +405,8 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
         return copy::write(to, &target[..length]).map(|()| length as u64);
     }
     let found = walk(at, &path, Last::Keep, |files, at, path| files.read_link(at, path));
+    // An empty path is that of a link which a descriptor stands for, and of nothing else.
+    let found = found.map_err(|error| if path.is_empty() && error == Errno::EINVAL { Errno::ENOENT } else { error });
     let target = match note_missing(call, &path, found)? {
         Found::Here(target) => target,
         Found::Elsewhere(_, rest) => proc::read_link(&rest)?,
@@ -474,19 +496,27 @@ pub(super) fn mkdirat(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn mknod(call: &mut Call<'_>) -> Result<u64> {
     let [path, mode, device, ..] = call.arguments();
+    no_directory(mode)?;
     make_at(call, HERE, path, mode as u32, device)
 }
 
 pub(super) fn mknodat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, mode, device, ..] = call.arguments();
+    no_directory(mode)?;
     make_at(call, at, path, mode as u32, device)
+}
+
+/// Directories are made by `mkdir` alone.
+const fn no_directory(mode: u64) -> Result<()> {
+    if mode as u32 & linux::S_IFMT == linux::S_IFDIR { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 fn make_at(call: &Call<'_>, at: u64, path: u64, mode: u32, device: u64) -> Result<u64> {
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, &path)?;
     let kind = if mode & linux::S_IFMT == 0 { linux::S_IFREG } else { mode & linux::S_IFMT };
-    if matches!(kind, linux::S_IFLNK) {
+    let is_known = [linux::S_IFREG, linux::S_IFDIR, linux::S_IFCHR, linux::S_IFBLK, linux::S_IFIFO, linux::S_IFSOCK];
+    if !is_known.contains(&kind) {
         return Err(Errno::EINVAL);
     }
     let mode = kind | mode & 0o7777 & !call.process.place.lock().mask;
@@ -558,6 +588,7 @@ pub(super) fn link(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn linkat(call: &mut Call<'_>) -> Result<u64> {
     let [from_at, from, to_at, to, flags, _] = call.arguments();
+    known(flags, linux::AT_SYMLINK_FOLLOW | linux::AT_EMPTY_PATH)?;
     let follow = if flags as u32 & linux::AT_SYMLINK_FOLLOW != 0 { FOLLOW } else { 0 };
     let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
     link_at(call, [from_at, from], [to_at, to], follow | empty)
@@ -603,25 +634,15 @@ pub(super) fn fchmodat(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn fchmodat2(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, mode, flags, ..] = call.arguments();
-    match flags as u32 {
-        0 => set_at(call, Operation::SetMode, at, path, &[mode], FOLLOW),
-        linux::AT_SYMLINK_NOFOLLOW => Err(Errno::EOPNOTSUPP),
-        _ => Err(Errno::EINVAL),
+    known(flags, linux::AT_SYMLINK_NOFOLLOW | linux::AT_EMPTY_PATH)?;
+    let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
+    if flags as u32 & linux::AT_SYMLINK_NOFOLLOW == 0 {
+        return set_at(call, Operation::SetMode, at, path, &[mode], FOLLOW | empty);
     }
-}
-
-/// `openat2` without restrictions on the walk.
-pub(super) fn openat2(call: &mut Call<'_>) -> Result<u64> {
-    let [at, path, how, bytes, ..] = call.arguments();
-    const HOW_BYTES: u64 = 24;
-    if bytes < HOW_BYTES {
-        return Err(Errno::EINVAL);
+    if status_with_flags(call, at, path, flags as u32)?.kind() == linux::S_IFLNK {
+        return Err(Errno::EOPNOTSUPP);
     }
-    let [flags, mode, resolve] = copy::read_words::<3>(how)?;
-    if resolve != 0 || flags > u64::from(u32::MAX) || mode & !0o7777 != 0 {
-        return Err(if resolve != 0 { Errno::ENOSYS } else { Errno::EINVAL });
-    }
-    open_at(call, at, path, flags as u32, mode as u32)
+    set_at(call, Operation::SetMode, at, path, &[mode], empty)
 }
 
 pub(super) fn fchmod(call: &mut Call<'_>) -> Result<u64> {
@@ -646,6 +667,7 @@ pub(super) fn fchown(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn fchownat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, uid, gid, flags, _] = call.arguments();
+    known(flags, linux::AT_SYMLINK_NOFOLLOW | linux::AT_EMPTY_PATH)?;
     let follow = if flags as u32 & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
     set_at(call, Operation::SetOwner, at, path, &[owner(uid, gid)], follow | empty)
@@ -663,11 +685,20 @@ pub(super) fn utimensat(call: &mut Call<'_>) -> Result<u64> {
         let [a_seconds, a_rest, m_seconds, m_rest] = copy::read_words::<4>(times)?;
         [time_to_set(a_seconds, a_rest)?, time_to_set(m_seconds, m_rest)?]
     };
+    if times == [protocol::TIME_KEEP; 2] {
+        return Ok(0);
+    }
+    known(flags, linux::AT_SYMLINK_NOFOLLOW | linux::AT_EMPTY_PATH)?;
     if path == 0 {
-        return set_open(call, Operation::SetTimes, u64::from(at as u32), &times);
+        return match flags {
+            _ if at as i32 == WORKING_DIRECTORY => Err(Errno::EFAULT),
+            0 => set_open(call, Operation::SetTimes, u64::from(at as u32), &times),
+            _ => Err(Errno::EINVAL),
+        };
     }
     let follow = if flags as u32 & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
-    set_at(call, Operation::SetTimes, at, path, &times, follow)
+    let empty = if flags as u32 & linux::AT_EMPTY_PATH != 0 { EMPTY_PATH } else { 0 };
+    set_at(call, Operation::SetTimes, at, path, &times, follow | empty)
 }
 
 /// `utime`: two times in seconds.
@@ -701,6 +732,9 @@ fn set_times_at(call: &Call<'_>, at: u64, path: u64, times: u64) -> Result<u64> 
         }
         [time_to_set(a_seconds, a_rest * 1000)?, time_to_set(m_seconds, m_rest * 1000)?]
     };
+    if path == 0 && at as i32 != WORKING_DIRECTORY {
+        return set_open(call, Operation::SetTimes, u64::from(at as u32), &times);
+    }
     set_at(call, Operation::SetTimes, at, path, &times, FOLLOW)
 }
 
@@ -729,7 +763,7 @@ fn set_at(call: &Call<'_>, operation: Operation, at: u64, path: u64, words: &[u6
 }
 
 fn set_open(call: &Call<'_>, operation: Operation, number: u64, words: &[u64]) -> Result<u64> {
-    match call.process.description(number)?.object.node() {
+    match call.process.opened(number)?.object.node() {
         Some(node) => {
             let found = call.process.files.lock().set(operation, node, b"", words, EMPTY_PATH)?;
             found.here(Errno::EIO).map(|()| 0)
@@ -745,13 +779,20 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let path = copy::read_path(path)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let (at, path) = start(call, HERE, &path)?;
     let found =
         walk(at, &path, Last::Node, |files, at, path| files.open(at, path, linux::O_WRONLY | protocol::QUIET, 0))?;
     let opened = found.here(Errno::EACCES)?;
-    let allowed = super::limit::check_file_size(call.process, size);
+    let is_file = opened.mode & linux::S_IFMT == linux::S_IFREG;
+    let is_file = if is_file { Ok(()) } else { Err(Errno::EINVAL) };
+    let allowed = is_file.and_then(|()| super::limit::check_file_size(call.process, size));
     let mut files = call.process.files.lock();
     let outcome = allowed.and_then(|()| files.truncate(opened.node, size));
     files.hold(opened.node, false);
-    outcome.map(|()| 0)
+    drop(files);
+    outcome?;
+    cut_mappings(call.process, opened.node, (size, u64::MAX), true).map(|()| 0)
 }

@@ -54,9 +54,15 @@ pub(super) fn poll(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn ppoll(call: &mut Call<'_>) -> Result<u64> {
-    let [list, count, time, mask, ..] = call.arguments();
+    let [list, count, time, mask, bytes, _] = call.arguments();
+    check_mask(mask, bytes)?;
     let timeout = duration(time, 1)?;
     with_mask(call, mask, |call| poll_list(call, list, count, timeout))
+}
+
+/// A set of signals has eight bytes.
+pub(super) fn check_mask(mask: u64, bytes: u64) -> Result<()> {
+    if mask == 0 || bytes == 8 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Result<u64> {
@@ -124,8 +130,15 @@ type DescriptorSets = [[u64; SET_WORDS]; 3];
 const WANTED: [u16; 3] = [READABLE, WRITABLE, 0];
 const MATCHING: [u16; 3] = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
 
+/// What lies beyond all descriptors is not looked at: how many a set is long enough for, which has room for no more.
+fn below_all(call: &Call<'_>) -> Result<usize> {
+    let highest = call.process.descriptors.lock().iter().map(|(number, _)| number as usize).max().unwrap_or(0);
+    if highest < SET_WORDS * 64 { Ok(SET_WORDS * 64) } else { Err(Errno::EINVAL) }
+}
+
 fn select_sets(call: &Call<'_>, count: u64, places: [u64; 3], timeout: Option<u64>) -> Result<u64> {
-    let count = usize::try_from(count as i32).ok().filter(|count| *count <= SET_WORDS * 64).ok_or(Errno::EINVAL)?;
+    let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
+    let count = if count > SET_WORDS * 64 { below_all(call)?.min(count) } else { count };
     let words = count.div_ceil(64);
     let mut asked: DescriptorSets = [[0; SET_WORDS]; 3];
     for (set, place) in asked.iter_mut().zip(places).filter(|(_, place)| *place != 0) {

@@ -2,9 +2,9 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, mount, path, poll, process,
-    queue, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
-    watch,
+    control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, mount, open_within, path,
+    poll, process, queue, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system,
+    time, timer, watch,
 };
 use linux_raw_sys::general as linux;
 
@@ -214,8 +214,8 @@ pub const OPERATIONS: Operations = operations! {
     __NR_copy_file_range => extra::copy_file_range,
     __NR_memfd_create => extra::memfd_create,
     __NR_fadvise64 => extra::advise,
-    __NR_readahead => extra::advise,
-    __NR_sync_file_range => extra::advise,
+    __NR_readahead => extra::readahead,
+    __NR_sync_file_range => extra::sync_file_range,
     __NR_syncfs => extra::syncfs,
     __NR_mlock => extra::fulfilled,
     __NR_mlock2 => extra::fulfilled,
@@ -240,7 +240,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_utimes => path::utimes,
     __NR_futimesat => path::futimesat,
     __NR_fchmodat2 => path::fchmodat2,
-    __NR_openat2 => path::openat2,
+    __NR_openat2 => open_within::openat2,
     __NR_shmget => shared_memory::shmget,
     __NR_shmat => shared_memory::shmat,
     __NR_shmdt => shared_memory::shmdt,

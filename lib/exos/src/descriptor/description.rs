@@ -81,6 +81,9 @@ impl Deref for Description {
 impl Description {
     /// A new one, with one reference. Does not take over the object where it fails.
     pub fn new(object: Object, flags: u32) -> Result<Self> {
+        // What stands for a place only keeps nothing of how bytes are read and written.
+        const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW;
+        let flags = if flags & linux::O_PATH != 0 { flags & WITH_PLACE } else { flags };
         let record = process().records.lock().take(flags)?;
         record.locks().store(0, Relaxed);
         let description = Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) }));

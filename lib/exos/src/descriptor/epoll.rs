@@ -45,9 +45,10 @@ impl Set {
     pub fn put(&self, number: u64, description: Description, events: u32, data: u64, add: bool) -> Result<()> {
         let mut interests = self.interests.lock();
         let key = (number, description.number());
-        match (interests.contains_key(&key), add) {
-            (true, true) => return Err(Errno::EEXIST),
-            (false, false) => return Err(Errno::ENOENT),
+        match (interests.get(&key), add) {
+            (Some(_), true) => return Err(Errno::EEXIST),
+            (None, false) => return Err(Errno::ENOENT),
+            (Some(before), false) if before.events & linux::EPOLLEXCLUSIVE != 0 => return Err(Errno::EINVAL),
             _ => {}
         }
         interests.insert(key, Interest { description, events, data, told: None, spent: false });

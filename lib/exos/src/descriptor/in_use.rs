@@ -5,11 +5,12 @@
 //! description out of the descriptors therefore sees every thread that found it there.
 
 use super::description::Description;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::process::Process;
 use crate::user_memory::current::thread;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
 
 /// What the calls of a process work with.
 #[derive(Debug, Default)]
@@ -38,6 +39,12 @@ impl Process {
             thread().notes_uses.store(true, Relaxed);
         }
         Ok(description)
+    }
+
+    /// The same for a call that needs more than a place: `EBADF` for what was opened with `O_PATH`.
+    pub fn opened(&self, number: u64) -> Result<Description> {
+        let description = self.description(number)?;
+        if description.flags() & linux::O_PATH != 0 { Err(Errno::EBADF) } else { Ok(description) }
     }
 
     /// Keeps what is to be closed, if a call of another thread works with it; else gives it back.

@@ -436,8 +436,22 @@ impl Description {
         file_room(process(), at, count)
     }
 
+    /// `write` at the end, whatever the description's flags are; the offset goes there if `moves`.
+    pub fn append(&self, from: u64, count: u64, moves: bool) -> Result<u64> {
+        match self.object {
+            Object::File { node } if self.can_write() => {
+                let place = if moves { None } else { Some(APPEND) };
+                self.write_file_at(node, from, count, place, true)
+            }
+            _ => self.write(from, count, None),
+        }
+    }
+
     fn write_file(&self, node: u64, from: u64, count: u64, place: Option<u64>) -> Result<u64> {
-        let append = self.flags() & linux::O_APPEND != 0;
+        self.write_file_at(node, from, count, place, self.flags() & linux::O_APPEND != 0)
+    }
+
+    fn write_file_at(&self, node: u64, from: u64, count: u64, place: Option<u64>, append: bool) -> Result<u64> {
         let _offset = if place.is_none() { self.hold_offset() } else { None };
         let mut at = if append { APPEND } else { place.unwrap_or_else(|| self.offset()) };
         let count = self.room_in_file(node, at, count)?;

@@ -1,19 +1,22 @@
 //! The bytes of files, in pages of a [`Store`]; holes take no page.
 
 use super::node::{Body, NodeId, is_read_noted};
+use super::pages::Pages;
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
-/// Largest file: the limit of a 32-bit page index here, far above what memory holds.
-pub const LARGEST: u64 = 1 << 43;
+/// Largest file, as on Linux.
+pub const LARGEST: u64 = i64::MAX as u64;
 
 /// Where pages of files come from.
 pub trait Store {
     /// A page of zeros, by its index in the store.
     fn allocate(&mut self) -> Result<u32>;
+    /// Pages that it could still give.
+    fn room(&self) -> u64;
     /// Gives a page back.
     fn free(&mut self, page: u32);
     /// Its bytes.
@@ -57,7 +60,7 @@ impl<S: Store> Tree<S> {
             }
             Body::Pages(pages) => {
                 for (place, index, within) in pieces(offset, count) {
-                    match pages.get(index).copied().flatten() {
+                    match pages.get(index) {
                         Some(page) => each(place, &self.store.bytes(page)[within]),
                         None => each(place, &[0; PAGE_SIZE as usize][within]),
                     }
@@ -108,11 +111,10 @@ impl<S: Store> Tree<S> {
             return Err(Errno::EFBIG);
         }
         self.bring_into_pages(id)?;
-        let kept = size.div_ceil(PAGE_SIZE) as usize;
         let (now, node) = (self.now, self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?);
         let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
-        let cut: Vec<u32> = pages.drain(kept.min(pages.len())..).flatten().collect();
-        let last = if size.is_multiple_of(PAGE_SIZE) { None } else { pages.get(kept - 1).copied().flatten() };
+        let cut = pages.take(size.div_ceil(PAGE_SIZE), u64::MAX);
+        let last = if size.is_multiple_of(PAGE_SIZE) { None } else { pages.get(size / PAGE_SIZE) };
         node.size = size;
         (node.modified, node.changed) = (now, now);
         let volume = node.volume;
@@ -131,7 +133,7 @@ impl<S: Store> Tree<S> {
             return Ok(None);
         }
         self.bring_into_pages(id)?;
-        let page = self.page_for_writing(id, index as usize)?;
+        let page = self.page_for_writing(id, index)?;
         if shared {
             self.store.share(page)?;
             let now = self.now;
@@ -145,10 +147,9 @@ impl<S: Store> Tree<S> {
     pub fn pages_in_memory(&self, id: NodeId, first: u64, numbers: &mut [u64]) -> Result<()> {
         let node = self.node(id)?;
         let Body::Pages(pages) = &node.body else { return Ok(()) };
-        let until = (node.size.div_ceil(PAGE_SIZE) as usize).min(pages.len());
-        let some = pages.get(first as usize..until).unwrap_or_default();
-        for (number, page) in numbers.iter_mut().zip(some) {
-            *number = page.map_or(0, |page| self.store.number(page));
+        let until = node.size.div_ceil(PAGE_SIZE);
+        for (number, index) in numbers.iter_mut().zip(first..until) {
+            *number = pages.get(index).map_or(0, |page| self.store.number(page));
         }
         Ok(())
     }
@@ -157,22 +158,21 @@ impl<S: Store> Tree<S> {
     pub fn working_set(&self, id: NodeId, first: u64, end: u64) -> Result<Vec<u64>> {
         let node = self.node(id)?;
         let Body::Pages(pages) = &node.body else { return Ok(Vec::new()) };
-        let there = |index: &u64| pages.get(*index as usize).copied().flatten();
         let all = self.working_sets.within(id, first, end.min(node.size.div_ceil(PAGE_SIZE)));
-        Ok(all.filter_map(|index| Some(index | self.store.number(there(&index)?) << 32)).collect())
+        Ok(all.filter_map(|index| Some(index | self.store.number(pages.get(index)?) << 32)).collect())
     }
 
     /// Whether others may write a page of it, whatever its permissions are.
     pub fn has_shared_pages(&self, id: NodeId) -> Result<bool> {
         let Body::Pages(pages) = &self.node(id)?.body else { return Ok(false) };
-        Ok(pages.iter().flatten().any(|page| self.store.is_shared(*page)))
+        Ok(pages.from(0).any(|(_, page)| self.store.is_shared(page)))
     }
 
     pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {
         let node = self.node(id)?;
         Ok(match &node.body {
             Body::Archived { .. } => node.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
-            Body::Pages(pages) => pages.iter().flatten().count() as u64 * PAGE_SIZE,
+            Body::Pages(pages) => pages.count() * PAGE_SIZE,
             _ => 0,
         })
     }
@@ -189,39 +189,36 @@ impl<S: Store> Tree<S> {
         let Body::Archived { start } = node.body else { return Err(Errno::EINVAL) };
         let (size, volume) = (node.size as usize, node.volume);
         let count = size.div_ceil(PAGE_SIZE as usize);
-        let mut pages = Vec::with_capacity(count);
+        let mut pages = Pages::default();
         for index in 0..count {
             let Ok(page) = self.take_page(id) else {
-                self.give_pages(volume, pages.into_iter().flatten());
+                self.give_pages(volume, pages.take(0, u64::MAX));
                 return Err(Errno::ENOSPC);
             };
             let from = index * PAGE_SIZE as usize;
             let length = (size - from).min(PAGE_SIZE as usize);
             self.store.copy_from_archive(page, start + from, length);
-            pages.push(Some(page));
+            pages.put(index as u64, page);
         }
         self.node_mut(id)?.body = Body::Pages(pages);
         Ok(())
     }
 
-    fn page_for_writing(&mut self, id: NodeId, index: usize) -> Result<u32> {
+    fn page_for_writing(&mut self, id: NodeId, index: u64) -> Result<u32> {
         if let Body::Pages(pages) = &self.node(id)?.body
-            && let Some(Some(page)) = pages.get(index)
+            && let Some(page) = pages.get(index)
         {
-            return Ok(*page);
+            return Ok(page);
         }
         let page = self.take_page(id)?;
         let Body::Pages(pages) = &mut self.contents_mut(id)?.body else { return Err(Errno::EINVAL) };
-        if pages.len() <= index {
-            pages.resize(index + 1, None);
-        }
-        pages[index] = Some(page);
+        pages.put(index, page);
         Ok(page)
     }
 }
 
 /// Cuts `count` bytes from `offset` on at page borders: place in the whole, index of the page, range in it.
-fn pieces(offset: u64, count: u64) -> impl Iterator<Item = (usize, usize, core::ops::Range<usize>)> {
+fn pieces(offset: u64, count: u64) -> impl Iterator<Item = (usize, u64, core::ops::Range<usize>)> {
     let mut place = 0;
     core::iter::from_fn(move || {
         if place >= count {
@@ -230,7 +227,7 @@ fn pieces(offset: u64, count: u64) -> impl Iterator<Item = (usize, usize, core::
         let at = offset + place;
         let within = at % PAGE_SIZE;
         let length = (PAGE_SIZE - within).min(count - place);
-        let piece = (place as usize, (at / PAGE_SIZE) as usize, within as usize..(within + length) as usize);
+        let piece = (place as usize, at / PAGE_SIZE, within as usize..(within + length) as usize);
         place += length;
         Some(piece)
     })

@@ -5,6 +5,7 @@ use super::node::{Body, NodeId};
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 impl<S: Store> Tree<S> {
@@ -14,14 +15,11 @@ impl<S: Store> Tree<S> {
         if offset >= node.size {
             return Err(Errno::ENXIO);
         }
-        let has_page = |index: u64| match &node.body {
-            Body::Pages(pages) => pages.get(index as usize).is_some_and(Option::is_some),
-            _ => true,
-        };
-        let last = (node.size - 1) / PAGE_SIZE;
-        let found = (offset / PAGE_SIZE..=last).find(|index| has_page(*index) != hole);
-        match found {
-            Some(index) => Ok(offset.max(index * PAGE_SIZE)),
+        let Body::Pages(pages) = &node.body else { return Ok(if hole { node.size } else { offset }) };
+        let at = offset / PAGE_SIZE;
+        let found = if hole { Some(pages.hole_from(at)) } else { pages.from(at).next().map(|(index, _)| index) };
+        match found.map(|index| offset.max(index * PAGE_SIZE)).filter(|place| *place < node.size) {
+            Some(place) => Ok(place),
             None if hole => Ok(node.size),
             None => Err(Errno::ENXIO),
         }
@@ -53,46 +51,46 @@ impl<S: Store> Tree<S> {
     /// Gives every hole between two places a page; all or nothing.
     fn fill_holes(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
-        let indices = || (start / PAGE_SIZE) as usize..end.div_ceil(PAGE_SIZE) as usize;
+        let (first, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
         let Body::Pages(pages) = &self.node(id)?.body else { return Err(Errno::EINVAL) };
-        let missing = indices().filter(|index| !matches!(pages.get(*index), Some(Some(_)))).count();
-        let mut fresh = alloc::vec::Vec::with_capacity(missing);
+        let there = pages.from(first).take_while(|(index, _)| *index < end).count() as u64;
+        let missing = (end - first).saturating_sub(there);
+        if missing > self.store.room() {
+            return Err(Errno::ENOSPC);
+        }
+        let (mut fresh, volume) = (Vec::new(), self.node(id)?.volume);
         for _ in 0..missing {
-            let Ok(page) = self.take_page(id) else {
-                let volume = self.node(id)?.volume;
-                self.give_pages(volume, fresh);
-                return Err(Errno::ENOSPC);
-            };
-            fresh.push(page);
+            match self.take_page(id) {
+                Ok(page) => fresh.push(page),
+                Err(_) => {
+                    self.give_pages(volume, fresh);
+                    return Err(Errno::ENOSPC);
+                }
+            }
         }
         let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
-        if pages.len() < indices().end {
-            pages.resize(indices().end, None);
-        }
-        for place in pages[indices()].iter_mut().filter(|place| place.is_none()) {
-            *place = fresh.pop();
-        }
+        let holes: Vec<u64> = (first..end).filter(|index| pages.get(*index).is_none()).collect();
+        holes.into_iter().zip(fresh).for_each(|(index, page)| pages.put(index, page));
         Ok(())
     }
 
     /// Makes bytes zero: whole pages become holes.
     fn clear(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
-        let end = end.min(self.node(id)?.size.next_multiple_of(PAGE_SIZE));
-        let mut at = start;
-        while at < end {
-            let (index, from) = ((at / PAGE_SIZE) as usize, at % PAGE_SIZE);
-            let to = PAGE_SIZE.min(from + (end - at));
-            let node = self.node_mut(id)?;
-            let volume = node.volume;
-            let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
-            if from == 0 && to == PAGE_SIZE {
-                let page = pages.get_mut(index).and_then(Option::take);
-                self.give_pages(volume, page);
-            } else if let Some(Some(page)) = pages.get(index).copied() {
+        let node = self.node_mut(id)?;
+        let (end, volume) = (end.min(node.size.next_multiple_of(PAGE_SIZE)), node.volume);
+        let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
+        let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
+        let whole = if first < last { pages.take(first, last) } else { Vec::new() };
+        // What is left is in the page of the first byte, and in that of the last one.
+        let edges = [start / PAGE_SIZE, end / PAGE_SIZE].map(|index| (index, pages.get(index)));
+        self.give_pages(volume, whole);
+        for (index, page) in edges {
+            let base = index * PAGE_SIZE;
+            let (from, to) = (start.max(base) - base, end.min(base + PAGE_SIZE).saturating_sub(base));
+            if let Some(page) = page.filter(|_| from < to) {
                 self.store.bytes_mut(page)[from as usize..to as usize].fill(0);
             }
-            at += to - from;
         }
         let now = self.now;
         let node = self.node_mut(id)?;

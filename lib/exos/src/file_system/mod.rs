@@ -1,9 +1,9 @@
 //! The memory file system: pure, kept by a guardian, tested on the host.
 //!
-//! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, `extent` is
-//! about holes, `lock` about record locks, `catalogue` is what all may read of names and nodes. `mount_table` says what is
-//! found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by their numbers. `watch` is about who waits
-//! for events of nodes.
+//! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, which lie in `pages`,
+//! `extent` is about holes, `seal` about seals, `lock` about record locks, `catalogue` is what all may read of names and nodes.
+//! `mount_table` says what is found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by
+//! their numbers. `watch` is about who waits for events of nodes.
 
 pub mod catalogue;
 pub mod contents;
@@ -13,8 +13,10 @@ pub mod mount;
 pub mod mount_table;
 pub mod node;
 pub mod number_map;
+pub mod pages;
 pub mod path;
 pub mod populate;
+pub mod seal;
 pub mod tree;
 pub mod volume;
 pub mod watch;

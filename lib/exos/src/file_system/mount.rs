@@ -293,7 +293,7 @@ impl<S: Store> Tree<S> {
     }
 
     fn resolve_all(&self, path: &[u8]) -> Result<NodeId> {
-        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default() };
+        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
         Ok(self.resolve(everything, path)?.node)
     }
 

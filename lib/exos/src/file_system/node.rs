@@ -1,12 +1,12 @@
 //! A node of the memory file system: what Linux calls an inode.
 
 use super::mount_table::MountId;
+use super::pages::Pages;
 use super::tree::{Credentials, access};
 use super::volume::VolumeId;
 use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Number of a node: never given twice, so that an old one never reaches another file.
@@ -23,8 +23,8 @@ pub enum Body {
         /// Offset in the archive.
         start: usize,
     },
-    /// Pages by index, `None` for a hole.
-    Pages(Vec<Option<u32>>),
+    /// Pages by index.
+    Pages(Pages),
     /// Names, in the order of their bytes.
     Directory {
         /// The directory above; the root's is itself.
@@ -67,6 +67,8 @@ pub struct Node {
     pub named_in: NodeId,
     /// Made without a name, and may get one (`O_TMPFILE`).
     pub nameable: bool,
+    /// What is not to be done to its contents: bits `F_SEAL_…`.
+    pub seals: u32,
     /// The volume that it lies in.
     pub volume: VolumeId,
     /// A mount may lie on it: the table knows.

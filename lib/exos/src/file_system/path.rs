@@ -9,6 +9,7 @@ use super::tree::{Credentials, NAME_BYTES, Tree, access};
 use crate::errno::{Errno, Result};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
 
 /// Bytes of a path, its NUL included.
 pub const PATH_BYTES: usize = 4096;
@@ -47,6 +48,14 @@ pub struct Walk {
     pub follow: bool,
     /// Who walks.
     pub who: Credentials,
+    /// Where it may not lead: flags `RESOLVE_…` of openat2(2).
+    pub resolve: u32,
+}
+
+impl Walk {
+    const fn has(&self, flag: u32) -> bool {
+        self.resolve & flag != 0
+    }
 }
 
 impl<S: Store> Tree<S> {
@@ -64,7 +73,7 @@ impl<S: Store> Tree<S> {
                 return Err(Errno::ENAMETOOLONG);
             }
             if rest.first() == Some(&b'/') {
-                at = self.root;
+                at = self.root_of(&walk, at)?;
             }
             let here = self.node(at.node)?;
             if matches!(here.body, Body::Elsewhere) {
@@ -74,14 +83,14 @@ impl<S: Store> Tree<S> {
             self.check_step(here, name, walk.who)?;
             let (last, slash) = (trimmed(after).is_empty(), !after.is_empty());
             let name = if name.is_empty() { b"." } else { name };
-            let node = match self.step(at, name) {
+            let node = match self.step_within(&walk, at, name) {
                 Err(Errno::ENOENT) if last => None,
                 found => Some(found?),
             };
             let there = node.map(|there| self.node(there.node)).transpose()?;
             if let Some(Body::Link(target)) = there.map(|there| &there.body).filter(|_| !last || slash || walk.follow) {
                 links += 1;
-                if links > LINKS {
+                if links > LINKS || walk.has(linux::RESOLVE_NO_SYMLINKS) {
                     return Err(Errno::ELOOP);
                 }
                 (whole, done) = (Cow::Owned([target, after].concat()), 0);
@@ -93,6 +102,26 @@ impl<S: Store> Tree<S> {
             at = node.ok_or(Errno::ENOENT)?;
             done = whole.len() - trimmed(after).len();
         }
+    }
+
+    /// Where a path with a leading slash begins, for a walk that is at a place.
+    fn root_of(&self, walk: &Walk, at: Location) -> Result<Location> {
+        let root = if walk.has(linux::RESOLVE_IN_ROOT) { walk.from } else { self.root };
+        let leaves = walk.has(linux::RESOLVE_BENEATH) || walk.has(linux::RESOLVE_NO_XDEV) && root.mount != at.mount;
+        if leaves { Err(Errno::EXDEV) } else { Ok(root) }
+    }
+
+    /// A step of a walk, as far as that may go.
+    fn step_within(&self, walk: &Walk, at: Location, name: &[u8]) -> Result<Location> {
+        if name == b".." && at == walk.from {
+            match () {
+                () if walk.has(linux::RESOLVE_BENEATH) => return Err(Errno::EXDEV),
+                () if walk.has(linux::RESOLVE_IN_ROOT) => return Ok(at),
+                () => {}
+            }
+        }
+        let next = self.step(at, name)?;
+        if walk.has(linux::RESOLVE_NO_XDEV) && next.mount != at.mount { Err(Errno::EXDEV) } else { Ok(next) }
     }
 
     /// The place that a path leads to.

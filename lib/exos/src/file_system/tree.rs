@@ -8,6 +8,7 @@ use super::contents::Store;
 use super::mount_table::{FIRST, Location, Mounts};
 use super::node::{Body, Entries, Node, NodeId, Status};
 use super::number_map::NumberMap;
+use super::pages::Pages;
 use super::path::LINKS;
 use super::volume::{ROOT_VOLUME, Volume, VolumeId};
 use super::watch::{Watches, directory_bit};
@@ -97,6 +98,7 @@ impl<S: Store> Tree<S> {
             holds: 0,
             named_in: ROOT,
             nameable: false,
+            seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
             is_point: false,
             body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
@@ -173,7 +175,7 @@ impl<S: Store> Tree<S> {
         let is_directory = fresh.mode & linux::S_IFMT == linux::S_IFDIR;
         let body = match fresh.mode & linux::S_IFMT {
             linux::S_IFDIR => Body::Directory { parent: directory, entries: BTreeMap::new() },
-            linux::S_IFREG => Body::Pages(alloc::vec::Vec::new()),
+            linux::S_IFREG => Body::Pages(Pages::default()),
             linux::S_IFLNK => Body::Link(fresh.target.into()),
             _ => Body::Special,
         };
@@ -199,6 +201,7 @@ impl<S: Store> Tree<S> {
             holds: 0,
             named_in: directory,
             nameable: false,
+            seals: linux::F_SEAL_SEAL,
             volume: self.node(directory)?.volume,
             is_point: false,
             body,
@@ -436,8 +439,8 @@ impl<S: Store> Tree<S> {
 
     /// Whether the status of a node is found without counting many pages.
     fn is_told_quickly(&self, id: NodeId) -> bool {
-        const FEW: usize = 64;
-        self.node(id).is_ok_and(|node| !matches!(&node.body, Body::Pages(pages) if pages.len() > FEW))
+        const FEW: u64 = 64;
+        self.node(id).is_ok_and(|node| !matches!(&node.body, Body::Pages(pages) if pages.count() > FEW))
     }
 
     /// Shows what a walk along a path finds, as far as everybody may see it.
@@ -567,7 +570,7 @@ impl<S: Store> Tree<S> {
         if self.nodes.get(&id).is_some_and(Node::is_forgotten)
             && let Some(Node { body: Body::Pages(pages), volume, .. }) = self.nodes.remove(&id)
         {
-            self.give_pages(volume, pages.into_iter().flatten());
+            self.give_pages(volume, pages.from(0).map(|(_, page)| page));
             self.working_sets.forget(id);
         }
         if self.watches.is_watched(id) && !self.nodes.contains_key(&id) {

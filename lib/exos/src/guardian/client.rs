@@ -191,8 +191,14 @@ impl Client {
 
     /// Opens a path as `openat` does.
     pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
+        self.open_within(at, path, flags, mode, 0)
+    }
+
+    /// The same, where the path may not lead everywhere: flags `RESOLVE_…` of openat2(2).
+    pub fn open_within(&mut self, at: u64, path: &[u8], flags: u32, mode: u32, resolve: u32) -> Result<Found<Opened>> {
         let length = self.put_path(path)?;
-        let answer = self.on_path([Operation::Open as u64, at, u64::from(flags), u64::from(mode), length, 0])?;
+        let [flags, mode, resolve] = [flags, mode, resolve].map(u64::from);
+        let answer = self.on_path([Operation::Open as u64, at, flags, mode, length, resolve])?;
         Ok(answer.map(|[_, node, mode, device, size, _]| Opened {
             node,
             mode: mode as u32,
@@ -394,10 +400,22 @@ impl Client {
         if is_shown || !idle.take(node) { Kept::Yes } else { Kept::No }
     }
 
-    /// A file without a name in the file system of a directory, held.
-    pub fn make_unnamed(&mut self, at: u64, path: &[u8], mode: u32, nameable: bool) -> Result<Found<u64>> {
+    /// Seals of a file, after some are added.
+    pub fn seal(&self, node: u64, seals: Option<u64>) -> Result<u64> {
+        Ok(self.exchange([Operation::Seal as u64, node, seals.unwrap_or(u64::MAX), 0, 0, 0])?[1])
+    }
+
+    /// A file without a name in the file system of a directory, held; it may get a name, and it may be sealed.
+    pub fn make_unnamed(
+        &mut self,
+        at: u64,
+        path: &[u8],
+        mode: u32,
+        [nameable, sealable]: [bool; 2],
+    ) -> Result<Found<u64>> {
         let length = self.put_path(path)?;
-        let message = [Operation::Unnamed as u64, at, u64::from(mode), u64::from(nameable), length, 0];
+        let manner = u64::from(nameable) | u64::from(sealable) << 1;
+        let message = [Operation::Unnamed as u64, at, u64::from(mode), manner, length, 0];
         Ok(self.on_path(message)?.map(|answer| answer[1]))
     }
 

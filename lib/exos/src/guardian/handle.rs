@@ -19,6 +19,8 @@ pub mod right {
     pub const WRITE: u8 = 2;
     /// Map it to execute: its mount does not forbid it.
     pub const EXECUTE: u8 = 4;
+    /// It is held by a mapping through which others see what is written.
+    pub const MAPPED: u8 = 8;
 }
 
 /// A node that is held.
@@ -61,6 +63,11 @@ impl Handle {
         self.rights & right::WRITE != 0
     }
 
+    /// Whether a mapping holds it, through which it may be written.
+    pub const fn is_mapped(self) -> bool {
+        self.rights & right::MAPPED != 0
+    }
+
     /// As a word: node, mount, rights.
     pub const fn to_word(self) -> u64 {
         self.at.node | (self.at.mount as u64) << NODE_BITS | (self.rights as u64) << (NODE_BITS + MOUNT_BITS)
@@ -81,6 +88,18 @@ pub const fn node_of(word: u64) -> u64 {
 /// Whether what a handle holds may be mapped to execute.
 pub const fn is_executable(word: u64) -> bool {
     Handle::from_word(word).rights & right::EXECUTE != 0
+}
+
+/// The word by which a mapping holds what a handle that may write holds, if others see what it writes.
+pub const fn mapped(word: u64) -> u64 {
+    let handle = Handle::from_word(word);
+    if handle.writes() { Handle { rights: handle.rights | right::MAPPED, ..handle }.to_word() } else { word }
+}
+
+/// The word of the handle that a mapping was made with.
+pub const fn unmapped(word: u64) -> u64 {
+    let handle = Handle::from_word(word);
+    Handle { rights: handle.rights & !right::MAPPED, ..handle }.to_word()
 }
 
 /// Whether a handle is of a node as the first mount shows it.

@@ -3,6 +3,7 @@
 use super::protocol::WINDOW_BYTES;
 use super::server::{Answer, Client, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::contents::Store;
 use crate::file_system::mount::{Request, are_unmount_flags, follows};
 use crate::file_system::mount_table::Location;
 use crate::file_system::path::Place;

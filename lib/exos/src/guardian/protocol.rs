@@ -66,7 +66,8 @@ operations! {
     Attach = 0,
     /// (environment): it becomes a client that holds what the caller holds.
     Adopt = 1,
-    /// (at, flags of `open`, mode, length of path) -> node, mode, device, size. The caller holds the node.
+    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size. The caller holds
+    /// the node.
     Open = 2,
     /// (at, flags, length of path) -> the status in the window.
     Status = 3,
@@ -112,7 +113,8 @@ operations! {
     Enter = 22,
     /// (node): the caller holds it once more.
     Hold = 23,
-    /// (at, mode, 1 if it may get a name, length of path of a directory) -> node of a file without a name, held.
+    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory) -> node of a file without a
+    /// name, held.
     Unnamed = 24,
     /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
     Seek = 25,
@@ -148,6 +150,8 @@ operations! {
     PivotRoot = 32,
     /// (lines to skip) -> bytes, lines; lines of `/proc/self/mountinfo` in the window.
     Mounts = 33,
+    /// (node, seals to add, or `u64::MAX` for none) -> its seals.
+    Seal = 34,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
     /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third): who the caller is from now on.

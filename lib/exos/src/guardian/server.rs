@@ -1,6 +1,6 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
-use super::handle::{Handle, node_of, right};
+use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
 use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
@@ -128,7 +128,7 @@ impl Server {
         }
         match operation {
             Operation::Attach | Operation::Adopt => Err(Errno::EINVAL),
-            Operation::Open => self.open(caller, who, a, b as u32, c as u32, d),
+            Operation::Open => self.open(caller, who, a, [b as u32, c as u32, e as u32], d),
             Operation::Enter => self.enter(caller, who, a, b),
             Operation::Status => self.on_path(caller, who, a, b, c, |server, at| server.status(caller, at)),
             Operation::Access => self.on_path(caller, who, a, c, d, |server, at| {
@@ -175,7 +175,7 @@ impl Server {
                     server.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
                     server.tree.check_writable(directory)?;
                 }
-                server.make_unnamed(caller, who, directory, b as u32, c != 0)
+                server.make_unnamed(caller, who, directory, b as u32, c)
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {
                 self.perform_on_object(caller, who, operation, [a, b, c, d, e]).map(Outcome::Done)
@@ -186,7 +186,10 @@ impl Server {
 
     fn perform_on_node(&mut self, caller: u64, operation: Operation, word: u64, words: [u64; 4]) -> Result<Answer> {
         let [b, c, d, e] = words;
-        if !self.clients[&caller].holds.contains_key(&word) {
+        let holds = &self.clients[&caller].holds;
+        // A mapping is held beside the descriptor that it was made from.
+        let begins_to_hold = operation == Operation::Hold && holds.contains_key(&unmapped(word));
+        if !begins_to_hold && !holds.contains_key(&word) {
             return Err(Errno::EBADF);
         }
         let handle = Handle::from_word(word);
@@ -198,9 +201,18 @@ impl Server {
         match operation {
             Operation::Read => self.read(caller, node, b, c),
             Operation::Write => self.write(caller, node, b, c),
-            Operation::Truncate => self.tree.truncate(node, b).map(|()| NOTHING),
+            Operation::Truncate => {
+                self.tree.check_size(node, b)?;
+                self.tree.truncate(node, b).map(|()| NOTHING)
+            }
+            Operation::Seal => self.seal(handle, b),
             Operation::List => self.list(caller, handle.at, b as usize, c),
-            Operation::Pages => self.pages(node, b, c, d, e != 0),
+            Operation::Pages => {
+                if e != 0 {
+                    self.tree.check_mapping(node, handle.is_mapped())?;
+                }
+                self.pages(node, b, c, d, e != 0)
+            }
             Operation::WorkingSet => self.working_set(caller, node, b, c),
             Operation::Release => {
                 if b != 0 {
@@ -212,7 +224,10 @@ impl Server {
                 self.release(caller, handle).map(|()| NOTHING)
             }
             Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
-            Operation::Allocate => self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING),
+            Operation::Allocate => {
+                self.tree.check_allocation(node, b as u32, c.saturating_add(d))?;
+                self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING)
+            }
             Operation::Lock => self.lock(caller, node, words),
             Operation::Fifo => self.fifo(caller, node),
             Operation::Unwatch => self.tree.watches.remove(node, b as i32).map(|()| NOTHING),
@@ -224,7 +239,12 @@ impl Server {
                 *self.offered.entry(word).or_default() += 1;
                 Ok(NOTHING)
             }
-            Operation::Hold => self.hold(caller, handle).map(|()| NOTHING),
+            Operation::Hold => {
+                if begins_to_hold && handle.is_mapped() {
+                    self.tree.check_mapping(node, false)?;
+                }
+                self.hold(caller, handle).map(|()| NOTHING)
+            }
             Operation::PathOf => {
                 let path = self.tree.path_of(handle.at)?;
                 Ok([self.put(caller, &path)?, 0, 0, 0, 0])
@@ -233,17 +253,28 @@ impl Server {
         }
     }
 
-    fn open(&mut self, caller: u64, who: Credentials, at: u64, flags: u32, mode: u32, length: u64) -> Result<Outcome> {
+    fn open(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        [flags, mode, resolve]: [u32; 3],
+        length: u64,
+    ) -> Result<Outcome> {
         if length == 0 && at != ROOT {
             return self.open_node(caller, who, at, flags);
         }
         let path = self.path(caller, 0, length)?;
         let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
         let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
-        let (directory, name, node, slash) = match self.tree.walk(self.from(caller, at, who, follow)?, &path)? {
+        let walk = Walk { resolve, ..self.from(caller, at, who, follow)? };
+        let (directory, name, node, slash) = match self.tree.walk(walk, &path)? {
             Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, name, node, slash } => (directory, name, node, slash),
         };
+        if slash && flags & linux::O_CREAT != 0 {
+            return Err(Errno::EISDIR);
+        }
         let id = match node {
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(id) => id,
@@ -251,7 +282,6 @@ impl Server {
                 self.show(at, &path);
                 return Err(Errno::ENOENT);
             }
-            None if slash => return Err(Errno::EISDIR),
             None => {
                 self.tree.check_writable(directory)?;
                 self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
@@ -307,7 +337,7 @@ impl Server {
             linux::O_WRONLY => (0, access::WRITE),
             _ => (access::READ, access::WRITE),
         };
-        if node.is_directory() && (write != 0 || flags & linux::O_CREAT != 0) {
+        if node.is_directory() && (write != 0 || flags & (linux::O_CREAT | linux::O_TRUNC) != 0) {
             return Err(Errno::EISDIR);
         }
         let truncating = if flags & linux::O_TRUNC != 0 { access::WRITE } else { 0 };
@@ -383,8 +413,10 @@ impl Server {
     fn write(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
         let window = self.window(caller)?;
         let offset = if offset == protocol::APPEND { self.tree.node(node)?.size } else { offset };
+        let count = count.min(WINDOW_BYTES);
+        self.tree.check_write(node, offset, count)?;
         let mut outcome = Ok(());
-        let count = self.tree.write(node, offset, count.min(WINDOW_BYTES), |place, bytes| {
+        let count = self.tree.write(node, offset, count, |place, bytes| {
             outcome = outcome.and(window.read(place as u64, bytes));
         })?;
         outcome.map(|()| [count, offset + count, 0, 0, 0])
@@ -538,6 +570,9 @@ impl Server {
 
     fn remove(&mut self, caller: u64, who: Credentials, at: u64, flags: u64, length: u64) -> Result<Outcome> {
         let path = self.path(caller, 0, length)?;
+        if !path.is_empty() && path.iter().all(|byte| *byte == b'/') {
+            return Err(if flags & DIRECTORY != 0 { Errno::EBUSY } else { Errno::EISDIR });
+        }
         let wants_directory = flags & DIRECTORY != 0;
         match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
@@ -590,6 +625,11 @@ impl Server {
             0 => self.tree.rename(from, to, false)?,
             linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
             linux::RENAME_EXCHANGE => self.tree.exchange(from, to)?,
+            whiteout if whiteout & !linux::RENAME_NOREPLACE == linux::RENAME_WHITEOUT => {
+                self.tree.rename(from, to, whiteout & linux::RENAME_NOREPLACE != 0)?;
+                let fresh = Fresh { mode: linux::S_IFCHR, owner: who, device: (0, 0), target: b"" };
+                self.tree.create(from.0, from.1, fresh)?;
+            }
             _ => return Err(Errno::EINVAL),
         }
         Ok(NOTHING.into())
@@ -601,7 +641,10 @@ impl Server {
             self.start(caller, at[0])?
         } else {
             match self.tree.walk(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)? {
-                Place::Here { node, .. } => node.ok_or(Errno::ENOENT)?,
+                Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {
+                    file if slash && !self.tree.node(file.node)?.is_directory() => return Err(Errno::ENOTDIR),
+                    there => there,
+                },
                 Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             }
         };
@@ -712,7 +755,7 @@ impl Server {
     }
 
     pub(super) fn from(&self, caller: u64, at: u64, who: Credentials, follow: bool) -> Result<Walk> {
-        Ok(Walk { from: self.start(caller, at)?, follow, who })
+        Ok(Walk { from: self.start(caller, at)?, follow, who, resolve: 0 })
     }
 
     /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.

@@ -1,7 +1,7 @@
 //! What strangers share through the guardian beside names and bytes: locks on files, the pipes of FIFOs, files
 //! without names, and watches on nodes.
 
-use super::handle::Handle;
+use super::handle::{Handle, right};
 use super::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
 use super::server::{Answer, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
@@ -236,6 +236,22 @@ impl Server {
         Ok([*page, 0, 0, 0, 0].into())
     }
 
+    /// Adds seals to a file, or just tells them.
+    pub(super) fn seal(&mut self, handle: Handle, seals: u64) -> Result<Answer> {
+        let node = handle.at.node;
+        if !self.tree.node(node)?.is_file() {
+            return Err(Errno::EINVAL);
+        }
+        if seals != u64::MAX {
+            handle.check(right::WRITE).map_err(|_| Errno::EPERM)?;
+            let words = self.clients.values().flat_map(|client| client.holds.keys());
+            let is_mapped =
+                words.map(|word| Handle::from_word(*word)).any(|held| held.at.node == node && held.is_mapped());
+            self.tree.seal(node, u32::try_from(seals).map_err(|_| Errno::EINVAL)?, is_mapped)?;
+        }
+        Ok([u64::from(self.tree.node(node)?.seals), 0, 0, 0, 0])
+    }
+
     /// A file without a name.
     pub(super) fn make_unnamed(
         &mut self,
@@ -243,8 +259,10 @@ impl Server {
         who: Credentials,
         directory: Location,
         mode: u32,
-        nameable: bool,
+        manner: u64,
     ) -> Result<Outcome> {
+        const NAMEABLE: u64 = 1;
+        const SEALABLE: u64 = 2;
         if !self.tree.node(directory.node)?.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -252,8 +270,11 @@ impl Server {
         let node = self.tree.create_unnamed(
             directory.node,
             Fresh { mode, owner: who, device: (0, 0), target: b"" },
-            nameable,
+            manner & NAMEABLE != 0,
         )?;
+        if manner & SEALABLE != 0 {
+            self.tree.node_mut(node)?.seals = 0;
+        }
         let at = directory.beside(node);
         let handle = Handle::opened(at, mode, linux::O_RDWR, self.tree.flags_at(at));
         self.hold(caller, handle)?;

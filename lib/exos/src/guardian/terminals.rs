@@ -39,7 +39,7 @@ pub(super) struct PseudoTerminal {
 impl Server {
     /// A fresh one, whose master the caller holds.
     pub(super) fn make_terminal(&mut self, caller: u64, who: Credentials) -> Result<Answer> {
-        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default() };
+        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
         let folder = self.tree.resolve(everything, TERMINALS.as_bytes())?.node;
         let is_free = |number: &u32| self.tree.look_up(folder, &name(*number)) == Err(Errno::ENOENT);
         let number = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;

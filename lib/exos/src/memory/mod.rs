@@ -1,6 +1,7 @@
 //! A program's memory: areas (what each address means), frames (which page is there), and what a fault makes of them.
 
 pub mod area;
+mod cut;
 pub mod fill;
 pub mod frames;
 pub mod journal;

@@ -121,7 +121,7 @@ fn ask(process: &Process, program: u64, bundle: &Bundle) -> Result<u64> {
         return Err(Errno::EMFILE);
     }
     let mut files = process.files.lock();
-    let node = files.make_unnamed(ROOT, b"", 0o600, false)?.here(Errno::EIO)?;
+    let node = files.make_unnamed(ROOT, b"", 0o600, [false, false])?.here(Errno::EIO)?;
     let written = files.write(node, 0, &bytes);
     let outcome = written.and_then(|(done, _)| {
         let count = nodes.len() as u64 / 8;

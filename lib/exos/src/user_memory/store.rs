@@ -33,12 +33,6 @@ impl PageStore {
         (self.pages.len() - self.free.len()) as u64 + self.room()
     }
 
-    /// Pages that it could still take.
-    pub fn room(&self) -> u64 {
-        let spare = crate::budget::spare_of(area::number(), Resource::Page);
-        spare.min(exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed)) + self.free.len() as u64
-    }
-
     fn address(page: u32) -> u64 {
         FILES + u64::from(page) * PAGE_SIZE
     }
@@ -77,6 +71,11 @@ impl Store for PageStore {
             return Err(error);
         }
         Ok(index)
+    }
+
+    fn room(&self) -> u64 {
+        let spare = crate::budget::spare_of(area::number(), Resource::Page);
+        spare.min(exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed)) + self.free.len() as u64
     }
 
     /// A page that others still map, or may write, is given up, so that they do not see what comes into its place.
