@@ -144,6 +144,12 @@ macro_rules! for_each_syscall {
             /// Switches the protection keys of the caller on (1) or off (0: WRPKRU and RDPKRU are invalid opcodes, and no key
             /// forbids anything). Off at the start.
             45 protection_keys_set(on: u64) -> (), right "none", errors [BadArgument];
+
+            /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
+            /// `name`, an empty key ring and no budget. It keeps its pages but for the first private one, in whose place an
+            /// unmapped page of the caller's comes, and its address space, of which only the area and the tables on the way to
+            /// it are left. All else goes as by `environment_destroy`, in steps.
+            46 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber) -> EnvironmentId, right "own on the environment and on all its pages", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
         }
     };
 }

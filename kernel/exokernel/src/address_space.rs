@@ -146,7 +146,11 @@ impl Kernel {
 
     /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
     pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
-        let mut index = 0;
+        self.clear_table_from(table, 0)
+    }
+
+    /// The same from an index on.
+    pub(crate) fn clear_table_from(&mut self, table: PageNumber, mut index: usize) -> bool {
         self.spend(SCAN);
         loop {
             let (next, done) = self.memory.unmap_run(table, index, (self.work_left() / UNMAP) as usize);
@@ -273,6 +277,12 @@ impl Kernel {
     /// nothing leads to any more is an ordinary page. False where there was nothing.
     pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) -> bool {
         let Some(first) = self.memory.first_present(top) else { return false };
+        self.release_under(first, level);
+        true
+    }
+
+    /// Takes the first piece out of what the entry in a slot of a table at `level` leads to.
+    pub(crate) fn release_under(&mut self, first: Slot, level: u8) {
         self.spend(UNLINK);
         let mut way = [first; ROOT_LEVEL as usize];
         let mut depth = 0;
@@ -281,18 +291,18 @@ impl Kernel {
             let table = page_of(slot.entry());
             if slot.entry() & LARGE != 0 {
                 self.put_leaf(slot, 0);
-                return true;
+                return;
             }
             if links(memory::info(table).expect("a linked table has a record")) > 1 {
                 self.memory.unlink(slot);
-                return true;
+                return;
             }
             match self.memory.first_present(table) {
                 Some(next) if level > 1 => {
                     depth += 1;
                     way[depth] = next;
                 }
-                Some(_) if !self.clear_table(table) => return true,
+                Some(_) if !self.clear_table(table) => return,
                 _ => {
                     self.release_table(slot);
                     break;
@@ -300,7 +310,6 @@ impl Kernel {
             }
         }
         self.release_empty(&way[..=depth]);
-        true
     }
 
     /// Of the tables on a way, from the top on, the last slot of which is empty now, those that are empty, from below.

@@ -188,6 +188,7 @@ impl<'a> FirstEnvironment<'a> {
             self.map(AREA + (index as u64 + 1) * PAGE_SIZE, page, WRITE | NO_EXECUTE);
         }
         let environment = self.environment;
+        self.kernel.make_area(&wanted);
         self.kernel.build_environment(environment, None, capability::root(), &wanted);
         let words = self.kernel.context_of(environment).private_words();
         words.slice_start_entry.store(entry, Ordering::Relaxed);

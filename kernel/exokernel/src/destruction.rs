@@ -30,9 +30,9 @@ const FOR_A_PAGE: u32 = 110;
 const PRIVATE_PER_STEP: usize = 4;
 
 /// Units of work that a step may take: none is begun with less left.
-const LARGEST_STEP: u32 = 130;
+pub(crate) const LARGEST_STEP: u32 = 130;
 /// Units of work of a step, beyond what it counts itself.
-const STEP: u32 = 8;
+pub(crate) const STEP: u32 = 8;
 /// Units of work of looking through the slices of a CPU.
 const SLICES: u32 = 60;
 /// Units of work of giving a child to the heir.
@@ -177,7 +177,7 @@ impl Kernel {
     }
 
     /// One step; true when nothing is left. It runs nowhere.
-    fn destruction_step(&mut self, environment: Environment) -> bool {
+    pub(crate) fn destruction_step(&mut self, environment: Environment) -> bool {
         let progress = self.secrets(environment).destruction;
         let next = match progress {
             Progress::Pins => self.release_pins(environment),
@@ -195,7 +195,7 @@ impl Kernel {
         false
     }
 
-    fn heir(&self, environment: Environment) -> Environment {
+    pub(crate) fn heir(&self, environment: Environment) -> Environment {
         Environment::numbered(EnvironmentId(environment.info().creator.load(Ordering::Relaxed)))
     }
 
@@ -300,6 +300,11 @@ impl Kernel {
             self.memory.dissolve(page);
             self.settle(page);
         }
+        self.leave_record(environment);
+    }
+
+    /// Nothing of an environment is left but its record; its heir gets its budget.
+    pub(crate) fn leave_record(&mut self, environment: Environment) {
         let heir = self.heir(environment);
         disown(heir, environment);
         budget::bequeath(environment, heir);
@@ -310,7 +315,7 @@ impl Kernel {
     }
 
     /// A private page becomes ordinary again; what another environment of the same address space still maps it to is gone.
-    fn dissolve_private(&mut self, page: PageNumber) {
+    pub(crate) fn dissolve_private(&mut self, page: PageNumber) {
         assert_eq!(
             memory::state(memory::info(page).expect("a private page has a record")).kind,
             PageKind::EnvironmentPrivate

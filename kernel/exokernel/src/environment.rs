@@ -151,6 +151,7 @@ impl Kernel {
         }
         crate::budget::charge(creator, Resource::Environment, 1);
         let environment = self.take_slot();
+        self.make_area(&wanted);
         self.build_environment(environment, Some(creator), name, &wanted);
         Ok(environment.number())
     }
@@ -192,7 +193,16 @@ impl Kernel {
         Ok(())
     }
 
-    /// Puts everything in place; every check is behind us. The first environment has no creator.
+    /// Makes ordinary pages those of an area.
+    pub(crate) fn make_area(&mut self, wanted: &Specification) {
+        for page in &wanted.private[..wanted.private_count as usize] {
+            self.memory.make_area_page(PageNumber(*page), PageKind::EnvironmentPrivate);
+        }
+        self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);
+    }
+
+    /// Puts everything in place; every check is behind us, and the pages of the area are made. The first environment has no
+    /// creator.
     pub(crate) fn build_environment(
         &mut self,
         environment: Environment,
@@ -203,10 +213,6 @@ impl Kernel {
         let root = PageNumber(wanted.root);
         let count = wanted.private_count as usize;
         let private: [PageNumber; PRIVATE_PAGES] = wanted.private.map(PageNumber);
-        for page in &private[..count] {
-            self.memory.make_area_page(*page, PageKind::EnvironmentPrivate);
-        }
-        self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);
         self.memory.count_root(root, 1);
         let stack_base = wanted.area + abi::area::UPCALL_STACK;
         let (number, control) = (environment.number(), PageNumber(wanted.control));

@@ -26,6 +26,7 @@ mod page_map;
 mod predicate;
 mod processor;
 mod region;
+mod renewal;
 mod revocation;
 mod scheduler;
 mod system_call;

@@ -273,6 +273,15 @@ impl Calls for Kernel {
     fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId) -> Outcome<()> {
         self.destroy(key, environment)
     }
+    fn environment_renew(
+        &mut self,
+        key: KeyIndex,
+        environment: EnvironmentId,
+        name: KeyIndex,
+        first: PageNumber,
+    ) -> Outcome<EnvironmentId> {
+        self.renew(key, environment, name, first)
+    }
     fn budget_move(
         &mut self,
         key: KeyIndex,

@@ -7,6 +7,7 @@ use super::futex::Futexes;
 use super::identity::Identity;
 use super::limits::Limits;
 use super::place::Place;
+use super::ready::Nursery;
 use super::record::{Lent, Lists, Memory, Process, Program, option};
 use super::thread::Thread;
 use super::usage::Usage;
@@ -88,21 +89,23 @@ impl Inherited {
 }
 
 /// Addresses of windows that a child does not keep.
-pub fn not_inherited(process: &Process) -> Vec<u64> {
+pub fn not_inherited(process: &Process, nursery: &Nursery) -> Vec<u64> {
     let children = process.children.lock();
     let mut addresses: Vec<u64> = children.all.iter().map(|child| child.public.address()).collect();
     addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
     addresses.extend(process.files.lock().window_addresses());
+    addresses.extend(nursery.window_addresses());
     addresses
 }
 
-/// The first function of a child: `argument` is the address of its [`Inherited`].
-pub extern "C" fn forked(argument: u64) {
+/// The first function of a child, which finds an [`Inherited`] in its parent's nursery.
+pub extern "C" fn forked(_argument: u64) {
     // Copied while the parent held it.
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));
     process().free_copied_locks();
-    let inherited = image::inherited(argument);
-    if let Err(error) = become_child(inherited) {
+    let mut nursery = core::mem::take(&mut *process().nursery.lock());
+    let Some(inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
+    if let Err(error) = become_child(&inherited, &nursery) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -119,7 +122,7 @@ pub extern "C" fn forked(argument: u64) {
     enter::resume(&context)
 }
 
-fn become_child(inherited: &Inherited) -> Result<()> {
+fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     let (process, thread) = (process(), thread());
     take_memory(process, inherited);
     thread.begin_again();
@@ -128,7 +131,7 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
-    forget_what_is_the_parents(process, thread);
+    forget_what_is_the_parents(process, thread, nursery);
     // The copy of the parent's own leads to a window that is not there.
     *process.parent_mailbox.lock() = None;
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
@@ -160,8 +163,8 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     }
 }
 
-fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
-    let addresses = not_inherited(process);
+fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nursery: &Nursery) {
+    let addresses = not_inherited(process, nursery);
     let mut windows = process.windows.lock();
     let gone: Vec<_> = windows.iter().filter(|window| addresses.contains(&window.address())).cloned().collect();
     gone.iter().for_each(|window| windows.forget(window));
@@ -332,6 +335,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
     let guardian = EnvironmentId(words[birth::GUARDIAN_WORD]);
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
+        nursery: Lock::new(Nursery::default()),
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
         signals: Lock::new(Actions::default()),

@@ -1,6 +1,7 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::create::Made;
+use super::ready::Room;
 use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
 use crate::errno::Result;
@@ -68,6 +69,8 @@ pub mod public {
     pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
+    /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].
+    pub const MAGIC_READY: u64 = 0x736f_7845_7964_6165;
 }
 
 /// A child.
@@ -77,6 +80,8 @@ pub struct Child {
     pub made: Made,
     /// Its public page, mapped here.
     pub public: Shared,
+    /// What else it was made of.
+    pub room: Room,
     /// Page of its mailbox.
     pub mailbox: PageNumber,
     /// Pages of this process that hold ExOS's data for it.
@@ -191,9 +196,12 @@ impl Child {
             let pages = written.iter().rev().map(|word| word.load(Acquire)).filter(|address| *address != 0);
             pages.for_each(|address| memory.space.note_written(address));
         }
-        crate::user_memory::current::process().windows.lock().close(&self.public);
-        self.made.bury(session);
-        crate::user_memory::current::process().keep_copies(&self.copies);
+        let process = crate::user_memory::current::process();
+        if !process.keep_room(self) {
+            process.windows.lock().close(&self.public);
+            self.made.bury(session);
+        }
+        process.keep_copies(&self.copies);
         crate::budget::give_back();
     }
 }

@@ -100,15 +100,27 @@ impl Maker {
     fn with_key([session, power, key]: [KeyIndex; 3], public: PageNumber, channel: Option<KeyIndex>) -> Result<Self> {
         let own = Allocator::own();
         let list = own.allocate()?;
-        syscall::access_list_create(KeyIndex::FIRST, list, session)?;
-        syscall::access_list_set(power, list, 1, key, u64::from(Rights::ALL.0))?;
+        syscall::access_list_create(KeyIndex::FIRST, list, session).inspect_err(|_| {
+            let _ = own.free(list);
+        })?;
         let pages = Allocator { key: power, list };
+        let made = Self::of_pages([session, power, key], pages, public, channel);
+        made.inspect_err(|_| free_all(area::number().0, pages))
+    }
+
+    fn of_pages(
+        [session, power, key]: [KeyIndex; 3],
+        pages: Allocator,
+        public: PageNumber,
+        channel: Option<KeyIndex>,
+    ) -> Result<Self> {
+        syscall::access_list_set(power, pages.list, 1, key, u64::from(Rights::ALL.0))?;
         let space = AddressSpace::create(pages)?;
         let mut fixed = [PageNumber::NONE; 3];
         let mut private = vec![PageNumber::NONE; AREA_PRIVATE_PAGES];
         pages.allocate_many(&mut fixed[..2])?;
-        fixed[2] = Allocator { key: power, list: public }.allocate()?;
         pages.allocate_many(&mut private)?;
+        fixed[2] = Allocator { key: power, list: public }.allocate()?;
         let rows = Vec::with_capacity(ROWS);
         Ok(Self { session, power, key, pages, space, channel, fixed, private, rows })
     }
@@ -124,16 +136,8 @@ impl Maker {
     }
 
     /// Maps pages into its address space, when it is created.
-    pub fn show(&mut self, address: u64, pages: &[PageNumber], access: Access) {
-        self.show_with(self.power, address, pages, access);
-    }
-
-    /// The same with another key.
-    pub fn show_with(&mut self, key: KeyIndex, address: u64, pages: &[PageNumber], access: Access) {
-        let addresses = (address..).step_by(PAGE_SIZE as usize);
-        let row =
-            |(address, page): (u64, &PageNumber)| MapRow { address: address | key.0, entry: page.address() | access.0 };
-        self.rows.extend(addresses.zip(pages).map(row));
+    fn show(&mut self, address: u64, pages: &[PageNumber], access: Access) {
+        self.rows.extend(rows(self.power, address, pages, access));
     }
 
     /// Puts bytes at an address of its address space, in fresh pages.
@@ -147,29 +151,24 @@ impl Maker {
         Ok(())
     }
 
-    /// Its public page.
-    pub fn public(&self) -> PageNumber {
-        self.fixed[2]
-    }
-
-    /// The first private page of its area: the words that it begins with go there.
-    pub fn first_private(&self) -> PageNumber {
-        self.private[0]
-    }
-
-    /// Offsets and values of these words.
-    pub fn words(&self, beginning: &Beginning) -> [(usize, u64); 14] {
-        area_words(beginning, layout::AREA, self.channel.is_some())
+    /// The private pages of its area: the words that it begins with go into the first.
+    pub fn private(&self) -> &[PageNumber] {
+        &self.private
     }
 
     /// Writes what it begins with, and creates the environment.
     pub fn begin_with(self, beginning: &Beginning) -> Result<Made> {
-        write_words(self.first_private(), self.power, &self.words(beginning))?;
-        self.create()
+        let (key, power, pages, public) = (self.key, self.power, self.pages, self.fixed[2]);
+        let outcome = self.write_and_create(beginning);
+        let _ = key::discard(key);
+        outcome.inspect_err(|_| {
+            PublicPage::of(public).free(power);
+            free_all(area::number().0, pages);
+        })
     }
 
-    /// Creates the environment, whose words are written. It has no slice yet.
-    pub fn create(mut self) -> Result<Made> {
+    fn write_and_create(mut self, beginning: &Beginning) -> Result<Made> {
+        write_words(self.private[0], self.power, &area_words(beginning, layout::AREA, self.channel.is_some()))?;
         let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
         self.show(layout::AREA, &area_pages, Access::WRITE);
         self.rows.sort_unstable_by_key(|row| row.address);
@@ -179,18 +178,27 @@ impl Maker {
         let root = self.space.root;
         let number = birth::create(self.power, self.key, [control, key_ring, public, root], layout::AREA, &private)?;
         let made = Made { number, public, list: self.pages.list };
-        self.give_keys(number)?;
-        let _ = key::discard(self.key);
+        let given = give_keys(number, self.session, self.power, self.channel);
+        given.inspect_err(|_| release(number, self.power))?;
         Ok(made)
     }
+}
 
-    fn give_keys(&self, number: EnvironmentId) -> Result<()> {
-        syscall::key_copy(self.session, u64::from(Rights::ALL.0), number, SESSION_SLOT, self.power)?;
-        if let Some(channel) = self.channel {
-            syscall::key_copy(channel, u64::from(Rights::WRITE.0), number, CHANNEL_SLOT, self.power)?;
-        }
-        Ok(())
+/// Rows that map pages one after the other.
+pub fn rows(key: KeyIndex, address: u64, pages: &[PageNumber], access: Access) -> impl Iterator<Item = MapRow> {
+    let addresses = (address..).step_by(PAGE_SIZE as usize);
+    let row =
+        move |(address, page): (u64, &PageNumber)| MapRow { address: address | key.0, entry: page.address() | access.0 };
+    addresses.zip(pages).map(row)
+}
+
+/// Gives a new environment its keys beyond its own: those of the session and of the host channel. `power` opens it.
+pub fn give_keys(number: EnvironmentId, session: KeyIndex, power: KeyIndex, channel: Option<KeyIndex>) -> Result<()> {
+    syscall::key_copy(session, u64::from(Rights::ALL.0), number, SESSION_SLOT, power)?;
+    if let Some(channel) = channel {
+        syscall::key_copy(channel, u64::from(Rights::WRITE.0), number, CHANNEL_SLOT, power)?;
     }
+    Ok(())
 }
 
 /// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
@@ -274,26 +282,31 @@ impl Made {
         let public = PublicPage::of(self.public);
         release(self.number, session);
         public.free(session);
-        // What was given up already is freed with its last use, and may be somebody else's the next moment: the list too,
-        // if the thread that made it has died.
-        let is_left = |info: &runtime::exposed::Page| !info.is_orphan();
-        let keeps_list = exposed::page(self.list).is_some_and(|info| is_left(&info));
-        let is_under_list = |info: runtime::exposed::Page| info.access() == self.list && is_left(&info);
-        let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under_list);
-        // Another thread's pages may change while they are listed: what is missed is found in the next round.
-        while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
-            // What was charged last comes first: the walk ends long before the maker's own pages do.
-            let count = exposed::page(self.list).map_or(0, |info| info.links()) as usize;
-            let theirs = maker.pages().filter(|page| under_list(page) && *page != self.list);
-            let pages: Vec<PageNumber> = theirs.take(count).collect();
-            let freed = Allocator { key: session, list: self.list }.free_many(&pages);
-            if freed == 0 || !keeps_list || maker.number.load(Relaxed) == area::number().0 {
-                break;
-            }
+        free_all(maker, Allocator { key: session, list: self.list });
+    }
+}
+
+/// Frees all pages under a list that are charged to who made them, and the list.
+fn free_all(maker: u64, pages: Allocator) {
+    // What was given up already is freed with its last use, and may be somebody else's the next moment: the list too,
+    // if the thread that made it has died.
+    let is_left = |info: &runtime::exposed::Page| !info.is_orphan();
+    let keeps_list = exposed::page(pages.list).is_some_and(|info| is_left(&info));
+    let is_under_list = |info: runtime::exposed::Page| info.access() == pages.list && is_left(&info);
+    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under_list);
+    // Another thread's pages may change while they are listed: what is missed is found in the next round.
+    while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
+        // What was charged last comes first: the walk ends long before the maker's own pages do.
+        let count = exposed::page(pages.list).map_or(0, |info| info.links()) as usize;
+        let theirs = maker.pages().filter(|page| under_list(page) && *page != pages.list);
+        let theirs: Vec<PageNumber> = theirs.take(count).collect();
+        let freed = pages.free_many(&theirs);
+        if freed == 0 || !keeps_list || maker.number.load(Relaxed) == area::number().0 {
+            break;
         }
-        if keeps_list {
-            let _ = Allocator { key: session, list: self.list }.free(self.list);
-        }
+    }
+    if keeps_list {
+        let _ = pages.free(pages.list);
     }
 }
 

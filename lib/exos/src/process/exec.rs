@@ -270,6 +270,7 @@ pub(super) fn forget_old_program() -> Result<()> {
         description.close();
     }
     // What they cost less the next program may not need.
+    process.empty_nursery();
     let copies = core::mem::take(&mut *process.copies.lock());
     runtime::page::Allocator::own().free_many(&copies);
     crate::call::detach_all(process);

@@ -213,6 +213,7 @@ pub(super) fn release_children() {
     let children = core::mem::take(&mut process.children.lock().all);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.iter().for_each(|child| child.bury(process.session_key));
+    process.empty_nursery();
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));

@@ -8,7 +8,8 @@
 
 use super::begin::{self, Inherited, OwnMemory};
 use super::children::Child;
-use super::create::{BORROWED_SLOT, Beginning, Made, Maker};
+use super::create::{self, Made, rows};
+use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
@@ -25,7 +26,7 @@ use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::page::Allocator;
@@ -41,8 +42,8 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
 const MAPPED_AT_ONCE: usize = 256;
-
-const PAGE_WORDS: usize = crate::layout::PAGE_SIZE as usize / 8;
+/// Pages beside the program that a small process has.
+const ROWS: usize = 64;
 
 /// How a child differs from a plain copy.
 #[derive(Clone, Debug)]
@@ -75,41 +76,37 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
-    budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
-    let (key, public) = (process.session_key, process.lists.public(process.session_key));
-    let mut maker = Maker::begin(key, key, public.list, runtime::area::channel_key())?;
-    maker.link_image(process.image_table)?;
-    let mailbox = public.allocate()?;
-    let mut inherited = Box::new(Inherited::new(context, mailbox, options));
-    let copies = copy(&mut maker, mailbox, &mut inherited)?;
-    let beginning = Beginning {
-        function: (begin::forked as *const () as u64, core::ptr::from_ref(&*inherited) as u64),
-        heap: heap::address(),
-        process: core::ptr::from_ref(process) as u64,
-        thread: core::ptr::from_ref(thread()) as u64,
-        borrows: process.borrows_key(),
-        ..image::beginning()
-    };
-    introduce(&maker, mailbox, &beginning)?;
-    let made = maker.create()?;
-    if process.borrows_key() {
-        syscall::key_copy(BORROWED_SLOT, u64::from(Rights::ALL.0), made.number, BORROWED_SLOT, key)?;
-    }
-    adopt(made, mailbox, copies)
+    let mut nursery = process.nursery.lock();
+    let ready = nursery.prepare()?;
+    let outcome = make_child(ready.clone(), &mut nursery, context, options);
+    nursery.current = None;
+    nursery.inherited = None;
+    drop(nursery);
+    outcome.inspect_err(|_| ready.bury())
 }
 
-/// Writes what the child begins with, and makes it known before it runs: others can send to it, and it begins in its
-/// parent's process group.
-fn introduce(maker: &Maker, mailbox: PageNumber, beginning: &Beginning) -> Result<()> {
+fn make_child(mut ready: Ready, nursery: &mut Nursery, context: &Context, options: Options) -> Result<u64> {
     let process = process();
-    let pages = [mailbox, maker.public(), maker.first_private()];
-    let window = Window::open(&pages, process.session_key, Access::WRITE)?;
+    let key = process.session_key;
+    ready.link_image(process.image_table)?;
+    let mailbox = process.lists.public(key).allocate()?;
+    let inherited = Inherited::new(context, mailbox, options);
+    let outcome = copy(&mut ready, nursery, mailbox, inherited).and_then(|copies| {
+        let introduced = introduce(&ready, mailbox).and_then(|()| endow(&ready.made));
+        introduced.inspect_err(|_| process.keep_copies(&copies))?;
+        Ok(copies)
+    });
+    let free = |_: &Errno| drop(process.lists.public(key).free(mailbox));
+    adopt(ready, mailbox, outcome.inspect_err(free)?)
+}
+
+/// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
+fn introduce(ready: &Ready, mailbox: PageNumber) -> Result<()> {
+    let process = process();
+    let window = Window::open(&[mailbox], process.session_key, Access::WRITE)?;
     window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
     for (index, value) in begin::public_words(process, process.environment(), mailbox) {
-        window.words()[PAGE_WORDS + index].store(value, Relaxed);
-    }
-    for (offset, value) in maker.words(beginning) {
-        window.words()[2 * PAGE_WORDS + offset / 8].store(value, Relaxed);
+        ready.public.words()[index].store(value, Release);
     }
     Ok(())
 }
@@ -117,10 +114,16 @@ fn introduce(maker: &Maker, mailbox: PageNumber, beginning: &Beginning) -> Resul
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(maker: &mut Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Result<Vec<PageNumber>> {
+fn copy(
+    ready: &mut Ready,
+    nursery: &mut Nursery,
+    mailbox: PageNumber,
+    inherited: Inherited,
+) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
-    let forgotten = begin::not_inherited(process);
+    let forgotten = begin::not_inherited(process, nursery);
+    let inherited = nursery.inherited.insert(Box::new(inherited));
     let mut held = process.hold_all();
     let is_alone = held.threads() == 1;
     held.with_memory(process, |space, pages| {
@@ -128,10 +131,10 @@ fn copy(maker: &mut Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Re
         let is_borrowed = process.loan.lock().is_some();
         if many > MAPPED_AT_ONCE && !is_borrowed {
             space.share_for_fork(pages, &[], |_, _| {})?;
-            return pages.tables.link_into(&maker.editor());
+            return pages.tables.link_into(&ready.editor());
         }
         if inherited.borrows_memory() && is_alone {
-            inherited.set_memory(map_pages(maker, space.lent(), &[])?);
+            inherited.set_memory(map_pages(ready, space.lent(), &[])?);
             return Ok(());
         }
         let kept = match inherited.borrows_memory() {
@@ -146,20 +149,23 @@ fn copy(maker: &mut Maker, mailbox: PageNumber, inherited: &mut Inherited) -> Re
                 rows.push(MapRow { address, entry });
             }
         })?;
-        inherited.set_memory(map_pages(maker, rows, &kept)?);
+        inherited.set_memory(map_pages(ready, rows, &kept)?);
         Ok(())
     })?;
-    show_windows(maker, &held.windows, (&own_mailbox, mailbox), &forgotten);
-    copy_heap(maker)
+    let mut rows = windows_of_child(&held.windows, (&own_mailbox, mailbox), &forgotten);
+    let pages = copy_heap(ready, &mut rows)?;
+    ready.show(&rows).inspect_err(|_| process.keep_copies(&pages))?;
+    Ok(pages)
 }
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
-fn map_pages(maker: &Maker, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
+fn map_pages(ready: &mut Ready, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let mut copies = vec![PageNumber::NONE; kept.len()];
-    maker.pages.allocate_many(&mut copies)?;
+    ready.pages().allocate_many(&mut copies)?;
     for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
-        image::copy_pages(kept, copies, maker.power)?;
+        image::copy_pages(kept, copies, process().session_key)?;
     }
+    ready.room.give(copies.iter().copied());
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
         let row = rows.iter_mut().find(|row| row.address == *address).ok_or(Errno::EFAULT)?;
@@ -167,29 +173,32 @@ fn map_pages(maker: &Maker, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMe
         copied.push((*address, row.entry));
     }
     let mut tables = Tables::default();
-    tables.edit(&maker.editor(), &rows)?;
+    tables.edit(&ready.editor(), &rows)?;
+    ready.room.give(tables.pages());
     Ok(OwnMemory { tables, copied })
 }
 
 /// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
-fn show_windows(
-    maker: &mut Maker,
+fn windows_of_child(
     windows: &Windows,
     (own_mailbox, mailbox): (&Mailbox, PageNumber),
     forgotten: &[u64],
-) {
+) -> Vec<MapRow> {
+    let key = process().session_key;
+    let mut all = Vec::with_capacity(ROWS);
     for window in windows.iter() {
         if window == own_mailbox.window() {
-            maker.show(window.address(), &[mailbox], Access::WRITE);
+            all.extend(rows(key, window.address(), &[mailbox], Access::WRITE));
         } else if !forgotten.contains(&window.address()) {
-            maker.show_with(maker.session, window.address(), window.pages(), window.access());
+            all.extend(rows(key, window.address(), window.pages(), window.access()));
         }
     }
+    all
 }
 
 /// Copies ExOS's own data. The pages for it stay this process's where its first thread makes the child, to be used again for
 /// the next; what another thread is charged for goes with it, and is the child's.
-fn copy_heap(maker: &mut Maker) -> Result<Vec<PageNumber>> {
+fn copy_heap(ready: &Ready, rows: &mut Vec<MapRow>) -> Result<Vec<PageNumber>> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
@@ -207,16 +216,16 @@ fn copy_heap(maker: &mut Maker) -> Result<Vec<PageNumber>> {
     let process = process();
     let stays = thread().number() == process.environment();
     let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
-    let source = if stays { Allocator::own() } else { maker.pages };
+    let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);
     allocated.inspect_err(|_| process.keep_copies(&pages[..used_before]))?;
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
-        image::copy_own(address, some, maker.power)?;
+        image::copy_own(address, some, process.session_key)?;
         critical_section::give_way();
     }
     drop(held);
-    maker.show(start, &pages, Access::WRITE);
+    rows.extend(create::rows(process.session_key, start, &pages, Access::WRITE));
     Ok(if stays { pages } else { Vec::new() })
 }
 
@@ -228,30 +237,25 @@ fn take_copies(process: &Process, places: &mut [PageNumber]) -> usize {
     places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
 }
 
-/// Everything after the creation: budgets, the guardian, the descriptors, and the first slice.
-fn adopt(made: Made, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
-    let process = process();
-    let session = process.session_key;
-    let outcome = endow(&made);
-    if let Err(error) = outcome {
-        made.bury(session);
-        process.keep_copies(&copies);
-        return Err(error);
-    }
-    let number = made.number.0;
-    for (_, description) in process.descriptors.lock().iter() {
-        description.refer_for(number);
-    }
-    let public = process.windows.lock().open(vec![made.public], session, false)?;
-    process.children.lock().all.push(Child { made: made.clone(), public, mailbox, copies, told: 0 });
-    made.run(session)?;
-    Ok(number)
-}
-
+/// Budgets, and the guardian.
 fn endow(made: &Made) -> Result<()> {
     let process = process();
     made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
     process.files.lock().adopt(made.number)?;
     budget::give_back();
     Ok(())
+}
+
+/// From here on it is a child, with descriptors and a slice.
+fn adopt(ready: Ready, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
+    let process = process();
+    let Ready { made, public, room } = ready;
+    let number = made.number.0;
+    for (_, description) in process.descriptors.lock().iter() {
+        description.refer_for(number);
+    }
+    let mut children = process.children.lock();
+    made.run(process.session_key).inspect_err(|_| process.keep_copies(&copies))?;
+    children.all.push(Child { made, public, room, mailbox, copies, told: 0 });
+    Ok(number)
 }

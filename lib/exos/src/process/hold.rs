@@ -70,6 +70,7 @@ impl Process {
 
     /// In a copy that was made while all was held: nobody holds anything.
     pub fn free_copied_locks(&self) {
+        self.nursery.free_copy();
         self.children.free_copy();
         self.threads.free_copy();
         self.signals.free_copy();

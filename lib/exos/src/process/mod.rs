@@ -30,6 +30,8 @@ pub mod place;
 #[cfg(target_os = "none")]
 pub mod preload;
 #[cfg(target_os = "none")]
+pub mod ready;
+#[cfg(target_os = "none")]
 mod record;
 pub mod request;
 #[cfg(target_os = "none")]

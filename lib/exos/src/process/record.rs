@@ -8,6 +8,7 @@ use crate::errno::Result;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::memory::space::Space;
+use crate::process::ready::Nursery;
 use crate::process::attributes::Attributes;
 use crate::process::children::{Children, public};
 use crate::process::exec::Request;
@@ -101,6 +102,8 @@ pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
 /// A process. Locks are taken in the order of the fields; none is held while the process waits.
 #[derive(Debug)]
 pub struct Process {
+    /// What is ready for its next child, and what it makes a child of.
+    pub nursery: Lock<Nursery>,
     /// Its children.
     pub children: Lock<Children>,
     /// Its threads.

@@ -43,6 +43,8 @@ pub fn prepare(process: &Process, principal: u64) -> Result<()> {
 /// # Errors
 /// `ENOMEM` where memory cannot be copied; the process is what it was.
 pub fn take_over_all(process: &Process, [shared, public]: [PageNumber; 2]) -> Result<()> {
+    // It is the old user's.
+    process.empty_nursery();
     let known = Known::of(process);
     process.with_memory(|space, pages| {
         let editor = pages.editor();
@@ -74,7 +76,7 @@ pub fn become_principal(process: &Process, principal: u64) {
 
 /// Takes over what shows through the windows that a child would inherit.
 fn take_over_windows(process: &Process, known: &Known, list: PageNumber) {
-    let mut kept = not_inherited(process);
+    let mut kept = not_inherited(process, &process.nursery.lock());
     kept.push(process.mailbox.lock().clone().window().address());
     kept.extend(process.loan.lock().iter().map(|loan| loan.window_address()));
     let windows = process.windows.lock();

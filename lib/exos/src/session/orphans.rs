@@ -23,6 +23,8 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, syscall};
 enum Orphan {
     /// A process.
     Process(Made),
+    /// What was to be a child of a process that is gone.
+    Unborn(Made),
     /// A thread of a process that is gone.
     Thread(EnvironmentId),
 }
@@ -72,7 +74,8 @@ impl Orphans {
             population = population.wrapping_add(if info.alive() { info.number.load(Acquire) } else { 0 });
             match orphan(info, successors) {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
-                Some(Orphan::Process(made)) => {
+                // What was not born does not end by itself.
+                Some(Orphan::Process(made) | Orphan::Unborn(made)) => {
                     release(info, &made, self.bank);
                     lists.push(made.list);
                 }
@@ -105,12 +108,19 @@ fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
         return (!exposed::lives(belongs_to)).then_some(Orphan::Thread(number));
     }
     let is_process = word(public::MAGIC) == public::MAGIC_VALUE;
+    let is_unborn = word(public::MAGIC) == public::MAGIC_READY;
     // Nobody but the session takes care of who goes on for another one.
     let has_parent = exposed::lives(EnvironmentId(word(public::PARENT))) && !successors.has(number);
     // Another session's mailboxes are closed to this one, and its orphans not this one's affair.
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();
-    (is_process && !has_parent && is_ours()).then_some(Orphan::Process(Made { number, public: page, list }))
+    let made = Made { number, public: page, list };
+    match has_parent {
+        false if is_process && is_ours() => Some(Orphan::Process(made)),
+        // Its list is open to its own session only, so that another one's stays.
+        false if is_unborn => Some(Orphan::Unborn(made)),
+        _ => None,
+    }
 }
 
 /// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.

@@ -48,11 +48,3 @@ pub fn birth_record() -> (&'static [u64], &'static [u8]) {
     // SAFETY: as above; the session wrote the length of what it placed behind the words.
     (words, unsafe { core::slice::from_raw_parts((at + COMMAND_OFFSET as u64) as *const u8, length) })
 }
-
-/// The record that a parent left in the heap for the child that it made; `argument` is what the child's environment
-/// began with.
-pub fn inherited(argument: u64) -> &'static crate::process::begin::Inherited {
-    // SAFETY: only `fork` makes environments that begin with a record, whose address in the heap it gives as argument;
-    // the heap was copied, and the record is not freed in the child.
-    unsafe { &*(argument as *const crate::process::begin::Inherited) }
-}

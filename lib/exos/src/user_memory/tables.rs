@@ -54,6 +54,11 @@ impl Tables {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
     }
 
+    /// Every table.
+    pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
+        self.linked.values().map(|link| link.page)
+    }
+
     /// Whether it takes less to empty these tables than to make others.
     pub fn are_own_and_few(&self) -> bool {
         self.linked.len() <= KEPT && self.linked.values().all(|link| link.own)

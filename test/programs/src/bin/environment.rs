@@ -7,11 +7,13 @@ extern crate alloc;
 
 use abi::budget::{Figure, Resource};
 use abi::environment::{DeathReason, Specification, State};
+use abi::area::PrivateWords;
 use abi::upcall::kind;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
-use runtime::area::Area;
+use runtime::area::{Area, LIBRARY, LibraryWords};
 use runtime::environment::Builder;
 use runtime::lock::{OwnerLock, Taken};
 use runtime::page::{Allocator, PageKind};
@@ -35,6 +37,8 @@ guest! {
     Child fault_48_as_many_environments_as_the_budget_allows;
     Here fault_46_lock_of_a_dead_holder;
     Here fault_47_killed_at_any_moment;
+    Here a_dead_environment_begins_again;
+    Here renewal_is_refused;
     Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
     Here no_entry_takes_too_long;
@@ -366,6 +370,134 @@ fn fault_48_as_many_environments_as_the_budget_allows() -> Outcome {
     for child in children {
         granted!(child.destroy());
     }
+    Ok(())
+}
+
+/// A page of words for an environment that begins again with `function` on its upcall stack.
+fn first_page(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<PageNumber, alloc::string::String> {
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let library = |offset: usize| LIBRARY as usize + offset;
+    for (offset, value) in [
+        (offset_of!(PrivateWords, slice_start_entry), world.image.plan.entry),
+        (offset_of!(PrivateWords, critical_section), 1),
+        (library(offset_of!(LibraryWords, keys)), 0b11),
+        (library(offset_of!(LibraryWords, start_stack)), abi::boot::AREA + 7 * 0x1000),
+        (library(offset_of!(LibraryWords, start_function)), function as usize as u64),
+        (library(offset_of!(LibraryWords, start_argument)), argument),
+    ] {
+        window.words()[offset / 8].store(value, SeqCst);
+    }
+    Ok(page)
+}
+
+/// Renews in as many steps as it takes.
+fn renew(number: EnvironmentId, first: PageNumber) -> Result<EnvironmentId, runtime::Failure> {
+    loop {
+        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first) {
+            Err(runtime::Failure { error: abi::Error::Again, .. }) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Keeps pages and a predicate, and gives its key away, before it counts and ends.
+extern "C" fn hold_much(argument: u64) {
+    let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
+    let _ = syscall::page_pin(KeyIndex::FIRST, pages[0]);
+    let _ = address_space::own().apply(&[abi::page_table::MapRow {
+        address: 0x3000_0000 | 1,
+        entry: pages[1].address() | Access::WRITE.0,
+    }]);
+    let _ = runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0);
+    count_to(argument);
+}
+
+fn a_dead_environment_begins_again(world: &World) -> Outcome {
+    let mut child = spawn(world, hold_much, 3)?;
+    let (free, budgets) = (|| exposed::kernel().free_pages.load(SeqCst), used());
+    let mut seen = Vec::new();
+    for round in 1..40 {
+        check!(child.wait(u64::MAX), "round {round}: the child does not end");
+        check!(child.status() == Some(7), "round {round}: its status is {:?}", child.status());
+        let first = first_page(world, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
+        let old = child.number;
+        child.number = granted!(renew(old, first));
+        check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);
+        refused!(renew(old, first), NoSuchEnvironment);
+        let info = child.info().ok_or("no record")?;
+        let counts = [&info.time, &info.slices, &info.death_reason, &info.first_child, &info.predicate_terms];
+        check!(counts.iter().all(|count| count.load(SeqCst) == 0), "round {round}: it begins with {counts:?}");
+        check!(info.budget.iter().all(|budget| budget.used.load(SeqCst) == 0), "round {round}: it has used some");
+        check!(info.creator.load(SeqCst) == area::number().0, "round {round}: another one is its creator");
+        granted!(world.image.map_into(&child.space, child.pages));
+        for (resource, amount) in [(Resource::Page, 512), (Resource::Slice, 4), (Resource::Pin, 4)] {
+            granted!(child.give(resource, amount));
+        }
+        granted!(child.run(0, time_slice::ANY_POSITION));
+        check!(
+            eventually(|| status(&child, 1) == 1000 + round),
+            "round {round}: it counted to {}",
+            status(&child, 1)
+        );
+        seen.push(free());
+    }
+    // The image is mapped anew each time: what it takes was the old one's, and went back to us.
+    check!(child.wait(u64::MAX), "the child does not end");
+    check!(budgets.len() == used().len(), "budgets were {budgets:?} and are {:?}", used());
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Maps a page at a place in the middle of the upcall stack, which nothing has reached yet.
+fn map_into_the_area(page: PageNumber) {
+    let row = abi::page_table::MapRow { address: abi::boot::AREA + 4 * 0x1000 | 1, entry: page.address() | Access::WRITE.0 };
+    // SAFETY: the stack is used from its end on, and no call goes three pages deep.
+    let _ = unsafe { address_space::own().edit(&[row]) };
+}
+
+extern "C" fn put_another_page_into_the_area(_: u64) {
+    map_into_the_area(Allocator::own().allocate().unwrap_or(PageNumber::NONE));
+}
+
+extern "C" fn map_all_private_pages_to_one_place(_: u64) {
+    let is_private = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::EnvironmentPrivate);
+    (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber).filter(is_private).for_each(map_into_the_area);
+}
+
+fn renewal_is_refused(world: &World) -> Outcome {
+    let first = first_page(world, count_to, 1)?;
+    let child = spawn(world, be_in_a_state, 1)?;
+    check!(eventually(|| status(&child, 1) == 1), "the child does not start");
+    refused!(renew(child.number, first), NoSuchEnvironment);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+    refused!(syscall::environment_renew(KeyIndex::WELL_KNOWN, child.number, KeyIndex::FIRST, first), NotPermitted);
+    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex(43), first), NoSuchKey);
+    refused!(syscall::environment_renew(KeyIndex(43), child.number, KeyIndex::FIRST, first), NoSuchKey);
+    refused!(renew(child.number, PageNumber(u64::MAX)), NoSuchPage);
+    refused!(renew(child.number, Allocator::own().list), WrongKind);
+    let window = granted!(Window::open(&[first], KeyIndex::FIRST, Access::READ));
+    refused!(renew(child.number, first), InUse);
+    drop(window);
+    granted!(child.destroy());
+    for (index, misdeed) in [put_another_page_into_the_area, map_all_private_pages_to_one_place].into_iter().enumerate() {
+        let child = spawn(world, misdeed, 0)?;
+        check!(child.wait(u64::MAX), "misdeed {index}: the child does not end");
+        let made = renew(child.number, first);
+        check!(
+            matches!(made, Err(failure) if matches!(failure.error, abi::Error::NotMapped | abi::Error::InUse)),
+            "misdeed {index} gave {made:?}"
+        );
+        granted!(child.destroy());
+    }
+    let mut builder = granted!(Builder::sharing());
+    builder.function(count_to, 1).budget(Resource::Slice, 1);
+    let thread = granted!(builder.create());
+    granted!(thread.run(0, time_slice::ANY_POSITION));
+    check!(thread.wait(u64::MAX), "the thread does not end");
+    refused!(renew(thread.number, first), InUse);
+    granted!(thread.destroy());
+    granted!(Allocator::own().free(first));
     Ok(())
 }
 

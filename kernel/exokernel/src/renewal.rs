@@ -1,0 +1,201 @@
+//! Renewal: an environment that is being destroyed begins again as another one, of the same pages.
+//!
+//! To destroy an environment and to create the next costs most for what both do to the same pages: filling private ones with
+//! zeros, unmapping and mapping the area, giving pages back and taking them again (doc/decision/0014). Nothing else of the
+//! old one stays: its slices, pins, predicate, children, pages and budget go as by destruction, its address space but for
+//! the area, its registers, its key ring and its number. What lies in the private pages that stay are secrets of the old
+//! one from those who could not destroy it; who can could as well have had it run code of its own choice.
+
+use crate::budget;
+use crate::destruction::{LARGEST_STEP, Progress, STEP};
+use crate::environment::Environment;
+use crate::kernel::{Kernel, Outcome, refuse};
+use crate::key::permit;
+use abi::budget::Resource;
+use abi::capability::{Capability, Rights};
+use abi::environment::{Specification, State};
+use abi::page::{ORPHAN, PageKind};
+use abi::page_table::{PAGE, PRESENT, WRITE};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
+use core::sync::atomic::Ordering;
+use machine::page_table::{ENTRIES, ROOT_LEVEL, Slot, index, links, page_of, walk};
+use machine::tlb::{self, Extent};
+use machine::{context, memory};
+
+/// Units of work of the last step: all pages are looked at, three are filled with zeros, and the environment is built.
+const RENEW: u32 = 220;
+
+impl Kernel {
+    /// Renews an environment, or goes on releasing what it held (see `abi::syscall`).
+    pub(crate) fn renew(
+        &mut self,
+        key: KeyIndex,
+        number: EnvironmentId,
+        name: KeyIndex,
+        first: PageNumber,
+    ) -> Outcome<EnvironmentId> {
+        let name = self.key(name)?;
+        let Some(environment) = self.known(number).filter(|found| found.is(State::Dying)) else {
+            return refuse(Error::NoSuchEnvironment, number.0);
+        };
+        self.require(key, &environment.name(), Rights::OWN)?;
+        self.donatable(key, first)?;
+        let area = self.find_area(environment)?;
+        if !self.context_of(environment).condemn() {
+            self.notify(environment);
+            return refuse(Error::Again, 0);
+        }
+        while self.work_left() >= LARGEST_STEP {
+            match self.secrets(environment).destruction {
+                Progress::AddressSpace => {
+                    if !self.release_beside(environment, area) {
+                        self.secrets_mut(environment).destruction = Progress::Pages;
+                    }
+                }
+                Progress::Private(0) if self.work_left() < RENEW => break,
+                Progress::Private(0) => {
+                    self.check_pages(key, environment)?;
+                    self.check_area(environment, area)?;
+                    return Ok(self.begin_again(environment, &name, first, area));
+                }
+                Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
+                _ => {
+                    self.spend(STEP);
+                    self.destruction_step(environment);
+                }
+            }
+        }
+        refuse(Error::Again, 0)
+    }
+
+    /// Where an area begins in its table; fails where somebody else has the address space, or a part of it.
+    fn find_area(&self, environment: Environment) -> Result<Slot, Failure> {
+        let root = self.context_of(environment).root();
+        let area = environment.info().area.load(Ordering::Relaxed);
+        if links(self.page(root)?) != 1 {
+            return Err(Error::InUse.about(root.0));
+        }
+        let found = walk(root, area, 1).map_err(|_| Error::NotMapped.about(area))?;
+        let last = found.slot.index + usize::from(self.secrets(environment).private_count);
+        match found.shared {
+            Some(table) => Err(Error::InUse.about(table.0)),
+            // An area in two tables is not worth the code.
+            None if last >= ENTRIES => Err(Error::NotMapped.about(area)),
+            None => Ok(found.slot),
+        }
+    }
+
+    /// Fails unless the caller may have all pages of an environment, and one environment more.
+    fn check_pages(&self, key: KeyIndex, environment: Environment) -> Result<(), Failure> {
+        let wanted = self.pages_of(environment);
+        if self.heir(environment) != self.caller() {
+            budget::check(self.caller(), Resource::Environment, 1)?;
+        }
+        let private = &wanted.private[..wanted.private_count as usize];
+        for page in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
+            let info = self.page(PageNumber(*page))?;
+            permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+            if memory::state(info).flags & ORPHAN != 0 {
+                return Err(Error::WrongKind.about(*page));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless each page of an area is at its place, to be written, or nowhere: what the old one put there instead would
+    /// be the new one's memory.
+    fn check_area(&self, environment: Environment, at: Slot) -> Result<(), Failure> {
+        let wanted = self.pages_of(environment);
+        let private = &wanted.private[..wanted.private_count as usize];
+        let pages = core::iter::once(&wanted.public).chain(private);
+        for (index, page) in (at.index..).zip(pages) {
+            let entry = Slot { index, ..at }.entry();
+            let is_mapped = entry & PRESENT != 0;
+            if is_mapped && (entry & WRITE == 0 || page_of(entry).0 != *page) {
+                return Err(Error::NotMapped.about(wanted.area));
+            }
+            let references = memory::references(self.page(PageNumber(*page))?);
+            if index > at.index && references != u32::from(is_mapped) {
+                return Err(Error::InUse.about(*page));
+            }
+        }
+        Ok(())
+    }
+
+    /// What an environment is made of.
+    fn pages_of(&self, environment: Environment) -> Specification {
+        let info = environment.info();
+        let secrets = self.secrets(environment);
+        let word = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
+        Specification {
+            name_key: 0,
+            control: word(&info.control),
+            key_ring: word(&info.key_ring),
+            public: word(&info.public),
+            root: self.context_of(environment).root().0,
+            area: word(&info.area),
+            private_count: u64::from(secrets.private_count),
+            private: secrets.private.map(u64::from),
+        }
+    }
+
+    /// Takes the next piece out of an address space that is neither the area nor a table on the way to it, which `at` ends;
+    /// false where nothing else is left.
+    fn release_beside(&mut self, environment: Environment, at: Slot) -> bool {
+        let area = environment.info().area.load(Ordering::Relaxed);
+        let mut table = self.context_of(environment).root();
+        for level in (2..=ROOT_LEVEL).rev() {
+            let way = Slot { table, index: index(area, level) };
+            if let Some(other) = self.first_beside(way) {
+                self.release_under(other, level);
+                return true;
+            }
+            table = page_of(way.entry());
+        }
+        let end = at.index + 1 + usize::from(self.secrets(environment).private_count);
+        while let Some(slot) = self.memory.first_used(table, 0).filter(|slot| slot.index < at.index) {
+            if self.work_left() < LARGEST_STEP {
+                return true;
+            }
+            self.put_leaf(slot, 0);
+        }
+        !self.clear_table_from(table, end)
+    }
+
+    /// The first present entry of a table but for one.
+    fn first_beside(&self, way: Slot) -> Option<Slot> {
+        let mut slot = self.memory.first_used(way.table, 0)?;
+        while slot.index == way.index || slot.entry() & PRESENT == 0 {
+            slot = self.memory.first_used(way.table, slot.index + 1)?;
+        }
+        Some(slot)
+    }
+
+    /// The old environment becomes a record, and the new one begins; every check is behind us.
+    fn begin_again(&mut self, old: Environment, name: &Capability, first: PageNumber, at: Slot) -> EnvironmentId {
+        // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the kernel.
+        context::publish(old.slot(), None);
+        tlb::quiesce();
+        let mut wanted = self.pages_of(old);
+        let replaced = PageNumber(core::mem::replace(&mut wanted.private[0], first.0));
+        self.memory.make_area_page(first, PageKind::EnvironmentPrivate);
+        let place = Slot { index: at.index + 1, ..at };
+        if place.entry() & PRESENT != 0 {
+            self.put_leaf(place, place.entry() & !PAGE | first.address());
+        }
+        self.dissolve_private(replaced);
+        let root = PageNumber(wanted.root);
+        tlb::drop_everywhere(root, Extent::All);
+        self.memory.count_root(root, -1);
+        let info = old.info();
+        for page in [&info.control, &info.key_ring] {
+            self.memory.dissolve(PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel)));
+        }
+        self.leave_record(old);
+        let caller = self.caller();
+        budget::charge(caller, Resource::Environment, 1);
+        let environment = self.take_slot();
+        self.build_environment(environment, Some(caller), *name, &wanted);
+        environment.number()
+    }
+}

@@ -1,0 +1,251 @@
+//! Environments that are ready for children: each is made once, and again made of what a child leaves that is gone.
+//!
+//! One that is ready has its area, with the words that it begins with, and nothing else in its address space; it has no
+//! slice. To make one takes some thirty pages from the kernel and gives them to it one by one, and to destroy one takes
+//! as much again; the kernel's call `environment_renew` leaves an environment its pages, its area and the tables for it,
+//! under another number and another name. One that is ready is kept for the next child of the same process, where all that
+//! the child had is gone: whatever a child did, nothing of it is found by the next one. Else it is destroyed.
+
+use super::begin::{self, Inherited};
+use super::children::{Child, public};
+use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
+use super::record::{Process, state};
+use crate::errno::{Errno, Result};
+use crate::user_memory::current::{process, thread};
+use crate::user_memory::shared::Shared;
+use crate::user_memory::tables::{Editor, link_common};
+use crate::user_memory::{birth, image};
+use abi::budget::Resource;
+use abi::capability::Rights;
+use abi::memory_map::LIBRARY_BASE;
+use abi::page_table::MapRow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use runtime::address_space::AddressSpace;
+use runtime::page::{Allocator, PageKind};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
+
+/// What a process keeps for its next child, and what it is making a child of. Who makes a child holds it from the beginning
+/// to the end.
+#[derive(Debug, Default)]
+pub struct Nursery {
+    /// For the next child of the first thread.
+    pub ready: Option<Ready>,
+    /// What becomes a child now.
+    pub current: Option<Ready>,
+    /// What that child finds in its copy of the heap.
+    pub inherited: Option<Box<Inherited>>,
+}
+
+/// An environment that has not begun.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// It.
+    pub made: Made,
+    /// Its public page, mapped here.
+    pub public: Shared,
+    /// What else it is made of.
+    pub room: Room,
+}
+
+/// What an environment is made of, for the one after it.
+#[derive(Clone, Debug)]
+pub struct Room {
+    root: PageNumber,
+    private: Vec<PageNumber>,
+    /// Takes the place of the first private page in the next one; none: it is yet to be allocated.
+    next: PageNumber,
+    /// Pages under its list while it is ready, `next` not counted.
+    pages: u64,
+    /// Pages under its list that its program was given when it began.
+    given: Vec<PageNumber>,
+}
+
+impl Nursery {
+    /// The environment that the next child is to be, in the place of the current one.
+    ///
+    /// # Errors
+    /// `EAGAIN` where there are too many environments; what the kernel refuses.
+    pub fn prepare(&mut self) -> Result<Ready> {
+        let is_first = thread().number() == process().environment();
+        let ready = match self.ready.take_if(|_| is_first) {
+            Some(ready) => ready,
+            None => Ready::make()?,
+        };
+        self.current = Some(ready.clone());
+        Ok(ready)
+    }
+
+    /// Addresses of the windows that a child has no use for.
+    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        [&self.ready, &self.current].into_iter().flatten().map(|ready| ready.public.address())
+    }
+}
+
+/// What every child of the running thread begins with.
+fn beginning() -> Beginning {
+    Beginning {
+        function: (begin::forked as *const () as u64, 0),
+        heap: heap::address(),
+        process: core::ptr::from_ref(process()) as u64,
+        thread: core::ptr::from_ref(thread()) as u64,
+        borrows: process().borrows_key(),
+        ..image::beginning()
+    }
+}
+
+impl Ready {
+    fn make() -> Result<Self> {
+        let process = process();
+        crate::budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
+        let key = process.session_key;
+        let maker = Maker::begin(key, key, process.lists.public(key).list, area::channel_key())?;
+        let (root, private) = (maker.space.root, maker.private().to_vec());
+        let made = maker.begin_with(&beginning())?;
+        if process.borrows_key() {
+            let given = syscall::key_copy(BORROWED_SLOT, u64::from(Rights::ALL.0), made.number, BORROWED_SLOT, key);
+            given.inspect_err(|_| made.bury(key))?;
+        }
+        let public = process.windows.lock().open(alloc::vec![made.public], key, true);
+        let public = public.inspect_err(|_| made.bury(key))?;
+        let pages = pages_under(made.list);
+        let ready = Self { made, public, room: Room { root, private, next: PageNumber::NONE, pages, given: Vec::new() } };
+        ready.mark();
+        Ok(ready)
+    }
+
+    /// How its tables are edited, and pages allocated for it.
+    pub fn editor(&self) -> Editor {
+        Editor { root: self.room.root, key: process().session_key, tables: self.pages() }
+    }
+
+    /// Its access list and the key to it.
+    pub fn pages(&self) -> Allocator {
+        Allocator { key: process().session_key, list: self.made.list }
+    }
+
+    /// Maps pages into its address space.
+    pub fn show(&self, rows: &[MapRow]) -> Result<()> {
+        let Editor { root, key, tables } = self.editor();
+        birth::show(&AddressSpace { root, key, tables }, rows)
+    }
+
+    /// Links the table that maps the library's top-level slot: the ExOS image, and nothing else.
+    pub fn link_image(&self, table: PageNumber) -> Result<()> {
+        link_common(&self.editor(), LIBRARY_BASE, 3, table)
+    }
+
+    /// Says in its public page whose it is, for the case that its maker is destroyed.
+    fn mark(&self) {
+        let words = self.public.words();
+        words[public::PARENT].store(process().environment(), Relaxed);
+        words[public::MAGIC].store(public::MAGIC_READY, Release);
+    }
+
+    /// Destroys it.
+    pub fn bury(&self) {
+        process().windows.lock().close(&self.public);
+        self.made.bury(process().session_key);
+    }
+
+    /// Makes it of what a child left that is gone. Where there is more than that it is destroyed, and the result is nothing;
+    /// after an error the child is what it was.
+    fn of(child: &Child) -> Result<Option<Self>> {
+        let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room: child.room.clone() };
+        ready.renew()?;
+        ready.free_given();
+        ready.public.words().iter().for_each(|word| word.store(0, Relaxed));
+        ready.mark();
+        let session = process().session_key;
+        if ready.is_whole() && give_keys(ready.made.number, session, session, area::channel_key()).is_ok() {
+            return Ok(Some(ready));
+        }
+        ready.bury();
+        Ok(None)
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        let session = process().session_key;
+        if self.room.next == PageNumber::NONE {
+            self.room.next = self.pages().allocate()?;
+        }
+        let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
+        write_words(self.room.next, session, &words)?;
+        let key = key::derive(session, Rights::ALL, 0)?;
+        let outcome = self.renew_as(session, key);
+        let _ = key::discard(key);
+        self.made.number = outcome?;
+        core::mem::swap(&mut self.room.next, &mut self.room.private[0]);
+        Ok(())
+    }
+
+    /// Nobody who had the old one's key has the new one's.
+    fn renew_as(&self, session: KeyIndex, key: KeyIndex) -> Result<EnvironmentId> {
+        syscall::access_list_set(session, self.made.list, 1, key, u64::from(Rights::ALL.0))?;
+        loop {
+            match syscall::environment_renew(session, self.made.number, key, self.room.next) {
+                Err(Failure { error: Error::Again, .. }) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// Gives back what the program of the old one was given and nobody uses.
+    fn free_given(&mut self) {
+        let is_free = |page: &PageNumber| {
+            exposed::page(*page).is_some_and(|info| {
+                info.access() == self.made.list
+                    && info.kind() == PageKind::Ordinary
+                    && !info.is_orphan()
+                    && info.references() == 0
+            })
+        };
+        let free: Vec<PageNumber> = self.room.given.drain(..).filter(is_free).collect();
+        self.pages().free_many(&free);
+    }
+
+    /// Whether there is no more, and no less, than there is to one that was just made.
+    fn is_whole(&self) -> bool {
+        let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
+        pages_under(self.made.list) == self.room.pages + 1
+            && references(self.made.public) == 2
+            && self.room.private.iter().all(|page| references(*page) == 1)
+    }
+}
+
+impl Room {
+    /// Notes pages that the program of the environment is given.
+    pub fn give(&mut self, pages: impl IntoIterator<Item = PageNumber>) {
+        self.given.extend(pages);
+    }
+}
+
+fn pages_under(list: PageNumber) -> u64 {
+    exposed::page(list).map_or(0, |info| u64::from(info.links()))
+}
+
+impl Process {
+    /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
+    /// where it is still there.
+    pub fn keep_room(&self, child: &Child) -> bool {
+        let is_mine = exposed::environment(child.made.number)
+            .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
+            && thread().number() == self.environment();
+        // What borrows a key is made anew: the key is not this process's to give to who is not born.
+        if !is_mine || self.borrows_key() || self.stopped.load(Relaxed) >= state::ENDS {
+            return false;
+        }
+        let mut nursery = self.nursery.lock();
+        if nursery.ready.is_some() {
+            return false;
+        }
+        Ready::of(child).map(|ready| nursery.ready = ready).is_ok()
+    }
+
+    /// Gives up what is kept for the next child.
+    pub fn empty_nursery(&self) {
+        let ready = self.nursery.lock().ready.take();
+        ready.iter().for_each(Ready::bury);
+    }
+}
