@@ -5,6 +5,7 @@ use super::ring::{CAPACITY, Ring};
 use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::process::state;
 use crate::user_memory::current::{is_adopted, process};
 use crate::user_memory::shared::{Shared, Windows};
 use alloc::vec;
@@ -260,11 +261,13 @@ impl Pipe {
         };
         let (others, count) = (self.word(others), self.word(count));
         let seen = others.load(Acquire);
+        // Who is there now goes on as soon as it sees this one, and may be gone before this one looks again.
+        let is_there = count.load(Acquire) != 0;
         self.add(side);
         self.word(own).fetch_add(1, SeqCst);
         crate::block::kick_idle();
         let joined = [word(others, Operator::NotEqual, seen), word(count, Operator::NotEqual, 0)];
-        while wait && others.load(Acquire) == seen && count.load(Acquire) == 0 {
+        while wait && !is_there && others.load(Acquire) == seen && count.load(Acquire) == 0 {
             crate::block::wait(&joined, None).inspect_err(|_| {
                 self.let_go(side, maker());
                 self.leave(side);
@@ -467,6 +470,10 @@ fn maker() -> u64 {
 
 /// Closes the window of a pipe that this process has no end of any more.
 pub fn discard(pipe: &Pipe) {
+    // The address space goes as a whole.
+    if process().stopped.load(Relaxed) >= state::ENDS {
+        return;
+    }
     process().windows.lock().close(&pipe.shared);
     process().lend(pipe.pages());
 }
