@@ -76,8 +76,9 @@ impl Orphans {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
                 // What was not born does not end by itself.
                 Some(Orphan::Process(made) | Orphan::Unborn(made)) => {
+                    let anchor = anchor(info, made.list);
                     release(info, &made, self.bank);
-                    lists.push(made.list);
+                    lists.extend(anchor.map(|anchor| [anchor, made.list]));
                 }
                 Some(Orphan::Thread(number)) => create::release(number, OWN),
                 None => {}
@@ -123,6 +124,19 @@ fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
     }
 }
 
+/// A page under the list of an environment that is not dead yet: as long as it is there the list is no other one, whoever gives up
+/// what is under it.
+fn anchor(info: Environment, list: PageNumber) -> Option<PageNumber> {
+    let anchors = Allocator { key: OWN, list };
+    let anchor = anchors.allocate().ok()?;
+    let is_its = exposed::page(PageNumber(info.root.load(Acquire))).is_some_and(|root| root.access() == list);
+    if !is_its || info.state.load(Acquire) == State::Dead as u64 {
+        let _ = anchors.free(anchor);
+        return None;
+    }
+    Some(anchor)
+}
+
 /// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.
 fn release(info: Environment, made: &Made, bank: EnvironmentId) {
     let heir = EnvironmentId(info.creator.load(Relaxed));
@@ -136,20 +150,24 @@ fn release(info: Environment, made: &Made, bank: EnvironmentId) {
     }
 }
 
-/// Frees all pages under some access lists, and the lists: their makers, who would know them, are gone.
-fn free(buried: &[PageNumber]) {
+/// Frees all pages under some access lists, and the lists, each given with its anchor: their makers, who would know them, are
+/// gone.
+fn free(buried: &[[PageNumber; 2]]) {
     if buried.is_empty() {
         return;
     }
     // What was given up already is freed with its last use, and may be somebody else's the next moment.
     let is_left = |page: &PageNumber| exposed::page(*page).is_some_and(|info| !info.is_orphan());
-    let lists: Vec<PageNumber> = buried.iter().copied().filter(is_left).collect();
+    let is_buried = |list: PageNumber| buried.iter().any(|[_, buried]| *buried == list);
+    let is_kept = |page: PageNumber| buried.iter().any(|kept| kept.contains(&page));
     let pages = (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber);
-    let is_theirs = |page: &PageNumber| {
-        exposed::page(*page).is_some_and(|info| buried.contains(&info.access())) && !buried.contains(page)
-    };
-    let theirs: Vec<PageNumber> = pages.filter(is_theirs).filter(is_left).collect();
+    let is_theirs = |page: &PageNumber| exposed::page(*page).is_some_and(|info| is_buried(info.access()));
+    let theirs: Vec<PageNumber> = pages.filter(|page| is_theirs(page) && !is_kept(*page) && is_left(page)).collect();
     let any = Allocator { key: OWN, list: PageNumber::NONE };
     any.free_many(&theirs);
-    any.free_many(&lists);
+    // In one call each: between the anchor's end and the list's nobody else can free the list.
+    for [anchor, list] in buried {
+        let both = [*anchor, *list];
+        any.free_many(if is_left(list) { &both } else { &both[..1] });
+    }
 }
