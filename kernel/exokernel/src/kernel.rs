@@ -42,7 +42,7 @@ pub(crate) struct Kernel {
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
-pub(crate) const LISTS_REMEMBERED: usize = 4;
+pub(crate) const LISTS_REMEMBERED: usize = 8;
 
 /// What a key of an environment gave, for as long as no right was lost anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Renewal: an environment that is being destroyed begins again as another one, of the same pages.
 //!
 //! To destroy an environment and to create the next costs most for what both do to the same pages: filling private ones with
-//! zeros, unmapping and mapping the area, giving pages back and taking them again (doc/decision/0014). Nothing else of the
+//! zeros, unmapping and mapping the area, giving pages back and taking them again (doc/decision/0015). Nothing else of the
 //! old one stays: its slices, pins, predicate, children, pages and budget go as by destruction, its address space but for
-//! the area, its registers, its key ring and its number. What lies in the private pages that stay are secrets of the old
-//! one from those who could not destroy it; who can could as well have had it run code of its own choice.
+//! the area, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as it was used.
 
 use crate::budget;
 use crate::destruction::{LARGEST_STEP, Progress, STEP};
@@ -14,16 +13,17 @@ use crate::key::permit;
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Specification, State};
-use abi::page::{ORPHAN, PageKind};
-use abi::page_table::{PAGE, PRESENT, WRITE};
+use abi::page::{self, ORPHAN, PageKind};
+use abi::page_table::{DIRTY, PAGE, PRESENT, WRITE};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::page_table::{ENTRIES, ROOT_LEVEL, Slot, index, links, page_of, walk};
 use machine::tlb::{self, Extent};
 use machine::{context, memory};
 
-/// Units of work of the last step: all pages are looked at, three are filled with zeros, and the environment is built.
-const RENEW: u32 = 220;
+/// Units of work of the last step: all pages are looked at, eighteen at most are filled with zeros, and the environment is
+/// built.
+const RENEW: u32 = 260;
 
 impl Kernel {
     /// Renews an environment, or goes on releasing what it held (see `abi::syscall`).
@@ -92,11 +92,11 @@ impl Kernel {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
         let private = &wanted.private[..wanted.private_count as usize];
-        for page in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
-            let info = self.page(PageNumber(*page))?;
+        for number in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
+            let info = self.page(PageNumber(*number))?;
             permit(self.rights_on_page(key, info)?, Rights::OWN)?;
             if memory::state(info).flags & ORPHAN != 0 {
-                return Err(Error::WrongKind.about(*page));
+                return Err(Error::WrongKind.about(*number));
             }
         }
         Ok(())
@@ -184,6 +184,7 @@ impl Kernel {
             self.put_leaf(place, place.entry() & !PAGE | first.address());
         }
         self.dissolve_private(replaced);
+        self.clear_stack(&wanted, at);
         let root = PageNumber(wanted.root);
         tlb::drop_everywhere(root, Extent::All);
         self.memory.count_root(root, -1);
@@ -197,5 +198,24 @@ impl Kernel {
         let environment = self.take_slot();
         self.build_environment(environment, Some(caller), *name, &wanted);
         environment.number()
+    }
+
+    /// Fills the upcall stack with zeros as far down as it was used: a page further than the lowest that was written by the
+    /// program, because the kernel's frame may be all that is in it.
+    fn clear_stack(&mut self, wanted: &Specification, at: Slot) {
+        let stack = &wanted.private[1..wanted.private_count as usize];
+        let place = |index: usize| Slot { index: at.index + 2 + index, ..at };
+        let is_written = |index: &usize| {
+            let noted = memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
+            place(*index).entry() & DIRTY != 0 || noted != 0
+        };
+        let Some(lowest) = (0..stack.len()).find(is_written) else { return };
+        for (index, page) in stack.iter().enumerate().skip(lowest.saturating_sub(1)) {
+            let entry = place(index).entry();
+            if entry & DIRTY != 0 {
+                self.put_leaf(place(index), entry & !DIRTY);
+            }
+            self.memory.clear_private(PageNumber(*page));
+        }
     }
 }

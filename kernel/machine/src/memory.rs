@@ -304,6 +304,14 @@ impl Memory {
         set_zeroed(info);
     }
 
+    /// Fills a private page of an environment area with zeros; it is known to be written no more.
+    pub fn clear_private(&mut self, page: PageNumber) {
+        let info = info(page).expect("a private page has a record");
+        assert_eq!(state(info).kind, PageKind::EnvironmentPrivate);
+        Self::zero(page);
+        set_flags(info, 0, abi::page::DIRTY);
+    }
+
     /// Makes a page the public or a private page of an environment area; its contents stay.
     pub fn make_area_page(&mut self, page: PageNumber, kind: PageKind) {
         assert!(matches!(kind, PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate));

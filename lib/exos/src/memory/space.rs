@@ -327,12 +327,6 @@ impl Space {
         })
     }
 
-    /// Every page that a child which borrows this memory is to have as it is; what can be found in a file again is left out.
-    pub fn lent(&self) -> Vec<MapRow> {
-        let is_lent = |(_, entry): &(u64, u64)| entry & PRESENT != 0 && entry & FROM_FILE == 0;
-        self.frames.all().into_iter().filter(is_lent).map(|(address, entry)| MapRow { address, entry }).collect()
-    }
-
     /// Pages of its own that it may write now, those that it borrows among them.
     pub fn writable(&self) -> Vec<u64> {
         let all = self.frames.all().into_iter();

@@ -67,6 +67,8 @@ pub struct OwnMemory {
     pub tables: Tables,
     /// Pages that are copies: address, and entry in the table.
     pub copied: Vec<(u64, u64)>,
+    /// Whether they map the pages of files, too, that its parent's do.
+    pub has_files: bool,
 }
 
 impl Inherited {
@@ -157,7 +159,9 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     let mut memory = process.memory.lock();
     memory.tables.clone_from(&own.tables);
-    memory.space.forget_files();
+    if !own.has_files {
+        memory.space.forget_files();
+    }
     for (address, entry) in &own.copied {
         memory.space.frames.set(*address, *entry);
     }
@@ -332,7 +336,6 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
     let letters = mailbox.letters();
     letters.group().store(number, Relaxed);
     let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
-    let guardian = EnvironmentId(words[birth::GUARDIAN_WORD]);
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
         nursery: Lock::new(Nursery::default()),
@@ -348,7 +351,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         limits: Lock::new(Limits::default()),
         attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),
-        files: Lock::new(Client::new(guardian)),
+        files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),
         uses: Lock::new(Uses::default()),
         windows: Lock::new(windows),
@@ -376,7 +379,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         session_key: SESSION_SLOT,
         opening_key: AtomicU64::new(SESSION_SLOT.0),
         principal: AtomicU64::new(0),
-        guardian,
+        guardian: EnvironmentId(words[birth::GUARDIAN_WORD]),
         lists,
         bank,
         image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),

@@ -19,7 +19,6 @@ use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
-use crate::user_memory::tables::Tables;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
@@ -42,6 +41,8 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
 const MAPPED_AT_ONCE: usize = 256;
+/// Pages of files up to which such a child has all of them at once. Of more it needs few, which it finds again.
+const FILES_AT_ONCE: usize = 64;
 /// Pages beside the program that a small process has.
 const ROWS: usize = 64;
 
@@ -128,13 +129,17 @@ fn copy(
     let is_alone = held.threads() == 1;
     held.with_memory(process, |space, pages| {
         let many = space.frames.count(|entry| entry & FROM_FILE == 0);
+        let has_files = space.frames.len() - many <= FILES_AT_ONCE;
+        let is_given = |entry: u64| entry & PRESENT != 0 && (has_files || entry & FROM_FILE == 0);
         let is_borrowed = process.loan.lock().is_some();
         if many > MAPPED_AT_ONCE && !is_borrowed {
             space.share_for_fork(pages, &[], |_, _| {})?;
             return pages.tables.link_into(&ready.editor());
         }
         if inherited.borrows_memory() && is_alone {
-            inherited.set_memory(map_pages(ready, space.lent(), &[])?);
+            let lent = space.frames.all().into_iter().filter(|(_, entry)| is_given(*entry));
+            let rows = lent.map(|(address, entry)| MapRow { address, entry }).collect();
+            inherited.set_memory(OwnMemory { has_files, ..map_pages(ready, rows, &[])? });
             return Ok(());
         }
         let kept = match inherited.borrows_memory() {
@@ -143,13 +148,13 @@ fn copy(
             false if is_borrowed => space.writable(),
             false => space.written_after_fork(),
         };
-        let mut rows = Vec::with_capacity(many);
+        let mut rows = Vec::with_capacity(many + FILES_AT_ONCE);
         space.share_for_fork(pages, &kept, |address, entry| {
-            if entry & PRESENT != 0 && entry & FROM_FILE == 0 {
+            if is_given(entry) {
                 rows.push(MapRow { address, entry });
             }
         })?;
-        inherited.set_memory(map_pages(ready, rows, &kept)?);
+        inherited.set_memory(OwnMemory { has_files, ..map_pages(ready, rows, &kept)? });
         Ok(())
     })?;
     let mut rows = windows_of_child(&held.windows, (&own_mailbox, mailbox), &forgotten);
@@ -160,22 +165,17 @@ fn copy(
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
 fn map_pages(ready: &mut Ready, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
-    let mut copies = vec![PageNumber::NONE; kept.len()];
-    ready.pages().allocate_many(&mut copies)?;
+    let copies = ready.pages_for_copies(kept.len())?;
     for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
         image::copy_pages(kept, copies, process().session_key)?;
     }
-    ready.room.give(copies.iter().copied());
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
         let row = rows.iter_mut().find(|row| row.address == *address).ok_or(Errno::EFAULT)?;
         row.entry = row.entry & !(PAGE | COPY_ON_WRITE) | WRITE | copy.address();
         copied.push((*address, row.entry));
     }
-    let mut tables = Tables::default();
-    tables.edit(&ready.editor(), &rows)?;
-    ready.room.give(tables.pages());
-    Ok(OwnMemory { tables, copied })
+    Ok(OwnMemory { tables: ready.map(&rows)?, copied, has_files: false })
 }
 
 /// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.

@@ -13,7 +13,7 @@ use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::shared::Shared;
-use crate::user_memory::tables::{Editor, link_common};
+use crate::user_memory::tables::{Editor, Tables, link_common};
 use crate::user_memory::{birth, image};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -58,8 +58,10 @@ pub struct Room {
     next: PageNumber,
     /// Pages under its list while it is ready, `next` not counted.
     pages: u64,
-    /// Pages under its list that its program was given when it began.
-    given: Vec<PageNumber>,
+    /// Pages under its list that its program was given when it began: tables, and copies of pages.
+    given: [Vec<PageNumber>; 2],
+    /// The same, of the one before, that are to be given again.
+    spare: [Vec<PageNumber>; 2],
 }
 
 impl Nursery {
@@ -110,7 +112,9 @@ impl Ready {
         let public = process.windows.lock().open(alloc::vec![made.public], key, true);
         let public = public.inspect_err(|_| made.bury(key))?;
         let pages = pages_under(made.list);
-        let ready = Self { made, public, room: Room { root, private, next: PageNumber::NONE, pages, given: Vec::new() } };
+        let next = PageNumber::NONE;
+        let room = Room { root, private, next, pages, given: Default::default(), spare: Default::default() };
+        let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
     }
@@ -154,7 +158,7 @@ impl Ready {
     fn of(child: &Child) -> Result<Option<Self>> {
         let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room: child.room.clone() };
         ready.renew()?;
-        ready.free_given();
+        ready.take_given();
         ready.public.words().iter().for_each(|word| word.store(0, Relaxed));
         ready.mark();
         let session = process().session_key;
@@ -191,33 +195,59 @@ impl Ready {
         }
     }
 
-    /// Gives back what the program of the old one was given and nobody uses.
-    fn free_given(&mut self) {
+    /// What the program of the old one was given, and nobody uses any more, is for the next one's.
+    fn take_given(&mut self) {
+        let list = self.made.list;
         let is_free = |page: &PageNumber| {
             exposed::page(*page).is_some_and(|info| {
-                info.access() == self.made.list
+                info.access() == list
                     && info.kind() == PageKind::Ordinary
                     && !info.is_orphan()
                     && info.references() == 0
             })
         };
-        let free: Vec<PageNumber> = self.room.given.drain(..).filter(is_free).collect();
-        self.pages().free_many(&free);
+        for (spare, given) in self.room.spare.iter_mut().zip(&mut self.room.given) {
+            spare.extend(given.drain(..).filter(is_free));
+        }
     }
 
     /// Whether there is no more, and no less, than there is to one that was just made.
     fn is_whole(&self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
-        pages_under(self.made.list) == self.room.pages + 1
+        let spare: usize = self.room.spare.iter().map(Vec::len).sum();
+        pages_under(self.made.list) == self.room.pages + 1 + spare as u64
             && references(self.made.public) == 2
             && self.room.private.iter().all(|page| references(*page) == 1)
     }
 }
 
-impl Room {
-    /// Notes pages that the program of the environment is given.
-    pub fn give(&mut self, pages: impl IntoIterator<Item = PageNumber>) {
-        self.given.extend(pages);
+impl Ready {
+    /// Pages for copies that its program is given, all of which are to be written before it begins.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_allocate`.
+    pub fn pages_for_copies(&mut self, count: usize) -> Result<Vec<PageNumber>> {
+        let mut copies = core::mem::take(&mut self.room.spare[1]);
+        // What the one before had in them is not for this one.
+        self.pages().free_many(&copies[copies.len().min(count)..]);
+        let kept = copies.len().min(count);
+        copies.resize(kept, PageNumber::NONE);
+        copies.resize(count, PageNumber::NONE);
+        self.pages().allocate_many(&mut copies[kept..])?;
+        self.room.given[1].clone_from(&copies);
+        Ok(copies)
+    }
+
+    /// Gives its program tables that map what `rows` say.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn map(&mut self, rows: &[MapRow]) -> Result<Tables> {
+        let mut tables = Tables::of_spare(core::mem::take(&mut self.room.spare[0]));
+        let outcome = tables.edit(&self.editor(), rows);
+        self.room.spare[0] = tables.take_spare();
+        self.room.given[0].extend(tables.pages());
+        outcome.map(|()| tables)
     }
 }
 

@@ -88,9 +88,12 @@ impl<'a> Post<'a> {
 
     /// Drops every pending signal of a set.
     pub fn drop_all(self, set: u64) {
-        for signal in (FIRST_QUEUED..=COUNT).filter(|signal| set & bit(*signal) != 0) {
-            while let Some(entry) = self.oldest(signal) {
-                entry[0].store(0, Release);
+        for entry in self.entries() {
+            let state = entry[0].load(Acquire);
+            // Others write these words: any value has a meaning.
+            let signal = (state & 0xff) as u32;
+            if state > BUSY && (FIRST_QUEUED..=COUNT).contains(&signal) && set & bit(signal) != 0 {
+                let _ = entry[0].compare_exchange(state, 0, SeqCst, Relaxed);
             }
         }
         self.pending().fetch_and(!set, SeqCst);

@@ -33,6 +33,8 @@ pub struct Editor {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     linked: BTreeMap<(u64, u64), Link>,
+    /// Pages to make tables of before others are allocated.
+    spare: Vec<PageNumber>,
 }
 
 /// A link to a table.
@@ -52,6 +54,16 @@ impl Tables {
     /// The uppermost tables, with the addresses where they begin: what a child links.
     pub fn uppermost(&self) -> impl Iterator<Item = (u64, PageNumber)> {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
+    }
+
+    /// None yet, with pages to make them of.
+    pub fn of_spare(spare: Vec<PageNumber>) -> Self {
+        Self { linked: BTreeMap::new(), spare }
+    }
+
+    /// The pages that no table was made of.
+    pub fn take_spare(&mut self) -> Vec<PageNumber> {
+        core::mem::take(&mut self.spare)
     }
 
     /// Every table.
@@ -188,7 +200,7 @@ impl Tables {
             if self.linked.contains_key(&(level, base)) {
                 continue;
             }
-            let page = editor.tables.allocate()?;
+            let page = self.spare.pop().map_or_else(|| editor.tables.allocate(), Ok)?;
             // SAFETY: a new table is empty: nothing appears at any address.
             unsafe { link(editor, base, level, page, editor.tables.key) }?;
             self.linked.insert((level, base), Link { page, own: true });
