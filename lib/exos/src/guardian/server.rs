@@ -172,6 +172,9 @@ impl Server {
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 // Without a path it is memory, in no directory.
                 if d != 0 {
+                    if !server.tree.node(directory.node)?.is_directory() {
+                        return Err(Errno::ENOTDIR);
+                    }
                     server.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
                     server.tree.check_writable(directory)?;
                 }

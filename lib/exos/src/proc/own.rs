@@ -91,9 +91,8 @@ fn descriptor(number: u64) -> Result<Entry> {
 /// A file of a thread: what is not the thread's own is the process's.
 fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
     let process = process();
-    if !process.threads.lock().iter().any(|thread| thread.shown_number() == number) {
-        return Err(Errno::ENOENT);
-    }
+    let found = process.threads.lock().iter().copied().find(|thread| thread.shown_number() == number);
+    let environment = found.ok_or(Errno::ENOENT)?.number();
     match rest {
         [] => {
             let Entry::Directory(mut names) = folder() else { return Err(Errno::EIO) };
@@ -103,7 +102,7 @@ fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
         ["task", ..] => Err(Errno::ENOENT),
         ["stat" | "status" | "statm"] => {
             let own = crate::relatives::find(process.number()).ok_or(Errno::ENOENT)?;
-            let text = processes::text(&crate::relatives::Other { number, ..own }, rest);
+            let text = processes::text(&crate::relatives::Other { number, environment, ..own }, rest);
             text.map(Entry::Text).ok_or(Errno::ENOENT)
         }
         _ => own_entry(rest),
