@@ -170,11 +170,11 @@ impl Server {
             }
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
+                if !server.tree.node(directory.node)?.is_directory() {
+                    return Err(Errno::ENOTDIR);
+                }
                 // Without a path it is memory, in no directory.
                 if d != 0 {
-                    if !server.tree.node(directory.node)?.is_directory() {
-                        return Err(Errno::ENOTDIR);
-                    }
                     server.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
                     server.tree.check_writable(directory)?;
                 }

@@ -263,9 +263,6 @@ impl Server {
     ) -> Result<Outcome> {
         const NAMEABLE: u64 = 1;
         const SEALABLE: u64 = 2;
-        if !self.tree.node(directory.node)?.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
         let mode = linux::S_IFREG | mode & 0o7777;
         let node = self.tree.create_unnamed(
             directory.node,
