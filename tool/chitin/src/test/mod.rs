@@ -91,8 +91,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let other_kind =
         ["guest::", "tidy::", "parity::", "bench::", "wrong-call::"].iter().any(|kind| filter.starts_with(kind));
     let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
-    cases.extend(style::cases(workspace)?);
-    cases.retain(|case| case.name().contains(filter));
+    cases.extend(style::cases(workspace)?.into_iter().filter(|case| case.name().contains(filter)));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
     if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
