@@ -3,7 +3,6 @@
 use super::dispatch::Call;
 use crate::block;
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{LockHolder, LockKind, LockManner, LockRequest};
 use crate::user_memory::copy;

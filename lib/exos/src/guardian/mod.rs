@@ -1,8 +1,8 @@
 //! The guardian of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
-//! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `sharing`, which is about
-//! locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
+//! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `names`, which is about
+//! making, naming and removing files, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `questions` hands on what
 //! processes ask each other. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
@@ -22,6 +22,8 @@ mod ipc_client;
 pub mod keys;
 #[cfg(target_os = "none")]
 mod mounts;
+#[cfg(target_os = "none")]
+mod names;
 #[cfg(target_os = "none")]
 mod questions;
 #[cfg(target_os = "none")]

@@ -2,14 +2,14 @@
 
 use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
-use super::protocol::{self, DIRECTORY, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
+use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::Catalogue;
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
-use crate::file_system::node::{Node, NodeId};
+use crate::file_system::node::NodeId;
 use crate::file_system::number_map::NumberMap;
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
@@ -488,177 +488,6 @@ impl Server {
         })
     }
 
-    fn set_mode(&mut self, who: Credentials, at: Location, mode: u32) -> Result<Outcome> {
-        let groups = self.tree.groups.clone();
-        self.change(who, at, |node| {
-            let mode = kept_bits(mode, node.gid, who, &groups);
-            node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
-            Ok(())
-        })
-    }
-
-    fn set_owner(&mut self, who: Credentials, at: Location, owner: u64) -> Result<Outcome> {
-        let (uid, gid) = (owner as u32, (owner >> 32) as u32);
-        let groups = self.tree.groups.clone();
-        self.change(who, at, |node| {
-            let is_own_group = gid == who.gid || groups.contains(&gid);
-            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
-                return Err(Errno::EPERM);
-            }
-            node.uid = if uid == u32::MAX { node.uid } else { uid };
-            node.gid = if gid == u32::MAX { node.gid } else { gid };
-            if node.is_file() {
-                node.mode = plain(node.mode);
-            }
-            Ok(())
-        })
-    }
-
-    fn set_times(&mut self, who: Credentials, at: Location, accessed: u64, modified: u64) -> Result<Outcome> {
-        let now = self.tree.now;
-        let time = |wanted, before| match wanted {
-            protocol::TIME_NOW => now,
-            protocol::TIME_KEEP => before,
-            time => time,
-        };
-        self.change(who, at, |node| {
-            node.accessed = time(accessed, node.accessed);
-            node.modified = time(modified, node.modified);
-            Ok(())
-        })
-    }
-
-    fn change(
-        &mut self,
-        who: Credentials,
-        at: Location,
-        edit: impl FnOnce(&mut Node) -> Result<()>,
-    ) -> Result<Outcome> {
-        self.tree.check_writable(at)?;
-        if who.uid != 0 && who.uid != self.tree.node(at.node)?.uid {
-            return Err(Errno::EPERM);
-        }
-        self.tree.set_attributes(at.node, edit).map(|()| NOTHING.into())
-    }
-
-    fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
-        let target = match &self.tree.node(id)?.body {
-            crate::file_system::node::Body::Link(target) => target.to_vec(),
-            _ => return Err(Errno::EINVAL),
-        };
-        Ok([self.put(caller, &target)?, 0, 0, 0, 0].into())
-    }
-
-    fn make(&mut self, caller: u64, who: Credentials, at: u64, mode: u32, device: u64, length: u64) -> Result<Outcome> {
-        let path = self.path(caller, 0, length)?;
-        let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
-        self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
-            let device = ((device >> 32) as u32, device as u32);
-            server.tree.create(directory.node, name, Fresh { mode, owner: who, device, target: b"" })?;
-            Ok(())
-        })
-    }
-
-    fn symbolic_link(&mut self, caller: u64, who: Credentials, at: u64, lengths: u64) -> Result<Outcome> {
-        let (target, path) = self.two_paths(caller, lengths)?;
-        if target.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
-            let mode = linux::S_IFLNK | 0o777;
-            server.tree.create(directory.node, name, Fresh { mode, owner: who, device: (0, 0), target: &target })?;
-            Ok(())
-        })
-    }
-
-    fn remove(&mut self, caller: u64, who: Credentials, at: u64, flags: u64, length: u64) -> Result<Outcome> {
-        let path = self.path(caller, 0, length)?;
-        if !path.is_empty() && path.iter().all(|byte| *byte == b'/') {
-            return Err(if flags & DIRECTORY != 0 { Errno::EBUSY } else { Errno::EISDIR });
-        }
-        let wants_directory = flags & DIRECTORY != 0;
-        match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
-            Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
-            Place::Here { directory, .. } if self.tree.check_writable(directory).is_err() => Err(Errno::EROFS),
-            Place::Here { node: None, .. } => Err(Errno::ENOENT),
-            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node.node)?.is_directory() => {
-                Err(Errno::ENOTDIR)
-            }
-            Place::Here { directory, name, node: Some(node), .. } => {
-                self.check_removal(who, directory.node, node.node)?;
-                self.tree.remove(directory.node, &name, wants_directory)?;
-                Ok(NOTHING.into())
-            }
-        }
-    }
-
-    fn check_removal(&self, who: Credentials, directory: NodeId, node: NodeId) -> Result<()> {
-        self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
-        let sticky = self.tree.node(directory)?;
-        let is_owner = who.uid == 0 || who.uid == sticky.uid || who.uid == self.tree.node(node)?.uid;
-        if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
-    }
-
-    fn rename(&mut self, caller: u64, who: Credentials, at: [u64; 2], lengths: u64, flags: u32) -> Result<Outcome> {
-        let (from, to) = self.two_paths(caller, lengths)?;
-        let (from, from_slash) = match self.tree.walk(self.from(caller, at[0], who, false)?, &from)? {
-            Place::Here { directory, name, node: Some(node), slash } => ((directory, name, node), slash),
-            Place::Here { .. } => return Err(Errno::ENOENT),
-            Place::Elsewhere { .. } => return Err(Errno::EXDEV),
-        };
-        let (to_directory, to_name, to_node, to_slash) =
-            match self.tree.walk(self.from(caller, at[1], who, false)?, &to)? {
-                Place::Here { directory, name, node, slash } => (directory, name, node, slash),
-                Place::Elsewhere { .. } => return Err(Errno::EXDEV),
-            };
-        if from.0.mount != to_directory.mount {
-            return Err(Errno::EXDEV);
-        }
-        self.tree.check_writable(to_directory)?;
-        if (from_slash || to_slash) && !self.tree.node(from.2.node)?.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
-        self.check_removal(who, from.0.node, from.2.node)?;
-        self.tree.check(to_directory.node, who, access::WRITE | access::EXECUTE)?;
-        if let Some(node) = to_node {
-            self.check_removal(who, to_directory.node, node.node)?;
-        }
-        let (from, to) = ((from.0.node, from.1.as_slice()), (to_directory.node, to_name.as_slice()));
-        match flags {
-            0 => self.tree.rename(from, to, false)?,
-            linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
-            linux::RENAME_EXCHANGE => self.tree.exchange(from, to)?,
-            whiteout if whiteout & !linux::RENAME_NOREPLACE == linux::RENAME_WHITEOUT => {
-                self.tree.rename(from, to, whiteout & linux::RENAME_NOREPLACE != 0)?;
-                let fresh = Fresh { mode: linux::S_IFCHR, owner: who, device: (0, 0), target: b"" };
-                self.tree.create(from.0, from.1, fresh)?;
-            }
-            _ => return Err(Errno::EINVAL),
-        }
-        Ok(NOTHING.into())
-    }
-
-    fn link(&mut self, caller: u64, who: Credentials, at: [u64; 2], lengths: u64, flags: u64) -> Result<Outcome> {
-        let (from, to) = self.two_paths(caller, lengths)?;
-        let node = if from.is_empty() && flags & EMPTY_PATH != 0 {
-            self.start(caller, at[0])?
-        } else {
-            match self.tree.walk(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)? {
-                Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {
-                    file if slash && !self.tree.node(file.node)?.is_directory() => return Err(Errno::ENOTDIR),
-                    there => there,
-                },
-                Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
-            }
-        };
-        self.on_new_name(caller, who, at[1], &to, false, |server, directory, name| {
-            if directory.mount != node.mount {
-                return Err(Errno::EXDEV);
-            }
-            server.tree.link(node.node, directory.node, name)
-        })
-    }
-
     /// Walks to a name that must be free, in a directory that may be written.
     pub(super) fn on_new_name(
         &mut self,
@@ -736,7 +565,9 @@ impl Server {
             };
             let idle: Vec<(u64, u64)> = self.clients.iter().filter_map(take).collect();
             // What a client says that it holds is let go only where it does.
-            idle.into_iter().for_each(|(client, handle)| drop(self.release(client, Handle::from_word(handle))));
+            for (client, handle) in idle {
+                let _ = self.release(client, Handle::from_word(handle));
+            }
         }
     }
 
@@ -745,15 +576,17 @@ impl Server {
         self.tree.changes.note_everything();
         self.hide_changes();
         let clients: Vec<u64> = self.clients.keys().copied().collect();
-        clients.into_iter().for_each(|client| drop(self.release_idle(client)));
+        for client in clients {
+            let _ = self.release_idle(client);
+        }
     }
 
     /// Lets go of all that a client holds without need.
     pub(super) fn release_idle(&mut self, caller: u64) -> Result<()> {
         let Ok(window) = self.window(caller) else { return Ok(()) };
-        protocol::idle_in(window.words())
-            .take_all()
-            .for_each(|handle| drop(self.release(caller, Handle::from_word(handle))));
+        for handle in protocol::idle_in(window.words()).take_all() {
+            let _ = self.release(caller, Handle::from_word(handle));
+        }
         Ok(())
     }
 
@@ -762,7 +595,7 @@ impl Server {
     }
 
     /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.
-    fn start(&self, caller: u64, at: u64) -> Result<Location> {
+    pub(super) fn start(&self, caller: u64, at: u64) -> Result<Location> {
         let client = &self.clients[&caller];
         match at {
             held if client.holds.contains_key(&held) => Ok(Handle::from_word(held).at),
@@ -844,15 +677,9 @@ impl Server {
 }
 
 /// A mode without the bits that make somebody else of who executes the file. That of a group that may not is one for locks.
-const fn plain(mode: u32) -> u32 {
+pub(super) const fn plain(mode: u32) -> u32 {
     let group = if mode & linux::S_IXGRP != 0 { linux::S_ISGID } else { 0 };
     mode & !(linux::S_ISUID | group)
-}
-
-/// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).
-fn kept_bits(mode: u32, group: u32, who: Credentials, groups: &[u32]) -> u32 {
-    let is_member = who.uid == 0 || who.gid == group || groups.contains(&group);
-    if is_member { mode } else { mode & !linux::S_ISGID }
 }
 
 /// The right that an operation on a handle needs; `writes`: a page is asked for that the client may write.

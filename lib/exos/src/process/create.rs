@@ -187,8 +187,10 @@ impl Maker {
 /// Rows that map pages one after the other.
 pub fn rows(key: KeyIndex, address: u64, pages: &[PageNumber], access: Access) -> impl Iterator<Item = MapRow> {
     let addresses = (address..).step_by(PAGE_SIZE as usize);
-    let row =
-        move |(address, page): (u64, &PageNumber)| MapRow { address: address | key.0, entry: page.address() | access.0 };
+    let row = move |(address, page): (u64, &PageNumber)| MapRow {
+        address: address | key.0,
+        entry: page.address() | access.0,
+    };
     addresses.zip(pages).map(row)
 }
 

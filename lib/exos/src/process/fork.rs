@@ -20,7 +20,6 @@ use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::Windows;
 use abi::budget::Resource;
-use abi::capability::Rights;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -32,7 +31,7 @@ use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{PageNumber, critical_section, heap, syscall};
+use runtime::{PageNumber, critical_section, heap};
 
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];

@@ -1,0 +1,225 @@
+//! What a client asks for of nodes by their names: making, removing, renaming and linking them, and changing whose they are, who may
+//! use them and when they were used.
+
+use super::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW};
+use super::server::{NOTHING, Outcome, Server, plain};
+use crate::errno::{Errno, Result};
+use crate::file_system::mount_table::Location;
+use crate::file_system::node::{Node, NodeId};
+use crate::file_system::path::Place;
+use crate::file_system::tree::{Credentials, Fresh, access};
+use linux_raw_sys::general as linux;
+
+impl Server {
+    pub(super) fn set_mode(&mut self, who: Credentials, at: Location, mode: u32) -> Result<Outcome> {
+        let groups = self.tree.groups.clone();
+        self.change(who, at, |node| {
+            let mode = kept_bits(mode, node.gid, who, &groups);
+            node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
+            Ok(())
+        })
+    }
+
+    pub(super) fn set_owner(&mut self, who: Credentials, at: Location, owner: u64) -> Result<Outcome> {
+        let (uid, gid) = (owner as u32, (owner >> 32) as u32);
+        let groups = self.tree.groups.clone();
+        self.change(who, at, |node| {
+            let is_own_group = gid == who.gid || groups.contains(&gid);
+            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
+                return Err(Errno::EPERM);
+            }
+            node.uid = if uid == u32::MAX { node.uid } else { uid };
+            node.gid = if gid == u32::MAX { node.gid } else { gid };
+            if node.is_file() {
+                node.mode = plain(node.mode);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn set_times(
+        &mut self,
+        who: Credentials,
+        at: Location,
+        accessed: u64,
+        modified: u64,
+    ) -> Result<Outcome> {
+        let now = self.tree.now;
+        let time = |wanted, before| match wanted {
+            protocol::TIME_NOW => now,
+            protocol::TIME_KEEP => before,
+            time => time,
+        };
+        self.change(who, at, |node| {
+            node.accessed = time(accessed, node.accessed);
+            node.modified = time(modified, node.modified);
+            Ok(())
+        })
+    }
+
+    pub(super) fn change(
+        &mut self,
+        who: Credentials,
+        at: Location,
+        edit: impl FnOnce(&mut Node) -> Result<()>,
+    ) -> Result<Outcome> {
+        self.tree.check_writable(at)?;
+        if who.uid != 0 && who.uid != self.tree.node(at.node)?.uid {
+            return Err(Errno::EPERM);
+        }
+        self.tree.set_attributes(at.node, edit).map(|()| NOTHING.into())
+    }
+
+    pub(super) fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
+        let target = match &self.tree.node(id)?.body {
+            crate::file_system::node::Body::Link(target) => target.to_vec(),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok([self.put(caller, &target)?, 0, 0, 0, 0].into())
+    }
+
+    pub(super) fn make(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        mode: u32,
+        device: u64,
+        length: u64,
+    ) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
+        self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
+            let device = ((device >> 32) as u32, device as u32);
+            server.tree.create(directory.node, name, Fresh { mode, owner: who, device, target: b"" })?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn symbolic_link(&mut self, caller: u64, who: Credentials, at: u64, lengths: u64) -> Result<Outcome> {
+        let (target, path) = self.two_paths(caller, lengths)?;
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
+            let mode = linux::S_IFLNK | 0o777;
+            server.tree.create(directory.node, name, Fresh { mode, owner: who, device: (0, 0), target: &target })?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: u64,
+        flags: u64,
+        length: u64,
+    ) -> Result<Outcome> {
+        let path = self.path(caller, 0, length)?;
+        if !path.is_empty() && path.iter().all(|byte| *byte == b'/') {
+            return Err(if flags & DIRECTORY != 0 { Errno::EBUSY } else { Errno::EISDIR });
+        }
+        let wants_directory = flags & DIRECTORY != 0;
+        match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
+            Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
+            Place::Here { directory, .. } if self.tree.check_writable(directory).is_err() => Err(Errno::EROFS),
+            Place::Here { node: None, .. } => Err(Errno::ENOENT),
+            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node.node)?.is_directory() => {
+                Err(Errno::ENOTDIR)
+            }
+            Place::Here { directory, name, node: Some(node), .. } => {
+                self.check_removal(who, directory.node, node.node)?;
+                self.tree.remove(directory.node, &name, wants_directory)?;
+                Ok(NOTHING.into())
+            }
+        }
+    }
+
+    pub(super) fn check_removal(&self, who: Credentials, directory: NodeId, node: NodeId) -> Result<()> {
+        self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
+        let sticky = self.tree.node(directory)?;
+        let is_owner = who.uid == 0 || who.uid == sticky.uid || who.uid == self.tree.node(node)?.uid;
+        if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: [u64; 2],
+        lengths: u64,
+        flags: u32,
+    ) -> Result<Outcome> {
+        let (from, to) = self.two_paths(caller, lengths)?;
+        let (from, from_slash) = match self.tree.walk(self.from(caller, at[0], who, false)?, &from)? {
+            Place::Here { directory, name, node: Some(node), slash } => ((directory, name, node), slash),
+            Place::Here { .. } => return Err(Errno::ENOENT),
+            Place::Elsewhere { .. } => return Err(Errno::EXDEV),
+        };
+        let (to_directory, to_name, to_node, to_slash) =
+            match self.tree.walk(self.from(caller, at[1], who, false)?, &to)? {
+                Place::Here { directory, name, node, slash } => (directory, name, node, slash),
+                Place::Elsewhere { .. } => return Err(Errno::EXDEV),
+            };
+        if from.0.mount != to_directory.mount {
+            return Err(Errno::EXDEV);
+        }
+        self.tree.check_writable(to_directory)?;
+        if (from_slash || to_slash) && !self.tree.node(from.2.node)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        self.check_removal(who, from.0.node, from.2.node)?;
+        self.tree.check(to_directory.node, who, access::WRITE | access::EXECUTE)?;
+        if let Some(node) = to_node {
+            self.check_removal(who, to_directory.node, node.node)?;
+        }
+        let (from, to) = ((from.0.node, from.1.as_slice()), (to_directory.node, to_name.as_slice()));
+        match flags {
+            0 => self.tree.rename(from, to, false)?,
+            linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
+            linux::RENAME_EXCHANGE => self.tree.exchange(from, to)?,
+            whiteout if whiteout & !linux::RENAME_NOREPLACE == linux::RENAME_WHITEOUT => {
+                self.tree.rename(from, to, whiteout & linux::RENAME_NOREPLACE != 0)?;
+                let fresh = Fresh { mode: linux::S_IFCHR, owner: who, device: (0, 0), target: b"" };
+                self.tree.create(from.0, from.1, fresh)?;
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(NOTHING.into())
+    }
+
+    pub(super) fn link(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        at: [u64; 2],
+        lengths: u64,
+        flags: u64,
+    ) -> Result<Outcome> {
+        let (from, to) = self.two_paths(caller, lengths)?;
+        let node = if from.is_empty() && flags & EMPTY_PATH != 0 {
+            self.start(caller, at[0])?
+        } else {
+            match self.tree.walk(self.from(caller, at[0], who, flags & FOLLOW != 0)?, &from)? {
+                Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {
+                    file if slash && !self.tree.node(file.node)?.is_directory() => return Err(Errno::ENOTDIR),
+                    there => there,
+                },
+                Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
+            }
+        };
+        self.on_new_name(caller, who, at[1], &to, false, |server, directory, name| {
+            if directory.mount != node.mount {
+                return Err(Errno::EXDEV);
+            }
+            server.tree.link(node.node, directory.node, name)
+        })
+    }
+}
+
+/// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).
+fn kept_bits(mode: u32, group: u32, who: Credentials, groups: &[u32]) -> u32 {
+    let is_member = who.uid == 0 || who.gid == group || groups.contains(&group);
+    if is_member { mode } else { mode & !linux::S_ISGID }
+}
