@@ -173,14 +173,8 @@ chitin_transfer_asynchronous:
 
 # ---- A few rows of page_map ----------------------------------------------------------------------------------------
 
-# Arguments: rdi key, rsi root, rdx address of the rows, r10 how many. For rows that keep their pages or map them where nothing
-# was, in tables that are remembered, under the same key and root of the same environment (`map_few.rs`): one comparison for each answer. At anything
-# else the whole call goes on in Rust, with the caller's registers as they were; rows that are done stay as they are then.
-# One CPU runs: nobody else changes an entry meanwhile.
-chitin_map_few:
-    lea rsp, [r10 - 1]
-    cmp rsp, {FEW}
-    jae chitin_map_many
+# Goes on where the call has the key, the root and the environment of what is remembered, and keeps its arguments.
+.macro remembered_map
     cmp rsi, [rip + chitin_last_map + {LAST_ROOT}]
     jne chitin_system_call_in_rust
     cmp rdi, [rip + chitin_last_map + {LAST_KEY}]
@@ -194,6 +188,17 @@ chitin_map_few:
     push r10
     push rdx
     push rcx
+.endm
+
+# Arguments: rdi key, rsi root, rdx address of the rows, r10 how many. For rows that keep their pages or map them where nothing
+# was, in tables that are remembered, under the same key and root of the same environment (`map_few.rs`): one comparison for each answer. At anything
+# else the whole call goes on in Rust, with the caller's registers as they were; rows that are done stay as they are then.
+# One CPU runs: nobody else changes an entry meanwhile.
+chitin_map_few:
+    lea rsp, [r10 - 1]
+    cmp rsp, {FEW}
+    jae chitin_map_many
+    remembered_map
     # Rows outside of the user half fault below as if they were not mapped: nobody maps the last page of it.
     mov rax, rdx
     shr rax, 47
@@ -338,19 +343,7 @@ chitin_map_many:
     lea rsp, [r10 - {MANY}]
     cmp rsp, {MAP_ROWS} - {MANY}
     ja chitin_system_call_in_rust
-    cmp rsi, [rip + chitin_last_map + {LAST_ROOT}]
-    jne chitin_system_call_in_rust
-    cmp rdi, [rip + chitin_last_map + {LAST_KEY}]
-    jne chitin_system_call_in_rust
-    mov rsp, gs:[{CURRENT}]
-    cmp rsp, [rip + chitin_last_map + {LAST_CONTEXT}]
-    jne chitin_system_call_in_rust
-    mov rsp, gs:[{KERNEL_STACK}]
-    push r9
-    push r8
-    push r10
-    push rdx
-    push rcx
+    remembered_map
     push r11
     push rdi
     push rsi
