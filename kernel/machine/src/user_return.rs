@@ -10,7 +10,6 @@ use crate::cpu_control;
 use crate::entry::{Frame, TrapFrame, current};
 use crate::user::{CopyError, copy_in};
 use abi::UserAddress;
-use abi::memory_map::in_user_half;
 use abi::upcall::{USER_CODE, USER_DATA, kind};
 
 /// IRETQ.
@@ -35,12 +34,21 @@ pub(crate) fn carry_out(frame: &mut TrapFrame) -> bool {
         Err(CopyError::OutOfRange) => return deliver(frame, kind::GENERAL_PROTECTION, 0, 0),
     }
     let [rip, cs, rflags, rsp, ss] = words;
-    if cs & 0xffff != USER_CODE || ss & 0xffff != USER_DATA || !in_user_half(rip, 1) {
+    if cs & 0xffff != USER_CODE || ss & 0xffff != USER_DATA {
         return deliver(frame, kind::GENERAL_PROTECTION, cs & 0xfffc, 0);
+    }
+    // A RIP above the user half faults when it is fetched: whoever was interrupted before the fetch goes on to that fault.
+    if !is_canonical(rip) {
+        return deliver(frame, kind::GENERAL_PROTECTION, 0, 0);
     }
     let rflags = program.rflags & !CHANGED_FLAGS | rflags & CHANGED_FLAGS;
     frame.set_program(Program { rip, rsp, rflags, pkru: program.pkru });
     true
+}
+
+/// Whether the upper 17 bits are equal, as with page tables of four levels.
+fn is_canonical(address: u64) -> bool {
+    matches!(address >> 47, 0 | 0x1_ffff)
 }
 
 fn deliver(frame: &mut TrapFrame, kind: u64, error: u64, detail: u64) -> bool {

@@ -4,7 +4,7 @@
 
 extern crate alloc;
 
-use abi::upcall::kind;
+use abi::upcall::{UpcallFrame, kind};
 use alloc::string::String;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
@@ -250,16 +250,15 @@ fn fault_22_fault_storm(world: &World) -> Outcome {
 }
 
 /// Resumes with a frame whose words are in the registers.
-fn iret(rip: u64, code: u64, flags: u64, stack: u64, data: u64) -> Option<u64> {
-    let raised = attempt!(
+fn iret(rip: u64, code: u64, flags: u64, stack: u64, data: u64) -> Option<UpcallFrame> {
+    attempt!(
         ["push r8", "push rcx", "push rdx", "push rsi", "push rdi", "iretq"],
         "rdi" = rip,
         "rsi" = code,
         "rdx" = flags,
         "rcx" = stack,
         "r8" = data
-    );
-    raised.map(|frame| frame.kind)
+    )
 }
 
 fn fault_23_bad_iret_frames() -> Outcome {
@@ -277,8 +276,14 @@ fn fault_23_bad_iret_frames() -> Outcome {
         (0x8000_0000_0000, code, data),
         (u64::MAX, code, data),
     ] {
-        let raised = iret(rip, bad_code, 0x202, stack, bad_data);
+        let raised = iret(rip, bad_code, 0x202, stack, bad_data).map(|frame| frame.kind);
         check!(matches!(raised, Some(10..=14)), "RIP {rip:#x} CS {bad_code:#x} SS {bad_data:#x} raised {raised:?}");
+    }
+    // Where a program may jump, it may also return: the fault comes with the fetch.
+    for rip in [abi::memory_map::USER_END, abi::memory_map::KERNEL_IMAGE] {
+        let raised = iret(rip, code, 0x202, stack, data);
+        let at_the_fetch = |frame: UpcallFrame| frame.kind == kind::PAGE_FAULT && frame.detail == rip && frame.rip == rip;
+        check!(raised.is_some_and(at_the_fetch), "RIP {rip:#x} raised {raised:?}");
     }
     Ok(())
 }
