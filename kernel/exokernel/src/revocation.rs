@@ -50,12 +50,14 @@ fn numbered(page: u32) -> PageNumber {
     PageNumber(u64::from(page))
 }
 
-/// The search for the environment furthest above its reservation.
+/// The search for the environment furthest above its reservation, which all who are short go on with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Search {
     slot: usize,
     best: u64,
     excess: u64,
+    /// The one before found nobody. That alone proves nothing: it may have begun for somebody else, some time ago.
+    again: bool,
 }
 
 impl Kernel {
@@ -266,7 +268,11 @@ impl Kernel {
         if !budget::is_below_reservation(caller, Resource::Page) {
             return refuse(Error::Exhausted, Resource::Page as u64);
         }
-        self.short_until = clock::now() + SHORTAGE_DEADLINE;
+        let now = clock::now();
+        if now >= self.short_until {
+            self.search = Search::default();
+        }
+        self.short_until = now + SHORTAGE_DEADLINE;
         let slots = exposed::environments().len();
         let first = self.search.slot;
         for slot in first..(first + SLOTS_PER_STEP).min(slots) {
@@ -283,7 +289,11 @@ impl Kernel {
         let found = core::mem::take(&mut self.search);
         match self.living(EnvironmentId(found.best)) {
             Ok(richest) => self.press(richest),
-            Err(_) => refuse(Error::Exhausted, Resource::Page as u64),
+            Err(_) if found.again => refuse(Error::Exhausted, Resource::Page as u64),
+            Err(_) => {
+                self.search.again = true;
+                refuse(Error::Again, Resource::Page as u64)
+            }
         }
     }
 

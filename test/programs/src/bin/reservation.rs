@@ -23,6 +23,7 @@ guest! {
     Here who_is_below_its_reservation_gets_what_others_give_back;
     Here who_is_below_its_reservation_gets_what_others_do_not_give_back;
     Here who_is_not_below_its_reservation_is_refused;
+    Here a_search_left_unfinished_misleads_nobody;
 }
 
 /// Status words of the children.
@@ -187,6 +188,24 @@ fn who_is_below_its_reservation_gets_what_others_give_back(world: &World) -> Out
 }
 
 fn who_is_below_its_reservation_gets_what_others_do_not_give_back(world: &World) -> Outcome {
+    gets_its_pages(world, hog_and_ignore, true)
+}
+
+fn a_search_left_unfinished_misleads_nobody(world: &World) -> Outcome {
+    let hog = hog(world, hog_and_give_back)?;
+    let ask = || syscall::page_allocate(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE);
+    let is_asked = |info: exposed::Environment| info.revocation_resource.load(SeqCst) != 0;
+    while !exposed::environment(hog.number).is_some_and(is_asked) && status(&hog, REQUESTS) == 0 {
+        if let Ok(page) = ask() {
+            granted!(Allocator::own().free(page));
+        }
+    }
+    // The first step of another search, which the pages that the hog gives back make needless.
+    if let Ok(page) = ask() {
+        granted!(Allocator::own().free(page));
+    }
+    check!(eventually(|| exposed::kernel().free_pages.load(SeqCst) > 0), "the hog gives nothing back");
+    granted!(hog.destroy());
     gets_its_pages(world, hog_and_ignore, true)
 }
 
