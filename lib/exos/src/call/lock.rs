@@ -68,7 +68,9 @@ fn record_lock(
         return Err(Errno::EINVAL);
     }
     let request = LockRequest { kind: asked.kind, holder, manner };
-    match call.process.files.lock().lock(node, request, asked.range, description.number())? {
+    // A match would hold the lock while it writes, and the fault of the program's page may need it.
+    let in_the_way = call.process.files.lock().lock(node, request, asked.range, description.number())?;
+    match in_the_way {
         None => copy::write(at, &(linux::F_UNLCK as u16).to_le_bytes())?,
         Some(in_the_way) => tell(at, in_the_way)?,
     }

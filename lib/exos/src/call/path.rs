@@ -398,9 +398,10 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
     }
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, &path)?;
-    if let Some(Ok(status)) = find_shown(call, at, &path, false)
-        && let Some((target, length)) = call.process.files.lock().target(&status)
-    {
+    let shown = find_shown(call, at, &path, false).and_then(Result::ok);
+    // Found before it is written: a fault of the program's page may need the lock.
+    let target = shown.and_then(|status| call.process.files.lock().target(&status));
+    if let Some((target, length)) = target {
         let length = length.min(bytes as usize);
         return copy::write(to, &target[..length]).map(|()| length as u64);
     }

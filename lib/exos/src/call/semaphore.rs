@@ -89,12 +89,15 @@ pub(super) fn semctl(call: &mut Call<'_>) -> Result<u64> {
     }
     let value = if command == SETVAL { u64::from(value as u32) } else { value };
     let words = [number as u32 as u64, place as u32 as u64, command, value, 0];
+    let mut given = Vec::new();
+    if command == SETALL {
+        // How many there are stands in the status. The values are read without the lock, which a fault may need.
+        let count = count_of(&mut call.process.files.lock(), words[0])?;
+        given = copy::read_vec(value, count * 2)?;
+    }
     let mut files = call.process.files.lock();
     if command == SETALL {
-        // How many there are stands in the status.
-        let count = count_of(&mut files, words[0])?;
-        let bytes = copy::read_vec(value, count * 2)?;
-        files.put(&bytes)?;
+        files.put(&given)?;
     }
     let [result, count, ..] = files.on_object(Operation::SemaphoreControl, words)?;
     if command != GETALL {
