@@ -56,7 +56,7 @@ impl Store for HostStore {
 }
 
 fn tree(limit: usize) -> Tree<HostStore> {
-    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), limit })
+    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), limit }, 7)
 }
 
 const ROOT_USER: Credentials = Credentials { uid: 0, gid: 0 };
@@ -247,7 +247,7 @@ fn random_trees_keep_their_link_counts() {
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
         for folder in &folders {
             *names.entry(*folder).or_default() += 1 + u32::from(*folder == ROOT);
-            let list = tree.list(*folder, 2, |_, node, kind| {
+            let list = tree.list(*folder, 2, |_, node, kind, _| {
                 *names.entry(node).or_default() += 1;
                 *names.entry(*folder).or_default() += u32::from(kind == 4);
                 true

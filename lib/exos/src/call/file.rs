@@ -217,17 +217,17 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, bytes, ..] = call.arguments();
     let description = call.process.opened(number)?;
     let _offset = description.hold_offset();
-    let skip = description.offset();
-    let (length, entries) = match &description.object {
+    let before = description.offset();
+    let (length, last) = match &description.object {
         Object::Directory { node } => {
             let reachable = copy::prepare(to, bytes.min(crate::guardian::protocol::WINDOW_BYTES), true)?;
-            call.process.files.lock().list(*node, skip, to, reachable)?
+            call.process.files.lock().list(*node, before, to, reachable)?
         }
         Object::Listing(folder) => {
             let all = &folder.entries;
             let mut records = Vec::new();
             let mut entries = 0;
-            for (index, entry) in all.iter().enumerate().skip(skip as usize) {
+            for (index, entry) in all.iter().enumerate().skip(before as usize) {
                 let record = layout::directory_entry(&entry.name, entry.node, index as u64 + 1, entry.kind);
                 if (records.len() + record.len()) as u64 > bytes {
                     break;
@@ -235,15 +235,15 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
                 records.extend_from_slice(&record);
                 entries += 1;
             }
-            if entries == 0 && (skip as usize) < all.len() {
+            if entries == 0 && (before as usize) < all.len() {
                 return Err(Errno::EINVAL);
             }
             copy::write(to, &records)?;
-            (records.len() as u64, entries)
+            (records.len() as u64, before + entries)
         }
         _ => return Err(Errno::ENOTDIR),
     };
-    description.set_offset(skip + entries);
+    description.set_offset(last);
     Ok(length)
 }
 

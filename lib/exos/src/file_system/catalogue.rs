@@ -51,12 +51,8 @@ impl Key {
             return None;
         }
         let mut bytes = [0; NAME_BYTES / 8];
-        let (whole, rest) = name.as_chunks::<8>();
-        for (word, some) in bytes.iter_mut().zip(whole) {
-            *word = u64::from_le_bytes(*some);
-        }
-        if let Some(last) = bytes.get_mut(whole.len()) {
-            *last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        for (index, word) in bytes.iter_mut().enumerate() {
+            *word = word_of(name.get(index * 8..).unwrap_or_default());
         }
         Some(Self { directory, length: name.len() as u64, bytes })
     }
@@ -74,6 +70,23 @@ impl Key {
         let [a, b, c, d] = self.bytes;
         [self.directory, node, self.length, a, b, c, d]
     }
+}
+
+/// The first eight bytes as a word, with zeros behind fewer.
+#[inline]
+pub fn word_of(bytes: &[u8]) -> u64 {
+    if let Some(all) = bytes.first_chunk::<8>() {
+        return u64::from_le_bytes(*all);
+    }
+    // Two pieces that may overlap are all of it.
+    let shift = |piece: usize| (bytes.len() - piece) * 8;
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift(4);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
+        return u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << shift(2);
+    }
+    bytes.first().map_or(0, |byte| u64::from(*byte))
 }
 
 /// The tables.
@@ -159,7 +172,7 @@ impl<'a> Catalogue<'a> {
         let mut words = [0; LINK_WORDS - 1];
         (words[0], words[1]) = (id, target.len() as u64);
         for (word, some) in words[2..].iter_mut().zip(target.chunks(8)) {
-            *word = some.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            *word = word_of(some);
         }
         write(self.link_entry(id), &words);
     }

@@ -1,12 +1,13 @@
 //! The memory file system: pure, kept by a guardian, tested on the host.
 //!
-//! `node` is what a file is, `path` finds one, `tree` changes names, `contents` reads and writes bytes, which lie in `pages`,
+//! `node` is what a file is, `entries` are the names in a directory, `path` finds a node, `tree` changes names, `contents` reads and writes bytes, which lie in `pages`,
 //! `extent` is about holes, `seal` about seals, `lock` about record locks, `catalogue` is what all may read of names and nodes.
 //! `mount_table` says what is found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by
 //! their numbers. `watch` is about who waits for events of nodes.
 
 pub mod catalogue;
 pub mod contents;
+pub mod entries;
 pub mod extent;
 pub mod lock;
 pub mod mount;

@@ -1,19 +1,16 @@
 //! A node of the memory file system: what Linux calls an inode.
 
+use super::entries::Entries;
 use super::mount_table::MountId;
 use super::pages::Pages;
 use super::tree::{Credentials, access};
 use super::volume::VolumeId;
 use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use linux_raw_sys::general as linux;
 
 /// Number of a node: never given twice, so that an old one never reaches another file.
 pub type NodeId = u64;
-
-/// Names and what they lead to.
-pub type Entries = BTreeMap<Box<[u8]>, NodeId>;
 
 /// What lies in a node.
 #[derive(Debug)]
@@ -25,7 +22,7 @@ pub enum Body {
     },
     /// Pages by index.
     Pages(Pages),
-    /// Names, in the order of their bytes.
+    /// Names.
     Directory {
         /// The directory above; the root's is itself.
         parent: NodeId,
@@ -105,7 +102,7 @@ impl Node {
         match (&self.body, name) {
             (Body::Directory { .. }, b".") => Ok(own),
             (Body::Directory { parent, .. }, b"..") => Ok(*parent),
-            (Body::Directory { entries, .. }, name) => entries.get(name).copied().ok_or(Errno::ENOENT),
+            (Body::Directory { entries, .. }, name) => entries.get(name).ok_or(Errno::ENOENT),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -113,7 +110,7 @@ impl Node {
     /// A name that this directory has for a node.
     pub fn name_of(&self, id: NodeId) -> Option<&[u8]> {
         let Body::Directory { entries, .. } = &self.body else { return None };
-        entries.iter().find(|(_, there)| **there == id).map(|(name, _)| &**name)
+        entries.after(0).find(|entry| entry.node == id).map(|entry| &*entry.name)
     }
 
     /// Whether somebody may do this to it.

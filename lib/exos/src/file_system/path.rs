@@ -3,6 +3,7 @@
 //! Source: path_resolution(7). Limits: 4096 bytes a path with its NUL, 255 a name, 40 symbolic links.
 
 use super::contents::Store;
+use super::entries::DOTS;
 use super::mount_table::Location;
 use super::node::{Body, Node, NodeId};
 use super::tree::{Credentials, NAME_BYTES, Tree, access};
@@ -16,15 +17,15 @@ pub const PATH_BYTES: usize = 4096;
 /// Symbolic links followed in one walk.
 pub const LINKS: usize = 40;
 
-/// Where a walk ended.
+/// Where a walk of a path ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Place<'p> {
     /// In this file system: the directory and the last name, and what it leads to. `slash`: the path ended in one.
     Here {
         /// The directory.
         directory: Location,
         /// The last name; `.` where the path names the directory itself.
-        name: Vec<u8>,
+        name: Cow<'p, [u8]>,
         /// What is there, if anything is: the root of the mount that lies uppermost on it.
         node: Option<Location>,
         /// Whether only a directory will do.
@@ -60,13 +61,13 @@ impl Walk {
 
 impl<S: Store> Tree<S> {
     /// Walks a path. Everything but the last name must exist and be searchable.
-    pub fn walk(&self, walk: Walk, path: &[u8]) -> Result<Place> {
+    pub fn walk<'p>(&self, walk: Walk, path: &'p [u8]) -> Result<Place<'p>> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let (mut whole, mut done) = (Cow::Borrowed(path), 0);
+        let (mut whole, mut done, mut links) = (Cow::Borrowed(path), 0, 0);
         let mut at = walk.from;
-        let mut links = 0;
+        let mut here = self.node(at.node)?;
         loop {
             let rest = &whole[done..];
             if rest.len() >= PATH_BYTES {
@@ -74,21 +75,21 @@ impl<S: Store> Tree<S> {
             }
             if rest.first() == Some(&b'/') {
                 at = self.root_of(&walk, at)?;
+                here = self.node(at.node)?;
             }
-            let here = self.node(at.node)?;
             if matches!(here.body, Body::Elsewhere) {
                 return Ok(Place::Elsewhere { node: at, rest: trimmed(rest).to_vec() });
             }
             let (name, after) = split(rest);
+            let next = trimmed(after);
             self.check_step(here, name, walk.who)?;
-            let (last, slash) = (trimmed(after).is_empty(), !after.is_empty());
-            let name = if name.is_empty() { b"." } else { name };
-            let node = match self.step_within(&walk, at, name) {
+            let (last, slash) = (next.is_empty(), !after.is_empty());
+            let found = match self.step_within(&walk, at, here, if name.is_empty() { b"." } else { name }) {
                 Err(Errno::ENOENT) if last => None,
                 found => Some(found?),
             };
-            let there = node.map(|there| self.node(there.node)).transpose()?;
-            if let Some(Body::Link(target)) = there.map(|there| &there.body).filter(|_| !last || slash || walk.follow) {
+            let body = found.map(|(_, there)| &there.body);
+            if let Some(Body::Link(target)) = body.filter(|_| !last || slash || walk.follow) {
                 links += 1;
                 if links > LINKS || walk.has(linux::RESOLVE_NO_SYMLINKS) {
                     return Err(Errno::ELOOP);
@@ -96,11 +97,13 @@ impl<S: Store> Tree<S> {
                 (whole, done) = (Cow::Owned([target, after].concat()), 0);
                 continue;
             }
-            if last && !there.is_some_and(|there| matches!(there.body, Body::Elsewhere)) {
-                return Ok(Place::Here { directory: at, name: name.to_vec(), node, slash });
+            if last && !matches!(body, Some(Body::Elsewhere)) {
+                let (end, length) = (whole.len() - after.len(), name.len());
+                let name = part(whole, end - length..end);
+                return Ok(Place::Here { directory: at, name, node: found.map(|(there, _)| there), slash });
             }
-            at = node.ok_or(Errno::ENOENT)?;
-            done = whole.len() - trimmed(after).len();
+            (at, here) = found.ok_or(Errno::ENOENT)?;
+            done = whole.len() - next.len();
         }
     }
 
@@ -112,16 +115,16 @@ impl<S: Store> Tree<S> {
     }
 
     /// A step of a walk, as far as that may go.
-    fn step_within(&self, walk: &Walk, at: Location, name: &[u8]) -> Result<Location> {
+    fn step_within(&self, walk: &Walk, at: Location, here: &Node, name: &[u8]) -> Result<(Location, &Node)> {
         if name == b".." && at == walk.from {
             match () {
                 () if walk.has(linux::RESOLVE_BENEATH) => return Err(Errno::EXDEV),
-                () if walk.has(linux::RESOLVE_IN_ROOT) => return Ok(at),
+                () if walk.has(linux::RESOLVE_IN_ROOT) => return Ok((at, self.node(at.node)?)),
                 () => {}
             }
         }
-        let next = self.step(at, name)?;
-        if walk.has(linux::RESOLVE_NO_XDEV) && next.mount != at.mount { Err(Errno::EXDEV) } else { Ok(next) }
+        let next = self.step(at, here, name)?;
+        if walk.has(linux::RESOLVE_NO_XDEV) && next.0.mount != at.mount { Err(Errno::EXDEV) } else { Ok(next) }
     }
 
     /// The place that a path leads to.
@@ -136,13 +139,15 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// What a name leads to from a place: through mounts, and no further up than the root of who asks.
-    fn step(&self, at: Location, name: &[u8]) -> Result<Location> {
-        if name == b".." {
-            return self.above(at);
+    /// What a name leads to from a place, whose node is `here`: through mounts, and no further up than the root of who asks.
+    fn step(&self, at: Location, here: &Node, name: &[u8]) -> Result<(Location, &Node)> {
+        let mut next = if name == b".." { self.above(at)? } else { at.beside(here.look_up(at.node, name)?) };
+        let mut there = self.node(next.node)?;
+        if there.is_point && !matches!(name, b"." | b"..") {
+            next = self.uppermost(next);
+            there = self.node(next.node)?;
         }
-        let node = self.node(at.node)?.look_up(at.node, name)?;
-        Ok(if name == b"." { at } else { self.uppermost(at.beside(node)) })
+        Ok((next, there))
     }
 
     /// The directory above a place.
@@ -214,7 +219,7 @@ impl<S: Store> Tree<S> {
             _ => node.named_in,
         };
         let mut found = None;
-        self.list(parent, 2, |name, node, _| {
+        self.list(parent, DOTS[1], |name, node, _, _| {
             if node == at.node {
                 found = Some(name.to_vec());
             }
@@ -231,6 +236,15 @@ impl<S: Store> Tree<S> {
             return Err(Errno::ENAMETOOLONG);
         }
         if here.permits(who, &self.groups, access::EXECUTE) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+}
+
+/// A part of what is walked, `.` where that is empty: of the path itself nothing is copied.
+fn part(whole: Cow<'_, [u8]>, range: core::ops::Range<usize>) -> Cow<'_, [u8]> {
+    match whole {
+        _ if range.is_empty() => Cow::Borrowed(b"."),
+        Cow::Borrowed(path) => Cow::Borrowed(&path[range]),
+        Cow::Owned(bytes) => Cow::Owned(bytes[range].to_vec()),
     }
 }
 

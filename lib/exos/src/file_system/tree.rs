@@ -5,8 +5,9 @@
 
 use super::catalogue::{Catalogue, Changes};
 use super::contents::Store;
+use super::entries::{DOTS, Entries};
 use super::mount_table::{FIRST, Location, Mounts};
-use super::node::{Body, Entries, Node, NodeId, Status};
+use super::node::{Body, Node, NodeId, Status};
 use super::number_map::NumberMap;
 use super::pages::Pages;
 use super::path::LINKS;
@@ -80,11 +81,13 @@ pub struct Tree<S> {
     pub nameless: Vec<NodeId>,
     pub(super) nodes: NumberMap<Node>,
     next: NodeId,
+    /// What the hashes of names begin with.
+    seed: u64,
 }
 
 impl<S: Store> Tree<S> {
-    /// An empty root directory.
-    pub fn new(store: S) -> Self {
+    /// An empty root directory. `seed`: a number that nobody who makes names knows.
+    pub fn new(store: S, seed: u64) -> Self {
         let root = Node {
             mode: linux::S_IFDIR | 0o755,
             uid: 0,
@@ -101,7 +104,7 @@ impl<S: Store> Tree<S> {
             seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
             is_point: false,
-            body: Body::Directory { parent: ROOT, entries: BTreeMap::new() },
+            body: Body::Directory { parent: ROOT, entries: Entries::new(seed) },
         };
         let nodes = NumberMap::from_iter([(ROOT, root)]);
         Self {
@@ -117,6 +120,7 @@ impl<S: Store> Tree<S> {
             watches: Watches::default(),
             nodes,
             next: ROOT + 1,
+            seed,
         }
     }
 
@@ -174,7 +178,7 @@ impl<S: Store> Tree<S> {
         let id = self.next;
         let is_directory = fresh.mode & linux::S_IFMT == linux::S_IFDIR;
         let body = match fresh.mode & linux::S_IFMT {
-            linux::S_IFDIR => Body::Directory { parent: directory, entries: BTreeMap::new() },
+            linux::S_IFDIR => Body::Directory { parent: directory, entries: Entries::new(self.seed) },
             linux::S_IFREG => Body::Pages(Pages::default()),
             linux::S_IFLNK => Body::Link(fresh.target.into()),
             _ => Body::Special,
@@ -302,6 +306,9 @@ impl<S: Store> Tree<S> {
     /// Swaps what two names lead to.
     pub fn exchange(&mut self, (a, a_name): (NodeId, &[u8]), (b, b_name): (NodeId, &[u8])) -> Result<()> {
         let (first, second) = (self.look_up(a, a_name)?, self.look_up(b, b_name)?);
+        if first == second {
+            return Ok(());
+        }
         let (first_is, second_is) = (self.node(first)?.is_directory(), self.node(second)?.is_directory());
         self.note_moved(first_is || second_is);
         if (first_is && self.is_below(b, first)?) || (second_is && self.is_below(a, second)?) {
@@ -363,13 +370,24 @@ impl<S: Store> Tree<S> {
         })
     }
 
-    /// The entries of a directory from the `skip`-th on; `.` and `..` are the first two. `each` says whether to go on.
-    pub fn list(&self, id: NodeId, skip: usize, mut each: impl FnMut(&[u8], NodeId, u8) -> bool) -> Result<()> {
+    /// The entries of a directory behind the one with a number, 0 for all; `.` and `..` are the first two. `each` gets name,
+    /// node, type and number, and says whether to go on.
+    pub fn list(
+        &self,
+        id: NodeId,
+        after: u64,
+        mut each: impl FnMut(&[u8], NodeId, u8, u64) -> bool,
+    ) -> Result<()> {
+        const DIRECTORY: u8 = (linux::S_IFDIR >> 12) as u8;
         let (parent, entries) = self.directory(id)?;
-        let dots: [(&[u8], NodeId); 2] = [(b".", id), (b"..", parent)];
-        let all = dots.into_iter().chain(entries.iter().map(|(name, id)| (&**name, *id)));
-        for (name, id) in all.skip(skip) {
-            if !each(name, id, self.node(id)?.directory_type()) {
+        let dots: [(&[u8], NodeId, u64); 2] = [(b".", id, DOTS[0]), (b"..", parent, DOTS[1])];
+        for (name, id, number) in dots.into_iter().filter(|(.., number)| *number > after) {
+            if !each(name, id, DIRECTORY, number) {
+                return Ok(());
+            }
+        }
+        for entry in entries.after(after) {
+            if !each(&entry.name, entry.node, entry.kind, entry.number) {
                 break;
             }
         }
@@ -528,13 +546,15 @@ impl<S: Store> Tree<S> {
     fn enter(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) -> Result<()> {
         let now = self.now;
         self.changes.note_name(directory, name);
+        let named = self.node_mut(id)?;
+        named.named_in = directory;
+        let kind = named.directory_type();
         let node = self.contents_mut(directory)?;
         node.links += u32::from(is_directory);
         (node.modified, node.changed) = (now, now);
         if let Body::Directory { entries, .. } = &mut node.body {
-            entries.insert(name.into(), id);
+            entries.insert(name, id, kind);
         }
-        self.node_mut(id)?.named_in = directory;
         Ok(())
     }
 

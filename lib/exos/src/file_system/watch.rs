@@ -235,6 +235,9 @@ impl Watches {
 impl<S: Store> Tree<S> {
     /// Something happened to a node: who watches the directory of its name is told first.
     pub fn note_event(&mut self, id: NodeId, event: u32) {
+        if self.watches.watchers.is_empty() {
+            return;
+        }
         let Some(node) = self.nodes.get(&id) else { return };
         let event = event | directory_bit(node.is_directory());
         let above = match &node.body {

@@ -330,12 +330,13 @@ impl Client {
         self.exchange([Operation::Truncate as u64, node, size, 0, 0, 0]).map(|_| ())
     }
 
-    /// Puts records of `getdents64` into the program's memory: how many bytes, and how many entries they are.
-    pub fn list(&mut self, node: u64, skip: u64, to: u64, bytes: u64) -> Result<(u64, u64)> {
+    /// Puts records of `getdents64` for what comes behind an entry into the program's memory: how many bytes, and the number
+    /// of the last one.
+    pub fn list(&mut self, node: u64, after: u64, to: u64, bytes: u64) -> Result<(u64, u64)> {
         self.window()?;
-        let [_, length, entries, ..] = self.exchange([Operation::List as u64, node, skip, bytes, 0, 0])?;
+        let [_, length, last, ..] = self.exchange([Operation::List as u64, node, after, bytes, 0, 0])?;
         self.window()?.give_to_program(0, to, length.min(bytes))?;
-        Ok((length.min(bytes), entries))
+        Ok((length.min(bytes), last))
     }
 
     /// The pages of a file for mapping from index `first` on, as far as they are in memory, else 0; the one at index

@@ -140,7 +140,7 @@ impl Server {
         let mut texts = [const { Vec::new() }; 4];
         for (index, text) in texts.iter_mut().enumerate() {
             let length = lengths >> (16 * index) & 0xffff;
-            *text = self.path(caller, at, length)?;
+            *text = self.path(caller, at, length)?.to_vec();
             at += length;
         }
         Ok(texts)

@@ -174,7 +174,7 @@ impl Server {
         if let Some(node) = to_node {
             self.check_removal(who, to_directory.node, node.node)?;
         }
-        let (from, to) = ((from.0.node, from.1.as_slice()), (to_directory.node, to_name.as_slice()));
+        let (from, to) = ((from.0.node, &*from.1), (to_directory.node, &*to_name));
         match flags {
             0 => self.tree.rename(from, to, false)?,
             linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,

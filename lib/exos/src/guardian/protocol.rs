@@ -77,7 +77,8 @@ operations! {
     Write = 5,
     /// (node, size)
     Truncate = 6,
-    /// (node, entries to skip, bytes) -> bytes, entries; records of `getdents64` in the window.
+    /// (node, number of the last entry that is known, or 0; bytes) -> bytes, number of the last entry; records of `getdents64`
+    /// in the window.
     List = 7,
     /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
     /// the end; those of all that are in memory, as `tell_near_pages` has them.

@@ -6,7 +6,7 @@ use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WIND
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
-use crate::file_system::catalogue::Catalogue;
+use crate::file_system::catalogue::{Catalogue, word_of};
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
 use crate::file_system::node::NodeId;
@@ -14,11 +14,12 @@ use crate::file_system::number_map::NumberMap;
 use crate::file_system::path::{PATH_BYTES, Place, Walk};
 use crate::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use crate::process::identity::Identity;
+use crate::user_memory::copy::Path;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
@@ -209,7 +210,7 @@ impl Server {
                 self.tree.truncate(node, b).map(|()| NOTHING)
             }
             Operation::Seal => self.seal(handle, b),
-            Operation::List => self.list(caller, handle.at, b as usize, c),
+            Operation::List => self.list(caller, handle.at, b, c),
             Operation::Pages => {
                 if e != 0 {
                     self.tree.check_mapping(node, handle.is_mapped())?;
@@ -425,34 +426,26 @@ impl Server {
         outcome.map(|()| [count, offset + count, 0, 0, 0])
     }
 
-    fn list(&mut self, caller: u64, at: Location, skip: usize, bytes: u64) -> Result<Answer> {
-        const HEAD: usize = 19;
-        const USUAL: usize = 4096;
-        let most = bytes.min(WINDOW_BYTES) as usize;
-        let mut records = Vec::with_capacity(most.min(USUAL));
-        let mut entries = 0;
-        let mut full = false;
-        self.tree.list(at.node, skip, |name, id, kind| {
-            let length = (HEAD + name.len() + 1).next_multiple_of(8);
-            if records.len() + length > most {
+    /// Records of `getdents64` for the entries behind the one with a number.
+    fn list(&mut self, caller: u64, at: Location, after: u64, bytes: u64) -> Result<Answer> {
+        let window = self.window(caller)?;
+        let records = &window.words()[..(bytes.min(WINDOW_BYTES) / 8) as usize];
+        let (mut end, mut last, mut full) = (0, after, false);
+        self.tree.list(at.node, after, |name, id, kind, number| {
+            let words = record_words(name);
+            let Some(record) = records.get(end..end + words) else {
                 full = true;
                 return false;
-            }
-            entries += 1;
-            let end = records.len() + length;
-            records.extend_from_slice(&id.to_le_bytes());
-            records.extend_from_slice(&((skip + entries) as u64).to_le_bytes());
-            records.extend_from_slice(&(length as u16).to_le_bytes());
-            records.push(kind);
-            records.extend_from_slice(name);
-            records.resize(end, 0);
+            };
+            put_record(record, name, [id, number, u64::from(kind)]);
+            (end, last) = (end + words, number);
             true
         })?;
         self.tree.note_event(at.node, linux::IN_ACCESS);
-        if records.is_empty() && full {
+        if end == 0 && full {
             return Err(Errno::EINVAL);
         }
-        Ok([self.put(caller, &records)?, entries as u64, 0, 0, 0])
+        Ok([end as u64 * 8, last, 0, 0, 0])
     }
 
     fn working_set(&mut self, caller: u64, id: NodeId, first: u64, end: u64) -> Result<Answer> {
@@ -661,18 +654,36 @@ impl Server {
         Ok(bytes.len() as u64)
     }
 
-    pub(super) fn path(&self, caller: u64, at: u64, length: u64) -> Result<Vec<u8>> {
+    pub(super) fn path(&self, caller: u64, at: u64, length: u64) -> Result<Path> {
         if length >= PATH_BYTES as u64 {
             return Err(Errno::ENAMETOOLONG);
         }
-        let mut path = vec![0; length as usize];
-        self.window(caller)?.read(at, &mut path)?;
-        if path.contains(&0) { Err(Errno::EINVAL) } else { Ok(path) }
+        self.window(caller)?.path(at, length as usize)
     }
 
-    pub(super) fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Path, Path)> {
         let first = lengths & 0xffff_ffff;
         Ok((self.path(caller, 0, first)?, self.path(caller, first, lengths >> 32)?))
+    }
+}
+
+/// Words of a record of `getdents64`: node, number, length and type, and the name with its NUL.
+const fn record_words(name: &[u8]) -> usize {
+    const HEAD: usize = 19;
+    (HEAD + name.len()) / 8 + 1
+}
+
+/// Writes one: node, number and type of what bears the name.
+fn put_record(record: &[AtomicU64], name: &[u8], [node, number, kind]: [u64; 3]) {
+    const IN_HEAD: usize = 5;
+    let (first, rest) = name.split_at(name.len().min(IN_HEAD));
+    let head = record.len() as u64 * 8 | kind << 16 | word_of(first) << 24;
+    for (word, value) in record.iter().zip([node, number, head]) {
+        word.store(value, Relaxed);
+    }
+    // A last piece that is empty is the NUL behind a name that ends with a word.
+    for (index, word) in record[3..].iter().enumerate() {
+        word.store(word_of(rest.get(index * 8..).unwrap_or_default()), Relaxed);
     }
 }
 

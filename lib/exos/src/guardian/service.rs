@@ -13,6 +13,7 @@ use crate::file_system::mount_table::Location;
 use crate::file_system::number_map::NumberMap;
 use crate::file_system::tree::{ROOT, Tree};
 use crate::user_memory::current::service_state;
+use crate::user_memory::entropy;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Guardian {
         keys: Keys,
         board: &'static [AtomicU64],
     ) -> core::result::Result<Self, &'static str> {
-        let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive));
+        let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive), seed());
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
         let mut windows = Windows::of_guardian();
@@ -257,6 +258,12 @@ extern "C" fn answer(caller: EnvironmentId, message: &mut Message) {
 
 fn now() -> u64 {
     clock::wall_clock().unwrap_or_else(clock::now)
+}
+
+/// What the hashes of names begin with. A machine without a source of entropy gives what its clock gives.
+fn seed() -> u64 {
+    let mut bytes = [0; 8];
+    entropy(&mut bytes).map_or_else(|_| clock::ticks(), |()| u64::from_le_bytes(bytes))
 }
 
 /// The key that the guardian's environment finds in its ring for everything that it owns.

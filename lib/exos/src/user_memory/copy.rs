@@ -280,6 +280,20 @@ pub enum Path {
     Long(Vec<u8>),
 }
 
+impl Path {
+    /// As long as this, by what puts its bytes somewhere; `EINVAL` where there is a NUL among them.
+    pub(super) fn filled(length: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
+        if length > CHUNK {
+            let mut bytes = vec![0; length];
+            fill(&mut bytes)?;
+            return if bytes.contains(&0) { Err(Errno::EINVAL) } else { Ok(Self::Long(bytes)) };
+        }
+        let mut chunk = [0; CHUNK];
+        fill(&mut chunk[..length])?;
+        if first_zero(&chunk) < length { Err(Errno::EINVAL) } else { Ok(Self::Short(chunk, length)) }
+    }
+}
+
 impl Deref for Path {
     type Target = [u8];
     #[inline]

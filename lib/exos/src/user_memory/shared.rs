@@ -70,6 +70,11 @@ impl Shared {
         Ok(())
     }
 
+    /// A path that lies there, copied: nobody changes it any more. `EINVAL` where it has a NUL.
+    pub fn path(&self, offset: u64, length: usize) -> Result<copy::Path> {
+        copy::Path::filled(length, |bytes| self.read(offset, bytes))
+    }
+
     /// What may be done with it.
     pub const fn access(&self) -> Access {
         if self.writable { Access::WRITE } else { Access::READ }
