@@ -24,7 +24,7 @@ use machine::page_table::{WalkError, walk};
 use machine::{exposed, log, memory, processor_start, stop};
 
 static HANDLERS: Handlers = Handlers {
-    system_call: system_call::system_call,
+    system_calls: system_call::SYSTEM_CALLS,
     interrupt: interrupt::while_running,
     interrupt_while_idle: interrupt::while_idle,
     upcall_failed: interrupt::upcall_failed,

@@ -120,7 +120,7 @@ impl core::ops::DerefMut for Locked {
 /// Takes the lock, at the beginning of an entry.
 #[inline]
 pub(crate) fn lock() -> Locked {
-    let locked = Locked(KERNEL.lock().into_some().expect("the kernel was started"));
+    let locked = Locked(KERNEL.lock().expect_some());
     locked.work.set(0);
     locked.attention.set(false);
     locked

@@ -206,7 +206,8 @@ impl Kernel {
         let stack = &wanted.private[1..wanted.private_count as usize];
         let place = |index: usize| Slot { index: at.index + 2 + index, ..at };
         let is_written = |index: &usize| {
-            let noted = memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
+            let noted =
+                memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
             place(*index).entry() & DIRTY != 0 || noted != 0
         };
         let Some(lowest) = (0..stack.len()).find(is_written) else { return };

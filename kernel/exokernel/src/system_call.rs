@@ -9,39 +9,43 @@ use abi::environment::State;
 use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
 use machine::context::{Entry, Upcall};
-use machine::entry::{Frame, SyscallFrame};
+use machine::entry::{Frame, SyscallFrame, SystemCall};
 use machine::user::UserFault;
 use machine::{cpu_control, exposed};
 
-/// A system call other than the null call.
-pub(crate) extern "C" fn system_call(frame: &mut SyscallFrame) {
-    match WAYS.get(frame.rax as usize) {
-        Some(way) => way(frame),
-        None => unusual(frame),
+/// What each call does, by number, and what anything else gets. Most calls return to their caller; those after which
+/// another environment may run get the whole frame.
+pub(crate) const SYSTEM_CALLS: [SystemCall; CALLS + 1] = {
+    let mut calls = [unusual as SystemCall; CALLS + 1];
+    let mut index = 0;
+    while index < CALLS {
+        calls[index] = PLAIN[index];
+        index += 1;
     }
+    calls[number::time_slice_yield as usize] = give_way;
+    calls[number::predicate_wait as usize] = wait;
+    calls
+};
+
+extern "C" fn give_way(frame: &mut SyscallFrame) {
+    switch(frame, time_slice::give_way);
 }
 
-/// What a call does from its entry to its end.
-type Way = fn(&mut SyscallFrame);
-
-/// By number. Most calls return to their caller; those after which another environment may run get the whole frame.
-static WAYS: [Way; CALLS] = {
-    let mut ways = PLAIN_WAYS;
-    ways[number::time_slice_yield as usize] = |frame| switch(frame, time_slice::give_way);
-    ways[number::predicate_wait as usize] = |frame| switch(frame, predicate::wait);
-    ways
-};
+extern "C" fn wait(frame: &mut SyscallFrame) {
+    switch(frame, predicate::wait);
+}
 
 /// What asks for a transfer, or a call with something above its number: those that switch ignore it.
 #[cold]
-fn unusual(frame: &mut SyscallFrame) {
+extern "C" fn unusual(frame: &mut SyscallFrame) {
     if frame.rax & (SYNCHRONOUS | ASYNCHRONOUS) != 0 {
         let entry = if frame.rax & SYNCHRONOUS != 0 { Entry::Synchronous } else { Entry::Asynchronous };
         return switch(frame, |frame| transfer(frame, entry));
     }
-    let call = u64::from(frame.rax as u32);
-    if call == number::time_slice_yield || call == number::predicate_wait {
-        return WAYS[call as usize](frame);
+    match u64::from(frame.rax as u32) {
+        number::time_slice_yield => return give_way(frame),
+        number::predicate_wait => return wait(frame),
+        _ => {}
     }
     stopped(frame, Error::UnknownCall.about(frame.rax).into());
 }
@@ -143,8 +147,18 @@ macro_rules! make_dispatch {
         /// The bodies by number.
         static BODIES: [fn(&mut Kernel, &[u64; 6]) -> Outcome<u64>; CALLS] = [$(body::$name),*];
 
-        /// The ways of calls that return to their caller, by number.
-        const PLAIN_WAYS: [Way; CALLS] = [$(|frame| plain(frame, body::$name)),*];
+        /// The calls that return to their caller, from their entry to their end.
+        mod whole {
+            use super::*;
+            $(
+                pub(super) extern "C" fn $name(frame: &mut SyscallFrame) {
+                    plain(frame, body::$name);
+                }
+            )*
+        }
+
+        /// The same by number.
+        const PLAIN: [SystemCall; CALLS] = [$(whole::$name),*];
 
         const _: () = {
             let numbers: &[u64] = &[$($number),*];

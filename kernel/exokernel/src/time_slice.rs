@@ -97,12 +97,15 @@ pub(crate) fn give_way(frame: &mut SyscallFrame) -> Outcome<()> {
     let (mut kernel, to) = (lock(), EnvironmentId(frame.arguments[0]));
     let from = kernel.callers_context();
     let caller = Environment::of(from);
-    let others = kernel.passed_over != 0 || cpu_control::keys_are_on();
+    if kernel.passed_over != 0 || cpu_control::keys_are_on() {
+        return give_way_slowly(kernel, frame, to);
+    }
     let processor = kernel.processor();
     let runner = processor.runner();
-    let moved = entry::has_position() && runner != caller.number();
-    let simple = if others || moved { None } else { context::published(to).claim_simply(to) };
-    let Some(simple) = simple else { return give_way_slowly(kernel, frame, to) };
+    if entry::has_position() && runner != caller.number() {
+        return give_way_slowly(kernel, frame, to);
+    }
+    let Some(simple) = context::published(to).claim_simply(to) else { return give_way_slowly(kernel, frame, to) };
     let context = simple.context();
     let target = Claimed { environment: Environment::of(context), context };
     let Some(program) = start_plainly(context) else { enter_slowly(kernel, frame, target) };

@@ -248,8 +248,8 @@ impl Context {
     /// It is the handle of a context that stays one as long as the result is used.
     #[inline(always)]
     pub(crate) unsafe fn of_handle(handle: u64) -> &'static Self {
-        // SAFETY: by the caller.
-        unsafe { &*((handle as usize - HANDLE) as *const Self) }
+        // SAFETY: by the caller: HANDLE bytes before it the context begins.
+        unsafe { &*(handle as *const u8).sub(HANDLE).cast() }
     }
 
     /// The FS base that was kept, for the CPU that enters the context: from now on FS base and flags are those of the
@@ -558,7 +558,9 @@ impl Context {
     /// Writes a frame at an offset of the upcall stack that has room for it.
     #[inline(always)]
     fn write_frame(&self, offset: u64, frame: UpcallFrame) {
-        let alias = self.stack_alias[(offset / PAGE_SIZE) as usize].load(Ordering::Relaxed).wrapping_add(offset);
+        // SAFETY: `offset` is below `stack_bytes`, which is no more than the pages that have an alias.
+        let page = unsafe { self.stack_alias.get_unchecked((offset / PAGE_SIZE) as usize) };
+        let alias = page.load(Ordering::Relaxed).wrapping_add(offset);
         // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
         // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at any
         // time, and nothing in Rust but this reference, to atomics, refers to it.

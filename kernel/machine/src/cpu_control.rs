@@ -2,8 +2,8 @@
 //!
 //! Everything here changes only this CPU and only state that the next entry into a context sets again.
 
-use crate::{entry, exposed};
 use crate::per_cpu::entry_state;
+use crate::{entry, exposed};
 use abi::PageNumber;
 use core::arch::asm;
 use core::sync::atomic::Ordering;

@@ -137,11 +137,17 @@ macro_rules! frame {
 
 frame!(SyscallFrame, TrapFrame);
 
+/// What a system call does with the registers of the program that made it.
+pub type SystemCall = extern "C" fn(&mut SyscallFrame);
+
+/// The rows of the table, and one more.
+pub const SYSTEM_CALLS: usize = abi::syscall::TABLE.len() + 1;
+
 /// What the kernel proper does at each entry.
 #[derive(Debug)]
 pub struct Handlers {
-    /// A system call other than the null call.
-    pub system_call: extern "C" fn(&mut SyscallFrame),
+    /// What each system call does from its entry to its end, by number; the last is for what no row of the table is.
+    pub system_calls: [SystemCall; SYSTEM_CALLS],
     /// A device interrupt that came while a program ran; the vector is in the frame.
     pub interrupt: fn(&mut TrapFrame),
     /// A device interrupt that came while this CPU was idle.
@@ -156,7 +162,9 @@ static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(core::ptr::null_mut());
 pub fn install(handlers: &'static Handlers) {
     HANDLERS.store(core::ptr::from_ref(handlers).cast_mut(), Ordering::Release);
     if !cfg!(feature = "trace") {
-        chitin_system_call.store(handlers.system_call as *mut (), Ordering::Release);
+        for (entry, system_call) in chitin_system_calls.iter().zip(&handlers.system_calls) {
+            entry.store(*system_call as *mut (), Ordering::Release);
+        }
     }
 }
 
@@ -167,15 +175,16 @@ fn handlers() -> &'static Handlers {
     unsafe { &*pointer }
 }
 
-/// What `entry.s` calls for a system call: an `extern "C" fn(&mut SyscallFrame)`.
+/// What `entry.s` calls for a system call, by number: each a [`SystemCall`].
 #[unsafe(no_mangle)]
-static chitin_system_call: AtomicPtr<()> = AtomicPtr::new(trace_system_call as *mut ());
+static chitin_system_calls: [AtomicPtr<()>; SYSTEM_CALLS] =
+    [const { AtomicPtr::new(trace_system_call as *mut ()) }; SYSTEM_CALLS];
 
 /// The handler, with a trace where there is one.
 extern "C" fn trace_system_call(frame: &mut SyscallFrame) {
     #[cfg(feature = "trace")]
     crate::trace::note(frame.rax, frame.rip);
-    (handlers().system_call)(frame);
+    handlers().system_calls[frame.rax.min(SYSTEM_CALLS as u64 - 1) as usize](frame);
 }
 
 /// The cause of an entry that goes on with what the one before it began.

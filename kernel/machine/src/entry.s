@@ -42,11 +42,15 @@ chitin_system_call_in_rust:
     push rsi
     push rdi
     mov gs:[{ENTRY_CAUSE}], rax
+    # What no row of the table is goes where the table ends.
+    mov ecx, {CALLS}
+    cmp rax, rcx
+    cmovb ecx, eax
     # The lower halves of two stamps tell how long an entry took, up to seconds.
     rdtsc
     mov gs:[{ENTRY_STAMP}], eax
     mov rdi, rsp
-    call [rip + chitin_system_call]
+    call [rcx * 8 + chitin_system_calls]
     rdtsc
     sub eax, gs:[{ENTRY_STAMP}]
     cmp eax, gs:[{LONGEST_ENTRY}]

@@ -6,7 +6,7 @@ use crate::boot::Boot;
 use crate::boot_memory::BootMemory;
 use crate::kernel_map::{KernelMap, MapFailure};
 use crate::layout::PAGE_SIZE;
-use crate::memory::{Memory, PageState, set_state};
+use crate::memory::{Memory, first_state};
 use crate::memory_map::{MemoryRange, Use};
 use crate::{clock, exposed, per_cpu, stop};
 use abi::PageNumber;
@@ -14,15 +14,17 @@ use abi::feature;
 use abi::page::PageKind;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+const NONE: u64 = PageNumber::NONE.0;
+
 /// Makes the exposed structures for so many CPUs and hands memory over. Called once.
 pub fn hand_over(boot: &mut Boot, cpus: usize) -> Memory {
     let pages = boot.start.memory.ranges().last().map_or(0, |range| range.end / PAGE_SIZE);
     if build(boot, pages, cpus).is_err() {
         stop::boot_failure("too little memory for the tables of the kernel: give the machine at least 64 MiB");
     }
-    let mut previous = PageNumber::NONE.0;
+    let mut last = NONE;
     for range in boot.start.memory.ranges() {
-        record_range(range, &mut previous);
+        record_range(range, &mut last);
     }
     record_kernel(boot, pages, cpus);
     // SAFETY: the only call, at boot; every page has its kind now.
@@ -40,48 +42,51 @@ fn build(boot: &mut Boot, pages: u64, cpus: usize) -> Result<(), MapFailure> {
     Ok(())
 }
 
-/// Fills the records of a range; free pages are chained in ascending order, after `previous`.
-fn record_range(range: &MemoryRange, previous: &mut u64) {
+/// Fills the records of a range. `last` is the last page of the free list so far, which free pages follow in ascending order.
+fn record_range(range: &MemoryRange, last: &mut u64) {
     let kernel = exposed::kernel();
-    let kind = match range.used {
-        Use::Free => PageKind::Free,
-        Use::Kernel => PageKind::Kernel,
-        Use::Archive => PageKind::Archive,
+    let (kind, count) = match range.used {
+        Use::Free => (PageKind::Free, &kernel.free_pages),
+        Use::Kernel => (PageKind::Kernel, &kernel.kernel_pages),
+        Use::Archive => (PageKind::Archive, &kernel.owned_pages),
     };
-    let numbers = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
-    for number in numbers.clone() {
-        let info = &exposed::pages()[number as usize];
-        set_state(info, PageState::of(kind));
-        info.access.store(PageNumber::NONE.0, Ordering::Relaxed);
-        let next = if kind == PageKind::Free && number + 1 < numbers.end { number + 1 } else { PageNumber::NONE.0 };
-        let before = if kind == PageKind::Free { *previous } else { PageNumber::NONE.0 };
-        info.neighbours.store(before << 32 | next, Ordering::Relaxed);
-        if kind == PageKind::Free {
-            *previous = number;
-        }
+    let (first, end) = (range.start / PAGE_SIZE, range.end / PAGE_SIZE);
+    let records = &exposed::pages()[first as usize..end as usize];
+    let (mut links, step) = match kind {
+        PageKind::Free => (neighbours(first.wrapping_sub(1), first + 1), neighbours(1, 1)),
+        _ => (neighbours(NONE, NONE), 0),
+    };
+    // A few instructions for each page of the machine: most of what the boot does.
+    for info in records {
+        info.state.store(first_state(kind), Ordering::Relaxed);
+        info.access.store(NONE, Ordering::Relaxed);
+        info.neighbours.store(links, Ordering::Relaxed);
+        links = links.wrapping_add(step);
     }
-    let count = match range.used {
-        Use::Free => {
-            chain(range, numbers.start);
-            &kernel.free_pages
-        }
-        Use::Kernel => &kernel.kernel_pages,
-        Use::Archive => &kernel.owned_pages,
-    };
+    if kind == PageKind::Free && first < end {
+        chain(first, end - 1, last);
+    }
     exposed::add(count, range.pages());
 }
 
-/// Links the first page of a free range to the last of the one before, or makes it the first of all.
-fn chain(range: &MemoryRange, first: u64) {
-    let before = exposed::pages()[first as usize].neighbours.load(Ordering::Relaxed) >> 32;
-    match before {
-        _ if range.start == range.end => {}
-        before if before == PageNumber::NONE.0 => exposed::kernel().first_free_page.store(first, Ordering::Relaxed),
-        before => {
-            let word = &exposed::pages()[before as usize].neighbours;
-            word.store(word.load(Ordering::Relaxed) & !PageNumber::NONE.0 | first, Ordering::Relaxed);
-        }
+/// The word of a page's neighbours in its list.
+fn neighbours(previous: u64, next: u64) -> u64 {
+    previous << 32 | next
+}
+
+/// Puts free pages that name each other behind the last of the free list, and ends the list there.
+fn chain(first: u64, end: u64, last: &mut u64) {
+    let links = |page: u64| &exposed::pages()[page as usize].neighbours;
+    let next = if first == end { NONE } else { first + 1 };
+    links(first).store(neighbours(*last, next), Ordering::Relaxed);
+    if first != end {
+        links(end).store(neighbours(end - 1, NONE), Ordering::Relaxed);
     }
+    match *last {
+        NONE => exposed::kernel().first_free_page.store(first, Ordering::Relaxed),
+        last => links(last).store(links(last).load(Ordering::Relaxed) & !NONE | first, Ordering::Relaxed),
+    }
+    *last = end;
 }
 
 /// Fills the kernel's own record and those of the CPUs.

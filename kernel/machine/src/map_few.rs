@@ -130,11 +130,7 @@ pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, known: u6
 
 /// Empties it for another editor.
 fn begin(last: &LastMap, editor: Editor<'_>, known: u64) {
-    let words = [
-        (&last.context, editor.context.handle()),
-        (&last.key, editor.key.0),
-        (&last.root, editor.root.0),
-    ];
+    let words = [(&last.context, editor.context.handle()), (&last.key, editor.key.0), (&last.root, editor.root.0)];
     if words.iter().all(|(word, value)| word.load(Ordering::Relaxed) == *value) {
         return;
     }

@@ -72,6 +72,11 @@ pub(crate) fn set_state(info: &PageInfo, state: PageState) {
     info.state.store(u64::from(next) << 32 | state.word(), Ordering::Release);
 }
 
+/// The state word of a page whose record was all zeros: of the generation after [`Generation::FIRST`].
+pub(crate) fn first_state(kind: PageKind) -> u64 {
+    1 << 32 | PageState::of(kind).word()
+}
+
 /// Writes it for a page whose contents stay, and stay readable to whom they were.
 fn rename(info: &PageInfo, state: PageState) {
     let generation = info.state.load(Ordering::Relaxed) >> 32;

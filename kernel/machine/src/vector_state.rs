@@ -60,7 +60,12 @@ fn load(state: &VectorState) {
 #[inline(always)]
 pub(crate) fn switch_to(own: Option<&VectorState>, on: bool) {
     let dirty = &entry_state().vector_dirty;
-    if own.is_some() || dirty.load(Ordering::Relaxed) != 0 {
+    let was_dirty = dirty.load(Ordering::Relaxed) != 0;
+    if on && was_dirty && own.is_none() {
+        // From one that had it on to another one: nothing traps, and that stays so.
+        return load(&INITIAL);
+    }
+    if own.is_some() || was_dirty {
         set_trap(false);
         load(own.unwrap_or(&INITIAL));
     }

@@ -19,7 +19,7 @@ mod kernel {
     const MILLISECOND: u64 = 1_000_000;
 
     static HANDLERS: Handlers = Handlers {
-        system_call: no_program,
+        system_calls: [no_program; entry::SYSTEM_CALLS],
         interrupt: no_program_either,
         interrupt_while_idle: interrupted,
         upcall_failed,

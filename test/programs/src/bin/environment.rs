@@ -5,9 +5,9 @@
 
 extern crate alloc;
 
+use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::environment::{DeathReason, Specification, State};
-use abi::area::PrivateWords;
 use abi::upcall::kind;
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -21,7 +21,6 @@ use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, spawn, status};
-use test_programs::no_entry_takes_too_long;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -41,7 +40,6 @@ guest! {
     Here renewal_is_refused;
     Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
-    Here no_entry_takes_too_long;
 }
 
 extern "C" fn count_to(argument: u64) {
@@ -405,10 +403,8 @@ fn renew(number: EnvironmentId, first: PageNumber) -> Result<EnvironmentId, runt
 extern "C" fn hold_much(argument: u64) {
     let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
     let _ = syscall::page_pin(KeyIndex::FIRST, pages[0]);
-    let _ = address_space::own().apply(&[abi::page_table::MapRow {
-        address: 0x3000_0000 | 1,
-        entry: pages[1].address() | Access::WRITE.0,
-    }]);
+    let _ = address_space::own()
+        .apply(&[abi::page_table::MapRow { address: 0x3000_0000 | 1, entry: pages[1].address() | Access::WRITE.0 }]);
     let _ = runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0);
     count_to(argument);
 }
@@ -435,11 +431,7 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
             granted!(child.give(resource, amount));
         }
         granted!(child.run(0, time_slice::ANY_POSITION));
-        check!(
-            eventually(|| status(&child, 1) == 1000 + round),
-            "round {round}: it counted to {}",
-            status(&child, 1)
-        );
+        check!(eventually(|| status(&child, 1) == 1000 + round), "round {round}: it counted to {}", status(&child, 1));
         seen.push(free());
     }
     // The image is mapped anew each time: what it takes was the old one's, and went back to us.
@@ -451,7 +443,8 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
 
 /// Maps a page at a place in the middle of the upcall stack, which nothing has reached yet.
 fn map_into_the_area(page: PageNumber) {
-    let row = abi::page_table::MapRow { address: abi::boot::AREA + 4 * 0x1000 | 1, entry: page.address() | Access::WRITE.0 };
+    let row =
+        abi::page_table::MapRow { address: abi::boot::AREA + 4 * 0x1000 | 1, entry: page.address() | Access::WRITE.0 };
     // SAFETY: the stack is used from its end on, and no call goes three pages deep.
     let _ = unsafe { address_space::own().edit(&[row]) };
 }
@@ -461,7 +454,8 @@ extern "C" fn put_another_page_into_the_area(_: u64) {
 }
 
 extern "C" fn map_all_private_pages_to_one_place(_: u64) {
-    let is_private = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::EnvironmentPrivate);
+    let is_private =
+        |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::EnvironmentPrivate);
     (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber).filter(is_private).for_each(map_into_the_area);
 }
 
@@ -480,7 +474,8 @@ fn renewal_is_refused(world: &World) -> Outcome {
     refused!(renew(child.number, first), InUse);
     drop(window);
     granted!(child.destroy());
-    for (index, misdeed) in [put_another_page_into_the_area, map_all_private_pages_to_one_place].into_iter().enumerate() {
+    for (index, misdeed) in [put_another_page_into_the_area, map_all_private_pages_to_one_place].into_iter().enumerate()
+    {
         let child = spawn(world, misdeed, 0)?;
         check!(child.wait(u64::MAX), "misdeed {index}: the child does not end");
         let made = renew(child.number, first);

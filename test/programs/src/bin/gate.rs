@@ -140,7 +140,8 @@ fn set_protection_keys(value: u32) {
     unsafe { core::arch::asm!("wrpkru", in("eax") value, in("ecx") 0, in("edx") 0, options(nostack)) };
 }
 
-const ODD_NUMBERS: [u64; 7] = [u64::MAX, SYNCHRONOUS | 1, ASYNCHRONOUS | 1, 1 << 31, 1 << 32, (1 << 32) | 31, 0xffff_ffff];
+const ODD_NUMBERS: [u64; 7] =
+    [u64::MAX, SYNCHRONOUS | 1, ASYNCHRONOUS | 1, 1 << 31, 1 << 32, (1 << 32) | 31, 0xffff_ffff];
 
 fn every_number_is_reflected_unchanged() -> Outcome {
     let words = &Area::current().library().free;

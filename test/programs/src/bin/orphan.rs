@@ -20,14 +20,13 @@ use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::{Outcome, World, check, granted, guest};
-use test_programs::{free_large_page, level_one_of, no_entry_takes_too_long};
+use test_programs::{free_large_page, level_one_of};
 
 guest! {
     Here who_gives_a_page_up_is_charged_and_nobody_else;
     Here who_gave_a_page_up_gets_rid_of_it_whatever_others_do;
     Here a_watched_page_is_free_at_once;
     Here pins_and_watches_do_not_stop_forced_revocation;
-    Here no_entry_takes_too_long;
 }
 
 /// Pages that a giver gives up.

@@ -12,12 +12,12 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access};
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, PageNumber, area, exposed, key, syscall};
+use runtime::{Failure, KeyIndex, PageNumber, area, channel, exposed, key, syscall};
 use test_programs::attempt::watch;
-use test_programs::no_entry_takes_too_long;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
 guest! {
+    Here the_boot_is_short;
     Child a_page_by_name_and_any_page;
     Child one_page_at_several_addresses;
     Child the_order_of_last_use_is_exposed;
@@ -34,11 +34,24 @@ guest! {
     Child fault_12_page_zero;
     Child fault_33_fresh_pages_are_zero;
     Child fault_49_every_allocation_fails_cleanly;
-    Here no_entry_takes_too_long;
 }
+
+/// What the boot may take at [`BOOT_PAGES`], in instructions and time that the counting clock passes over in a halt.
+const BOOT_INSTRUCTIONS: u64 = 5_000_000;
+/// The pages of 256 MiB.
+const BOOT_PAGES: u64 = 256 << 20 >> 12;
 
 /// A free place in the address space of a child.
 const PLACE: u64 = 0x2000_0000;
+
+fn the_boot_is_short(world: &World) -> Outcome {
+    let took = exposed::kernel().boot_ticks.load(Relaxed);
+    if world.counting && exposed::kernel().pages.load(Relaxed) <= BOOT_PAGES {
+        channel::measurement("boot to the first user instruction", took, "instructions");
+        check!((1..=BOOT_INSTRUCTIONS).contains(&took), "the boot took {took} instructions");
+    }
+    Ok(())
+}
 
 fn map(address: u64, entry: u64) -> Result<(), Failure> {
     address_space::own().apply(&[MapRow { address: address | KeyIndex::FIRST.0, entry }])

@@ -13,7 +13,7 @@ use runtime::window::Window;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
 use test_programs::attempt::watch;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
-use test_programs::{free_large_page, level_one_of, no_entry_takes_too_long};
+use test_programs::{free_large_page, level_one_of};
 
 guest! {
     Child a_table_is_linked_and_unlinked;
@@ -29,7 +29,6 @@ guest! {
     Child fault_06_link_at_a_wrong_level;
     Child fault_08_root_given_up_while_mapped;
     Here pages_of_two_megabytes;
-    Here no_entry_takes_too_long;
 }
 
 /// Places that share no table with anything else.

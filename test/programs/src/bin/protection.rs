@@ -17,8 +17,8 @@ use runtime::page::Allocator;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{eventually, launch, prepare, status};
+use test_programs::level_one_of;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
-use test_programs::{level_one_of, no_entry_takes_too_long};
 
 guest! {
     Child rows_of_many_tables_change_what_they_name;
@@ -31,7 +31,6 @@ guest! {
     Child a_page_of_another_list_does_not_become_writable;
     Child tables_that_are_shared_or_gone;
     Here what_one_environment_may_do_another_may_not;
-    Here no_entry_takes_too_long;
 }
 
 const KEY: KeyIndex = KeyIndex::FIRST;

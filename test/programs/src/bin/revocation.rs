@@ -16,7 +16,6 @@ use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, status};
-use test_programs::no_entry_takes_too_long;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -29,7 +28,6 @@ guest! {
     Here fault_40_answered_with_pages_of_others;
     Here requests_that_make_no_sense;
     Here churn_under_random_revocation;
-    Here no_entry_takes_too_long;
 }
 
 /// Status words of the children: pages held, pages given back, repossessions seen, upcalls of each kind.

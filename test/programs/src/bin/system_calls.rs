@@ -16,7 +16,6 @@ use runtime::environment::Builder;
 use runtime::page::Allocator;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::no_entry_takes_too_long;
 use test_programs::random::Random;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -31,7 +30,6 @@ guest! {
     Child fault_14_random_calls;
     Here fault_15_argument_changes_during_the_call;
     Child fault_17_batch_that_maps_over_its_own_rows;
-    Here no_entry_takes_too_long;
 }
 
 const PLACE: u64 = 0x2000_0000;

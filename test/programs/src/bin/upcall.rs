@@ -282,7 +282,8 @@ fn fault_23_bad_iret_frames() -> Outcome {
     // Where a program may jump, it may also return: the fault comes with the fetch.
     for rip in [abi::memory_map::USER_END, abi::memory_map::KERNEL_IMAGE] {
         let raised = iret(rip, code, 0x202, stack, data);
-        let at_the_fetch = |frame: UpcallFrame| frame.kind == kind::PAGE_FAULT && frame.detail == rip && frame.rip == rip;
+        let at_the_fetch =
+            |frame: UpcallFrame| frame.kind == kind::PAGE_FAULT && frame.detail == rip && frame.rip == rip;
         check!(raised.is_some_and(at_the_fetch), "RIP {rip:#x} raised {raised:?}");
     }
     Ok(())
