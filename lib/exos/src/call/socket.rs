@@ -8,6 +8,7 @@ use crate::descriptor::object::Event;
 use crate::descriptor::operations::Operations;
 use crate::descriptor::socket::{Kind, Socket, wait_until};
 use crate::errno::{Errno, Result};
+use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use alloc::format;
 use alloc::sync::Arc;
@@ -102,8 +103,8 @@ pub(super) fn write_name(path: &[u8], at: u64, bytes_at: u64) -> Result<()> {
     copy::write_half(bytes_at, name.len() as u32)
 }
 
-/// The page that a name leads to.
-pub(super) fn peer_page(call: &Call<'_>, path: &[u8]) -> Result<PageNumber> {
+/// The page that a name leads to, and who listens there.
+pub(super) fn peer_of(call: &Call<'_>, path: &[u8]) -> Result<(PageNumber, Peer)> {
     match path.first() {
         None => Err(Errno::EINVAL),
         Some(0) => call.process.files.lock().peer_abstract(path),
@@ -170,10 +171,10 @@ pub(super) fn listen(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
     let path = read_name(at, bytes)?;
-    let page = peer_page(call, &path)?;
+    let (page, peer) = peer_of(call, &path)?;
     with_socket(call, number, |description, socket| {
         let deadline = socket.deadline(1).unwrap_or(u64::MAX);
-        while socket.connect(page)?.is_none() {
+        while socket.connect(page, peer)?.is_none() {
             if description.is_nonblocking() || runtime::clock::now() >= deadline {
                 return Err(Errno::EAGAIN);
             }

@@ -1,17 +1,16 @@
 //! Calls that send and receive by sockets: bytes, messages, and what goes with them: descriptors and credentials (unix(7)).
 
 use super::dispatch::Call;
-use super::socket::{peer_page, read_name, with_socket, write_name};
+use super::socket::{peer_of, read_name, with_socket, write_name};
 use super::socket_option::SOCKET_LEVEL;
 use crate::descriptor::passing;
-use crate::descriptor::socket::{Kind, Socket};
+use crate::descriptor::socket::{Kind, Outgoing, Socket};
 use crate::errno::{Errno, Result};
 use crate::pipe::Pipe;
 use crate::pipe::frames::{Frame, LONGEST, Manner};
-use crate::relatives;
+use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
-use runtime::EnvironmentId;
 
 /// Kinds of control messages, and flags (linux/socket.h).
 const RIGHTS: u32 = 1;
@@ -38,29 +37,39 @@ const MOST_AT_ONCE: u64 = 1024;
 pub(super) fn sendto(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, flags, name, name_bytes] = call.arguments();
     let data = copy::read_vec(from, count.min(LONGEST + 1) as usize)?;
-    send(call, number, (name, name_bytes), &data, &[], flags as u32)
+    send(call, number, (name, name_bytes), &data, &Packed::default(), flags as u32)
 }
 
-/// Sends bytes with packed descriptors to what the socket is joined to, or to a name.
+/// What goes with the bytes of a message.
+#[derive(Default)]
+struct Packed {
+    /// Packed descriptors.
+    rights: Vec<u8>,
+    /// Who the program says that it is.
+    claimed: Option<Peer>,
+}
+
+/// Sends bytes, with what goes with them, to what the socket is joined to, or to a name.
 fn send(
     call: &Call<'_>,
     number: u64,
     (name, name_bytes): (u64, u64),
     data: &[u8],
-    rights: &[u8],
+    packed: &Packed,
     flags: u32,
 ) -> Result<u64> {
     with_socket(call, number, |description, socket| {
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
         let own_name = if socket.kind == Kind::Datagram { socket.ends.lock().names[0].clone() } else { Vec::new() };
-        let control = Frame::control_of(&own_name, rights);
+        let control = Frame::control_of(&own_name, &packed.rights);
+        let message = Outgoing { control: &control, data, claimed: packed.claimed };
         let sent = match name {
-            0 => socket.send(&socket.outgoing()?, &control, data, nonblocking),
+            0 => socket.send(&socket.outgoing()?, message, nonblocking),
             _ if socket.kind != Kind::Datagram => Err(match socket.outgoing() {
                 Ok(_) => Errno::EISCONN,
                 Err(_) => Errno::EOPNOTSUPP,
             }),
-            name => send_to_name(call, socket, &read_name(name, name_bytes)?, &control, data, nonblocking),
+            name => send_to_name(call, socket, &read_name(name, name_bytes)?, message, nonblocking),
         };
         if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 && socket.kind != Kind::Datagram {
             crate::signal::raise_own(linux_raw_sys::general::SIGPIPE);
@@ -76,13 +85,12 @@ fn send_to_name(
     call: &Call<'_>,
     socket: &Socket,
     path: &[u8],
-    control: &[u8],
-    data: &[u8],
+    message: Outgoing<'_>,
     nonblocking: bool,
 ) -> Result<u64> {
-    let (page, key) = (peer_page(call, path)?, call.process.session_key);
+    let ((page, _), key) = (peer_of(call, path)?, call.process.session_key);
     let pipe = Pipe::open_by_first(&mut call.process.windows.lock(), page, key).map_err(|_| Errno::ECONNREFUSED)?;
-    let sent = socket.send(&pipe, control, data, nonblocking);
+    let sent = socket.send(&pipe, message, nonblocking);
     crate::pipe::discard(&pipe);
     sent
 }
@@ -162,17 +170,17 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
         let room = LONGEST + 1 - data.len() as u64;
         data.extend_from_slice(&copy::read_vec(*from, (*length).min(room) as usize)?);
     }
-    let rights = pack_rights(call, message.control)?;
-    let sent = send(call, number, message.name, &data, &rights, flags);
+    let packed = pack(call, message.control)?;
+    let sent = send(call, number, message.name, &data, &packed, flags);
     if sent.is_err() {
-        passing::drop_all(&rights);
+        passing::drop_all(&packed.rights);
     }
     sent
 }
 
-/// The descriptors of a message of the program's, packed.
-fn pack_rights(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Vec<u8>> {
-    let mut packed = Vec::new();
+/// What the program gives a message to take along.
+fn pack(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Packed> {
+    let mut packed = Packed::default();
     let mut place = 0;
     while at != 0 && place + CONTROL_HEAD <= bytes {
         let length = copy::read_word(at + place)?;
@@ -181,11 +189,13 @@ fn pack_rights(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Vec<u8>> {
             return Err(Errno::EINVAL);
         }
         let outcome = match (level, kind) {
-            (SOCKET_LEVEL, RIGHTS) => pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed),
-            (SOCKET_LEVEL, CREDENTIALS) => check_credentials(call, at + place + CONTROL_HEAD, length),
+            (SOCKET_LEVEL, RIGHTS) => pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed.rights),
+            (SOCKET_LEVEL, CREDENTIALS) => {
+                read_claim(call, at + place + CONTROL_HEAD, length).map(|claimed| packed.claimed = Some(claimed))
+            }
             _ => Err(Errno::EINVAL),
         };
-        outcome.inspect_err(|_| passing::drop_all(&packed))?;
+        outcome.inspect_err(|_| passing::drop_all(&packed.rights))?;
         place += length.next_multiple_of(8);
     }
     Ok(packed)
@@ -203,16 +213,28 @@ fn pack_numbers(call: &Call<'_>, from: u64, bytes: u64, packed: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Who sends says who it is: what is told to the receiver is the sender's own number all the same.
-fn check_credentials(call: &Call<'_>, from: u64, length: u64) -> Result<()> {
+/// Who sends says who it is, which the guardian judges; what is wrong at first sight is told before anything is sent.
+fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Peer> {
     if length != CONTROL_HEAD + CREDENTIAL_BYTES {
         return Err(Errno::EINVAL);
     }
-    let number = u64::from(copy::read_half(from)?);
-    match number == call.process.number() {
-        true => Ok(()),
-        false if runtime::exposed::lives(EnvironmentId(number)) => Err(Errno::EPERM),
-        false => Err(Errno::ESRCH),
+    let claimed = Peer {
+        process: copy::read_half(from)?,
+        user: copy::read_half(from + 4)?,
+        group: copy::read_half(from + 8)?,
+    };
+    let identity = call.process.identity.lock();
+    let is_own = u64::from(claimed.process) == call.process.number();
+    if !identity.may_claim(claimed.user, claimed.group) || !is_own && !identity.is_privileged() {
+        return Err(Errno::EPERM);
+    }
+    drop(identity);
+    if !is_own && crate::relatives::find(u64::from(claimed.process)).is_none() {
+        return Err(Errno::ESRCH);
+    }
+    match [claimed.user, claimed.group].contains(&u32::MAX) {
+        true => Err(Errno::EINVAL),
+        false => Ok(claimed),
     }
 }
 
@@ -259,8 +281,8 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     let (bordered, wants_credentials) =
         with_socket(call, number, |_, socket| Ok((socket.is_bordered(), socket.settings.lock().wants_credentials)))?;
     let mut control = Control { at: message.control.0, room: message.control.1, used: 0, flags: 0 };
-    if wants_credentials && frame.sender != 0 {
-        control.put_credentials(frame.sender)?;
+    if wants_credentials && frame.end != 0 {
+        control.put_credentials(with_socket(call, number, |_, socket| Ok(socket.sender(&frame)))?)?;
     }
     control.put_rights(call, &frame, flags)?;
     let lost = if frame.whole > done as u64 && bordered { TRUNCATED } else { 0 };
@@ -299,14 +321,12 @@ impl Control {
         Ok(())
     }
 
-    fn put_credentials(&mut self, sender: u64) -> Result<()> {
+    fn put_credentials(&mut self, sender: Peer) -> Result<()> {
         if self.rest() < CREDENTIAL_BYTES {
             self.flags |= CONTROL_TRUNCATED;
             return Ok(());
         }
-        let [user, group] = relatives::acting(sender);
-        let body: Vec<u8> = [sender as u32, user, group].iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.put(CREDENTIALS, &body)
+        self.put(CREDENTIALS, &sender.to_bytes())
     }
 
     /// Gives the program the descriptors that came, as far as there is room.

@@ -5,7 +5,6 @@ use super::socket::{UNIX, with_socket};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::pipe::frames::LONGEST;
-use crate::relatives;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 
@@ -37,7 +36,7 @@ pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
             return Err(Errno::EINVAL);
         }
         match option as u32 {
-            PASS_CREDENTIALS => socket.settings.lock().wants_credentials = copy::read_half(from)? != 0,
+            PASS_CREDENTIALS => socket.ask_for_senders(copy::read_half(from)? != 0),
             RECEIVE_TIMEOUT => socket.settings.lock().patience[0] = read_time(from)?,
             SEND_TIMEOUT => socket.settings.lock().patience[1] = read_time(from)?,
             TYPE | ERROR | PEER_CREDENTIALS | ACCEPTS | PROTOCOL | DOMAIN => return Err(Errno::ENOPROTOOPT),
@@ -83,15 +82,7 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
             let patience = socket.settings.lock().patience[(option == SEND_TIMEOUT) as usize];
             Ok(super::layout::bytes(&[patience / NANOSECONDS, patience % NANOSECONDS / 1000]))
         }
-        PEER_CREDENTIALS => {
-            let maker = socket.ends.lock().incoming.as_ref().map(|pipe| pipe.writer());
-            // Nobody is there: no process, and nobody's identity.
-            let words = maker.map_or([0, u32::MAX, u32::MAX], |number| {
-                let [user, group] = relatives::acting(number);
-                [number as u32, user, group]
-            });
-            Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
-        }
+        PEER_CREDENTIALS => Ok(socket.peer().to_bytes().to_vec()),
         _ => Err(Errno::ENOPROTOOPT),
     }
 }

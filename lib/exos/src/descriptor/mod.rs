@@ -7,6 +7,8 @@ mod cell;
 #[cfg(target_os = "none")]
 pub mod counter;
 #[cfg(target_os = "none")]
+mod credentials;
+#[cfg(target_os = "none")]
 pub mod description;
 #[cfg(target_os = "none")]
 pub mod epoll;

@@ -18,9 +18,11 @@ use alloc::vec::Vec;
 use core::any::Any;
 use runtime::{Kind as Output, PageNumber};
 
-/// Words of one descriptor: page and index of its record, kind, node that the guardian holds for it (0: none), and what
-/// the kind needs.
+/// Words of one descriptor: page and index of its record; kind; the number by which the guardian hands over the node that it
+/// holds (0: none), or, where the receiver is going to hold it anyhow, the node; what the kind needs; and for a socket the
+/// number by which the guardian says who is at its other end.
 const WORDS: usize = DESCRIPTOR_WORDS;
+const NODE: usize = 3;
 /// Bytes of one descriptor.
 pub const BYTES: usize = WORDS * 8;
 
@@ -48,9 +50,9 @@ fn index_in<T: PartialEq>(all: &[T], one: &T) -> u64 {
 
 /// A descriptor as bytes; from then on it is on its way. `EINVAL` for what cannot be passed.
 pub fn pack(description: &Description) -> Result<Vec<u8>> {
-    let words = words_of(description)?;
+    let mut words = words_of(description)?;
     if let Some(node) = description.object.node() {
-        process().files.lock().offer(node)?;
+        words[NODE] = process().files.lock().offer(node)?;
     }
     send(description);
     Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
@@ -67,14 +69,21 @@ pub fn words_of(description: &Description) -> Result<[u64; WORDS]> {
     let (page, index) = description.place();
     let node = description.object.node().unwrap_or_default();
     let [kind, a, b, c, d] = kind_of(&description.object)?;
-    Ok([page, index, kind, node, a, b, c, d])
+    Ok([page, index, kind, node, a, b, c, d, voucher_of(&description.object)])
 }
 
 /// A terminal as words, of which those of a description are 0.
 pub fn words_of_terminal(terminal: &Terminal) -> Result<[u64; WORDS]> {
     let object = Object::Terminal(terminal.clone());
     let [kind, a, b, c, d] = kind_of(&object)?;
-    Ok([0, 0, kind, object.node().unwrap_or_default(), a, b, c, d])
+    Ok([0, 0, kind, object.node().unwrap_or_default(), a, b, c, d, 0])
+}
+
+/// The number by which the guardian says who is at the other end of a socket.
+fn voucher_of(object: &Object) -> u64 {
+    let Object::Other(other) = object else { return 0 };
+    let other: &dyn Any = &**other;
+    other.downcast_ref().map_or(0, Socket::vouch_for_peer)
 }
 
 fn kind_of(object: &Object) -> Result<[u64; 5]> {
@@ -125,10 +134,9 @@ pub fn drop_all(bytes: &[u8]) {
     unpack(bytes).flatten().for_each(Description::close);
 }
 
-fn open(words: [u64; WORDS]) -> Result<Description> {
-    const NODE: usize = 3;
+fn open(mut words: [u64; WORDS]) -> Result<Description> {
     if words[NODE] != 0 {
-        process().files.lock().accept_offer(words[NODE])?;
+        words[NODE] = process().files.lock().accept_offer(words[NODE])?;
     }
     open_held(words)
 }
@@ -147,7 +155,7 @@ pub fn open_terminal(words: [u64; WORDS]) -> Result<Terminal> {
     }
 }
 
-fn open_object([_, _, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Object> {
+fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<Object> {
     let key = process().opening_key();
     let at = |index: u64, length: usize| (index as usize).min(length - 1);
     let side = SIDES[at(a, SIDES.len())];
@@ -173,6 +181,7 @@ fn open_object([_, _, kind, node, a, b, c, d]: [u64; WORDS]) -> Result<Object> {
                 KINDS[at(a, KINDS.len())],
                 pages,
                 Some(node).filter(|node| *node != 0),
+                voucher,
             )?))
         }
         _ => return Err(Errno::EIO),

@@ -12,6 +12,7 @@ use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::pipe::frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
+use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::{Shared, lock_in};
@@ -22,18 +23,17 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
-use runtime::PageNumber;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
+use runtime::{PageNumber, exposed};
 
 /// Words of a listener's queue: requests that came, and that were taken; how many may wait, 0: nobody listens.
 const CAME: usize = 1;
 const TAKEN: usize = 2;
 const BACKLOG: usize = 3;
-/// Number of the process that listens.
-const LISTENER: usize = 4;
-/// Where the requests begin, two words each, and how many there is room for.
+/// Where the requests begin, three words each (first pages of two pipes, and the number by which the guardian says whose they
+/// are), and how many there is room for.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
 /// Bytes of room from which on a socket counts as writable.
@@ -63,6 +63,26 @@ pub struct Ends {
     pub names: [Vec<u8>; 2],
     /// Node that each descriptor holds while an abstract name leads here.
     pub node: Option<u64>,
+    /// Who is at the other end, or listens here.
+    pub peer: Option<Peer>,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// What goes with the bytes.
+    pub control: &'a [u8],
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Who the program says that it is.
+    pub claimed: Option<Peer>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Nothing but bytes.
+    pub const fn bytes(data: &'a [u8]) -> Self {
+        Self { control: &[], data, claimed: None }
+    }
 }
 
 /// What a program has set (socket(7)).
@@ -72,6 +92,8 @@ pub struct Settings {
     pub patience: [u64; 2],
     /// Messages come with who sent them.
     pub wants_credentials: bool,
+    /// Who sent the last message that was asked about, by its number and end.
+    pub(super) last_sender: Option<((u64, u64), Peer)>,
 }
 
 /// A socket.
@@ -99,8 +121,18 @@ fn from() -> Allocator {
 }
 
 fn fresh_pipe() -> Result<Pipe> {
+    fresh_pipe_from(from())
+}
+
+fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
     crate::budget::reserve(2 * pipe::PAGES as u64);
-    Pipe::create(&mut process().windows.lock(), from())
+    Pipe::create(&mut process().windows.lock(), from)
+}
+
+/// Pages that whoever listens at a queue can open too: another user does where user 0 connects.
+fn from_list_of(queue: &Shared) -> Allocator {
+    let list = exposed::page(queue.pages()[0]).map_or(from().list, |info| info.access());
+    Allocator { list, ..from() }
 }
 
 /// One that anybody may write datagrams into.
@@ -132,7 +164,12 @@ impl Socket {
     }
 
     /// One that came in a message, by its pages.
-    pub fn open(kind: Kind, [incoming, outgoing, queue]: [PageNumber; 3], node: Option<u64>) -> Result<Self> {
+    pub fn open(
+        kind: Kind,
+        [incoming, outgoing, queue]: [PageNumber; 3],
+        node: Option<u64>,
+        voucher: u64,
+    ) -> Result<Self> {
         let key = process().opening_key();
         let mut windows = process().windows.lock();
         let mut pipe = |first: PageNumber| match first {
@@ -144,7 +181,8 @@ impl Socket {
             PageNumber::NONE => None,
             page => Some(windows.open(vec![page], key, true)?),
         };
-        let ends = Ends { incoming, outgoing, queue, node, ..Ends::default() };
+        let peer = Self::passed(voucher, outgoing.is_some());
+        let ends = Ends { incoming, outgoing, queue, node, peer, ..Ends::default() };
         Ok(Self { ends: Lock::new(ends), ..Self::new(kind) })
     }
 
@@ -155,7 +193,10 @@ impl Socket {
         // Windows of its own, so that each can be closed without the other.
         let again = |pipe: &Pipe| Pipe::open_by_first(&mut process().windows.lock(), pipe.pages()[0], from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
-        Ok([Self::joined(kind, one, other), back])
+        let pair = [Self::joined(kind, one, other), back];
+        let own = process().as_peer();
+        pair.iter().for_each(|socket| socket.ends.lock().peer = Some(own));
+        Ok(pair)
     }
 
     /// Whether messages have borders.
@@ -171,6 +212,7 @@ impl Socket {
         }
         if self.kind == Kind::Datagram {
             let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
+            pipe.ask_for_senders(self.settings.lock().wants_credentials);
             return Ok(ends.incoming.insert(pipe).pages()[0]);
         }
         let page = crate::budget::allocate()?;
@@ -181,12 +223,13 @@ impl Socket {
 
     /// Lets others connect.
     pub fn listen(&self, backlog: u64) -> Result<()> {
-        let ends = self.ends.lock();
+        let mut ends = self.ends.lock();
         if self.kind == Kind::Datagram {
             return Err(Errno::EOPNOTSUPP);
         }
+        ends.peer = Some(process().as_peer());
         let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
-        queue.words()[LISTENER].store(process().number(), SeqCst);
+        process().files.lock().listen(queue.pages()[0])?;
         queue.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
         Ok(())
     }
@@ -196,8 +239,8 @@ impl Socket {
         self.ends.lock().queue.as_ref().is_some_and(|queue| queue.words()[BACKLOG].load(Acquire) != 0)
     }
 
-    /// Joins it to what a name leads to; `None`: the queue is full.
-    pub fn connect(&self, page: PageNumber) -> Result<Option<()>> {
+    /// Joins it to what a name leads to, where `peer` listens; `None`: the queue is full.
+    pub fn connect(&self, page: PageNumber, peer: Peer) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
             let pipe = Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
             let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
@@ -211,6 +254,9 @@ impl Socket {
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
         let outcome = self.ask(&queue);
         process().windows.lock().close(&queue);
+        if outcome == Ok(Some(())) {
+            self.ends.lock().peer = Some(peer);
+        }
         outcome
     }
 
@@ -219,7 +265,12 @@ impl Socket {
         if !(1..=ROOM).contains(&words[BACKLOG].load(Acquire)) {
             return Err(Errno::ECONNREFUSED);
         }
-        let (outgoing, incoming) = (fresh_pipe()?, fresh_pipe()?);
+        let from = from_list_of(queue);
+        let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
+        let number = self.introduce(&outgoing, &incoming)?;
+        // Until somebody has accepted, who that is may want to know.
+        outgoing.ask_for_senders(true);
+        incoming.ask_for_senders(self.settings.lock().wants_credentials);
         let held = lock_in(queue).acquire();
         let came = words[CAME].load(Acquire);
         let waiting = came.wrapping_sub(words[TAKEN].load(Acquire));
@@ -230,13 +281,13 @@ impl Socket {
             return Ok(None);
         }
         outgoing.set_name(&self.ends.lock().names[0]);
-        for (index, pipe) in [&outgoing, &incoming].into_iter().enumerate() {
-            words[REQUESTS + (came % ROOM) as usize * 2 + index].store(pipe.pages()[0].0, SeqCst);
+        let request = [outgoing.pages()[0].0, incoming.pages()[0].0, number];
+        for (index, word) in request.into_iter().enumerate() {
+            words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
         }
         words[CAME].store(came.wrapping_add(1), SeqCst);
         drop(held);
         block::kick_idle();
-        incoming.set_maker(words[LISTENER].load(Acquire));
         for _ in 1..self.descriptors() {
             incoming.held(Side::Read, process().environment());
             outgoing.held(Side::Write, process().environment());
@@ -258,7 +309,8 @@ impl Socket {
     /// The next who connected; `None` where nobody waits.
     pub fn accept(&self) -> Result<Option<Self>> {
         loop {
-            let Some([incoming, outgoing]) = self.take_request()? else { return Ok(None) };
+            let Some(([incoming, outgoing], number)) = self.take_request()? else { return Ok(None) };
+            let pages = [incoming, outgoing];
             let open = |page| Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
             // Who is gone since has taken its pages along.
             if let (Ok(incoming), Ok(outgoing)) = (open(incoming), open(outgoing)) {
@@ -266,13 +318,17 @@ impl Socket {
                 outgoing.handed_over(Side::Write);
                 let names = [self.ends.lock().names[0].clone(), incoming.name()];
                 let accepted = Self::joined(self.kind, incoming, outgoing);
-                accepted.ends.lock().names = names;
+                {
+                    let mut ends = accepted.ends.lock();
+                    (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
+                }
+                accepted.ask_for_senders(self.settings.lock().wants_credentials);
                 return Ok(Some(accepted));
             }
         }
     }
 
-    fn take_request(&self) -> Result<Option<[PageNumber; 2]>> {
+    fn take_request(&self) -> Result<Option<([PageNumber; 2], u64)>> {
         let ends = self.ends.lock();
         let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
         let words = queue.words();
@@ -282,8 +338,9 @@ impl Socket {
             return Ok(None);
         }
         words[TAKEN].store(taken.wrapping_add(1), SeqCst);
-        let at = REQUESTS + (taken % ROOM) as usize * 2;
-        Ok(Some([0, 1].map(|index| PageNumber(words[at + index].load(Acquire)))))
+        let at = REQUESTS + (taken % ROOM) as usize * 3;
+        let [incoming, outgoing, number] = [0, 1, 2].map(|index| words[at + index].load(Acquire));
+        Ok(Some(([incoming, outgoing].map(PageNumber), number)))
     }
 
     /// Ends one direction, or both, for all who have the socket.
@@ -298,21 +355,26 @@ impl Socket {
     }
 
     /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
-    pub fn send(&self, pipe: &Pipe, control: &[u8], data: &[u8], nonblocking: bool) -> Result<u64> {
+    pub fn send(&self, pipe: &Pipe, message: Outgoing<'_>, nonblocking: bool) -> Result<u64> {
+        let Outgoing { control, data, claimed } = message;
         if data.len() as u64 > LONGEST && self.is_bordered() {
             return Err(Errno::EMSGSIZE);
         }
         let mut done = 0;
         let deadline = self.deadline(1);
+        let mut voucher = self.vouch_for_sender(pipe, claimed)?;
         loop {
             if !pipe.has_other(Side::Write) {
                 return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
             }
             let rest = &data[done as usize..];
             let control = if done == 0 { control } else { &[] };
-            match pipe.send_frame(process().number(), control, rest, self.is_bordered())? {
+            match pipe.send_frame(voucher, control, rest, self.is_bordered())? {
                 Some(taken) if taken == rest.len() as u64 => return Ok(done + taken),
-                Some(taken) => done += taken,
+                Some(taken) => {
+                    done += taken;
+                    voucher = self.vouch_for_sender(pipe, claimed)?;
+                }
                 None if nonblocking && done == 0 => return Err(Errno::EAGAIN),
                 None if nonblocking => return Ok(done),
                 None => {
@@ -422,7 +484,7 @@ impl Operations for Socket {
     }
 
     fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
-        let sent = self.send(&self.outgoing()?, &[], bytes, description.is_nonblocking());
+        let sent = self.send(&self.outgoing()?, Outgoing::bytes(bytes), description.is_nonblocking());
         if sent == Err(Errno::EPIPE) {
             crate::signal::raise_own(linux::SIGPIPE);
         }

@@ -2,13 +2,14 @@
 
 use super::handle::{Handle, is_first_mount, node_of, right};
 use super::idle::Idle;
-use super::protocol::{self, ELSEWHERE, LockRequest, Operation, WINDOW_BYTES, outcome};
+use super::protocol::{self, ELSEWHERE, LockRequest, Operation, Statement, WINDOW_BYTES, outcome};
 use super::views::Views;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::node::Status;
 use crate::file_system::tree::{Credentials, access};
 use crate::loader::enter;
+use crate::process::peer::Peer;
 use crate::signal::frame::Information;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
@@ -451,14 +452,30 @@ impl Client {
         Ok((in_the_way != 0).then_some(rest))
     }
 
-    /// A node that is held is on its way to another client.
-    pub fn offer(&self, node: u64) -> Result<()> {
-        self.exchange([Operation::Offer as u64, node, 0, 0, 0, 0]).map(|_| ())
+    /// A node that is held is on its way to another client: its number there.
+    pub fn offer(&self, node: u64) -> Result<u64> {
+        Ok(self.exchange([Operation::Offer as u64, node, 0, 0, 0, 0])?[1])
     }
 
     /// Holds a node that was on its way.
-    pub fn accept_offer(&self, node: u64) -> Result<()> {
-        self.exchange([Operation::AcceptOffer as u64, node, 0, 0, 0, 0]).map(|_| ())
+    pub fn accept_offer(&self, number: u64) -> Result<u64> {
+        Ok(self.exchange([Operation::AcceptOffer as u64, number, 0, 0, 0, 0])?[1])
+    }
+
+    /// Has the guardian vouch for something; `words` are those of a claim or a connection. The number that tells of it.
+    pub fn vouch(&self, what: Statement, words: [u64; 2]) -> Result<u64> {
+        Ok(self.exchange([Operation::Vouch as u64, what as u64, words[0], words[1], 0, 0])?[1])
+    }
+
+    /// Who the guardian vouched for by a number that came from somebody.
+    pub fn redeem(&self, number: u64, what: Statement, pages: [u64; 2]) -> Result<Peer> {
+        let answer = self.exchange([Operation::Redeem as u64, number, what as u64, pages[0], pages[1], 0])?;
+        Ok(Peer::from_words([answer[1], answer[2]]))
+    }
+
+    /// This process listens at the names that it gave to a page.
+    pub fn listen(&self, page: PageNumber) -> Result<()> {
+        self.exchange([Operation::Listen as u64, page.0, 0, 0, 0, 0]).map(|_| ())
     }
 
     /// Gives a socket a name that leads to a page.
@@ -473,17 +490,17 @@ impl Client {
         Ok(self.exchange([Operation::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
     }
 
-    /// The page that an abstract name leads to.
-    pub fn peer_abstract(&mut self, name: &[u8]) -> Result<PageNumber> {
+    /// The page that an abstract name leads to, and who listens there.
+    pub fn peer_abstract(&mut self, name: &[u8]) -> Result<(PageNumber, Peer)> {
         let length = self.put_path(name)?;
-        Ok(PageNumber(self.exchange([Operation::PeerAbstract as u64, length, 0, 0, 0, 0])?[1]))
+        Ok(listener(self.exchange([Operation::PeerAbstract as u64, length, 0, 0, 0, 0])?))
     }
 
-    /// The page that the name of a socket leads to.
-    pub fn peer(&mut self, at: u64, path: &[u8]) -> Result<PageNumber> {
+    /// The page that the name of a socket leads to, and who listens there.
+    pub fn peer(&mut self, at: u64, path: &[u8]) -> Result<(PageNumber, Peer)> {
         let length = self.put_path(path)?;
         let answer = self.on_path([Operation::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
-        Ok(PageNumber(answer[1]))
+        Ok(listener(answer))
     }
 
     /// The pages of the pipe of a FIFO that is held.
@@ -679,6 +696,12 @@ impl Client {
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// A page, and who listens there.
+fn listener([_, page, client, numbers, ..]: Message) -> (PageNumber, Peer) {
+    let process = crate::relatives::sight().succession.process(client);
+    (PageNumber(page), Peer::from_words([process, numbers]))
 }
 
 /// One control transfer and back.

@@ -5,7 +5,7 @@
 //! making, naming and removing files, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `questions` hands on what
-//! processes ask each other. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
+//! processes ask each other, `vouching` who connects and sends to whom. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
 //! again and again; `idle` is what a client keeps that it closed.
 
 pub mod handle;
@@ -42,3 +42,5 @@ mod terminals;
 mod users;
 #[cfg(target_os = "none")]
 mod views;
+#[cfg(target_os = "none")]
+pub mod vouching;

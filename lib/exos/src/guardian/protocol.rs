@@ -124,13 +124,13 @@ operations! {
     /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
     /// last byte, process.
     Lock = 27,
-    /// (node): it is on its way to another client, and held until that one takes it.
+    /// (node): it is on its way to another client, and held until that one takes it -> its number there.
     Offer = 40,
-    /// (node): the caller holds what was on its way.
+    /// (number) -> node: the caller holds what was on its way.
     AcceptOffer = 41,
     /// (at, mode, page, length of path): a socket under a name that leads to the page.
     Bind = 42,
-    /// (at, length of path) -> the page that the name of a socket leads to.
+    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and group.
     Peer = 43,
     /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds the
     /// master.
@@ -139,8 +139,15 @@ operations! {
     Terminal = 45,
     /// (page, length): a socket under an abstract name, which leads to the page while somebody holds it -> node, held.
     BindAbstract = 46,
-    /// (length) -> the page that an abstract name leads to.
+    /// (length) -> as `Peer`, of an abstract name.
     PeerAbstract = 47,
+    /// (page): the caller listens at the names that it gave to it.
+    Listen = 49,
+    /// ([`Statement`]; for a claim process, and user | group << 32; for a connection first pages of its two pipes) -> number
+    /// under which the guardian says so to who redeems it.
+    Vouch = 68,
+    /// (number, [`Statement`], for a connection first pages of its two pipes) -> process; user | group << 32.
+    Redeem = 69,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
     /// (target at, source at, lengths of target, source, kind and options: 16 bits each, flags of `mount`)
@@ -350,6 +357,33 @@ pub enum LockManner {
     Ask = 2,
     /// The caller waits no more.
     GiveUp = 3,
+}
+
+/// What the guardian is asked to vouch for.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statement {
+    /// The caller sends a message, as whose it is.
+    Sender = 0,
+    /// The same, as who it says.
+    Claim = 1,
+    /// The caller connects by two pipes that it made, as who it acts as.
+    Connection = 2,
+    /// The caller passes on a socket, and says who is at its other end: somebody that it could be itself.
+    Passed = 3,
+}
+
+impl Statement {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Sender),
+            1 => Some(Self::Claim),
+            2 => Some(Self::Connection),
+            3 => Some(Self::Passed),
+            _ => None,
+        }
+    }
 }
 
 impl LockRequest {

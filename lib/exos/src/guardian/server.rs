@@ -53,6 +53,17 @@ impl Client {
     }
 }
 
+/// What the name of a socket leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedSocket {
+    /// Page of its queue, or of the pipe for its datagrams.
+    pub page: u64,
+    /// The client that gave it the name, and listens there.
+    pub by: u64,
+    /// Who that one was.
+    pub who: Credentials,
+}
+
 /// The file system and its clients, by environment number.
 #[derive(Debug)]
 pub struct Server {
@@ -66,10 +77,10 @@ pub struct Server {
     pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
     /// Pseudo-terminals.
     pub(super) terminals: Vec<PseudoTerminal>,
-    /// Handles on their way between clients, and how often.
-    pub offered: BTreeMap<u64, u32>,
-    /// Pages that the names of sockets lead to.
-    pub sockets: BTreeMap<NodeId, u64>,
+    /// Handles on their way between clients, by numbers that nobody guesses.
+    pub offered: BTreeMap<u64, u64>,
+    /// What the names of sockets lead to.
+    pub sockets: BTreeMap<NodeId, NamedSocket>,
     /// Abstract names of sockets, and the nodes that they live as long as.
     pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
     /// System V objects and POSIX queues.
@@ -170,6 +181,7 @@ impl Server {
                 self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done)
             }
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
+            Operation::Listen => self.listens(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 if !server.tree.node(directory.node)?.is_directory() {
                     return Err(Errno::ENOTDIR);
@@ -238,11 +250,7 @@ impl Server {
             Operation::TakeEvents => self.take_events(caller, node, b),
             Operation::EventsWaiting => Ok([self.tree.watches.waiting(node) as u64, 0, 0, 0, 0]),
             Operation::Terminal => self.terminal(caller, node),
-            Operation::Offer => {
-                self.hold_for_nobody(handle)?;
-                *self.offered.entry(word).or_default() += 1;
-                Ok(NOTHING)
-            }
+            Operation::Offer => self.offer(handle),
             Operation::Hold => {
                 if begins_to_hold && handle.is_mapped() {
                     self.tree.check_mapping(node, false)?;

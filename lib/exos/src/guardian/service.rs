@@ -6,6 +6,7 @@ use super::keys::{self, Keys};
 use super::protocol::{self, Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use super::set_id::Wishes;
+use super::vouching::Vouchers;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
@@ -42,6 +43,8 @@ pub struct Guardian {
     pub board: &'static [AtomicU64],
     /// Processes that are to go on in fresh environments.
     pub wishes: Wishes,
+    /// What it says of clients to others.
+    pub(super) vouchers: Vouchers,
 }
 
 /// Windows of dead clients that are kept at most.
@@ -81,7 +84,8 @@ impl Guardian {
             windows,
         };
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
-        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes })
+        let vouchers = Vouchers::default();
+        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes, vouchers })
     }
 
     fn serve(&mut self, caller: u64, message: &mut Message) {
@@ -110,6 +114,8 @@ impl Guardian {
             Some(Operation::Succeed) => self.succeed(caller, message),
             Some(Operation::Successor) => self.successor(caller, message),
             Some(Operation::Raise) => self.raise(caller, message),
+            Some(Operation::Vouch) => self.vouch(caller, message),
+            Some(Operation::Redeem) => self.redeem(message),
             Some(Operation::Execute) => self.execute(caller, message[1]),
             Some(Operation::BuryTheDead) => {
                 self.bury_the_dead();

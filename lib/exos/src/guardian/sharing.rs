@@ -3,13 +3,14 @@
 
 use super::handle::{Handle, right};
 use super::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
-use super::server::{Answer, NOTHING, Outcome, Server};
+use super::server::{Answer, NOTHING, NamedSocket, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::{Lock, Owner};
 use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::tree::{Credentials, Fresh, ROOT, access};
 use crate::pipe;
+use crate::process::peer::Peer;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -161,18 +162,6 @@ impl Server {
         Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
     }
 
-    /// What is on its way is held by who takes it.
-    pub(super) fn accept_offer(&mut self, caller: u64, word: u64) -> Result<Answer> {
-        let count = self.offered.get_mut(&word).ok_or(Errno::EPERM)?;
-        *count -= 1;
-        if *count == 0 {
-            self.offered.remove(&word);
-        }
-        self.hold(caller, Handle::from_word(word))?;
-        self.let_go(Handle::from_word(word))?;
-        Ok(NOTHING)
-    }
-
     /// A name for a socket.
     pub(super) fn bind(
         &mut self,
@@ -192,7 +181,7 @@ impl Server {
             let mode = linux::S_IFSOCK | mode & 0o777;
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
-            server.sockets.insert(node, page);
+            server.sockets.insert(node, NamedSocket { page, by: caller, who });
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -209,18 +198,17 @@ impl Server {
         let node = self.tree.create_unnamed(ROOT, fresh, false)?;
         let handle = Handle::plain(Location::first(node));
         self.hold(caller, handle)?;
-        self.sockets.insert(node, page);
+        self.sockets.insert(node, NamedSocket { page, by: caller, who });
         self.abstract_names.insert(name, node);
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
 
-    /// The page that an abstract name leads to.
+    /// What an abstract name leads to.
     pub(super) fn peer_abstract(&mut self, caller: u64, length: u64) -> Result<Answer> {
         let name = self.bytes(caller, length)?;
         self.forget_abstract_names();
         let node = self.abstract_names.get(&name).ok_or(Errno::ECONNREFUSED)?;
-        let page = self.sockets.get(node).ok_or(Errno::ECONNREFUSED)?;
-        Ok([*page, 0, 0, 0, 0])
+        self.listener(*node)
     }
 
     /// Names whose node nobody holds any more.
@@ -229,11 +217,17 @@ impl Server {
         self.abstract_names.retain(|_, node| tree.node(*node).is_ok());
     }
 
-    /// The page that the name of a socket leads to.
+    /// What the name of a socket leads to.
     pub(super) fn peer(&self, who: Credentials, node: NodeId) -> Result<Outcome> {
         self.tree.check(node, who, access::WRITE)?;
-        let page = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
-        Ok([*page, 0, 0, 0, 0].into())
+        self.listener(node).map(Outcome::Done)
+    }
+
+    /// Its page, and who listens there.
+    fn listener(&self, node: NodeId) -> Result<Answer> {
+        let NamedSocket { page, by, who } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
+        let [process, numbers] = Peer::of(*by, *who).to_words();
+        Ok([*page, process, numbers, 0, 0])
     }
 
     /// Adds seals to a file, or just tells them.

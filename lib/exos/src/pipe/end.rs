@@ -32,10 +32,10 @@ const READER_OPENS: usize = 6;
 pub(super) const REMAINING: usize = 7;
 /// Ends that are on their way to a process in a message.
 const ON_THEIR_WAY: usize = 8;
-/// Number of the process that made the pipe.
-const MAKER: usize = 9;
-/// Who sent the frame that is being read.
-pub(super) const SENDER: usize = 10;
+/// Whether who reads messages wants to know who sent them.
+const ASKS_FOR_SENDERS: usize = 9;
+/// Number under which the guardian says who sent the frame that is being read.
+pub(super) const VOUCHER: usize = 10;
 /// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `block::note_awakened`.
 const READER: usize = 11;
 const WRITER: usize = 12;
@@ -105,7 +105,6 @@ impl Pipe {
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
-        pipe.word(MAKER).store(if is_adopted() { process().number() } else { maker() }, Relaxed);
         pipe.held(Side::Both, maker());
         for (index, page) in pipe.pages().iter().enumerate() {
             pipe.word(OWN_PAGES + index).store(page.0, Release);
@@ -147,14 +146,14 @@ impl Pipe {
         crate::block::kick_idle();
     }
 
-    /// The process that made the pipe.
-    pub fn writer(&self) -> u64 {
-        self.word(MAKER).load(Acquire)
+    /// Whether who reads messages wants to know who sent them.
+    pub fn asks_for_senders(&self) -> bool {
+        self.word(ASKS_FOR_SENDERS).load(Acquire) != 0
     }
 
-    /// Says that another process made it.
-    pub fn set_maker(&self, number: u64) {
-        self.word(MAKER).store(number, Release);
+    /// Says that it does, or does not.
+    pub fn ask_for_senders(&self, does: bool) {
+        self.word(ASKS_FOR_SENDERS).store(u64::from(does), Release);
     }
 
     /// Notes the name of the socket that the pipe is for.

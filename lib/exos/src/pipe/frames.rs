@@ -1,10 +1,10 @@
 //! Messages in a pipe: frames of a header, what goes with the bytes, and the bytes (Unix-domain sockets are made of it).
 //!
-//! The header is two words: bytes of data (0..32) and of what goes with them (32..64); the sender's process number. A
+//! The header is two words: bytes of data (0..32) and of what goes with them (32..64); the number under which the guardian says who sent it, or 0. A
 //! stream's reader takes a frame in pieces: how much of it is left stands in the first page. The ring lies in memory that
 //! relatives write: every length is checked before it is used.
 
-use super::end::{Pipe, REMAINING, SENDER};
+use super::end::{Pipe, REMAINING, VOUCHER};
 use super::ring::CAPACITY;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -25,8 +25,10 @@ pub struct Frame {
     pub data: Vec<u8>,
     /// What goes with them.
     pub control: Vec<u8>,
-    /// Process that sent it.
-    pub sender: u64,
+    /// Number under which the guardian says who sent it; 0: nobody asked for that.
+    pub voucher: u64,
+    /// Where the message ends, in bytes since the pipe began.
+    pub end: u64,
     /// Bytes that the whole message had.
     pub whole: u64,
 }
@@ -59,7 +61,7 @@ pub struct Manner {
 impl Pipe {
     /// Sends bytes with what goes with them: how many were taken, `None` where there is no room now. All or nothing where
     /// messages have borders.
-    pub fn send_frame(&self, sender: u64, control: &[u8], data: &[u8], bordered: bool) -> Result<Option<u64>> {
+    pub fn send_frame(&self, voucher: u64, control: &[u8], data: &[u8], bordered: bool) -> Result<Option<u64>> {
         let _held = self.lock();
         let ring = self.ring();
         let extra = HEADER + control.len() as u64;
@@ -69,7 +71,7 @@ impl Pipe {
             return Ok(None);
         }
         let lengths = taken | (control.len() as u64) << 32;
-        self.copy_in(ring.written, &[lengths.to_le_bytes(), sender.to_le_bytes()].concat())?;
+        self.copy_in(ring.written, &[lengths.to_le_bytes(), voucher.to_le_bytes()].concat())?;
         self.copy_in(ring.written + HEADER, control)?;
         self.copy_in(ring.written + extra, &data[..taken as usize])?;
         self.written().store(ring.written + extra + taken, SeqCst);
@@ -82,7 +84,7 @@ impl Pipe {
         let _held = self.lock();
         let (ring, left) = (self.ring(), self.word(REMAINING).load(Acquire));
         let waiting = ring.waiting()?;
-        let mut frame = Frame { sender: self.word(SENDER).load(Acquire), ..Frame::default() };
+        let mut frame = Frame { voucher: self.word(VOUCHER).load(Acquire), ..Frame::default() };
         let mut at = ring.read;
         let mut length = left;
         if left == 0 {
@@ -93,14 +95,14 @@ impl Pipe {
             self.copy_out(at, &mut header)?;
             let half = |from: usize| u64::from_le_bytes(core::array::from_fn(|index| header[from + index]));
             let (lengths, control) = (half(0), half(0) >> 32);
-            (length, frame.sender) = (lengths & 0xffff_ffff, half(8));
-            self.word(SENDER).store(frame.sender, SeqCst);
+            (length, frame.voucher) = (lengths & 0xffff_ffff, half(8));
+            self.word(VOUCHER).store(frame.voucher, SeqCst);
             frame.control = vec![0; checked(control, waiting - HEADER)? as usize];
             self.copy_out(at + HEADER, &mut frame.control)?;
             at += HEADER + control;
         }
         checked(length, waiting - (at - ring.read))?;
-        frame.whole = length;
+        (frame.whole, frame.end) = (length, at + length);
         frame.data = vec![0; length.min(most) as usize];
         self.copy_out(at, &mut frame.data)?;
         if !manner.peek {

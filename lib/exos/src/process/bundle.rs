@@ -8,7 +8,7 @@ use crate::process::limits;
 use alloc::vec::Vec;
 
 /// Words of a descriptor as `descriptor::passing` has it.
-pub const DESCRIPTOR_WORDS: usize = 8;
+pub const DESCRIPTOR_WORDS: usize = 9;
 /// Resources that have limits.
 const LIMITS: usize = limits::COUNT;
 
@@ -172,7 +172,7 @@ mod tests {
             alarm: [5, 6],
             limits: (0..LIMITS as u64).map(|index| [index, index + 1]).collect(),
             terminal: Some([9; DESCRIPTOR_WORDS]),
-            descriptors: vec![(0, [1, 2, 3, 4, 5, 6, 7, 8]), (2, [1, 2, 3, 0, 5, 6, 7, 8])],
+            descriptors: vec![(0, [1, 2, 3, 4, 5, 6, 7, 8, 9]), (2, [1, 2, 3, 0, 5, 6, 7, 8, 0])],
         }
     }
 

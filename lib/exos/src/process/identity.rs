@@ -49,6 +49,11 @@ impl Change {
 }
 
 impl Three {
+    /// Whether it is one of them.
+    pub const fn has(self, number: u32) -> bool {
+        self.real == number || self.effective == number || self.saved == number
+    }
+
     /// What becomes of it; `may`: any number is allowed.
     ///
     /// # Errors
@@ -203,6 +208,11 @@ impl Identity {
         }
         self.groups = groups;
         Ok(())
+    }
+
+    /// Whether it may say of itself that it is this user and group (unix(7)).
+    pub const fn may_claim(&self, user: u32, group: u32) -> bool {
+        self.is_privileged() || self.user.has(user) && self.group.has(group)
     }
 
     /// Whether it may send signals to a process of this real and saved user.

@@ -26,6 +26,7 @@ pub mod futex;
 pub mod hold;
 pub mod identity;
 pub mod limits;
+pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]
 pub mod preload;

@@ -14,6 +14,7 @@ use crate::process::exec::Request;
 use crate::process::futex::Futexes;
 use crate::process::identity::Identity;
 use crate::process::limits::Limits;
+use crate::process::peer::Peer;
 use crate::process::place::Place;
 use crate::process::ready::Nursery;
 use crate::process::spawn::Remains;
@@ -237,6 +238,11 @@ impl Process {
     /// Its number and its user, as they come along with a signal that it sends.
     pub fn sender(&self) -> u64 {
         self.number() & 0xffff_ffff | u64::from(self.identity.lock().user.real) << 32
+    }
+
+    /// Who it is for those at the other end of a socket that it makes.
+    pub fn as_peer(&self) -> Peer {
+        Peer::of(self.number(), self.identity.lock().acting())
     }
 
     /// The key that opens what others have made.

@@ -1,0 +1,60 @@
+// What a hostile program needs beside Linux: the kernel's own calls, and messages to ExOS's guardian, once it has opened
+// its library's gate. Places and numbers are those of abi/src and lib/exos/src/layout.rs.
+#include <stdint.h>
+
+// The environment area, whose second page holds the words that the kernel reads and writes; windows that are shared with
+// others; the library's heap.
+static char *const areas = (char *)0x7d8000000000, *const windows = (char *)0x7d8000080000, *const heap = (char *)0x7d8000100000;
+#define PRIVATE ((volatile uint64_t *)(areas + 4096))
+enum { SYNCHRONOUS_ENTRY = 5, ASYNCHRONOUS_ENTRY = 6, CRITICAL_SECTION = 8, PENDING = 9, GATE_END = 11 };
+enum { WINDOW_BYTES = 512 << 10 };
+
+// A call of the kernel itself.
+static uint64_t call_kernel(uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {
+    register uint64_t r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "+a"(number), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9)
+                     : : "rbx", "rcx", "r11", "r12", "r13", "r14", "r15", "memory");
+    return number;
+}
+
+// A control transfer with six words, and back: 0 once it was answered, else the kernel's error. The same protocol as
+// lib/runtime/src/transfer.rs: who was given a slice of its own before the answer came asks for it again.
+uint64_t hostile_stack;
+uint64_t hostile_transfer(uint64_t *message, uint64_t callee);
+void hostile_answer(void);
+__asm__(
+    "hostile_transfer:\n"
+    "push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
+    "rdfsbase %rax; push %rax; push %rdi; push %rsi\n"
+    "mov %rsp, hostile_stack(%rip)\n"
+    "movabs $0x4000000000000000, %rax; or %rsi, %rax; mov %rdi, %rcx\n"
+    "mov (%rcx), %rdi; mov 8(%rcx), %rsi; mov 16(%rcx), %rdx; mov 24(%rcx), %r10; mov 32(%rcx), %r8; mov 40(%rcx), %r9\n"
+    "xor %ebx, %ebx; xor %ebp, %ebp; xor %r12d, %r12d; xor %r13d, %r13d; xor %r14d, %r14d; xor %r15d, %r15d\n"
+    "movq $1, %gs:112; syscall; test %rax, %rax; jnz 3f\n"
+    "2: mov $28, %eax; mov (%rsp), %rdi; syscall\n"
+    "movabs $0x4000000000000000, %rax; or (%rsp), %rax; mov $1, %r12d\n"
+    "xor %edi, %edi; xor %esi, %esi; xor %edx, %edx; xor %r10d, %r10d; xor %r8d, %r8d; xor %r9d, %r9d; syscall; jmp 2b\n"
+    "3: movq $0, %gs:112; mov hostile_stack(%rip), %rsp; pop %rcx; pop %rcx; jmp 4f\n"
+    "hostile_answer:\n"
+    "movq $0, %gs:112; mov hostile_stack(%rip), %rsp; pop %rcx; pop %rcx\n"
+    "mov %rdi, (%rcx); mov %rsi, 8(%rcx); mov %rdx, 16(%rcx); mov %r10, 24(%rcx); mov %r8, 32(%rcx); mov %r9, 40(%rcx)\n"
+    "xor %eax, %eax\n"
+    "4: pop %rcx; wrfsbase %rcx; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret\n");
+
+// Asks an environment, however often it is busy; 0 once it has answered. The gate must be open.
+static uint64_t ask(uint64_t callee, uint64_t *message) {
+    uint64_t error = 1;
+    PRIVATE[CRITICAL_SECTION]++;
+    uint64_t entries[2] = {PRIVATE[SYNCHRONOUS_ENTRY], PRIVATE[ASYNCHRONOUS_ENTRY]};
+    PRIVATE[SYNCHRONOUS_ENTRY] = PRIVATE[ASYNCHRONOUS_ENTRY] = (uint64_t)hostile_answer;
+    for (int tries = 0; error && tries < 10000; tries++) {
+        error = hostile_transfer(message, callee);
+        if (error) call_kernel(28, callee, 0, 0, 0, 0, 0);
+    }
+    PRIVATE[SYNCHRONOUS_ENTRY] = entries[0];
+    PRIVATE[ASYNCHRONOUS_ENTRY] = entries[1];
+    PRIVATE[CRITICAL_SECTION]--;
+    // The end of a slice that came meanwhile.
+    if (PRIVATE[PENDING]) PRIVATE[PENDING] = 0, call_kernel(28, 0, 0, 0, 0, 0, 0);
+    return error;
+}
