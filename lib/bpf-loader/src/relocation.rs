@@ -54,17 +54,17 @@ impl Resolver<'_> {
     fn address(&mut self, symbol: &Symbol<'_>, addend: i64) -> Result<Target, Reason> {
         let Some(section) = symbol.section else { return self.region(symbol.name, addend) };
         match self.object.sections[section].kind {
-            Kind::Code => Err(Reason::FunctionAddress(self.described(symbol, section))),
+            Kind::Code => Err(Reason::FunctionAddress(self.described(symbol, section, addend))),
             Kind::Constants => {
                 let offset = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(addend));
-                let offset = offset.ok_or_else(|| Reason::OutsideSymbol(self.described(symbol, section)))?;
+                let offset = offset.ok_or_else(|| Reason::OutsideSymbol(self.described(symbol, section, 0)))?;
                 let place = self.constants.place(self.object, section, offset)?;
                 Ok(Target::Region(self.region_index(CONSTANTS_REGION).ok_or(Reason::NoConstants)?, place))
             }
             Kind::Variables if REGION_SECTIONS.contains(&self.object.sections[section].name) => {
                 self.region(symbol.name, addend)
             }
-            Kind::Variables | Kind::Other => Err(Reason::Variable(self.described(symbol, section))),
+            Kind::Variables | Kind::Other => Err(Reason::Variable(self.described(symbol, section, addend))),
         }
     }
 
@@ -97,9 +97,17 @@ impl Resolver<'_> {
         }
     }
 
-    /// A symbol's name; for the nameless symbol of a section, the section's.
-    fn described(&self, symbol: &Symbol<'_>, section: Index) -> String {
-        let name = if symbol.name.is_empty() { self.object.sections[section].name } else { symbol.name };
+    /// A symbol's name; for the nameless symbol of a section, the name of what lies `addend` bytes on, else the section's.
+    fn described(&self, symbol: &Symbol<'_>, section: Index, addend: i64) -> String {
+        if !symbol.name.is_empty() {
+            return String::from(symbol.name);
+        }
+        let place = symbol.value.wrapping_add_signed(addend);
+        let is_there = |other: &&Symbol<'_>| {
+            let inside = place.checked_sub(other.value).is_some_and(|distance| distance < other.size);
+            other.section == Some(section) && inside && !other.name.is_empty()
+        };
+        let name = self.object.symbols.iter().find(is_there).map_or(self.object.sections[section].name, |it| it.name);
         String::from(name)
     }
 }

@@ -170,7 +170,8 @@ impl Description<'_> {
                     Some(region) => write!(f, "points into {}", region.name)?,
                     None => write!(f, "points into region {region}")?,
                 }
-                write!(f, " at offset {}, of which {proven_length} bytes are known to exist", Span(minimum, maximum))
+                let (offset, known) = (Span(minimum, maximum), Bytes(proven_length));
+                write!(f, " at offset {offset}, of which {known} {} known to exist", known.verb())
             }
             Known::Stack { minimum, maximum } => {
                 write!(f, "points into the stack frame at r10 + {}", Span(minimum, maximum))
@@ -195,14 +196,31 @@ impl fmt::Display for Span {
     }
 }
 
+/// So many bytes.
+struct Bytes(u32);
+
+impl Bytes {
+    fn verb(&self) -> &'static str {
+        if self.0 == 1 { "is" } else { "are" }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 fn needed(f: &mut fmt::Formatter<'_>, reason: Reason) -> fmt::Result {
     match reason {
         Reason::OutsideRegion { size } => {
-            write!(f, "needed: {size} bytes inside the region; compare before the access")
+            write!(f, "needed: {} inside the region; compare before the access", Bytes(size))
         }
-        Reason::OutsideStack { size } => write!(f, "needed: {size} bytes inside the frame of 512 bytes below r10"),
+        Reason::OutsideStack { size } => {
+            write!(f, "needed: {} inside the frame of 512 bytes below r10", Bytes(size))
+        }
         Reason::OutsideCallersStack { size } => {
-            write!(f, "needed: {size} bytes inside the object that the caller passed")
+            write!(f, "needed: {} inside the object that the caller passed", Bytes(size))
         }
         Reason::Misaligned { size } => {
             write!(f, "needed: an address that is a multiple of {size}, as atomic operations do")
@@ -247,7 +265,9 @@ fn text(reason: Reason) -> &'static str {
         Reason::NeedsNumber => "needed: a number",
         Reason::NeedsPointer => "needed: a pointer into a region or the stack",
         Reason::PointerArithmetic => "pointers allow only 64-bit addition and subtraction of numbers",
-        Reason::PointerComparison => "pointers may be compared with zero, or with pointers into the same region",
+        Reason::PointerComparison => {
+            "pointers may be compared with zero, or with pointers into the same region, at offsets known to be within 1 GiB"
+        }
         Reason::PointerWouldLeak => "pointers may be stored only in whole, aligned slots of the function's own stack",
         Reason::ReturnsPointer => "needed: a number in r0 at the end",
         Reason::PartOfPointer => "the stack slot holds a pointer, which must be read and written whole",

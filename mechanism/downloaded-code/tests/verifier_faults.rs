@@ -229,6 +229,12 @@ fn refusals_name_the_register_what_is_known_and_what_is_needed() {
     );
     let text = refusal("mov r2, 70\nmov r1, r10\nadd r1, -64\ncall 2\nexit", &LAX).to_string();
     assert_eq!(text, "instruction 3: r2 is the number 70; needed: an argument in 0..=64");
+    let text = refusal("jlt r4, 1, +2\nldxb r0, [r3+1]\nexit\nmov r0, 0\nexit", &STRICT).to_string();
+    assert!(text.contains("1 byte is known to exist; needed: 1 byte inside the region"), "{text}");
+    let far = "ldxw r6, [r1]\nmov r7, r3\nadd r7, r6\nmov r0, 0\njgt r7, r5, +1\nexit\nexit";
+    let text = refusal(far, &LAX).to_string();
+    assert!(text.starts_with("instruction 4: r7 points into region 1 at offset 0..=4294967295,"), "{text}");
+    assert!(text.ends_with("at offsets known to be within 1 GiB"), "{text}");
 }
 
 /// Runs a verifier over given storage and counts its steps.

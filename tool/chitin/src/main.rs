@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
 
+mod answer;
 mod archive;
 mod bench;
 mod boot_archive;
@@ -54,7 +55,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     interrupt::watch()?;
     let workspace = Workspace::find()?;
     match command {
-        Command::Doctor => Ok(doctor::run(&workspace)),
+        Command::Doctor => doctor::run(&workspace),
         Command::Run(options) => run::run(&workspace, options),
         Command::Code(code) => code::run(code),
         Command::Bench(options) => bench::run(&workspace, options),

@@ -55,8 +55,8 @@ impl Workspace {
         self.target.join("test")
     }
 
-    /// Downloaded packages and answers of slow probes; safe to delete.
+    /// Downloaded packages and answers of slow probes; safe to delete. `CHITIN_CACHE` names another folder.
     pub fn cache(&self) -> PathBuf {
-        self.root.join("cache")
+        env::var_os("CHITIN_CACHE").map_or_else(|| self.root.join("cache"), |folder| self.root.join(folder))
     }
 }

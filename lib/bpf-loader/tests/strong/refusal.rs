@@ -194,9 +194,22 @@ u64 handle(const u64 *packet) {
     let place = refused.place.as_ref().expect("an instruction");
     let line = place.line.as_ref().expect("compiled with -g");
     assert_eq!((line.number, line.text.as_str()), (4, "counter += 1;"));
-    assert_eq!(refused.reason, Reason::Variable(".bss".into()));
+    assert_eq!(refused.reason, Reason::Variable("counter".into()));
     let shown = refused.to_string();
     assert!(shown.contains("program.c:4") && shown.contains("a program has no memory of its own"), "{shown}");
+}
+
+#[test]
+fn a_function_whose_address_is_taken_is_named_though_its_section_is_what_the_relocation_names() {
+    let bytes = compile(
+        "typedef unsigned long long u64;
+__attribute__((noinline)) static u64 twice(u64 x) { return x + x; }
+__attribute__((noinline)) static u64 square(u64 x) { return x * x; }
+u64 handle(const u64 *packet) { u64 (*chosen)(u64) = *packet & 1 ? square : twice; return chosen(*packet); }",
+    );
+    let reason = refusal(&bytes).reason;
+    let named = |name: &str| reason == Reason::FunctionAddress(name.into());
+    assert!(named("twice") || named("square"), "{reason:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Boots either system on the same machine, runs programs that measure, and
 //! hands back what they said. Every boot has a time limit; what was said
-//! before it passed is kept.
+//! before it passed, or before anything else went wrong, is kept.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use crate::build::Images;
 use crate::channel::session::{Listener, Session};
 use crate::children::GuardedChild;
 use crate::command_record::ProgramCommand;
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::qemu::{Accelerator, Board, Cpu, Files, Machine, PROGRAM, Plugin, Running, Stop};
 use crate::root::Tree;
 use crate::run;
@@ -69,6 +70,10 @@ pub struct Ground<'a> {
     pub folder: &'a Path,
     /// The plugin that counts events, where this QEMU takes it.
     pub plugin: Option<PathBuf>,
+    /// The longest that any boot may take, where the user says so.
+    pub limit: Option<Duration>,
+    /// The root file system of both, without the programs; made (and, the first time ever, fetched) when first needed.
+    pub root: OnceCell<std::result::Result<Tree, String>>,
 }
 
 /// The machine that everything is measured on; only the clock and the kernel differ.
@@ -88,7 +93,8 @@ pub fn machine(system: System, clock: Clock) -> Machine {
 impl Ground<'_> {
     /// The root file system of both systems, with these programs in it.
     fn root(&self, programs: &[&Program]) -> Result<Tree> {
-        let mut tree = crate::root::load(self.workspace, None)?;
+        let load = || crate::root::load(self.workspace, None).map_err(|failure| failure.to_string());
+        let mut tree = self.root.get_or_init(load).clone().map_err(Failure::new)?;
         let needed = programs.iter().flat_map(|program| &program.needs).map(String::as_str);
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).chain(needed).collect();
         peer::add_programs(self.workspace, &mut tree, &names, self.folder)?;
@@ -109,17 +115,24 @@ impl Ground<'_> {
         symbols
     }
 
+    /// How long a boot may take that should be done after `usual`.
+    fn limit(&self, usual: Duration) -> Duration {
+        self.limit.map_or(usual, |most| most.min(usual))
+    }
+
     /// The plugin, where it is wanted: it looks at counting runs only.
     fn plugin(&self, clock: Clock, place: &Path) -> Option<Plugin> {
         let file = self.plugin.clone().filter(|_| clock == Clock::Instructions)?;
         Some(Plugin { file, out: place.join("events") })
     }
 
-    /// Boots the peer and runs `programs`, one after the other.
-    ///
-    /// # Errors
-    /// When it could not be started. That it did not come to an end is told by the reports.
-    pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Result<Vec<Report>> {
+    /// Boots the peer and runs `programs`, one after the other. Whatever goes wrong is told by their reports.
+    pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Vec<Report> {
+        self.try_linux(system, clock, programs)
+            .unwrap_or_else(|failure| programs.iter().map(|program| broken(program, &failure.to_string())).collect())
+    }
+
+    fn try_linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Result<Vec<Report>> {
         let kernel = match &self.peer {
             Ok(kernel) => kernel.clone(),
             Err(failure) => return Ok(programs.iter().map(|program| broken(program, &failure.to_string())).collect()),
@@ -129,7 +142,8 @@ impl Ground<'_> {
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
         peer::write_archive(self.workspace, self.root(programs)?, &names, &archive, self.folder)?;
         let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(system, clock) };
-        let limit = PEER_BOOT + Duration::from_secs(programs.iter().map(|program| program.seconds).sum());
+        let seconds = programs.iter().map(|program| program.seconds).sum();
+        let limit = self.limit(PEER_BOOT + Duration::from_secs(seconds));
         let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
         let stop = running.stop_within(limit)?;
         let serial = running.serial();
@@ -139,17 +153,18 @@ impl Ground<'_> {
         Ok(reports)
     }
 
-    /// Boots Chitin and runs one program: under ExOS, or, a native one, on its own.
-    ///
-    /// # Errors
-    /// When it could not be started. That it did not come to an end is told by the report.
-    pub fn chitin(&self, clock: Clock, program: &Program) -> Result<Report> {
+    /// Boots Chitin and runs one program: under ExOS, or, a native one, on its own. Whatever goes wrong is told by its
+    /// report.
+    pub fn chitin(&self, clock: Clock, program: &Program) -> Report {
+        self.try_chitin(clock, program).unwrap_or_else(|failure| broken(program, &failure.to_string()))
+    }
+
+    fn try_chitin(&self, clock: Clock, program: &Program) -> Result<Report> {
         let place = scratch::folder()?;
         let archive = place.path().join("archive");
         self.write_archive(&archive, program)?;
         let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(System::Chitin, clock) };
-        let limit = Duration::from_secs(program.seconds);
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + self.limit(Duration::from_secs(program.seconds));
         let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
         let session = Session::new(stream).context("host channel")?;
         let mut hearer = Hearer::of(&program.name);

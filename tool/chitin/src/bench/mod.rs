@@ -15,12 +15,15 @@ mod report;
 mod results;
 mod sheet;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
+use crate::answer;
 use crate::build::{self, Images};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
@@ -55,6 +58,9 @@ pub struct Options {
     /// Chitin alone, by the counting clock: what changed since a moment ago
     #[arg(long, conflicts_with = "keep")]
     alone: bool,
+    /// The longest that any one boot may take (default: what its programs may take, two minutes at most each)
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// Only tables whose names begin like this (default: all)
     names: Vec<String>,
 }
@@ -68,8 +74,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let tables = catalogue.chosen(&options.names, options.quick)?;
     let origin = record::origin(workspace)?;
     let folder = scratch::folder()?;
-    let ground = ground(workspace, folder.path())?;
-    let results = measure(&ground, &catalogue, &tables, options)?;
+    let ground = ground(workspace, folder.path(), options)?;
+    let results = measure(&ground, &catalogue, &tables, options);
     let wrong = results.miscalibrations();
     if !wrong.is_empty() {
         return Err(Failure::new(wrong.join("; ")));
@@ -90,17 +96,19 @@ fn complaint(measured: &Measured) -> Option<String> {
 fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'_>) -> Result<()> {
     let lines = record::lines(run.results, run.origin);
     if options.json {
-        print!("{}", record::render(&lines)?);
+        answer::print(&record::render(&lines)?)?;
     } else {
-        tables.iter().for_each(|table| println!("{}", Sheet::of(table, run.catalogue, run.results).for_terminal()));
+        let sheet = |table: &&Table| Sheet::of(table, run.catalogue, run.results).for_terminal() + "\n";
+        answer::print(&tables.iter().map(sheet).collect::<String>())?;
     }
     if let Some(lines) = options.profile {
-        tables.iter().flat_map(|table| &table.row).for_each(|row| print!("{}", page::profile(row, run, lines)));
+        let rows = tables.iter().flat_map(|table| &table.row);
+        answer::print(&rows.map(|row| page::profile(row, run, lines)).collect::<String>())?;
     }
     if options.compare {
         match record::last(workspace)? {
-            None => println!("no run was kept yet: ./chitin bench --keep"),
-            Some(before) => println!("{}", compare::told(&before, &lines)),
+            None => answer::print("no run was kept yet: ./chitin bench --keep\n")?,
+            Some(before) => answer::print(&format!("{}\n", compare::told(&before, &lines)))?,
         }
     }
     if options.keep {
@@ -112,7 +120,7 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
 }
 
 /// Builds and fetches what is measured. A peer that cannot be fetched is told of in its columns; the rest goes on.
-fn ground<'a>(workspace: &'a Workspace, folder: &'a Path) -> Result<Ground<'a>> {
+fn ground<'a>(workspace: &'a Workspace, folder: &'a Path, options: &Options) -> Result<Ground<'a>> {
     let plugin = events::compile(workspace, folder)?;
     let plugin = match boot::try_plugin(&plugin, folder)? {
         Ok(()) => Some(plugin),
@@ -122,11 +130,13 @@ fn ground<'a>(workspace: &'a Workspace, folder: &'a Path) -> Result<Ground<'a>> 
         }
     };
     let images = Images::build(Toolchain::detect(), workspace, build::MEASURED)?;
-    Ok(Ground { workspace, images, peer: peer::kernel(workspace), folder, plugin })
+    let peer = if options.alone { Err(Failure::new("--alone leaves Linux out")) } else { peer::kernel(workspace) };
+    let limit = options.limit.map(Duration::from_secs);
+    Ok(Ground { workspace, images, peer, folder, plugin, limit, root: OnceCell::new() })
 }
 
-/// Runs all programs that `tables` refer to, on both systems and by both clocks.
-fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], options: &Options) -> Result<Results> {
+/// Runs all programs that `tables` refer to, on both systems and by both clocks. What goes wrong costs one boot.
+fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], options: &Options) -> Results {
     let mut results = Results::default();
     let mut progress = Progress::step("measuring");
     let on_linux = programs(catalogue, tables, Side::Linux);
@@ -145,16 +155,16 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
         for system in some.iter().filter(|_| !on_linux.is_empty()) {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
-            let reports = ground.linux(*system, clock, &on_linux)?;
+            let reports = ground.linux(*system, clock, &on_linux);
             results.measured.extend(reports.into_iter().map(|report| Measured { system: *system, clock, report }));
         }
         for program in programs(catalogue, tables, Side::Chitin) {
             progress.busy_with(&format!("Chitin, {clock:?}: {}", program.name));
-            let report = ground.chitin(clock, program)?;
+            let report = ground.chitin(clock, program);
             results.measured.push(Measured { system: System::Chitin, clock, report });
         }
     }
-    Ok(results)
+    results
 }
 
 /// The programs that `tables` want on one side, each once, in the order of the catalogue.

@@ -9,6 +9,7 @@ use downloaded_code::program::Program;
 use downloaded_code::refusal::Refusal;
 use downloaded_code::verifier::{Protection, Space, Verified};
 
+use crate::answer;
 use crate::failure::{Failure, Result};
 
 use super::REFUSED;
@@ -22,11 +23,11 @@ pub fn run(subject: &Subject) -> Result<ExitCode> {
     let code = subject.code()?;
     match subject.verify(code) {
         Ok(verification) => {
-            print!("{}", printable(&accepted(subject, code, &verification)?));
+            answer::print(&printable(&accepted(subject, code, &verification)?))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(refusal) => {
-            print!("{}", printable(&refused(subject, &refusal)));
+            answer::print(&printable(&refused(subject, &refusal)))?;
             Ok(ExitCode::from(REFUSED))
         }
     }
@@ -47,6 +48,9 @@ pub fn refused(subject: &Subject, refusal: &Refusal) -> String {
     }
     let place = subject.place(index);
     let context = subject.context();
+    if let Some(instruction) = subject.code().ok().and_then(|code| Instruction::decode(code, index).ok()) {
+        let _ = writeln!(report, "  {place}: {}", super::notation::notation(&instruction, &context));
+    }
     let _ = writeln!(report, "  at {place}, {}", refusal.describe(&context));
     if !subject.program.lines.known() {
         report.push_str("  (compile with -g to see the source line)\n");
@@ -113,11 +117,8 @@ fn remaining(subject: &Subject, code: Program<'_>, verified: &Verified<'_>) -> V
         }
         let arguments = verified.checked_arguments(index);
         if arguments > 0 {
-            checks.push(check_line(
-                subject,
-                index,
-                &format!("{} of the helper", counted(arguments.into(), "argument")),
-            ));
+            let what = format!("{} of {}", counted(arguments.into(), "argument"), helper_name(subject, code, index));
+            checks.push(check_line(subject, index, &what));
         }
     }
     checks
@@ -138,6 +139,12 @@ fn access_size(instruction: &Instruction) -> u32 {
         }
         _ => 0,
     }
+}
+
+fn helper_name(subject: &Subject, code: Program<'_>, index: usize) -> String {
+    let Ok(Instruction::CallHelper { number }) = Instruction::decode(code, index) else { return "the helper".into() };
+    let context = subject.context();
+    context.helper(number).map_or_else(|| "the helper".into(), |helper| format!("`{}`", helper.name))
 }
 
 fn memory_name(subject: &Subject, space: Space) -> String {

@@ -10,6 +10,7 @@ use downloaded_code::program::Program;
 use downloaded_code::verifier::{Protection, Verified};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
+use crate::answer;
 use crate::failure::{Context, Failure, Result};
 
 use super::REFUSED;
@@ -29,11 +30,11 @@ pub fn run(subject: &Subject) -> Result<ExitCode> {
     let code = subject.code()?;
     match subject.verify(code) {
         Ok(verification) => {
-            print!("{}", printable(&listing(subject, code, &verification)?));
+            answer::print(&printable(&listing(subject, code, &verification)?))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(refusal) => {
-            print!("{}", printable(&refused(subject, &refusal)));
+            answer::print(&printable(&refused(subject, &refusal)))?;
             Ok(ExitCode::from(REFUSED))
         }
     }

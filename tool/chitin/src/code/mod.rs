@@ -102,6 +102,7 @@ u64 bad(const u8 *packet, const u8 *end, u64 length) {
         assert!(looping.contains("checked at run time") && looping.contains("program.c:5"), "{looping}");
         let bad = report("bad", false);
         assert!(bad.contains("`bad` is refused") && bad.contains("program.c:9") && bad.contains("read-only"), "{bad}");
+        assert!(bad.contains("bad+1: *(u8 *)(r1 + 0) = r2\n"), "the instruction itself: {bad}");
         let listing = report("good", true);
         assert!(listing.contains("r0 = *(u8 *)(r1 + 12)") && listing.contains("; program.c:2"), "{listing}");
         assert!(listing.contains("movzx eax, byte ptr"), "{listing}");

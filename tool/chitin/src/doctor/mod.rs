@@ -6,6 +6,8 @@ mod virtual_machine;
 
 use std::process::ExitCode;
 
+use crate::answer;
+use crate::failure::Result;
 use crate::workspace::Workspace;
 
 /// How much a line matters.
@@ -55,7 +57,10 @@ const CHECKS: [fn(&Workspace) -> Line; 9] = [
 ];
 
 /// Prints the report; success means that nothing is missing.
-pub fn run(workspace: &Workspace) -> ExitCode {
+///
+/// # Errors
+/// When the report cannot be written.
+pub fn run(workspace: &Workspace) -> Result<ExitCode> {
     let mut missing = 0;
     for check in CHECKS {
         let line = check(workspace);
@@ -64,10 +69,10 @@ pub fn run(workspace: &Workspace) -> ExitCode {
             Grade::Note => "note",
             Grade::Missing => "MISSING",
         };
-        println!("{word:8}{:10}{}", line.subject, line.text);
+        answer::print(&format!("{word:8}{:10}{}\n", line.subject, line.text))?;
         missing += u32::from(line.grade == Grade::Missing);
     }
-    if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::archive::{self, Header, Writer};
 use crate::failure::{Context, Failure, Result};
 
 /// Where the bytes of a file are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Contents {
     Bytes(Vec<u8>),
     /// So many bytes of a file of the host, from an offset on.
@@ -56,7 +56,7 @@ impl Node {
 
 /// Names are paths from the root, without a slash at either end; the root
 /// itself is the empty name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Node>,
     files: Vec<Contents>,

@@ -1,8 +1,10 @@
 //! `./chitin test`: every test is a process of its own with a name, a time
-//! limit and a transcript. Five kinds run through one pool: the checks of
-//! tidy, the tests of the host crates, guests in the machine, scripts that must
-//! say the same there as on the host, and the same scripts with a wrong call.
+//! limit and a transcript. Six kinds run through one pool: the checks of tidy,
+//! the tests of the host crates, guests in the machine, scripts that must say
+//! the same there as on the host, the same scripts with a wrong call, and the
+//! bench, well and in trouble.
 
+mod bench_trouble;
 mod case;
 mod configuration;
 mod cover;
@@ -24,6 +26,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::answer;
 use crate::failure::{Context, Result};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -95,6 +98,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
     if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
+        cases.extend(bench_trouble::cases(toolchain, workspace, filter));
     }
     if depth == Depth::Full {
         cases.extend(peer::cases(filter));
@@ -115,6 +119,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     written.and_then(|()| full.map_or(Ok(()), |run| run.finish(filter.is_empty())))?;
     let (passed, failed) = (report.passed(), report.failed());
     report.finish();
-    println!("{passed} passed, {failed} failed");
+    answer::print(&format!("{passed} passed, {failed} failed\n"))?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

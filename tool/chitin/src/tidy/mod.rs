@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::answer;
 use crate::failure::{Context, Result};
 use crate::metadata::Metadata;
 use crate::toolchain::Toolchain;
@@ -112,10 +113,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut count = 0;
     for (name, rule) in RULES {
         for finding in rule(&subject) {
-            println!("{finding} [{name}]");
+            answer::print(&format!("{finding} [{name}]\n"))?;
             count += 1;
         }
     }
-    println!("{} rules, {count} findings", RULES.len());
+    answer::print(&format!("{} rules, {count} findings\n", RULES.len()))?;
     Ok(if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -48,7 +48,7 @@ impl Transfer<'_> {
     ) -> Result<Outcome, Refusal> {
         let (first, second) = (self.read(left)?, self.operand(right)?);
         let culprit = match right {
-            Operand::Register(register) if !second.is_number() => register,
+            Operand::Register(register) if !second.is_number() && is_near(&first) => register,
             _ => left,
         };
         let refused = || self.refuse(culprit, Reason::PointerComparison);
