@@ -475,7 +475,7 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
             let told = tree
                 .resolve(Walk { from: Location::first(ROOT), follow, who: ROOT_USER, resolve: 0 }, &path)
                 .and_then(|at| tree.status(at.node));
-            match catalogue.find(ROOT, &path, follow, |_| true) {
+            match catalogue.find(ROOT, &path, follow) {
                 Some(found) => {
                     assert_eq!(found, told, "step {step}: {:?}", String::from_utf8_lossy(&path));
                     shown += 1;
@@ -495,12 +495,13 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
 
 #[test]
 fn an_entry_that_is_being_written_is_not_there() {
-    use exos::file_system::catalogue::{Catalogue, WORDS};
+    use exos::file_system::catalogue::{Catalogue, Named, WORDS};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     let words: Vec<AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
     let catalogue = Catalogue::new(&words);
-    catalogue.show_name(ROOT, b"name", 7);
-    assert_eq!(catalogue.name(ROOT, b"name"), Some(7));
+    let found = Named { node: 7, kind: 8 };
+    catalogue.show_name(ROOT, b"name", found);
+    assert_eq!(catalogue.name(ROOT, b"name"), Some(found));
     assert_eq!((catalogue.name(ROOT, b"other"), catalogue.node(0)), (None, None));
     words.iter().filter(|word| word.load(SeqCst) != 0).take(1).for_each(|sequence| {
         sequence.fetch_or(1, SeqCst);

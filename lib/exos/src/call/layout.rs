@@ -57,8 +57,11 @@ fn put_times(words: &mut [u64], times: &[u64]) {
 
 /// A time of the file system as Linux writes it: seconds, which may be negative, and nanoseconds, which are not.
 fn seconds_and_rest(time: u64) -> [u64; 2] {
-    let time = time as i64;
-    [time.div_euclid(NANOSECONDS) as u64, time.rem_euclid(NANOSECONDS) as u64]
+    match time as i64 {
+        // Most are, and that is quicker.
+        0.. => [time / NANOSECONDS as u64, time % NANOSECONDS as u64],
+        before => [before.div_euclid(NANOSECONDS) as u64, before.rem_euclid(NANOSECONDS) as u64],
+    }
 }
 
 /// A device number as Linux writes it.

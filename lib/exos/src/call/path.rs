@@ -28,7 +28,10 @@ const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
 /// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
 pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(u64, Cow<'p, [u8]>)> {
-    if path.first() == Some(&b'/') || descriptor as i32 == WORKING_DIRECTORY {
+    if path.first() == Some(&b'/') {
+        return Ok((ROOT, path.into()));
+    }
+    if descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().start(path));
     }
     let description = call.process.description(u64::from(descriptor as u32))?;
@@ -47,10 +50,9 @@ pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Res
 pub(super) const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
 
 /// What a path leads to, where the guardian shows it: nobody is asked.
+#[inline]
 fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
-    let identity = call.process.identity.lock();
-    let mut files = call.process.files.lock();
-    files.find(at, path, follow, (identity.acting(), &identity.groups))
+    call.process.files.lock().find(at, path, follow)
 }
 
 pub(super) fn note_missing<T>(call: &Call<'_>, path: &[u8], outcome: Result<T>) -> Result<T> {
@@ -90,19 +92,20 @@ pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode:
         return Err(Errno::EMFILE);
     }
     let (at, path) = start(call, at, path)?;
-    let mode = mode & 0o7777 & !process.place.lock().mask;
-    if flags & linux::O_TMPFILE == linux::O_TMPFILE {
-        return open_unnamed(call, at, &path, flags, mode);
-    }
-    let shown = if flags & linux::O_CREAT == 0 { open_shown(call, at, &path, flags).transpose()? } else { None };
-    let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
-    let found = match shown {
-        Some(opened) => Found::Here(opened),
-        None => walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))?,
-    };
-    let description = match found {
-        Found::Here(opened) => open_node(opened, flags)?,
-        Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
+    let shown = if flags & MAKES == 0 { open_shown(call, at, &path, flags).transpose()? } else { None };
+    let description = match shown {
+        Some(opened) => open_node(opened, flags)?,
+        None => {
+            let mode = mode & 0o7777 & !process.place.lock().mask;
+            if flags & linux::O_TMPFILE == linux::O_TMPFILE {
+                return open_unnamed(call, at, &path, flags, mode);
+            }
+            let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
+            match walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))? {
+                Found::Here(opened) => open_node(opened, flags)?,
+                Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
+            }
+        }
     };
     if let (Object::File { node }, true) = (&description.object, flags & linux::O_TRUNC != 0) {
         cut_mappings(process, *node, (0, u64::MAX), true)?;
@@ -110,13 +113,16 @@ pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode:
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
+/// Flags by which opening may make a file.
+const MAKES: u32 = linux::O_CREAT | linux::O_TMPFILE & !linux::O_DIRECTORY;
+
 /// Opens what the guardian shows: what this process holds without need asking nobody, else by its number, which everybody can
 /// find. Nothing where that cannot be, or is not so any more.
 fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Opened>> {
     let identity = call.process.identity.lock();
     let mut files = call.process.files.lock();
     let who = (identity.acting(), identity.groups.as_slice());
-    let status = match files.find(at, path, flags & linux::O_NOFOLLOW == 0, who)? {
+    let status = match files.find(at, path, flags & linux::O_NOFOLLOW == 0)? {
         Ok(status) => status,
         Err(error) => return Some(Err(error)),
     };
@@ -290,8 +296,10 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
 fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, &path)?;
-    if let Some(shown) = find_shown(call, at, &path, flags & FOLLOW != 0) {
-        return note_missing(call, &path, shown);
+    match find_shown(call, at, &path, flags & FOLLOW != 0) {
+        Some(Ok(status)) => return Ok(status),
+        Some(error) => return note_missing(call, &path, error),
+        None => {}
     }
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.status(at, rest, flags | empty_of(&path, rest)));

@@ -37,6 +37,8 @@ struct Record {
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     pages: Vec<Shared>,
+    /// Page and index of the record where the search for a free one begins: behind the one that was taken last.
+    next: (usize, usize),
 }
 
 /// Where open descriptions keep their offsets: what an image can replace (`crate::tables`).
@@ -230,27 +232,32 @@ impl Records {
     }
 
     fn take(&mut self, flags: u32) -> Result<Record> {
-        for page in &self.pages {
-            if let Some(record) = Record::take_in(page, flags) {
-                return Ok(record);
-            }
+        let (first, index) = self.next;
+        let (before, behind) = self.pages.split_at(first.min(self.pages.len()));
+        let pages = (first..).zip(behind).chain((0..).zip(before));
+        let taken = pages.into_iter().find_map(|(number, page)| Some((number, Record::take_in(page, index, flags)?)));
+        if let Some((number, record)) = taken {
+            self.next = (number, (record.index + 1) % RECORDS);
+            return Ok(record);
         }
         let from = Allocator { key: process().session_key, ..Allocator::own() };
         let number = crate::budget::allocate()?;
         let page = process().windows.lock().open(vec![number], from.key, true)?;
+        self.next = (self.pages.len(), 1);
         self.pages.push(page.clone());
-        Record::take_in(&page, flags).ok_or(crate::errno::Errno::ENFILE)
+        Record::take_in(&page, 0, flags).ok_or(crate::errno::Errno::ENFILE)
     }
 }
 
 impl Record {
-    fn take_in(page: &Shared, flags: u32) -> Option<Self> {
+    /// A free record of a page, looked for from an index on.
+    fn take_in(page: &Shared, start: usize, flags: u32) -> Option<Self> {
         let fresh = u64::from(flags) << 32 | 1;
         let is_taken = |index: &usize| {
             let state = &page.words()[index * WORDS + 1];
             state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok()
         };
-        (0..RECORDS).find(is_taken).map(|index| Self { page: page.clone(), index })
+        (start..RECORDS).chain(0..start).find(is_taken).map(|index| Self { page: page.clone(), index })
     }
 
     fn offset(&self) -> &'static AtomicU64 {

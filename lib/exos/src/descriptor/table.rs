@@ -22,11 +22,15 @@ struct Slot<T> {
 pub struct Table<T> {
     slots: Vec<Option<Slot<T>>>,
     limit: usize,
+    /// How many are open.
+    open: usize,
+    /// Every number below this one is open.
+    full_below: usize,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), limit: LIMIT }
+        Self { slots: Vec::new(), limit: LIMIT, open: 0, full_below: 0 }
     }
 }
 
@@ -39,30 +43,33 @@ impl<T: Clone> Table<T> {
     /// Gives out the lowest free number from `least` on.
     pub fn add(&mut self, file: T, least: u64, close_on_exec: bool) -> Result<u64> {
         let least = usize::try_from(least).ok().filter(|least| *least < self.limit).ok_or(Errno::EINVAL)?;
-        let free = (least..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));
+        let first = least.max(self.full_below);
+        let free = (first..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));
         let number = free.ok_or(Errno::EMFILE)?;
+        if least <= self.full_below {
+            self.full_below = number + 1;
+        }
         self.put(number, Slot { file, close_on_exec });
         Ok(number as u64)
     }
 
     /// How many more descriptors can be given out.
     pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.slots.iter().flatten().count())
+        self.limit.saturating_sub(self.open)
     }
 
     /// Puts a file at a number; the result is what was there.
     pub fn replace(&mut self, number: u64, file: T, close_on_exec: bool) -> Result<Option<T>> {
         let number = usize::try_from(number).ok().filter(|number| *number < self.limit).ok_or(Errno::EBADF)?;
-        let before = self.slots.get_mut(number).and_then(Option::take);
+        let before = self.take(number);
         self.put(number, Slot { file, close_on_exec });
-        Ok(before.map(|slot| slot.file))
+        Ok(before)
     }
 
     /// Takes a descriptor out.
     pub fn remove(&mut self, number: u64) -> Result<T> {
-        self.slot(number)?;
-        let slot = self.slots[number as usize].take().ok_or(Errno::EBADF)?;
-        Ok(slot.file)
+        let number = usize::try_from(number).map_err(|_| Errno::EBADF)?;
+        self.take(number).ok_or(Errno::EBADF)
     }
 
     /// Whether exec closes it.
@@ -93,20 +100,21 @@ impl<T: Clone> Table<T> {
     /// Puts a file at a number, whatever the limit is; the result is what was there.
     pub fn put_at(&mut self, number: u64, file: T) -> Result<Option<T>> {
         let number = usize::try_from(number).ok().filter(|number| *number < LIMIT_MOST).ok_or(Errno::EBADF)?;
-        let before = self.slots.get_mut(number).and_then(Option::take);
+        let before = self.take(number);
         self.put(number, Slot { file, close_on_exec: false });
-        Ok(before.map(|slot| slot.file))
+        Ok(before)
     }
 
     /// Takes out one of those that exec closes.
     pub fn take_closed_by_exec(&mut self) -> Option<T> {
-        let slot = self.slots.iter_mut().find(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;
-        slot.take().map(|slot| slot.file)
+        let closed = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;
+        self.take(closed)
     }
 
     /// Takes out one, whichever.
     pub fn take_any(&mut self) -> Option<T> {
-        self.slots.iter_mut().find_map(Option::take).map(|slot| slot.file)
+        let any = self.slots.iter().position(Option::is_some)?;
+        self.take(any)
     }
 
     /// The limit.
@@ -124,10 +132,19 @@ impl<T: Clone> Table<T> {
         self.slots.get(number).and_then(Option::as_ref).ok_or(Errno::EBADF)
     }
 
+    /// Puts a file where none is.
     fn put(&mut self, number: usize, slot: Slot<T>) {
         if self.slots.len() <= number {
             self.slots.resize_with(number + 1, || None);
         }
         self.slots[number] = Some(slot);
+        self.open += 1;
+    }
+
+    fn take(&mut self, number: usize) -> Option<T> {
+        let slot = self.slots.get_mut(number)?.take()?;
+        self.open -= 1;
+        self.full_below = self.full_below.min(number);
+        Some(slot.file)
     }
 }

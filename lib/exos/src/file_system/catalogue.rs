@@ -8,7 +8,7 @@
 //! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the guardian, whose pages
 //! nobody else can write.
 
-use super::node::{NodeId, Status};
+use super::node::{Node, NodeId, Status};
 use super::tree::ROOT;
 use crate::errno::Errno;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -21,7 +21,7 @@ pub const NAME_BYTES: usize = 32;
 pub const PAGES: usize = 18;
 
 const NAMES: usize = 512;
-/// Sequence, directory, node (0: there is none), length, bytes.
+/// Sequence, directory, node (0: there is none), length (0..8) and the node's type as `getdents64` tells it (8..), bytes.
 const NAME_WORDS: usize = 4 + NAME_BYTES / 8;
 const NODES: usize = 256;
 /// Sequence, then the words of a [`Status`].
@@ -38,39 +38,73 @@ const _: () = assert!(WORDS * 8 == PAGES * 4096 && Status::WORDS < NODE_WORDS);
 
 /// A name, ready to be compared: its length, and its bytes with zeros behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    directory: NodeId,
+struct Name {
     length: u64,
     bytes: [u64; NAME_BYTES / 8],
 }
 
-impl Key {
+impl Name {
+    /// The first name of a path, up to a slash or the end; nothing where it is too long to be shown.
     #[inline]
-    fn of(directory: NodeId, name: &[u8]) -> Option<Self> {
-        if name.len() > NAME_BYTES {
-            return None;
+    fn first_of(path: &[u8]) -> Option<Self> {
+        let mut name = Self { length: 0, bytes: [0; NAME_BYTES / 8] };
+        for (index, word) in name.bytes.iter_mut().enumerate() {
+            let rest = path.get(index * 8..).unwrap_or_default();
+            let some = word_of(rest);
+            let slash = first_slash(some);
+            let here = slash.min(rest.len());
+            *word = if here < 8 { some & ((1 << (here * 8)) - 1) } else { some };
+            name.length += here as u64;
+            if here < 8 {
+                return Some(name);
+            }
         }
-        let mut bytes = [0; NAME_BYTES / 8];
-        for (index, word) in bytes.iter_mut().enumerate() {
-            *word = word_of(name.get(index * 8..).unwrap_or_default());
-        }
-        Some(Self { directory, length: name.len() as u64, bytes })
+        matches!(path.get(NAME_BYTES), None | Some(b'/')).then_some(name)
     }
 
-    fn slot(&self) -> usize {
+    /// All of these bytes, which are one name.
+    fn of(name: &[u8]) -> Option<Self> {
+        Self::first_of(name).filter(|found| found.length == name.len() as u64)
+    }
+
+    #[inline]
+    fn slot(&self, directory: NodeId) -> usize {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let folded = self
-            .bytes
-            .iter()
-            .fold(self.directory ^ self.length << 56, |all, word| (all ^ word).wrapping_mul(SPREAD).rotate_left(29));
-        (folded % NAMES as u64) as usize
-    }
-
-    const fn words(&self, node: NodeId) -> [u64; NAME_WORDS - 1] {
         let [a, b, c, d] = self.bytes;
-        [self.directory, node, self.length, a, b, c, d]
+        let mix = |all: u64, word: u64| (all ^ word).wrapping_mul(SPREAD).rotate_left(29);
+        let mut all = mix(directory ^ self.length << 56, a);
+        if self.length > 8 {
+            all = mix(mix(mix(all, b), c), d);
+        }
+        (all % NAMES as u64) as usize
     }
 }
+
+/// Which of the eight bytes of a word is the first slash; 8 where none is.
+#[inline]
+const fn first_slash(word: u64) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let zero = word ^ LOW * b'/' as u64;
+    // The lowest marked byte is a zero; those above it may be marked because of the borrow.
+    let marked = zero.wrapping_sub(LOW) & !zero & LOW << 7;
+    marked.trailing_zeros() as usize / 8
+}
+
+/// What a name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The node; 0: the name leads nowhere.
+    pub node: NodeId,
+    /// Its type as `getdents64` tells it.
+    pub kind: u8,
+}
+
+/// The type of a node from its mode.
+const fn kind_of(mode: u32) -> u8 {
+    (mode >> 12 & 15) as u8
+}
+const DIRECTORY: u8 = kind_of(S_IFDIR);
+const LINK: u8 = kind_of(S_IFLNK);
 
 /// The first eight bytes as a word, with zeros behind fewer.
 #[inline]
@@ -91,67 +125,86 @@ pub fn word_of(bytes: &[u8]) -> u64 {
 
 /// The tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Catalogue<'a>(&'a [AtomicU64]);
+pub struct Catalogue<'a> {
+    names: &'a [[AtomicU64; NAME_WORDS]],
+    nodes: &'a [[AtomicU64; NODE_WORDS]],
+    links: &'a [[AtomicU64; LINK_WORDS]],
+}
 
 impl<'a> Catalogue<'a> {
     /// In these words, at least [`WORDS`].
+    #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         assert!(words.len() >= WORDS, "too few words for the catalogue");
-        Self(words)
+        let (names, rest) = words.split_at(NAMES * NAME_WORDS);
+        let (nodes, links) = rest.split_at(NODES * NODE_WORDS);
+        Self { names: names.as_chunks().0, nodes: nodes.as_chunks().0, links: links.as_chunks().0 }
     }
 
-    /// What a name in a directory leads to, if that is shown; `Some(0)`: nowhere.
-    pub fn name(self, directory: NodeId, name: &[u8]) -> Option<NodeId> {
-        let key = Key::of(directory, name)?;
-        let (_, found): (_, [u64; NAME_WORDS - 1]) = read(self.name_entry(key.slot()))?;
-        let wanted = key.words(found[1]);
-        let differ = found.iter().zip(wanted).fold(0, |differ, (found, wanted)| differ | (found ^ wanted));
-        (differ == 0).then_some(found[1])
+    /// What a name in a directory leads to, if that is shown: then everybody may search the directory.
+    pub fn name(self, directory: NodeId, name: &[u8]) -> Option<Named> {
+        self.look_up(directory, &Name::of(name)?)
     }
 
-    /// What a path from a node leads to, where all of the way is shown and `may` search each directory on it; `ENOENT` where
-    /// it is shown that there is nothing. Of the last name a symbolic link is what was asked for without `follow`.
-    pub fn find(
-        self,
-        from: NodeId,
-        path: &[u8],
-        follow: bool,
-        may: impl Fn(&Status) -> bool,
-    ) -> Option<Result<Status, Errno>> {
-        self.find_through(from, path, follow, &may, 0)
+    #[inline]
+    fn look_up(self, directory: NodeId, name: &Name) -> Option<Named> {
+        let entry = self.name_entry(name.slot(directory));
+        let before = entry[0].load(Acquire);
+        let [of, node, tag, a, b, c, d] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
+        fence(Acquire);
+        let [wanted_a, wanted_b, wanted_c, wanted_d] = name.bytes;
+        let differ = of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a | b ^ wanted_b | c ^ wanted_c | d ^ wanted_d;
+        let changed = before & 1 | entry[0].load(Relaxed) ^ before;
+        (differ | changed == 0).then_some(Named { node, kind: (tag >> 8) as u8 })
     }
 
-    fn find_through(
-        self,
-        from: NodeId,
-        path: &[u8],
-        follow: bool,
-        may: &impl Fn(&Status) -> bool,
-        links: u32,
-    ) -> Option<Result<Status, Errno>> {
-        let (start, rest) = path.strip_prefix(b"/").map_or((from, path), |rest| (ROOT, rest));
-        let mut at = self.node(start)?;
-        let mut names = rest.split(|byte| *byte == b'/').peekable();
-        while let Some(name) = names.next() {
-            if at.kind() != S_IFDIR || !may(&at) || matches!(name, b"" | b"..") {
-                return None;
-            }
-            let found = match self.name(at.node, name) {
-                _ if name == b"." => at,
-                Some(0) => return Some(Err(Errno::ENOENT)),
-                found => self.node(found?)?,
+    /// What a path from a node leads to, where all of the way is shown; `ENOENT` where it is shown that there is nothing. Of
+    /// the last name a symbolic link is what was asked for without `follow`. Nobody's rights are looked at: who finds a name
+    /// finds it in a directory that everybody may search.
+    #[inline]
+    pub fn find(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
+        match self.lead(from, path, follow, 0)? {
+            Named { node: 0, .. } => Some(Err(Errno::ENOENT)),
+            found => self.node(found.node).map(Ok),
+        }
+    }
+
+    /// The same, but for what `stat` tells; node 0 where it is shown that there is nothing.
+    fn lead(self, from: NodeId, path: &[u8], follow: bool, links: u32) -> Option<Named> {
+        let (mut at, mut rest) = match path {
+            [b'/'] => return Some(Named { node: ROOT, kind: DIRECTORY }),
+            [b'/', rest @ ..] => (ROOT, rest),
+            _ => (from, path),
+        };
+        loop {
+            let name = Name::first_of(rest)?;
+            let found = match name.length {
+                0 => return None,
+                1 if rest[0] == b'.' => self.dot(at)?,
+                2 if rest.starts_with(b"..") => return None,
+                _ => self.look_up(at, &name)?,
             };
-            if found.kind() == S_IFLNK && (follow || names.peek().is_some()) {
+            let after = &rest[name.length as usize..];
+            let found = if found.kind == LINK && (follow || !after.is_empty()) {
                 let (target, length) = self.target(found.node).filter(|_| links < MOST_LINKS)?;
-                match self.find_through(at.node, &target[..length], true, may, links + 1)? {
-                    Ok(end) => at = end,
-                    Err(error) => return Some(Err(error)),
-                }
+                self.lead(at, &target[..length], true, links + 1)?
             } else {
-                at = found;
+                found
+            };
+            match after {
+                [] => return Some(found),
+                _ if found.node == 0 => return Some(found),
+                _ => (at, rest) = (found.node, &after[1..]),
             }
         }
-        Some(Ok(at))
+    }
+
+    /// The directory itself, for the name `.`, where everybody may search it.
+    fn dot(self, at: NodeId) -> Option<Named> {
+        const ALL_SEARCH: u32 = 0o111;
+        let status = self.node(at)?;
+        let is_open = status.kind() == S_IFDIR && status.mode() & ALL_SEARCH == ALL_SEARCH;
+        is_open.then_some(Named { node: at, kind: DIRECTORY })
     }
 
     /// Where a symbolic link leads, if that is shown: bytes, and how many they are.
@@ -192,13 +245,15 @@ impl<'a> Catalogue<'a> {
     /// What kind of node it is, if it is shown what `stat` tells of it.
     pub fn kind(self, id: NodeId) -> Option<u32> {
         let (_, [node, mode_links]) = read(self.node_entry(id))?;
-        (node == id).then_some(mode_links as u32 & S_IFMT)
+        (node == id && id != 0).then_some(mode_links as u32 & S_IFMT)
     }
 
-    /// Shows where a name leads; 0: nowhere.
-    pub fn show_name(self, directory: NodeId, name: &[u8], node: NodeId) {
-        if let Some(key) = Key::of(directory, name) {
-            write(self.name_entry(key.slot()), &key.words(node));
+    /// Shows what a name leads to.
+    pub fn show_name(self, directory: NodeId, name: &[u8], found: Named) {
+        if let Some(name) = Name::of(name) {
+            let [a, b, c, d] = name.bytes;
+            let tag = name.length | u64::from(found.kind) << 8;
+            write(self.name_entry(name.slot(directory)), &[directory, found.node, tag, a, b, c, d]);
         }
     }
 
@@ -209,12 +264,28 @@ impl<'a> Catalogue<'a> {
 
     /// Shows when a node was read last, if it is shown.
     pub fn show_accessed(self, id: NodeId, accessed: u64) {
+        self.change_node(id, &[(Status::ACCESSED, accessed)]);
+    }
+
+    /// Shows what a change of its contents changed, if it is shown.
+    pub fn show_contents(self, id: NodeId, node: &Node) {
+        self.change_node(id, &[
+            (Status::MODE_LINKS, node.mode_links()),
+            (Status::SIZE, node.stated_size()),
+            (Status::ALLOCATED, node.allocated()),
+            (Status::MODIFIED, node.modified),
+            (Status::CHANGED, node.changed),
+        ]);
+    }
+
+    #[inline]
+    fn change_node(self, id: NodeId, words: &[(usize, u64)]) {
         let entry = self.node_entry(id);
         if entry[1].load(Relaxed) == id {
             let before = entry[0].load(Relaxed);
             entry[0].store(before | 1, Relaxed);
             fence(Release);
-            entry[1 + Status::ACCESSED].store(accessed, Relaxed);
+            words.iter().for_each(|(word, value)| entry[1 + word].store(*value, Relaxed));
             entry[0].store((before | 1).wrapping_add(1), Release);
         }
     }
@@ -234,18 +305,19 @@ impl<'a> Catalogue<'a> {
         (0..LINKS as u64).for_each(|slot| hide(self.link_entry(slot)));
     }
 
-    fn name_entry(self, slot: usize) -> &'a [AtomicU64] {
-        &self.0[slot * NAME_WORDS..][..NAME_WORDS]
+    #[inline]
+    fn name_entry(self, slot: usize) -> &'a [AtomicU64; NAME_WORDS] {
+        &self.names[slot]
     }
 
-    fn node_entry(self, id: NodeId) -> &'a [AtomicU64] {
-        let slot = (id % NODES as u64) as usize;
-        &self.0[NAMES * NAME_WORDS + slot * NODE_WORDS..][..NODE_WORDS]
+    #[inline]
+    fn node_entry(self, id: NodeId) -> &'a [AtomicU64; NODE_WORDS] {
+        &self.nodes[(id % NODES as u64) as usize]
     }
 
-    fn link_entry(self, id: NodeId) -> &'a [AtomicU64] {
-        let slot = (id % LINKS as u64) as usize;
-        &self.0[NAMES * NAME_WORDS + NODES * NODE_WORDS + slot * LINK_WORDS..][..LINK_WORDS]
+    #[inline]
+    fn link_entry(self, id: NodeId) -> &'a [AtomicU64; LINK_WORDS] {
+        &self.links[(id % LINKS as u64) as usize]
     }
 }
 
@@ -254,12 +326,9 @@ const MOST_LINKS: u32 = 4;
 
 /// The sequence number and the words of an entry, unless it is being written.
 #[inline]
-fn read<const COUNT: usize>(entry: &[AtomicU64]) -> Option<(u64, [u64; COUNT])> {
+fn read<const WORDS: usize, const COUNT: usize>(entry: &[AtomicU64; WORDS]) -> Option<(u64, [u64; COUNT])> {
     let before = entry[0].load(Acquire);
-    let mut words = [0; COUNT];
-    for (word, from) in words.iter_mut().zip(&entry[1..]) {
-        *word = from.load(Relaxed);
-    }
+    let words = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
     fence(Acquire);
     (before % 2 == 0 && entry[0].load(Relaxed) == before).then_some((before, words))
 }
@@ -348,7 +417,7 @@ impl Changes {
 
     /// A name in a directory leads elsewhere than before.
     pub fn note_name(&mut self, directory: NodeId, name: &[u8]) {
-        let slot = Key::of(directory, name).map(|key| key.slot() as u64);
+        let slot = Name::of(name).map(|name| name.slot(directory) as u64);
         self.everything |= slot.is_some_and(|slot| !self.names.add(slot));
     }
 

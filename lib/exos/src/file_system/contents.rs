@@ -168,15 +168,6 @@ impl<S: Store> Tree<S> {
         Ok(pages.from(0).any(|(_, page)| self.store.is_shared(page)))
     }
 
-    pub(super) fn allocated(&self, id: NodeId) -> Result<u64> {
-        let node = self.node(id)?;
-        Ok(match &node.body {
-            Body::Archived { .. } => node.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
-            Body::Pages(pages) => pages.count() * PAGE_SIZE,
-            _ => 0,
-        })
-    }
-
     /// Copies a file out of the archive into pages of its own; all or nothing.
     pub(super) fn bring_into_pages(&mut self, id: NodeId) -> Result<()> {
         let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;

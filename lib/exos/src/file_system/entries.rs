@@ -5,6 +5,7 @@
 //! once, whatever others make and remove meanwhile (readdir(3) of POSIX). The hash begins with a seed that nobody is told,
 //! so that nobody can choose names which slow down a directory that others use too.
 
+use super::catalogue::word_of;
 use super::node::NodeId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -61,7 +62,7 @@ impl Entries {
     /// What a name leads to.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<NodeId> {
-        let found = self.places.find(hash(self.seed, name), |place| *self.all[*place as usize].name == *name)?;
+        let found = self.places.find(hash(self.seed, name), |place| is_same(&self.all[*place as usize].name, name))?;
         Some(self.all[*found as usize].node)
     }
 
@@ -77,7 +78,7 @@ impl Entries {
     /// Takes a name out.
     pub fn remove(&mut self, name: &[u8]) {
         let all = &self.all;
-        let same = |place: &u32| *all[*place as usize].name == *name;
+        let same = |place: &u32| is_same(&all[*place as usize].name, name);
         let Ok(found) = self.places.find_entry(hash(self.seed, name), same) else { return };
         let (place, _) = found.remove();
         let entry = &mut self.all[place as usize];
@@ -116,6 +117,14 @@ impl Entries {
             }
         }
     }
+}
+
+/// Whether two names are the same, eight bytes at a time.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let ((words, rest), (other_words, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    let same = |(one, other): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*other);
+    one.len() == other.len() && words.iter().zip(other_words).all(same) && word_of(rest) == word_of(other_rest)
 }
 
 #[inline]

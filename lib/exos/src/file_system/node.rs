@@ -6,6 +6,7 @@ use super::pages::Pages;
 use super::tree::{Credentials, access};
 use super::volume::VolumeId;
 use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
 use alloc::boxed::Box;
 use linux_raw_sys::general as linux;
 
@@ -138,6 +139,15 @@ impl Node {
         }
     }
 
+    /// Bytes that it has in memory.
+    pub const fn allocated(&self) -> u64 {
+        match &self.body {
+            Body::Archived { .. } => self.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
+            Body::Pages(pages) => pages.count() * PAGE_SIZE,
+            _ => 0,
+        }
+    }
+
     /// Whether it is a file with contents.
     pub fn is_file(&self) -> bool {
         self.mode & linux::S_IFMT == linux::S_IFREG
@@ -146,6 +156,11 @@ impl Node {
     /// Whether it can go: no name leads to it and nobody holds it.
     pub fn is_forgotten(&self) -> bool {
         self.links == 0 && self.holds == 0
+    }
+
+    /// Type and permissions, and links in the upper half, as a [`Status`] has them.
+    pub fn mode_links(&self) -> u64 {
+        u64::from(self.mode) | u64::from(self.links) << 32
     }
 
     /// The type as `getdents64` tells it.
@@ -183,8 +198,19 @@ pub struct Status {
 impl Status {
     /// Words in a status.
     pub const WORDS: usize = 10;
-    /// Which of them is the time of the last read.
+    /// Which of them tell type, permissions and links, size, bytes in memory, and the times of the last read, of the last change
+    /// of the contents and of the last change of anything.
+    pub const MODE_LINKS: usize = 1;
+    /// See above.
+    pub const SIZE: usize = 3;
+    /// See above.
+    pub const ALLOCATED: usize = 4;
+    /// See above.
     pub const ACCESSED: usize = 6;
+    /// See above.
+    pub const MODIFIED: usize = 7;
+    /// See above.
+    pub const CHANGED: usize = 8;
 
     /// The same, as seen through a mount.
     #[must_use]

@@ -3,7 +3,7 @@
 //! Holds always: every directory's parent holds it under exactly one name, link counts are the number of names (plus
 //! one for a directory's own `.` and one for each child directory), and a node without names and holders is gone.
 
-use super::catalogue::{Catalogue, Changes};
+use super::catalogue::{Catalogue, Changes, Named};
 use super::contents::Store;
 use super::entries::{DOTS, Entries};
 use super::mount_table::{FIRST, Location, Mounts};
@@ -276,8 +276,8 @@ impl<S: Store> Tree<S> {
             return Err(Errno::EINVAL);
         }
         self.check_no_point(id)?;
-        let replaced = self.look_up(to, to_name).ok();
-        match self.look_up(to, to_name) {
+        let there = self.look_up(to, to_name);
+        match there {
             Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(there) if there == id => return Ok(()),
             Ok(there) => {
@@ -287,7 +287,7 @@ impl<S: Store> Tree<S> {
                 }
                 self.leave(to, to_name, there)?;
             }
-            Err(_) => self.check_new_name(to, to_name)?,
+            Err(error) => self.check_name_is_free(to, to_name, Err(error))?,
         }
         self.detach(from, from_name, is_directory)?;
         if let Body::Directory { parent, .. } = &mut self.node_mut(id)?.body {
@@ -296,7 +296,7 @@ impl<S: Store> Tree<S> {
         self.node_mut(id)?.changed = self.now;
         self.enter(to, to_name, id, is_directory)?;
         self.note_move(id, (from, from_name), (to, to_name));
-        let Some(gone) = replaced.filter(|gone| self.watches.is_watched(*gone)) else { return Ok(()) };
+        let Some(gone) = there.ok().filter(|gone| self.watches.is_watched(*gone)) else { return Ok(()) };
         if !is_directory {
             self.watches.note(gone, linux::IN_ATTRIB, 0, b"");
         }
@@ -358,10 +358,10 @@ impl<S: Store> Tree<S> {
         let node = self.node(id)?;
         Ok(Status {
             node: id,
-            mode_links: u64::from(node.mode) | u64::from(node.links) << 32,
+            mode_links: node.mode_links(),
             owner: u64::from(node.uid) | u64::from(node.gid) << 32,
             size: node.stated_size(),
-            allocated: self.allocated(id)?,
+            allocated: node.allocated(),
             device: u64::from(node.device.1) | u64::from(node.device.0) << 32,
             accessed: node.accessed,
             modified: node.modified,
@@ -402,13 +402,18 @@ impl<S: Store> Tree<S> {
     }
 
     fn check_new_name(&self, directory: NodeId, name: &[u8]) -> Result<()> {
+        self.check_name_is_free(directory, name, self.look_up(directory, name))
+    }
+
+    /// The same, where it has been looked up already.
+    fn check_name_is_free(&self, directory: NodeId, name: &[u8], there: Result<NodeId>) -> Result<()> {
         if name.len() > NAME_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
         if self.node(directory)?.links == 0 || name.is_empty() {
             return Err(Errno::ENOENT);
         }
-        match self.look_up(directory, name) {
+        match there {
             Err(Errno::ENOENT) => Ok(()),
             Err(other) => Err(other),
             Ok(_) => Err(Errno::EEXIST),
@@ -446,19 +451,13 @@ impl<S: Store> Tree<S> {
                 catalogue.show_accessed(*id, node.accessed);
             }
         }
-        for id in self.changes.contents().iter().filter(|id| catalogue.kind(**id).is_some()) {
-            match self.is_told_quickly(*id).then(|| self.status(*id)) {
-                Some(Ok(status)) => catalogue.show_node(&status),
-                _ => catalogue.hide_node(*id),
+        for id in self.changes.contents() {
+            match self.node(*id) {
+                Ok(node) => catalogue.show_contents(*id, node),
+                Err(_) => catalogue.hide_node(*id),
             }
         }
         self.changes.carry_out(catalogue);
-    }
-
-    /// Whether the status of a node is found without counting many pages.
-    fn is_told_quickly(&self, id: NodeId) -> bool {
-        const FEW: u64 = 64;
-        self.node(id).is_ok_and(|node| !matches!(&node.body, Body::Pages(pages) if pages.count() > FEW))
     }
 
     /// Shows what a walk along a path finds, as far as everybody may see it.
@@ -480,7 +479,8 @@ impl<S: Store> Tree<S> {
         let last = names().count();
         for (index, name) in names().enumerate() {
             let Some(mut found) = self.find_to_show(at, name)? else { return Ok(None) };
-            catalogue.show_name(at, name, found);
+            let kind = if found == 0 { 0 } else { self.node(found)?.directory_type() };
+            catalogue.show_name(at, name, Named { node: found, kind });
             if found == 0 {
                 return Ok(None);
             }

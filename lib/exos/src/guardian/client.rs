@@ -7,7 +7,6 @@ use super::views::Views;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::node::Status;
-use crate::file_system::tree::{Credentials, access};
 use crate::loader::enter;
 use crate::process::peer::Peer;
 use crate::signal::frame::Information;
@@ -112,19 +111,13 @@ impl Client {
         self.window.iter().chain(&self.catalogue).chain(self.views.windows()).map(Shared::address)
     }
 
-    /// What a path leads to, where the guardian shows all of the way and these credentials may go it: nobody is asked.
-    pub fn find(
-        &mut self,
-        at: u64,
-        path: &[u8],
-        follow: bool,
-        (who, groups): (Credentials, &[u32]),
-    ) -> Option<Result<Status>> {
+    /// What a path leads to, where the guardian shows all of the way: nobody is asked.
+    #[inline]
+    pub fn find(&mut self, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
         if !is_first_mount(at) {
             return None;
         }
-        let catalogue = Catalogue::new(self.catalogue()?.words());
-        catalogue.find(node_of(at), path, follow, |directory| directory.permits(who, groups, access::EXECUTE))
+        Catalogue::new(self.catalogue()?.words()).find(node_of(at), path, follow)
     }
 
     /// Where a symbolic link leads that [`Self::find`] told of: bytes, and how many.
@@ -156,22 +149,29 @@ impl Client {
     }
 
     /// The catalogue: a program that looks up a few paths only does without.
+    #[inline]
     fn catalogue(&mut self) -> Option<&Shared> {
-        const FEW: u32 = 4;
         if self.has_own_root {
             return None;
         }
         if self.catalogue.is_none() {
-            self.looked_up += 1;
-            if self.looked_up < FEW {
-                return None;
-            }
-            let pages = &self.notice.as_ref()?.words()[protocol::CATALOGUE_PAGES..];
-            let pages = pages[..catalogue::PAGES].iter().map(|page| PageNumber(page.load(Acquire))).collect();
-            let process = process();
-            self.catalogue = process.windows.lock().open(pages, process.session_key, false).ok();
+            self.open_catalogue()?;
         }
         self.catalogue.as_ref()
+    }
+
+    #[cold]
+    fn open_catalogue(&mut self) -> Option<()> {
+        const FEW: u32 = 4;
+        self.looked_up += 1;
+        if self.looked_up < FEW {
+            return None;
+        }
+        let pages = &self.notice.as_ref()?.words()[protocol::CATALOGUE_PAGES..];
+        let pages = pages[..catalogue::PAGES].iter().map(|page| PageNumber(page.load(Acquire))).collect();
+        let process = process();
+        self.catalogue = process.windows.lock().open(pages, process.session_key, false).ok();
+        Some(())
     }
 
     /// Makes a new environment a client.
@@ -198,7 +198,8 @@ impl Client {
     /// The same, where the path may not lead everywhere: flags `RESOLVE_…` of openat2(2).
     pub fn open_within(&mut self, at: u64, path: &[u8], flags: u32, mode: u32, resolve: u32) -> Result<Found<Opened>> {
         let length = self.put_path(path)?;
-        let [flags, mode, resolve] = [flags, mode, resolve].map(u64::from);
+        let show = if self.catalogue.is_some() { protocol::SHOW } else { 0 };
+        let [flags, mode, resolve] = [flags | show, mode, resolve].map(u64::from);
         let answer = self.on_path([Operation::Open as u64, at, flags, mode, length, resolve])?;
         Ok(answer.map(|[_, node, mode, device, size, _]| Opened {
             node,

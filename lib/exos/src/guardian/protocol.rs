@@ -16,6 +16,8 @@ pub const WINDOW_BYTES: u64 = 8 * 4096;
 pub const WATCHERS: usize = 1;
 /// Bit of the flags of `Open`: a node is opened for one operation, of which alone those who watch it are told.
 pub const QUIET: u32 = 1 << 30;
+/// Bit of the flags of `Open`: the client looked for it in the catalogue, and is going to do so again.
+pub const SHOW: u32 = 1 << 29;
 /// Word of the notice page from which on the numbers of the catalogue's pages stand.
 pub const CATALOGUE_PAGES: usize = 8;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which

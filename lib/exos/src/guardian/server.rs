@@ -304,6 +304,9 @@ impl Server {
         };
         if node.is_some() {
             self.check_open(id, who, flags, slash)?;
+            if flags & protocol::SHOW != 0 {
+                self.show(at, &path);
+            }
         }
         // What was made by this has nothing to lose.
         self.opened(caller, id, if node.is_some() { flags } else { flags & !linux::O_TRUNC })
@@ -662,6 +665,7 @@ impl Server {
         Ok(bytes.len() as u64)
     }
 
+    #[inline]
     pub(super) fn path(&self, caller: u64, at: u64, length: u64) -> Result<Path> {
         if length >= PATH_BYTES as u64 {
             return Err(Errno::ENAMETOOLONG);
@@ -669,6 +673,7 @@ impl Server {
         self.window(caller)?.path(at, length as usize)
     }
 
+    #[inline]
     pub(super) fn two_paths(&self, caller: u64, lengths: u64) -> Result<(Path, Path)> {
         let first = lengths & 0xffff_ffff;
         Ok((self.path(caller, 0, first)?, self.path(caller, first, lengths >> 32)?))

@@ -282,6 +282,7 @@ pub enum Path {
 
 impl Path {
     /// As long as this, by what puts its bytes somewhere; `EINVAL` where there is a NUL among them.
+    #[inline]
     pub(super) fn filled(length: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
         if length > CHUNK {
             let mut bytes = vec![0; length];
@@ -306,6 +307,7 @@ impl Deref for Path {
 }
 
 /// A path.
+#[inline]
 pub fn read_path(from: u64) -> Result<Path> {
     let mut chunk = [0u8; CHUNK];
     let length = CHUNK.min((PAGE_SIZE - from % PAGE_SIZE) as usize);

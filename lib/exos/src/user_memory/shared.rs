@@ -71,6 +71,7 @@ impl Shared {
     }
 
     /// A path that lies there, copied: nobody changes it any more. `EINVAL` where it has a NUL.
+    #[inline]
     pub fn path(&self, offset: u64, length: usize) -> Result<copy::Path> {
         copy::Path::filled(length, |bytes| self.read(offset, bytes))
     }
