@@ -293,7 +293,8 @@ fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<
     status_at(call, at, path, follow)
 }
 
-fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
+/// Status of what a program's path leads to; `flags`: of the guardian.
+pub(super) fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, &path)?;
     match find_shown(call, at, &path, flags & FOLLOW != 0) {

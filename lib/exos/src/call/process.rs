@@ -3,6 +3,8 @@
 use super::dispatch::Call;
 use super::layout;
 use super::limit::check_processes;
+use super::path;
+use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
 use crate::process::fork::{self, Options};
@@ -14,6 +16,7 @@ use crate::process::{begin, exec, exit as end, spawn};
 use crate::terminal::job;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
+use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
@@ -178,7 +181,44 @@ fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<L
 pub(super) fn execve(call: &mut Call<'_>) -> Result<u64> {
     let [path, arguments, environment, ..] = call.arguments();
     let path = copy::read_path(path)?;
+    execute(call, (&path, false), arguments, environment)
+}
+
+/// The program is called by a path below `/dev/fd`, also for who runs it as a script.
+pub(super) fn execveat(call: &mut Call<'_>) -> Result<u64> {
+    let [at, address, arguments, environment, flags, ..] = call.arguments();
+    let flags = flags as u32;
+    if flags & !(linux::AT_EMPTY_PATH | linux::AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path = copy::read_path(address)?;
+    if path.is_empty() && flags & linux::AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let keeps_links = flags & linux::AT_SYMLINK_NOFOLLOW != 0 && !path.is_empty();
+    if keeps_links && path::status_at(call, at, address, 0)?.kind() == linux::S_IFLNK {
+        return Err(Errno::ELOOP);
+    }
+    if path.first() == Some(&b'/') || at as u32 == path::HERE as u32 {
+        let path = if path.is_empty() { b".".as_slice() } else { &path };
+        return execute(call, (path, false), arguments, environment);
+    }
+    let description = call.process.description(u64::from(at as u32))?;
+    let closes = call.process.descriptors.lock().close_on_exec(u64::from(at as u32))?;
+    let name = format!("/dev/fd/{}", at as u32);
     if path.is_empty() {
+        return execute(call, (name.as_bytes(), closes), arguments, environment);
+    }
+    if !matches!(description.object, Object::Directory { .. } | Object::Listing(_)) {
+        return Err(Errno::ENOTDIR);
+    }
+    drop(description);
+    execute(call, (&[name.as_bytes(), b"/", &path].concat(), closes), arguments, environment)
+}
+
+/// Executes a program with the lists of a call. A path may lead through a descriptor that this closes.
+fn execute(call: &mut Call<'_>, path: (&[u8], bool), arguments: u64, environment: u64) -> Result<u64> {
+    if path.0.is_empty() {
         return Err(Errno::ENOENT);
     }
     let mut arguments = strings(arguments)?;
@@ -186,7 +226,7 @@ pub(super) fn execve(call: &mut Call<'_>) -> Result<u64> {
     if arguments.is_empty() {
         arguments.push(Vec::new());
     }
-    exec::exec(call.context, &path, arguments, environment)?;
+    exec::exec(call.context, path, arguments, environment)?;
     call.keep_registers();
     Ok(0)
 }

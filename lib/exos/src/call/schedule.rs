@@ -139,13 +139,18 @@ fn machine() -> u64 {
     if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
 }
 
+/// Masks of CPUs look for a number below 0 as for any other: there is nobody.
+fn nobody(error: Errno) -> Errno {
+    if error == Errno::EINVAL { Errno::ESRCH } else { error }
+}
+
 /// Processes run on whatever CPU their slice lies on.
 pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
     let [number, bytes, to, ..] = call.arguments();
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    let own = check_exists(call, number)?;
+    let own = check_exists(call, number).map_err(nobody)?;
     let wanted = if own { call.process.attributes.lock().cpus } else { u64::MAX };
     copy::write_word(to, wanted & machine())?;
     Ok(8)
@@ -158,7 +163,7 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
     if wanted & machine() == 0 {
         return Err(Errno::EINVAL);
     }
-    if !check_exists(call, number)? {
+    if !check_exists(call, number).map_err(nobody)? {
         return Err(Errno::EPERM);
     }
     call.process.attributes.lock().cpus = wanted & machine();

@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
+use crate::relatives;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use core::sync::atomic::Ordering::Relaxed;
@@ -23,8 +24,31 @@ pub(super) fn read(which: u64) -> Result<u64> {
         }
         linux::CLOCK_PROCESS_CPUTIME_ID => Ok(own_time()),
         linux::CLOCK_THREAD_CPUTIME_ID => Ok(thread_time()),
-        _ => Err(Errno::EINVAL),
+        other => processor_time(other as i32),
     }
+}
+
+/// Nanoseconds that a process ran, or a thread of the own one, by the number of its clock (`clock_getcpuclockid`): the complement
+/// of the process's number (0: the own one), a bit for a thread, two for the kind.
+fn processor_time(which: i32) -> Result<u64> {
+    const THREAD: i32 = 4;
+    const KINDS: i32 = 3;
+    if which >= 0 || which & KINDS == KINDS {
+        return Err(Errno::EINVAL);
+    }
+    let number = !(which >> 3) as u64;
+    let process = process();
+    let is_thread = which & THREAD != 0;
+    if number == 0 || !is_thread && number == process.number() {
+        return Ok(if is_thread { thread_time() } else { own_time() });
+    }
+    let environment = if is_thread {
+        let threads = process.threads.lock();
+        threads.iter().find(|thread| thread.shown_number() == number).map(|thread| thread.number())
+    } else {
+        relatives::find(number).map(|other| other.environment)
+    };
+    environment.map(ran).ok_or(Errno::EINVAL)
 }
 
 /// Nanoseconds since 1970; since boot where the machine has no clock.
@@ -35,14 +59,17 @@ pub(crate) fn wall_clock() -> u64 {
 /// Nanoseconds that this process ran: all its threads.
 pub(crate) fn own_time() -> u64 {
     let process = process();
-    let ran = |number| exposed::environment(EnvironmentId(number)).map_or(0, |info| info.time.load(Relaxed));
     let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
     threads.saturating_add(process.ended.lock().time)
 }
 
 /// Nanoseconds that this thread ran.
 pub(super) fn thread_time() -> u64 {
-    exposed::environment(area::number()).map_or(0, |info| info.time.load(Relaxed))
+    ran(area::number().0)
+}
+
+fn ran(environment: u64) -> u64 {
+    exposed::environment(EnvironmentId(environment)).map_or(0, |info| info.time.load(Relaxed))
 }
 
 fn write(to: u64, time: u64) -> Result<()> {
@@ -62,6 +89,25 @@ pub(super) fn clock_getres(call: &mut Call<'_>) -> Result<u64> {
         write(to, 1)?;
     }
     Ok(0)
+}
+
+/// Nobody may set the machine's clock: what could be set at all is refused as to who is no administrator.
+pub(super) fn clock_settime(call: &mut Call<'_>) -> Result<u64> {
+    let [which, time, ..] = call.arguments();
+    if which as u32 != linux::CLOCK_REALTIME && processor_time(which as i32).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    duration(time, 1)?.ok_or(Errno::EFAULT)?;
+    Err(Errno::EPERM)
+}
+
+pub(super) fn settimeofday(call: &mut Call<'_>) -> Result<u64> {
+    let [time, zone, ..] = call.arguments();
+    duration(time, 1000)?;
+    if zone != 0 {
+        copy::read_word(zone)?;
+    }
+    Err(Errno::EPERM)
 }
 
 pub(super) fn gettimeofday(call: &mut Call<'_>) -> Result<u64> {

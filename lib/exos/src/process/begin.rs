@@ -297,7 +297,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let mut context = Context::default();
     let path = super::exec::find_program(command.arguments[0], &command.environment);
     let loaded = path.and_then(|path| {
-        super::exec::exec(&mut context, &path, owned(&command.arguments), owned(&command.environment))
+        super::exec::exec(&mut context, (&path, false), owned(&command.arguments), owned(&command.environment))
     });
     let program = text(command.arguments[0]);
     loaded.map_err(|error| match error {

@@ -52,9 +52,15 @@ struct Plan {
     preloaded: Vec<Object>,
 }
 
-/// Replaces the program of the running process. On success `context` is where it begins.
-pub fn exec(context: &mut Context, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<()> {
-    let mut plan = plan(path, arguments)?;
+/// Replaces the program of the running process. On success `context` is where it begins. `goes`: the path leads through a
+/// descriptor that is closed now, so that the interpreter of a script would not find it.
+pub fn exec(
+    context: &mut Context,
+    (path, goes): (&[u8], bool),
+    arguments: Vec<Vec<u8>>,
+    environment: Vec<Vec<u8>>,
+) -> Result<()> {
+    let mut plan = plan(path, goes, arguments)?;
     let outcome = check(&mut plan, path, &environment);
     let is_for_another = outcome.inspect_err(|_| plan.close())?;
     let request = Request { plan, path: path.to_vec(), environment, is_for_another };
@@ -173,13 +179,14 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 }
 
 /// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
-fn plan(path: &[u8], mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
+fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
     let mut path = path.to_vec();
     for _ in 0..=SCRIPTS {
         let file = open(&path)?;
         let Some(script) = script::parse(&file.head) else {
             return plan_image(file, arguments);
         };
+        let script = if goes { Err(Errno::ENOENT) } else { script };
         let script = script.inspect_err(|_| close(&file))?;
         let mut longer = vec![script.interpreter.to_vec()];
         longer.extend(script.argument.map(<[u8]>::to_vec));
