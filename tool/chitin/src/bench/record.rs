@@ -138,7 +138,13 @@ pub fn keep(workspace: &Workspace, lines: &[Line], origin: &Origin) -> Result<Pa
     fs::create_dir_all(&folder).context(HISTORY)?;
     let commit: String = origin.commit.chars().take(12).collect();
     let file = folder.join(format!("{}-{commit}.jsonl", origin.date.replace(':', "")));
-    fs::write(&file, render(lines)?).context(file.display())?;
+    // Under another name first: what a full disk cuts short is never taken for a run.
+    let partial = file.with_extension("partial");
+    let written = fs::write(&partial, render(lines)?).and_then(|()| fs::rename(&partial, &file));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written.context(file.display())?;
     Ok(file)
 }
 
@@ -153,7 +159,8 @@ pub fn last(workspace: &Workspace) -> Result<Option<Vec<Line>>> {
 
 /// Names begin with the date, so that the greatest is the newest.
 fn newest(folder: &Path) -> Option<PathBuf> {
-    fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).max()
+    let runs = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    runs.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).max()
 }
 
 /// Says where this run is made.
@@ -208,6 +215,20 @@ mod tests {
         assert_eq!(text.lines().count(), 4);
         assert_eq!(parse(&text).unwrap(), lines);
         assert!(parse("{}").is_err());
+    }
+
+    #[test]
+    fn a_run_that_a_full_disk_cuts_short_is_not_taken_for_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::at(folder.path());
+        let origin = |date: &str| Origin { date: date.into(), commit: "abc".into(), ..Origin::default() };
+        let keep_at = |date| keep(&workspace, &lines(&results(), &origin(date)), &origin(date));
+        keep_at("2026-11-22T10:00").unwrap();
+        let full = folder.path().join(HISTORY).join("2026-11-23T0900-abc.partial");
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        assert!(keep_at("2026-11-23T09:00").unwrap_err().to_string().contains("No space left"));
+        assert!(fs::symlink_metadata(full).is_err());
+        assert_eq!(last(&workspace).unwrap().unwrap()[0].origin.date, "2026-11-22T10:00");
     }
 
     #[test]
