@@ -11,7 +11,7 @@ use abi::limits::SLICES_PER_CPU;
 use abi::time_slice::{ANY_POSITION, SliceInfo};
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
-use machine::context;
+use machine::context::{self, Context};
 use machine::entry::{self, Frame, SyscallFrame};
 use machine::{clock, cpu_control, exposed};
 
@@ -162,7 +162,18 @@ impl Kernel {
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Claimed> {
         let environment = self.living(to)?;
         let context = self.context_of(environment);
-        let can_run = self.wakeup(environment, context) == Wakeup::Now && context.claim();
+        let can_run = self.may_begin(environment, context)
+            && self.wakeup(environment, context) == Wakeup::Now
+            && context.claim();
         if can_run { Ok(Claimed { environment, context }) } else { refuse(Error::Busy, to.0) }
+    }
+
+    /// Whether time that the caller gives may be an environment's first: one that has never run may not be whole yet, and would
+    /// die of it. Only who made it, or whoever gave it a slice, lets it begin.
+    fn may_begin(&self, environment: Environment, context: &Context) -> bool {
+        let info = environment.info();
+        !context.is_fresh()
+            || info.slices.load(Ordering::Relaxed) != 0
+            || info.creator.load(Ordering::Relaxed) == self.caller().number().0
     }
 }

@@ -27,6 +27,7 @@ guest! {
     Here positions_are_allocated_by_name;
     Here a_directed_yield_runs_who_is_named;
     Here yields_to_the_dead_are_refused;
+    Here time_from_strangers_lets_nobody_begin;
     Here slices_come_in_the_order_of_positions;
     Here equidistant_positions_bound_the_latency;
     Here contiguous_positions_save_switches;
@@ -101,6 +102,31 @@ fn yields_to_the_dead_are_refused(world: &World) -> Outcome {
         own.is_ok() || own.is_err_and(|failure| failure.error == abi::Error::Busy),
         "a yield to oneself gave {own:?}"
     );
+    Ok(())
+}
+
+/// Gives its time to the environment of this number, once, and says what came of it.
+extern "C" fn give_time_to(number: u64) {
+    let told = time_slice::yield_to(EnvironmentId(number)).map_or_else(|failure| failure.error as u64, |()| 0);
+    Area::current().status(1).store(told + 1, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+/// An environment that was made and not begun is its maker's to let run: a stranger's time would be its first, and its end
+/// where it is not whole.
+fn time_from_strangers_lets_nobody_begin(world: &World) -> Outcome {
+    let fresh = without_slices(world, count_and_return)?;
+    let stranger = spawn(world, give_time_to, fresh.number.0)?;
+    while status(&stranger, 1) == 0 {
+        time_slice::yield_now();
+    }
+    check!(status(&stranger, 1) == abi::Error::Busy as u64 + 1, "a stranger was told {}", status(&stranger, 1));
+    check!(status(&fresh, 1) == 0, "it has begun");
+    granted!(time_slice::yield_to(fresh.number));
+    granted!(stranger.destroy());
+    granted!(fresh.destroy());
     Ok(())
 }
 
