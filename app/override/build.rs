@@ -4,5 +4,5 @@
 mod link;
 
 fn main() {
-    link::programs(&["override"], &["own-offsets", "own-replacement"]);
+    link::programs(&["override", "beside"], &["own-offsets", "own-replacement"]);
 }

@@ -41,13 +41,13 @@ __asm__(
     "xor %eax, %eax\n"
     "4: pop %rcx; wrfsbase %rcx; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret\n");
 
-// Asks an environment, however often it is busy; 0 once it has answered. The gate must be open.
-static uint64_t ask(uint64_t callee, uint64_t *message) {
+// Asks an environment, so often at most while it is busy: 0 once it has answered. The gate must be open.
+static uint64_t ask(uint64_t callee, uint64_t *message, int most) {
     uint64_t error = 1;
     PRIVATE[CRITICAL_SECTION]++;
     uint64_t entries[2] = {PRIVATE[SYNCHRONOUS_ENTRY], PRIVATE[ASYNCHRONOUS_ENTRY]};
     PRIVATE[SYNCHRONOUS_ENTRY] = PRIVATE[ASYNCHRONOUS_ENTRY] = (uint64_t)hostile_answer;
-    for (int tries = 0; error && tries < 10000; tries++) {
+    for (int tries = 0; error && tries < most; tries++) {
         error = hostile_transfer(message, callee);
         if (error) call_kernel(28, callee, 0, 0, 0, 0, 0);
     }

@@ -189,7 +189,7 @@ static void peers(void) {
 static uint64_t find_guardian(void) {
     for (uint64_t number = 2; number < 8; number++) {
         uint64_t message[6] = {ATTACH};
-        if (!ask(number, message) && message[0] == 0 && message[1]) return number;
+        if (!ask(number, message, 20) && message[0] == 0 && message[1]) return number;
     }
     return 0;
 }
@@ -203,16 +203,16 @@ static void thief(uint64_t node, int report) {
     for (uint64_t rights = 0; guardian && rights < 16; rights++) {
         for (uint64_t mount = 0; mount < 3; mount++) {
             uint64_t word = node | mount << 40 | rights << 56, message[6] = {ACCEPT_OFFER, word};
-            taken += !ask(guardian, message) && !message[0];
+            taken += !ask(guardian, message, 10000) && !message[0];
         }
     }
     for (uint64_t number = 0; number < 2000; number++) {
         uint64_t message[6] = {number % 2 ? ACCEPT_OFFER : REDEEM, number / 2};
-        taken += !ask(guardian, message) && !message[0];
+        taken += !ask(guardian, message, 10000) && !message[0];
     }
     uint64_t lie[6] = {VOUCH, 1, getppid(), 0}, own[6] = {VOUCH, 0};
-    taken += !ask(guardian, lie) && !lie[0];
-    int works = !ask(guardian, own) && !own[0] && own[1];
+    taken += !ask(guardian, lie, 10000) && !lie[0];
+    int works = !ask(guardian, own, 10000) && !own[0] && own[1];
     *gate = end;
     CHECK(guardian && works && !taken);
     CHECK(write(report, "", 1) == 1);

@@ -738,9 +738,10 @@ fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
     Ok(answer)
 }
 
-/// Lists for a user that this process is going to be: for what it shared, and for what anybody may read of it.
-pub fn admit(guardian: EnvironmentId, principal: u64) -> Result<[PageNumber; 2]> {
-    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, principal, 0, 0, 0, 0])?;
+/// Lists for a user that this process is going to be: for what it shared, of which what is under a list may go under another
+/// one than the rest, and for what anybody may read of it.
+pub fn admit(guardian: EnvironmentId, principal: u64, under: PageNumber) -> Result<[PageNumber; 2]> {
+    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, principal, under.0, 0, 0, 0])?;
     Ok([PageNumber(shared), PageNumber(public)])
 }
 

@@ -30,6 +30,8 @@ const APART: u64 = 2;
 const USER_ENTRY: u64 = 2;
 /// Entry for the principal that the processes of another one came from, in a list of what both share.
 const ORIGIN_ENTRY: u64 = 3;
+/// First entry for principals of a list of what several share.
+const FIRST_SHARER_ENTRY: u64 = 2;
 /// First entry for principals of the lists that the whole session shares.
 const FIRST_USER_ENTRY: u64 = 3;
 const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
@@ -61,6 +63,8 @@ pub struct Keys {
     shared: [(PageNumber, Rights); 2],
     /// The principals; 0 stands for the session.
     principals: BTreeMap<u64, Known>,
+    /// Lists of what several principals share, with those: who came from user 0 apart from each other.
+    together: BTreeMap<u64, Vec<u64>>,
     /// Lists of principals that are gone, while pages are under them.
     left: Vec<PageNumber>,
 }
@@ -91,7 +95,7 @@ impl Keys {
     /// Those of a session whose pages to read, and to read and write, are under these lists, and which has user 0 only.
     pub fn new([readable, writable]: [PageNumber; 2], zero: Lists) -> Self {
         let shared = [(readable, Rights::READ), (writable, READ_WRITE)];
-        Self { shared, principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]), left: Vec::new() }
+        Self { shared, principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]), together: BTreeMap::new(), left: Vec::new() }
     }
 
     /// Lists for a principal, who may use what the session shares from now on. `origin` is who else reaches what its
@@ -130,6 +134,48 @@ impl Keys {
         Ok(lists)
     }
 
+    /// The list for pages that a principal is to share with those whose list they are under now: its own, where these are
+    /// nobody but user 0.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_beside(&mut self, principal: u64, under: PageNumber) -> Result<PageNumber> {
+        let own = self.admit(principal, None)?.common;
+        let Some(mut all) = self.sharers(under) else { return Ok(own) };
+        if all.contains(&principal) {
+            return Ok(under);
+        }
+        all.push(principal);
+        all.sort_unstable();
+        if let Some((list, _)) = self.together.iter().find(|(_, known)| **known == all) {
+            return Ok(PageNumber(*list));
+        }
+        self.forget_together(is_unused);
+        let list = Allocator::own().allocate()?;
+        syscall::access_list_create(KeyIndex::FIRST, list, SESSION_SLOT)?;
+        syscall::access_list_set(SESSION_SLOT, list, 1, OWN_KEY, u64::from(Rights::ALL.0))?;
+        for (entry, principal) in (FIRST_SHARER_ENTRY..ACCESS_LIST_ENTRIES as u64).zip(&all) {
+            let may = |key| syscall::access_list_set(OWN_KEY, list, entry, key, u64::from(READ_WRITE.0));
+            with_key_of(SESSION_SLOT, *principal, |key| Ok(may(key)?))?;
+        }
+        self.together.insert(list.0, all);
+        Ok(list)
+    }
+
+    /// Who shares what is under a list, beside user 0.
+    fn sharers(&self, list: PageNumber) -> Option<Vec<u64>> {
+        let is_of = |known: &Known| [known.lists.window, known.lists.common].contains(&list);
+        let one = self.principals.iter().find(|(principal, known)| **principal != 0 && is_of(known));
+        self.together.get(&list.0).cloned().or_else(|| one.map(|(principal, _)| Vec::from([*principal])))
+    }
+
+    /// Gives up lists of what several share.
+    fn forget_together(&mut self, is_gone: impl Fn(PageNumber) -> bool) {
+        let gone: Vec<PageNumber> = self.together.keys().copied().map(PageNumber).filter(|list| is_gone(*list)).collect();
+        gone.iter().for_each(|list| drop(self.together.remove(&list.0)));
+        Allocator::own().free_many(&gone);
+    }
+
     /// Principals of their own whose processes are gone: their places are for others, who have other names.
     pub fn forget_unused(&mut self, is_used: impl Fn(u64) -> bool) {
         let gone: Vec<u64> = self
@@ -142,8 +188,7 @@ impl Keys {
             let Some(Known { lists, .. }) = self.principals.remove(&principal) else { continue };
             self.left.extend([lists.window, lists.public, lists.common]);
         }
-        let is_in_use = |list: &PageNumber| exposed::page(*list).is_some_and(|info| info.links() != 0);
-        let (still, free): (Vec<PageNumber>, Vec<PageNumber>) = self.left.iter().partition(|list| is_in_use(list));
+        let (free, still): (Vec<PageNumber>, Vec<PageNumber>) = self.left.iter().partition(|list| is_unused(**list));
         self.left = still;
         Allocator::own().free_many(&free);
     }
@@ -177,6 +222,11 @@ impl Keys {
             Ok(())
         })
     }
+}
+
+/// Whether no page is under a list.
+fn is_unused(list: PageNumber) -> bool {
+    exposed::page(list).is_none_or(|info| info.links() == 0)
 }
 
 /// Opens and frees windows under any list.

@@ -171,8 +171,8 @@ operations! {
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
-    /// (principal): the caller is going to be this one, and may be -> list for what it shared with relatives of another user,
-    /// list for what anybody may read of a process.
+    /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be
+    /// -> list for what it shared with relatives of another user, or for those pages; list for what anybody may read of a process.
     Admit = 72,
     /// (environment: the caller or one that it made; resource; amount): so much of what nobody uses goes to it.
     Draw = 73,

@@ -17,7 +17,7 @@ use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, exposed, syscall};
+use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 
 /// Which part of what nobody uses is for user 0 alone.
 const KEPT_FOR_ZERO: u64 = 8;
@@ -76,7 +76,10 @@ impl Guardian {
         // Who is set apart shares with processes of its user what it has from them.
         let origin = Some(own[0]).filter(|_| is_own);
         let lists = self.keys.admit(principal, origin)?;
-        (message[1], message[2]) = (lists.common.0, lists.public.0);
+        let under = PageNumber(message[2]);
+        let is_beside = under != PageNumber::NONE && origin.is_none();
+        let common = if is_beside { self.keys.admit_beside(principal, under)? } else { lists.common };
+        (message[1], message[2]) = (common.0, lists.public.0);
         Ok(())
     }
 

@@ -117,7 +117,8 @@ fn raise(process: &Process) -> Result<()> {
         identity.groups = numbers[6..].to_vec();
     }
     if principal != 0 {
-        user::take_over_all(process, [PageNumber(shared), PageNumber(public)])?;
+        let lists = user::Lists { shared: PageNumber(shared), public: PageNumber(public), principal: None };
+        user::take_over_all(process, lists)?;
     }
     process.files.lock().on_object(Operation::Raise, [1, 0, 0, 0, 0])?;
     user::become_principal(process, principal);

@@ -11,6 +11,7 @@ use super::record::Process;
 use crate::errno::Result;
 use crate::guardian::client;
 use crate::memory::frames::page_of;
+use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{KeyIndex, PageNumber, area, exposed, syscall};
@@ -35,14 +36,35 @@ impl Known {
 /// # Errors
 /// `EAGAIN` where there are too many users, `ENOMEM` where memory cannot be copied; the process is what it was.
 pub fn prepare(process: &Process, principal: u64) -> Result<()> {
-    take_over_all(process, client::admit(process.guardian, principal)?)
+    let [shared, public] = client::admit(process.guardian, principal, PageNumber::NONE)?;
+    take_over_all(process, Lists { shared, public, principal: Some(principal) })
+}
+
+/// Access lists that a process puts pages under which it takes over.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists {
+    /// Of what it shares.
+    pub shared: PageNumber,
+    /// Of what anybody may read of it.
+    pub public: PageNumber,
+    /// Who it is going to be, where what it shares may be shared with others than user 0, which took it over before: then the
+    /// guardian has a list that names all of them.
+    pub principal: Option<u64>,
+}
+
+impl Lists {
+    /// The list for pages that are under another one now.
+    fn beside(self, under: PageNumber) -> PageNumber {
+        let ask = |principal| client::admit(process().guardian, principal, under);
+        self.principal.and_then(|principal| ask(principal).ok()).map_or(self.shared, |[list, _]| list)
+    }
 }
 
 /// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it.
 ///
 /// # Errors
 /// `ENOMEM` where memory cannot be copied; the process is what it was.
-pub fn take_over_all(process: &Process, [shared, public]: [PageNumber; 2]) -> Result<()> {
+pub fn take_over_all(process: &Process, lists: Lists) -> Result<()> {
     // It is the old user's.
     process.empty_nursery();
     let known = Known::of(process);
@@ -52,17 +74,17 @@ pub fn take_over_all(process: &Process, [shared, public]: [PageNumber; 2]) -> Re
         space.own_all(pages, |page| known.is_foreign(PageNumber(page)))?;
         let common = space.shared_frames().map(|entry| PageNumber(page_of(entry)));
         let common: Vec<PageNumber> = common.filter(|page| known.is_foreign(*page)).collect();
-        take_over(process, &common, shared);
+        take_over_shared(process, &common, lists);
         Result::Ok(())
     })?;
-    take_over_windows(process, &known, shared);
+    take_over_windows(process, &known, lists);
     let mailbox = process.mailbox.lock().clone();
-    take_over(process, mailbox.window().pages(), public);
+    take_over(process, mailbox.window().pages(), lists.public);
     let parent = process.parent_mailbox.lock().take();
     if let Some(parent) = parent {
         process.windows.lock().close(parent.window());
     }
-    process.lists.public.store(public.0, Relaxed);
+    process.lists.public.store(lists.public.0, Relaxed);
     Ok(())
 }
 
@@ -75,7 +97,7 @@ pub fn become_principal(process: &Process, principal: u64) {
 }
 
 /// Takes over what shows through the windows that a child would inherit.
-fn take_over_windows(process: &Process, known: &Known, list: PageNumber) {
+fn take_over_windows(process: &Process, known: &Known, lists: Lists) {
     let mut kept = not_inherited(process, &process.nursery.lock());
     kept.push(process.mailbox.lock().clone().window().address());
     kept.extend(process.loan.lock().iter().map(|loan| loan.window_address()));
@@ -84,7 +106,23 @@ fn take_over_windows(process: &Process, known: &Known, list: PageNumber) {
     let pages: Vec<PageNumber> = others.flat_map(|window| window.pages().to_vec()).collect();
     drop(windows);
     let foreign: Vec<PageNumber> = pages.into_iter().filter(|page| known.is_foreign(*page)).collect();
-    take_over(process, &foreign, list);
+    take_over_shared(process, &foreign, lists);
+}
+
+/// Takes over pages that others have too, each beside those who may use it now.
+fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
+    let mut known: Vec<(PageNumber, PageNumber)> = Vec::new();
+    for page in pages {
+        let Some(under) = exposed::page(*page).map(|info| info.access()) else { continue };
+        let found = known.iter().find(|(before, _)| *before == under).map(|(_, list)| *list);
+        let list = found.unwrap_or_else(|| lists.beside(under));
+        if found.is_none() {
+            known.push((under, list));
+        }
+        if list != under {
+            take_over(process, &[*page], list);
+        }
+    }
 }
 
 /// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process can

@@ -185,7 +185,7 @@ fn parse(text: &str) -> Result<Vec<Guest>> {
         if guests.iter().filter(|other| other.name == guest.name).count() > 1 {
             return fail("the name is there twice");
         }
-        if guest.program.is_some() && guest.sources().next().is_some() {
+        if guest.program.is_some() && !guest.starts_exos() && guest.sources().next().is_some() {
             return fail("a source goes with a command, not with a program");
         }
         if guest.program.is_some() && !guest.input.is_empty() {
