@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -367,6 +368,26 @@ static long all_of_them(unsigned long change)
 	return MOST;
 }
 
+/* A copy of this program, which makes user 0 of who executes it. */
+static void install(const char *name)
+{
+	struct stat status;
+	int from = open("/proc/self/exe", O_RDONLY), to = open(name, O_CREAT | O_WRONLY, 0700);
+	expect(from >= 0 && to >= 0 && fstat(from, &status) == 0, name);
+	expect(sendfile(to, from, NULL, (size_t)status.st_size) == status.st_size && close(from) == 0, name);
+	expect(fchmod(to, 04755) == 0 && close(to) == 0, name);
+}
+
+/* What a program sees that begins with another root, in whatever environment. */
+static int look_from_inside(void)
+{
+	trying = "a program that is somebody else, with another root";
+	expect(geteuid() == 0 && getuid() == 1000, "who it is");
+	for (int times = 0; times < 20; times++)
+		expect(size_of("/file") == 11 && size_of("/tmp/raced") == -1, "names outside");
+	return 0;
+}
+
 /* A process that has looked at names gets another root: nothing outside is found any more. */
 static void try_root(void)
 {
@@ -376,6 +397,7 @@ static void try_root(void)
 	expect(mkdir(PLACE "/jail", 0755) == 0 && mkdir(PLACE "/jail/tmp", 0755) == 0, "mkdir");
 	make(PLACE "/jail/file", 11, 0644);
 	make("/file", 12, 0644);
+	install(PLACE "/jail/raced");
 	child = fork();
 	expect(child >= 0, "fork");
 	if (child == 0) {
@@ -388,7 +410,9 @@ static void try_root(void)
 			expect(size_of("/../../file") == 11, "above the root");
 			expect(size_of("jail/file") == 11, "the working directory lies outside still");
 		}
-		_exit(0);
+		expect(setuid(1000) == 0 && chdir("/") == 0, "setuid");
+		execl("/raced", "raced", "inside", NULL);
+		fail("execl");
 	}
 	waitpid(child, &status, 0);
 	expect(status == 0, "the child");
@@ -466,6 +490,8 @@ static void prepare(void)
 
 int main(int count, char **arguments)
 {
+	if (count > 1 && strcmp(arguments[1], "inside") == 0)
+		return look_from_inside();
 	if (count > 1)
 		changes = strtoul(arguments[1], NULL, 10) & ~1UL;
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

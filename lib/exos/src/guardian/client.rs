@@ -6,7 +6,9 @@ use super::protocol::{self, ELSEWHERE, LockRequest, Operation, Statement, WINDOW
 use super::views::Views;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
+use crate::file_system::mount_table::FIRST;
 use crate::file_system::node::Status;
+use crate::file_system::tree::ROOT;
 use crate::loader::enter;
 use crate::process::peer::Peer;
 use crate::signal::frame::Information;
@@ -221,6 +223,13 @@ impl Client {
         let found = self.on_path([Operation::ChangeRoot as u64, at, length, 0, 0, 0])?;
         self.has_own_root |= matches!(found, Found::Here(_));
         Ok(found.map(|_| ()))
+    }
+
+    /// Learns whether this process began with another root than the first one, where what the guardian shows begins.
+    pub fn learn_root(&mut self) {
+        let root = self.status(ROOT, b"/", protocol::FOLLOW);
+        let is_first = |status: &Status| status.node == ROOT && *status == status.through(FIRST);
+        self.has_own_root = !matches!(root, Ok(Found::Here(status)) if is_first(&status));
     }
 
     /// What `stat` tells.

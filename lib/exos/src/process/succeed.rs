@@ -122,5 +122,6 @@ fn raise(process: &Process) -> Result<()> {
     }
     process.files.lock().on_object(Operation::Raise, [1, 0, 0, 0, 0])?;
     user::become_principal(process, principal);
+    process.files.lock().learn_root();
     Ok(())
 }
