@@ -60,3 +60,24 @@ impl Workspace {
         env::var_os("CHITIN_CACHE").map_or_else(|| self.root.join("cache"), |folder| self.root.join(folder))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use toml::{Table, Value};
+
+    /// The front door looks only into these folders to see whether the host command is older than its sources.
+    #[test]
+    fn the_front_door_watches_every_crate_that_the_host_command_links() {
+        let parse = |text: &str| text.parse::<Table>().unwrap();
+        let (own, whole) = (parse(include_str!("../Cargo.toml")), parse(include_str!("../../../Cargo.toml")));
+        let path_of = |name: &String| whole["workspace"]["dependencies"].get(name)?.get("path").and_then(Value::as_str);
+        let paths: Vec<&str> = own["dependencies"].as_table().unwrap().keys().filter_map(path_of).collect();
+        let script = include_str!("../../../chitin");
+        let watched = script.lines().find(|line| line.contains("-newer")).unwrap();
+        assert!(paths.len() > 1, "{paths:?}");
+        for path in paths {
+            let is_watched = |folder: &str| path == folder || path.starts_with(&format!("{folder}/"));
+            assert!(watched.split_whitespace().any(is_watched), "./chitin does not look into {path}");
+        }
+    }
+}

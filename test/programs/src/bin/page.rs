@@ -8,11 +8,13 @@ use abi::capability::Rights;
 use abi::page_table::{ALLOWED, CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, SOFTWARE, WRITE};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access};
+use runtime::environment::Builder;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, PageNumber, area, channel, exposed, key, syscall};
+use runtime::{Failure, KeyIndex, PageNumber, area, channel, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -29,6 +31,7 @@ guest! {
     Child fault_07_large_page_not_wholly_owned;
     Child fault_08_freed_twice_and_freed_while_mapped;
     Child fault_09_stale_translation;
+    Here fault_09_stale_translation_on_another_cpu;
     Child fault_10_typed_page_mapped_writable;
     Child fault_11_addresses_outside_the_user_half;
     Child fault_12_page_zero;
@@ -40,6 +43,12 @@ guest! {
 const BOOT_INSTRUCTIONS: u64 = 5_000_000;
 /// The pages of 256 MiB.
 const BOOT_PAGES: u64 = 256 << 20 >> 12;
+
+/// How often a mapping is taken from under a thread on another CPU, and how often the page is looked at then.
+const ROUNDS: usize = 100;
+const WATCHED: u64 = 10_000;
+/// Nanoseconds that the thread on the other CPU may take to write once, however busy the host is.
+const PATIENCE: u64 = 20_000_000_000;
 
 /// A free place in the address space of a child.
 const PLACE: u64 = 0x2000_0000;
@@ -296,6 +305,57 @@ fn fault_09_stale_translation() -> Outcome {
     Ok(())
 }
 
+/// Writes of the other thread that came through, and whether it is to end.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+static STOP: AtomicU64 = AtomicU64::new(0);
+
+/// Writes to the place for ever, mapped or not.
+extern "C" fn write_to_the_place(_: u64) {
+    watch();
+    while STOP.load(SeqCst) == 0 {
+        if attempt!(["mov rax, 0x20000000", "mov qword ptr [rax], 0x666"]).is_none() {
+            WRITES.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// A thread on another CPU keeps writing through a mapping: as soon as the call that narrows or removes it has returned, no
+/// write comes through any more, and the page can be anybody's.
+fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
+    let cpus = exposed::kernel().cpus.load(SeqCst);
+    if cpus == 1 {
+        return Ok(());
+    }
+    STOP.store(0, SeqCst);
+    let mut builder = granted!(Builder::sharing());
+    builder.function(write_to_the_place, 0);
+    let thread = granted!(builder.create());
+    granted!(thread.run(cpus - 1, time_slice::ANY_POSITION));
+    let page = fresh()?;
+    granted!(map(PLACE + 0x1000, page.address() | Access::WRITE.0));
+    for (round, less) in [0, page.address() | Access::READ.0].into_iter().cycle().take(ROUNDS).enumerate() {
+        granted!(map(PLACE, page.address() | Access::WRITE.0));
+        let before = WRITES.load(SeqCst);
+        // The thread has a CPU of its own: nobody gives way here, and the victim keeps to its slices.
+        let end = clock::now() + PATIENCE;
+        while WRITES.load(SeqCst) == before && clock::now() < end {
+            core::hint::spin_loop();
+        }
+        check!(WRITES.load(SeqCst) > before, "round {round}: the other thread does not write");
+        granted!(map(PLACE, less));
+        set_word(PLACE + 0x1000, 0);
+        let clean = (0..WATCHED).all(|_| word(PLACE + 0x1000) == 0);
+        check!(clean, "round {round}: a write came through after the entry had become {less:#x}");
+    }
+    STOP.store(1, SeqCst);
+    check!(thread.wait(u64::MAX), "the other thread does not end");
+    granted!(thread.destroy());
+    granted!(map(PLACE, 0));
+    granted!(map(PLACE + 0x1000, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
 fn fault_10_typed_page_mapped_writable() -> Outcome {
     let (first, second) = (PLACE, PLACE + 0x1000);
     let create_list = |key, page| syscall::access_list_create(key, page, key);
@@ -373,7 +433,8 @@ fn fault_12_page_zero() -> Outcome {
 
 fn fault_33_fresh_pages_are_zero() -> Outcome {
     let own = Allocator::own();
-    for round in 0..40u64 {
+    // Ten thousand pages and more, of the same few.
+    for round in 0..160u64 {
         let mut pages = vec![PageNumber::NONE; 64];
         granted!(own.allocate_many(&mut pages));
         let window = granted!(Window::open(&pages, KeyIndex::FIRST, Access::WRITE));

@@ -10,12 +10,15 @@ use abi::page_table::MapRow;
 use abi::syscall::{ASYNCHRONOUS, BatchRow, SYNCHRONOUS, TABLE, number};
 use abi::upcall::kind;
 use abi::{Error, feature};
+use alloc::format;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access};
+use runtime::area::Area;
 use runtime::environment::Builder;
 use runtime::page::Allocator;
-use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
+use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
+use test_programs::child::{spawn, status};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -28,6 +31,7 @@ guest! {
     Child fault_13_pointers_of_every_call;
     Child fault_13_buffer_across_the_end_of_a_mapping;
     Child fault_14_random_calls;
+    Here fault_14_random_calls_that_may_kill;
     Here fault_15_argument_changes_during_the_call;
     Child fault_17_batch_that_maps_over_its_own_rows;
 }
@@ -304,6 +308,72 @@ fn fault_14_random_calls() -> Outcome {
         );
     }
     granted!(syscall::null());
+    Ok(())
+}
+
+/// Children that call at random, how many times each, and how long one of them is watched, in nanoseconds.
+const CALLERS: u64 = 24;
+const CALLS_OF_ONE: u64 = 20_000;
+const WATCHED: u64 = 300_000_000;
+/// Rows of a random batch.
+const ROWS: usize = 6;
+/// Words of the child's public page: calls that it has made, and those that were granted.
+const MADE: usize = 1;
+const GRANTED: usize = 2;
+
+/// Words near what a child has: its pages, its environments, its memory.
+fn near_word(random: &mut Random, rows: u64) -> u64 {
+    let own = exposed::environment(area::number()).and_then(|own| own.pages().nth(random.below(60) as usize));
+    match random.below(6) {
+        0 => own.map_or(0, |page| page.0),
+        1 => own.map_or(0, |page| page.address() | Access::WRITE.0),
+        2 => PLACE + random.below(8) * 0x1000 | random.below(4),
+        3 => rows,
+        4 => area::root().0,
+        _ => random_word(random),
+    }
+}
+
+/// Every call with any words, without regard for oneself: this environment may lose its memory, its slices or its life.
+extern "C" fn call_without_regard(seed: u64) {
+    watch();
+    let mut random = Random(seed);
+    let mut rows = [BatchRow::default(); ROWS];
+    let place = rows.as_mut_ptr() as u64;
+    let count = |word: usize| Area::current().status(word).fetch_add(1, SeqCst);
+    for _ in 0..CALLS_OF_ONE {
+        for row in &mut rows {
+            row.number = random.below(TABLE.len() as u64);
+            row.arguments = core::array::from_fn(|_| near_word(&mut random, place));
+        }
+        let other = random.pick(&[SYNCHRONOUS, ASYNCHRONOUS, 0]) | random.below(1 << 18);
+        let call = if random.below(16) == 0 { other } else { random.below(TABLE.len() as u64) };
+        let words = core::array::from_fn(|_| near_word(&mut random, place));
+        let words = if call == number::batch { [place, random.below(ROWS as u64 + 1), 0, 0, 0, 0] } else { words };
+        // What raises nothing was refused.
+        let raised = tried(call, words);
+        count(MADE);
+        if raised.is_some() {
+            count(GRANTED);
+        }
+    }
+}
+
+/// Whoever calls anything with anything harms nobody else: the harness looks after that. Few of them live to the end.
+fn fault_14_random_calls_that_may_kill(world: &World) -> Outcome {
+    let mut made = [0; 2];
+    for seed in 0..CALLERS {
+        let child = spawn(world, call_without_regard, 0x14_000 + seed)?;
+        let end = clock::now() + WATCHED;
+        while child.alive() && clock::now() < end {
+            time_slice::yield_now();
+        }
+        made = [made[0] + status(&child, MADE), made[1] + status(&child, GRANTED)];
+        granted!(child.destroy());
+        world.still_whole().map_err(|why| format!("seed {seed}: {why}"))?;
+    }
+    channel::measurement("random calls without regard, and those granted or faulted", made[0], "calls");
+    check!(made[0] > CALLERS * 10 && made[1] > 0, "only {made:?} calls were made");
     Ok(())
 }
 
