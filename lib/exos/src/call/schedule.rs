@@ -2,7 +2,9 @@
 
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
-use crate::process::begin;
+use crate::process::attributes::{Attributes, Change};
+use crate::process::request::{self, Schedule};
+use crate::process::{Process, begin};
 use crate::relatives::{self, Other};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
@@ -21,12 +23,13 @@ fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<Other>> {
     let wanted: fn(&Other, u64) -> bool = match which as u32 {
         PRIO_PROCESS => |other, who| other.number == who,
         PRIO_GROUP => |other, who| other.group == who,
-        PRIO_USER => |_, _| true,
+        PRIO_USER => |other, who| u64::from(other.user[0]) == who,
         _ => return Err(Errno::EINVAL),
     };
     let who = match (who as u32, which as u32) {
         (0, PRIO_PROCESS) => own.0,
         (0, PRIO_GROUP) => own.1,
+        (0, PRIO_USER) => u64::from(call.process.identity.lock().user.real),
         (who, _) => u64::from(who),
     };
     let found: Vec<Other> = if which as u32 == PRIO_PROCESS {
@@ -42,16 +45,61 @@ pub(super) fn getpriority(call: &mut Call<'_>) -> Result<u64> {
     Ok(meant(call, which, who)?.iter().map(|other| other.priority.clamp(1, 40)).max().unwrap_or(20))
 }
 
-/// A process sets its own: that of another is in that one's library.
 pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
     let [which, who, nice, ..] = call.arguments();
     let nice = i64::from(nice as i32).clamp(-20, 19);
-    if !meant(call, which, who)?.iter().any(|other| other.number == call.process.number()) {
-        return Err(Errno::EPERM);
+    let change = Change::Priority((20 - nice) as u64);
+    let outcomes: Vec<Result<u64>> =
+        meant(call, which, who)?.iter().map(|other| set(call, other.number, change)).collect();
+    // As on Linux, all are tried, and the last refusal is told.
+    outcomes.into_iter().rev().find(Result::is_err).unwrap_or(Ok(0))
+}
+
+/// Changes how a process is scheduled: that of another one its own library changes, if the guardian finds that it may be asked to.
+fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
+    let may_raise = call.process.identity.lock().is_privileged();
+    if check_exists(call, number)? {
+        return change_own(call.process, change, may_raise).map(|()| 0);
     }
-    call.process.attributes.lock().priority = (20 - nice) as u64;
-    begin::publish(call.process);
-    Ok(0)
+    let request = Schedule { change: Some(change), may_raise };
+    crate::proc::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
+        // It refuses by itself; or nobody may ask it.
+        (Errno::EACCES, Change::Priority(_)) if may_set(call, number) => Errno::EACCES,
+        (Errno::EACCES, _) => Errno::EPERM,
+        (error, _) => error,
+    })
+}
+
+/// Whether another process is of the caller's user.
+fn may_set(call: &Call<'_>, number: u64) -> bool {
+    let own = call.process.identity.lock().user.effective;
+    relatives::find(number).is_some_and(|other| other.user.contains(&own))
+}
+
+fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> {
+    let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
+    process.attributes.lock().change(change, may_raise, limits)?;
+    begin::publish(process);
+    Ok(())
+}
+
+/// What another process asks: how this one is scheduled, and to change that.
+pub(crate) fn answer_schedule(process: &Process, path: &str) -> Result<Vec<u8>> {
+    let Schedule { change, may_raise } = Schedule::from_path(path).ok_or(Errno::EINVAL)?;
+    if let Some(change) = change {
+        change_own(process, change, may_raise)?;
+    }
+    Ok(request::schedule_to(&process.attributes.lock()))
+}
+
+/// How a process is scheduled. One that does not answer is told of as any.
+fn attributes_of(call: &Call<'_>, number: u64) -> Result<Attributes> {
+    if check_exists(call, number)? {
+        return Ok(call.process.attributes.lock().clone());
+    }
+    let request = Schedule { change: None, may_raise: false };
+    let told = crate::proc::request(number, &request.to_path()).ok();
+    Ok(told.and_then(|told| request::schedule_from(&told)).unwrap_or_default())
 }
 
 /// A process, by its number or 0 for the own one, or a thread of the own process. The session is the first of all, and
@@ -72,8 +120,7 @@ fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
 
 pub(super) fn sched_getscheduler(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let own = check_exists(call, number)?;
-    Ok(if own { u64::from(call.process.attributes.lock().policy) } else { 0 })
+    Ok(u64::from(attributes_of(call, number)?.policy))
 }
 
 pub(super) fn sched_setscheduler(call: &mut Call<'_>) -> Result<u64> {
@@ -84,7 +131,7 @@ pub(super) fn sched_setscheduler(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn sched_setparam(call: &mut Call<'_>) -> Result<u64> {
     let [number, parameter, ..] = call.arguments();
-    let policy = u64::from(call.process.attributes.lock().policy);
+    let policy = u64::from(attributes_of(call, number)?.policy);
     set_policy(call, number, policy, copy::read_half(parameter)?)
 }
 
@@ -93,19 +140,12 @@ fn set_policy(call: &Call<'_>, number: u64, policy: u64, priority: u32) -> Resul
     if !(least..=most).contains(&u64::from(priority)) {
         return Err(Errno::EINVAL);
     }
-    if !check_exists(call, number)? {
-        return Err(Errno::EPERM);
-    }
-    let mut attributes = call.process.attributes.lock();
-    (attributes.policy, attributes.real_time_priority) = (policy as u32, priority);
-    Ok(0)
+    set(call, number, Change::Policy(policy as u32, priority))
 }
 
 pub(super) fn sched_getparam(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    let own = check_exists(call, number)?;
-    let priority = if own { call.process.attributes.lock().real_time_priority } else { 0 };
-    copy::write_half(to, priority).map(|()| 0)
+    copy::write_half(to, attributes_of(call, number)?.real_time_priority).map(|()| 0)
 }
 
 /// The least and the highest priority of a policy.
@@ -150,9 +190,7 @@ pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    let own = check_exists(call, number).map_err(nobody)?;
-    let wanted = if own { call.process.attributes.lock().cpus } else { u64::MAX };
-    copy::write_word(to, wanted & machine())?;
+    copy::write_word(to, attributes_of(call, number).map_err(nobody)?.cpus & machine())?;
     Ok(8)
 }
 
@@ -163,11 +201,8 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
     if wanted & machine() == 0 {
         return Err(Errno::EINVAL);
     }
-    if !check_exists(call, number).map_err(nobody)? {
-        return Err(Errno::EPERM);
-    }
-    call.process.attributes.lock().cpus = wanted & machine();
-    Ok(0)
+    check_exists(call, number).map_err(nobody)?;
+    set(call, number, Change::Cpus(wanted & machine()))
 }
 
 pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
@@ -175,8 +210,7 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     if bytes < ATTRIBUTE_BYTES || flags != 0 {
         return Err(Errno::EINVAL);
     }
-    check_exists(call, number)?;
-    let attributes = call.process.attributes.lock().clone();
+    let attributes = attributes_of(call, number)?;
     let nice = (20 - attributes.priority as i64) as i32 as u32;
     copy::write(to, &[0; ATTRIBUTE_BYTES as usize])?;
     copy::write_half(to, ATTRIBUTE_BYTES as u32)?;
@@ -187,8 +221,7 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn ioprio_get(call: &mut Call<'_>) -> Result<u64> {
     let [_, who, ..] = call.arguments();
-    check_exists(call, who)?;
-    Ok(call.process.attributes.lock().io_priority)
+    Ok(attributes_of(call, who)?.io_priority)
 }
 
 pub(super) fn ioprio_set(call: &mut Call<'_>) -> Result<u64> {
@@ -197,9 +230,5 @@ pub(super) fn ioprio_set(call: &mut Call<'_>) -> Result<u64> {
     if priority >> 13 > CLASSES {
         return Err(Errno::EINVAL);
     }
-    if !check_exists(call, who)? {
-        return Err(Errno::EPERM);
-    }
-    call.process.attributes.lock().io_priority = priority;
-    Ok(0)
+    set(call, who, Change::Io(priority))
 }

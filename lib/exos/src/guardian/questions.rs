@@ -21,12 +21,13 @@ const MOST: usize = 64;
 /// Bytes of an answer, at most.
 const MOST_BYTES: usize = 4 << 20;
 /// What anybody may know of any process: first names of paths.
-const FOR_ALL: [&[u8]; 11] = [
+const FOR_ALL: [&[u8]; 12] = [
     b"cmdline",
     b"comm",
     b"limits",
     b"mountinfo",
     b"mounts",
+    request::SCHEDULED.as_bytes(),
     b"oom_score",
     b"oom_score_adj",
     b"stat",
@@ -73,7 +74,8 @@ impl Server {
             return Err(Errno::ESRCH);
         };
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
-        if first == request::RAISED_LIMIT.as_bytes() && !asker.identity.is_privileged() {
+        let raises = [request::RAISED_LIMIT, request::RAISED_SCHEDULE].iter().any(|name| first == name.as_bytes());
+        if raises && !asker.identity.is_privileged() {
             return Err(Errno::EPERM);
         }
         if !FOR_ALL.contains(&first) && !may_look_into(&asker.identity, &target.identity) {

@@ -3,6 +3,7 @@
 //! Pure. Time slices are shared out alike: priorities, policies and masks of CPUs are kept, inherited and told, and change
 //! nothing.
 
+use crate::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// The attributes of a process.
@@ -53,7 +54,84 @@ impl Default for Attributes {
     }
 }
 
+/// A change of how a process is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// 20 less the nice value.
+    Priority(u64),
+    /// The policy, and the priority within it.
+    Policy(u32, u32),
+    /// CPUs, as bits.
+    Cpus(u64),
+    /// Class and data of `ioprio_set`.
+    Io(u64),
+}
+
+impl Change {
+    /// What it is about, and the value.
+    pub const fn to_words(self) -> [u64; 2] {
+        match self {
+            Self::Priority(priority) => [0, priority],
+            Self::Policy(policy, priority) => [1, policy as u64 | (priority as u64) << 32],
+            Self::Cpus(cpus) => [2, cpus],
+            Self::Io(priority) => [3, priority],
+        }
+    }
+
+    /// From those words.
+    pub const fn from_words([what, value]: [u64; 2]) -> Option<Self> {
+        match what {
+            0 => Some(Self::Priority(value)),
+            1 => Some(Self::Policy(value as u32, (value >> 32) as u32)),
+            2 => Some(Self::Cpus(value)),
+            3 => Some(Self::Io(value)),
+            _ => None,
+        }
+    }
+}
+
 impl Attributes {
+    /// Carries out a change. What a process may take without being allowed everything stand in its limits `RLIMIT_NICE` and
+    /// `RLIMIT_RTPRIO`.
+    ///
+    /// # Errors
+    /// `EACCES` for a priority, `EPERM` for a policy that it may not have.
+    pub fn change(&mut self, change: Change, may_raise: bool, [nice, real_time]: [u64; 2]) -> Result<()> {
+        match change {
+            Change::Priority(priority) if priority > self.priority && !may_raise && priority > nice => {
+                return Err(Errno::EACCES);
+            }
+            Change::Priority(priority) => self.priority = priority.clamp(1, 40),
+            Change::Policy(policy, priority) => {
+                let own = if policy == self.policy { self.real_time_priority } else { 0 };
+                if u64::from(priority) > real_time.max(u64::from(own)) && !may_raise {
+                    return Err(Errno::EPERM);
+                }
+                (self.policy, self.real_time_priority) = (policy, priority);
+            }
+            Change::Cpus(cpus) => self.cpus = cpus,
+            Change::Io(priority) => self.io_priority = priority,
+        }
+        Ok(())
+    }
+
+    /// How it is scheduled: priority, policy, the priority within that, CPUs, class and data of `ioprio_set`.
+    pub const fn scheduling(&self) -> [u64; 5] {
+        [self.priority, self.policy as u64, self.real_time_priority as u64, self.cpus, self.io_priority]
+    }
+
+    /// Attributes that say so, whatever else.
+    pub fn scheduled_as([priority, policy, real_time, cpus, io_priority]: [u64; 5]) -> Self {
+        Self {
+            priority: priority.clamp(1, 40),
+            policy: policy as u32,
+            real_time_priority: real_time as u32,
+            cpus,
+            io_priority,
+            ..Self::default()
+        }
+    }
+
     /// What a child does not inherit.
     pub const fn begin_child(&mut self) {
         self.death_signal = 0;
@@ -63,5 +141,24 @@ impl Attributes {
     pub const fn begin_program(&mut self) {
         self.dumpable = 1;
         self.keeps_capabilities = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_may_take_its_limits_say() {
+        let mut own = Attributes::default();
+        assert_eq!(own.change(Change::Priority(25), false, [0, 0]), Err(Errno::EACCES));
+        assert_eq!(own.change(Change::Priority(10), false, [0, 0]), Ok(()));
+        assert_eq!(own.change(Change::Priority(20), false, [0, 0]), Err(Errno::EACCES));
+        assert_eq!(own.change(Change::Priority(20), false, [20, 0]), Ok(()));
+        assert_eq!(own.change(Change::Priority(40), true, [0, 0]), Ok(()));
+        assert_eq!(own.change(Change::Policy(linux::SCHED_FIFO, 5), false, [0, 4]), Err(Errno::EPERM));
+        assert_eq!(own.change(Change::Policy(linux::SCHED_FIFO, 5), true, [0, 0]), Ok(()));
+        assert_eq!(own.change(Change::Policy(linux::SCHED_FIFO, 4), false, [0, 0]), Ok(()));
+        assert_eq!((own.priority, own.policy, own.real_time_priority), (40, linux::SCHED_FIFO, 4));
     }
 }

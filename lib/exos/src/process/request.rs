@@ -1,7 +1,9 @@
-//! What one process asks another to do: `prlimit` of another process, as a path that travels like a question about `/proc`
-//! (`guardian::questions`).
+//! What one process asks another to do: `prlimit`, `setpriority` and the like of another process, as a path that travels like a
+//! question about `/proc` (`guardian::questions`).
 //!
-//! Pure. Raising what may be asked for at most has a name of its own, which the guardian passes on from user 0 only.
+//! Pure. What takes more than a process has a right to has a name of its own, which the guardian passes on from user 0 only.
+
+use super::attributes::{Attributes, Change};
 
 use alloc::format;
 use alloc::string::String;
@@ -11,6 +13,12 @@ use alloc::vec::Vec;
 pub const LIMIT: &str = "(limit)";
 /// First name of one that may raise them.
 pub const RAISED_LIMIT: &str = "(raised limit)";
+/// First name of a request to tell how a process is scheduled.
+pub const SCHEDULED: &str = "(scheduled)";
+/// First name of one to change that.
+pub const SCHEDULE: &str = "(schedule)";
+/// First name of one that may give it more than it has a right to.
+pub const RAISED_SCHEDULE: &str = "(raised schedule)";
 
 /// A request about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +59,51 @@ impl Limit {
     }
 }
 
+/// A request about how a process is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// What is to change; `None`: it is only asked.
+    pub change: Option<Change>,
+    /// Whether it may get more than it has a right to.
+    pub may_raise: bool,
+}
+
+impl Schedule {
+    /// As a path.
+    pub fn to_path(self) -> String {
+        let Some(change) = self.change else { return SCHEDULED.into() };
+        let first = if self.may_raise { RAISED_SCHEDULE } else { SCHEDULE };
+        let [what, value] = change.to_words();
+        format!("{first}/{what}/{value}")
+    }
+
+    /// From a path.
+    pub fn from_path(path: &str) -> Option<Self> {
+        let mut parts = path.split('/');
+        let may_raise = match parts.next()? {
+            SCHEDULED => return parts.next().is_none().then_some(Self { change: None, may_raise: false }),
+            RAISED_SCHEDULE => true,
+            SCHEDULE => false,
+            _ => return None,
+        };
+        let numbers: Vec<u64> = parts.map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let change = Change::from_words(numbers.try_into().ok()?)?;
+        Some(Self { change: Some(change), may_raise })
+    }
+}
+
+/// How a process is scheduled, as an answer has it.
+pub fn schedule_to(attributes: &Attributes) -> Vec<u8> {
+    attributes.scheduling().iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// How a process is scheduled, from an answer.
+pub fn schedule_from(bytes: &[u8]) -> Option<Attributes> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    rest.is_empty().then(|| words.try_into().ok().map(Attributes::scheduled_as))?
+}
+
 /// Limits as an answer has them.
 pub fn limits_to(limits: [u64; 2]) -> Vec<u8> {
     limits.iter().flat_map(|limit| limit.to_le_bytes()).collect()
@@ -77,6 +130,17 @@ mod tests {
         for wrong in ["", "(limit)", "(limit)/x", "(limit)/1/2", "limits/1", "(limit)/1/2/3/4"] {
             assert_eq!(Limit::from_path(wrong), None, "{wrong}");
         }
+        let changes = [Change::Priority(7), Change::Policy(1, 50), Change::Cpus(3), Change::Io(1 << 13)];
+        for change in changes.map(Some).into_iter().chain([None]) {
+            let request = Schedule { change, may_raise: change == Some(Change::Cpus(3)) };
+            assert_eq!(Schedule::from_path(&request.to_path()), Some(request));
+        }
+        for wrong in ["(schedule)", "(schedule)/9/1", "(schedule)/1", "(scheduled)/1", "(schedule)/1/2/3", "(limit)/1"] {
+            assert_eq!(Schedule::from_path(wrong), None, "{wrong}");
+        }
+        let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };
+        assert_eq!(schedule_from(&schedule_to(&attributes)), Some(attributes));
+        assert_eq!(schedule_from(b"123"), None);
         assert_eq!(limits_from(&limits_to([1, u64::MAX])), Some([1, u64::MAX]));
         assert_eq!(limits_from(b"123456789"), None);
     }
