@@ -56,6 +56,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_fork => process::fork,
     __NR_vfork => process::vfork,
     __NR_execve => process::execve,
+    __NR_splice => extra::splice,
     __NR_execveat => process::execveat,
     __NR_exit => process::exit,
     __NR_wait4 => process::wait4,
