@@ -17,15 +17,19 @@ use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
 /// Units of work of looking through the entries of a table.
-const SCAN: u32 = 100;
+const SCAN: u32 = 40;
+/// Units of work of looking through the entries of a table for those that another one lacks.
+const SCAN_BOTH: u32 = 100;
 /// Units of work of copying an entry, beyond those of binding its page.
 const COPY: u32 = 7;
 /// Units of work of unmapping a page that this frees.
 const UNMAP_LAST: u32 = 8;
 /// Units of work of unmapping a page in a run.
-const UNMAP: u32 = 3;
-/// Units of work of finding a piece of an address space and taking a link out.
-const UNLINK: u32 = 40;
+const UNMAP: u32 = 2;
+/// Units of work that are left when a large page is unmapped, which takes more than an entry has.
+const LARGE_UNMAP: u32 = 130;
+/// Units of work of finding an entry above level 1 and taking out the link in it.
+pub(crate) const UNLINK: u32 = 30;
 
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
@@ -215,17 +219,14 @@ impl Kernel {
 
     /// Copies entries that are not copied yet, each checked against the copier's own key.
     fn copy_entries(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber, level: u8) -> Result<(), Failure> {
-        self.spend(SCAN);
-        let mut next = self.memory.first_used(from, 0);
+        self.spend(SCAN_BOTH);
+        let mut next = self.memory.first_missing(from, to, 0);
         while let Some(source) = next {
-            let slot = Slot { table: to, ..source };
-            if slot.entry() == 0 {
-                if self.is_spent() {
-                    return Err(Error::Again.about(source.index as u64));
-                }
-                self.copy_entry(key, source.entry(), slot, level)?;
+            if self.is_spent() {
+                return Err(Error::Again.about(source.index as u64));
             }
-            next = self.memory.first_used(from, source.index + 1);
+            self.copy_entry(key, source.entry(), Slot { table: to, ..source }, level)?;
+            next = self.memory.first_missing(from, to, source.index + 1);
         }
         Ok(())
     }
@@ -272,55 +273,48 @@ impl Kernel {
         self.clear_table(table)
     }
 
-    /// Takes the first piece out of what a table leads to: the entries of a leaf table, a large page, or the link to a
-    /// table that is empty or that others lead to as well; then the tables above it that are empty by it. A table that
-    /// nothing leads to any more is an ordinary page. False where there was nothing.
+    /// Takes the first piece out of what a table leads to, and as much behind it under the same entry as there is room for.
+    /// A table that nothing leads to any more is an ordinary page. False where there was nothing.
     pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) -> bool {
         let Some(first) = self.memory.first_present(top) else { return false };
         self.release_under(first, level);
         true
     }
 
-    /// Takes the first piece out of what the entry in a slot of a table at `level` leads to.
-    pub(crate) fn release_under(&mut self, first: Slot, level: u8) {
+    /// Takes out what the entry in a slot of a table at `level` leads to, as much as there is room for, and the entry with
+    /// the last of it; true when it is gone. A table that others have as well is only unlinked.
+    pub(crate) fn release_under(&mut self, slot: Slot, level: u8) -> bool {
         self.spend(UNLINK);
-        let mut way = [first; ROOT_LEVEL as usize];
-        let mut depth = 0;
-        for level in (1..level).rev() {
-            let slot = way[depth];
-            let table = page_of(slot.entry());
-            if slot.entry() & LARGE != 0 {
+        let table = page_of(slot.entry());
+        if slot.entry() & LARGE != 0 {
+            let there_is_room = self.work_left() >= LARGE_UNMAP;
+            if there_is_room {
                 self.put_leaf(slot, 0);
-                return;
             }
-            if links(memory::info(table).expect("a linked table has a record")) > 1 {
-                self.memory.unlink(slot);
-                return;
-            }
-            match self.memory.first_present(table) {
-                Some(next) if level > 1 => {
-                    depth += 1;
-                    way[depth] = next;
-                }
-                Some(_) if !self.clear_table(table) => return,
-                _ => {
-                    self.release_table(slot);
-                    break;
-                }
-            }
+            return there_is_room;
         }
-        self.release_empty(&way[..=depth]);
+        if links(memory::info(table).expect("a linked table has a record")) > 1 {
+            self.memory.unlink(slot);
+            return true;
+        }
+        // As deep as there are levels.
+        let is_empty = if level == 2 { self.clear_table(table) } else { self.release_all(table, level - 1) };
+        if is_empty {
+            self.release_table(slot);
+        }
+        is_empty
     }
 
-    /// Of the tables on a way, from the top on, the last slot of which is empty now, those that are empty, from below.
-    fn release_empty(&mut self, way: &[Slot]) {
-        for pair in way.windows(2).rev() {
-            if self.work_left() < UNLINK || self.memory.first_present(pair[1].table).is_some() {
-                return;
+    /// The same for every entry of a table at `level` above 1.
+    fn release_all(&mut self, table: PageNumber, level: u8) -> bool {
+        let mut from = 0;
+        while let Some(slot) = self.memory.first_present_from(table, from) {
+            if self.work_left() < UNLINK || !self.release_under(slot, level) {
+                return false;
             }
-            self.spend(UNLINK);
-            self.release_table(pair[0]);
+            from = slot.index + 1;
         }
+        true
     }
 
     /// Takes the only link to an empty table out.

@@ -5,6 +5,7 @@
 //! old one stays: its slices, pins, predicate, children, pages and budget go as by destruction, its address space but for
 //! the area, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as it was used.
 
+use crate::address_space::UNLINK;
 use crate::budget;
 use crate::destruction::{LARGEST_STEP, Progress, STEP};
 use crate::environment::Environment;
@@ -49,8 +50,9 @@ impl Kernel {
             match self.secrets(environment).destruction {
                 Progress::AddressSpace => {
                     if !self.release_beside(environment, area) {
-                        self.secrets_mut(environment).destruction = Progress::Pages;
+                        break;
                     }
+                    self.secrets_mut(environment).destruction = Progress::Pages;
                 }
                 Progress::Private(0) if self.work_left() < RENEW => break,
                 Progress::Private(0) => {
@@ -139,27 +141,28 @@ impl Kernel {
         }
     }
 
-    /// Takes the next piece out of an address space that is neither the area nor a table on the way to it, which `at` ends;
-    /// false where nothing else is left.
+    /// Takes out of an address space what is neither the area nor a table on the way to it, which `at` ends, as much as there
+    /// is room for; true when nothing else is left.
     fn release_beside(&mut self, environment: Environment, at: Slot) -> bool {
         let area = environment.info().area.load(Ordering::Relaxed);
         let mut table = self.context_of(environment).root();
         for level in (2..=ROOT_LEVEL).rev() {
             let way = Slot { table, index: index(area, level) };
-            if let Some(other) = self.first_beside(way) {
-                self.release_under(other, level);
-                return true;
+            while let Some(other) = self.first_beside(way) {
+                if self.work_left() < UNLINK || !self.release_under(other, level) {
+                    return false;
+                }
             }
             table = page_of(way.entry());
         }
         let end = at.index + 1 + usize::from(self.secrets(environment).private_count);
         while let Some(slot) = self.memory.first_used(table, 0).filter(|slot| slot.index < at.index) {
             if self.work_left() < LARGEST_STEP {
-                return true;
+                return false;
             }
             self.put_leaf(slot, 0);
         }
-        !self.clear_table_from(table, end)
+        self.clear_table_from(table, end)
     }
 
     /// The first present entry of a table but for one.

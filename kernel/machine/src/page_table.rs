@@ -178,8 +178,27 @@ fn first_not_zero(entries: &[AtomicU64]) -> Option<usize> {
 /// All bits that are set in any of the entries.
 #[inline]
 fn bits_in(entries: &[AtomicU64; TOGETHER]) -> u64 {
-    entries.iter().fold(0, |bits, entry| bits | entry.load(Ordering::Relaxed))
+    let bits: u64;
+    // SAFETY: the words are read, each whole, as the CPU reads them to translate; the compiler does not join loads of
+    // atomics with what is done with them.
+    unsafe {
+        core::arch::asm!(
+            "mov {bits}, [{at}]",
+            "or {bits}, [{at} + 8]",
+            "or {bits}, [{at} + 16]",
+            "or {bits}, [{at} + 24]",
+            "or {bits}, [{at} + 32]",
+            "or {bits}, [{at} + 40]",
+            "or {bits}, [{at} + 48]",
+            "or {bits}, [{at} + 56]",
+            at = in(reg) entries.as_ptr(), bits = out(reg) bits,
+            options(nostack, readonly),
+        );
+    }
+    bits
 }
+
+const _: () = assert!(TOGETHER == 8);
 
 /// All bits that are set in any entry of a table; of a root only the user's half counts.
 fn bits_of(page: PageNumber) -> u64 {
@@ -414,25 +433,14 @@ fn note_bound(info: &PageInfo) {
     count_reference(info, 1);
 }
 
-/// Counts a small entry that is gone.
-#[inline(always)]
-fn note_unbound(old: u64) {
-    note_left(memory::info(page_of(old)).expect("a mapped page has a record"), old);
-}
-
-/// The same, where the record of its page is at hand.
+/// Counts a small entry that is gone, in the record of its page.
 #[inline(always)]
 fn note_left(info: &PageInfo, old: u64) {
     memory::note_use(info);
     count_reference(info, -1);
-    if old & DIRTY != 0 {
-        note_dirty(old);
+    if old & DIRTY != 0 && state(info).flags & abi::page::DIRTY == 0 {
+        memory::set_flags(info, abi::page::DIRTY, 0);
     }
-}
-
-/// Whether the page of a small entry is freed when its last mapping goes.
-fn is_orphan(entry: u64) -> bool {
-    memory::info(page_of(entry)).is_some_and(|info| state(info).flags & abi::page::ORPHAN != 0)
 }
 
 /// Reading, and perhaps writing, was granted through a key to the pages of an access list.
@@ -529,7 +537,12 @@ impl Memory {
 
     /// The first slot of a table that holds a present entry.
     pub fn first_present(&self, page: PageNumber) -> Option<Slot> {
-        let mut slot = self.first_used(page, 0)?;
+        self.first_present_from(page, 0)
+    }
+
+    /// The same from an index on.
+    pub fn first_present_from(&self, page: PageNumber, from: usize) -> Option<Slot> {
+        let mut slot = self.first_used(page, from)?;
         while slot.entry() & PRESENT == 0 {
             slot = self.first_used(page, slot.index + 1)?;
         }
@@ -542,6 +555,18 @@ impl Memory {
         (index < ENTRIES).then_some(Slot { table: page, index })
     }
 
+    /// The first slot of a table from an index on that is not empty, where that of another table is.
+    pub fn first_missing(&self, page: PageNumber, other: PageNumber, from: usize) -> Option<Slot> {
+        let used = eighths(memory::info(page).expect("a table has a record"));
+        let (entries, others) = (table(page), table(other));
+        let is_missing = |index: &usize| {
+            entries[*index].load(Ordering::Relaxed) != 0 && others[*index].load(Ordering::Relaxed) == 0
+        };
+        let some = (from / EIGHTH..8).filter(|eighth| used >> eighth & 1 != 0);
+        let mut found = some.filter_map(|eighth| (from.max(eighth * EIGHTH)..(eighth + 1) * EIGHTH).find(is_missing));
+        found.next().map(|index| Slot { table: page, index })
+    }
+
     /// Unmaps the pages of a level-1 table from an index on, `limit` at most, up to the first that is freed by it. Returns
     /// the index that it came to and how many pages are unmapped.
     pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
@@ -549,11 +574,14 @@ impl Memory {
         let (mut done, mut index) = (0, next_used(page, from));
         while index < ENTRIES {
             let old = words[index].load(Ordering::Relaxed);
-            if done == limit || old & PRESENT == 0 || is_orphan(old) {
+            if done == limit || old & PRESENT == 0 {
                 break;
             }
-            let old = words[index].swap(0, Ordering::AcqRel);
-            note_unbound(old);
+            let info = memory::info(page_of(old)).expect("a mapped page has a record");
+            if state(info).flags & abi::page::ORPHAN != 0 {
+                break;
+            }
+            note_left(info, words[index].swap(0, Ordering::AcqRel));
             done += 1;
             index += 1;
             if words.get(index).is_none_or(|next| next.load(Ordering::Relaxed) == 0) {
