@@ -4,7 +4,7 @@ use abi::page_table::{MapRow, PRESENT, WRITE};
 use exos::errno::{Errno, Result};
 use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
 use exos::memory::area::{Area, Areas, Backing, Protection};
-use exos::memory::frames::{COPY_ON_WRITE, Frames, page_of};
+use exos::memory::frames::{COPY_ON_WRITE, FROM_FILE, Frames, TOGETHER, page_of};
 use exos::memory::space::{Access, Pages, Space, Violation};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -85,6 +85,57 @@ fn frames_remember_what_was_set() {
     assert_eq!(all, model.into_iter().collect::<Vec<_>>());
 }
 
+/// Every way to change many entries at once agrees with changing one after the other.
+#[test]
+fn frames_count_what_is_a_files_and_take_out_what_is_asked() {
+    const SPAN: u64 = 300;
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut frames, mut model) = (Frames::default(), BTreeMap::new());
+        for step in 0..60 {
+            let [start, length] = [random.u64(..SPAN), random.u64(1..90)];
+            let (from, to) = (start * PAGE_SIZE, (start + length) * PAGE_SIZE);
+            let mut entry = || random.u64(1..1 << 30) << 12 | if random.bool() { FROM_FILE } else { 0 };
+            match step % 5 {
+                0 => {
+                    let rows: Vec<MapRow> =
+                        (0..length).map(|page| MapRow { address: from + page * PAGE_SIZE, entry: entry() }).collect();
+                    frames.set_rows(&rows);
+                    model.extend(rows.iter().map(|row| (row.address, row.entry)));
+                }
+                1 => {
+                    let entries: Vec<u64> = (0..length).map(|page| if page % 3 == 0 { 0 } else { entry() }).collect();
+                    frames.set_many(from, &entries);
+                    let there = (from..).step_by(PAGE_SIZE as usize).zip(entries).filter(|(_, entry)| *entry != 0);
+                    model.extend(there);
+                }
+                2 => {
+                    let expected: Vec<(u64, u64)> = model.range(from..to).map(|(at, entry)| (*at, *entry)).collect();
+                    assert_eq!(frames.take(from, to), expected, "seed {seed}");
+                    expected.iter().for_each(|(at, _)| _ = model.remove(at));
+                }
+                3 if random.u8(..4) == 0 => {
+                    let kept = start / TOGETHER * TOGETHER * PAGE_SIZE;
+                    frames.forget_files(&[kept]);
+                    let stays = |at: &u64| (kept..kept + TOGETHER * PAGE_SIZE).contains(at);
+                    model.retain(|at, entry| *entry & FROM_FILE == 0 || stays(at));
+                }
+                _ => {
+                    let within: Vec<(u64, u64)> = frames.within(from + 1, to - 1).collect();
+                    assert_eq!(
+                        within,
+                        model.range(from + 1..to - 1).map(|(at, entry)| (*at, *entry)).collect::<Vec<_>>()
+                    );
+                }
+            }
+            let files = || model.iter().filter(|(_, entry)| **entry & FROM_FILE != 0).map(|(at, entry)| (*at, *entry));
+            assert_eq!((frames.len(), frames.of_files()), (model.len(), files().count()), "seed {seed}, step {step}");
+            assert!(frames.of_files_within(0, u64::MAX >> 1).eq(files()), "seed {seed}, step {step}");
+            assert_eq!(frames.all(), model.iter().map(|(at, entry)| (*at, *entry)).collect::<Vec<_>>());
+        }
+    }
+}
+
 /// Where the pages of files lie in the machine, and how many a file has.
 const FILE: u64 = 1 << 20;
 const FILE_PAGES: u64 = 50;
@@ -95,6 +146,8 @@ struct Machine {
     contents: BTreeMap<u64, u8>,
     owner: BTreeMap<u64, u32>,
     next: u64,
+    /// Number of the last page that there is; 0: there are enough.
+    last: u64,
 }
 
 /// One process's tables over the machine.
@@ -129,6 +182,9 @@ impl Process {
 impl Pages for Process {
     fn allocate(&mut self) -> Result<u64> {
         let mut machine = self.machine.borrow_mut();
+        if machine.next + 1 > machine.last && machine.last != 0 {
+            return Err(Errno::ENOMEM);
+        }
         machine.next += 1;
         let page = machine.next;
         machine.contents.insert(page, 0);
@@ -162,6 +218,9 @@ impl Pages for Process {
         self.machine.borrow_mut().contents.insert(to, value);
         Ok(())
     }
+    fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
+        copies.iter().try_for_each(|(page, address)| self.copy_page(*page, page_of(self.table[address])))
+    }
     fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()> {
         self.machine.borrow_mut().contents.insert(page, contents[0]);
         Ok(())
@@ -191,6 +250,11 @@ impl Pages for Process {
         Ok(set.into_iter().map(|index| (index, FILE + node * 1000 + index)).collect())
     }
     fn allocate_many(&mut self, places: &mut [u64]) -> Result<()> {
+        let machine = self.machine.borrow();
+        if machine.last != 0 && machine.next + places.len() as u64 > machine.last {
+            return Err(Errno::ENOMEM);
+        }
+        drop(machine);
         places.iter_mut().try_for_each(|place| self.allocate().map(|page| *place = page))
     }
     fn prepare(&mut self, _: u64) -> Result<()> {
@@ -276,6 +340,87 @@ fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
             assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)));
         }
     }
+}
+
+/// What comes at the beginning of a program is what would have come by faults, however little memory there is.
+#[test]
+fn a_program_begins_with_what_it_would_have_faulted_for() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        let last = if random.bool() { 0 } else { random.u64(1..20) };
+        process.machine.borrow_mut().last = last;
+        let node = random.u64(3..5);
+        let [text, data, zeros] = [random.u64(1..20), random.u64(1..25), random.u64(1..12)];
+        let backing = |page: u64| Backing::File { node, offset: page * PAGE_SIZE, writable: false };
+        let at = |page: u64| BASE + page * PAGE_SIZE;
+        let area = |from: u64, to: u64, protection| Area::anonymous(at(from), at(to), protection);
+        let all = text + data + zeros;
+        let areas = [
+            Area { backing: backing(0), ..area(0, text, Protection::READ) },
+            Area { backing: backing(text), ..area(text, text + data, Protection::READ_WRITE) },
+            area(text + data, all, Protection::READ_WRITE),
+        ];
+        areas.into_iter().for_each(|area| space.map(&mut process, area).expect("it maps"));
+        space.fill_for_start(&mut process, node, at(0)..at(all));
+        let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+        assert_eq!(recorded, process.table, "seed {seed}");
+        assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)), "seed {seed}");
+        let owned = process.machine.borrow().owner.len();
+        assert_eq!(
+            owned,
+            recorded.values().filter(|entry| page_of(**entry) < FILE).count(),
+            "seed {seed}: pages are lost"
+        );
+        if last == 0 {
+            let is_there = |page: u64| recorded.contains_key(&at(page));
+            let known = |page: u64| node == 4 && page % 5 == 1 && page < FILE_PAGES;
+            assert!((0..text + data).all(|page| is_there(page) == known(page)), "seed {seed}");
+            assert!((text + data..all).all(|page| is_there(page) == (zeros <= 8)), "seed {seed}");
+        }
+        process.machine.borrow_mut().last = 0;
+        for page in (0..all).filter(|page| *page >= text + data || *page < FILE_PAGES) {
+            let expected = if page < text + data { page as u8 } else { 0 };
+            assert_eq!(process.read(&mut space, at(page)), Ok(expected), "seed {seed}, page {page}");
+            if page >= text {
+                process.write(&mut space, at(page), 200).expect("it may");
+                assert_eq!(process.read(&mut space, at(page)), Ok(200), "seed {seed}, page {page}");
+            }
+        }
+    }
+}
+
+/// A child is given the pages of files that children before it touched, and finds the others again.
+#[test]
+fn a_child_has_the_pages_of_files_that_others_touched() {
+    let (mut process, mut space) = (alone(), Space::default());
+    let backing = Backing::File { node: 3, offset: 0, writable: false };
+    let area = Area { backing, ..Area::anonymous(BASE, BASE + 40 * PAGE_SIZE, Protection::READ) };
+    space.map(&mut process, area).expect("it maps");
+    (0..40).for_each(|page| _ = process.read(&mut space, BASE + page * PAGE_SIZE));
+    assert_eq!(space.files_for_child(true).count(), 40);
+    assert_eq!(space.files_for_child(false).count(), 0);
+    let mut child = space.clone();
+    child.forget_files();
+    assert!(child.frames.is_empty());
+    let mut other = alone();
+    assert_eq!(other.read(&mut child, BASE + 20 * PAGE_SIZE), Ok(20));
+    // Whatever else a child says is nothing that can be given.
+    let said = child.touched().iter().copied().chain([0, u64::MAX, 0x7d00_0000_0000, BASE + 1]);
+    said.for_each(|address| space.note_touched(address));
+    let given: Vec<u64> = space.files_for_child(false).map(|row| (row.address - BASE) / PAGE_SIZE).collect();
+    let touched = (BASE / PAGE_SIZE + 20) / TOGETHER * TOGETHER;
+    let ranges = [BASE / PAGE_SIZE / TOGETHER * TOGETHER, touched];
+    let is_given =
+        |page: &u64| ranges.iter().any(|first| (*first..first + TOGETHER).contains(&(BASE / PAGE_SIZE + page)));
+    let mut expected: Vec<u64> = (0..40).filter(is_given).collect();
+    let mut given_sorted = given;
+    given_sorted.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(given_sorted, expected);
+    let mut next = space.clone();
+    next.forget_files();
+    assert_eq!(next.frames.within(0, u64::MAX >> 1).count(), expected.len());
 }
 
 #[test]

@@ -335,6 +335,53 @@ static void clocks(void) {
     puts("the vDSO");
 }
 
+enum { ROW = 14, FILE_BYTES = 400 << 10 };
+
+// What a child in a row finds in `pages` after so many rounds of its parent's, and what it then leaves there.
+static int finds_its_parents(char *pages, int round) {
+    int wrong = 0;
+    for (int page = 0; page < ROW; page++)
+        for (int at = 0; at < 4096; at++)
+            wrong += pages[page * 4096 + at] != (at <= round ? (char)(at + page) : 0);
+    // Each another number of them, so that what is kept for the next one is too much, or too little.
+    memset(pages, 0xee, (1 + round * 5 % ROW) * 4096);
+    char *fresh = mmap(NULL, ROW * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) return 1;
+    for (int at = 0; at < ROW * 4096; at++) wrong += fresh[at] != 0;
+    memset(fresh, 0xdd, ROW * 4096);
+    return wrong != 0;
+}
+
+static long sum_of(const char *bytes) {
+    long sum = 0;
+    for (int at = 0; at < FILE_BYTES; at += 4096) sum += bytes[at];
+    return sum;
+}
+
+// Each child in a row finds what its parent has, whatever those before it wrote in the same places.
+static void children_in_a_row(void) {
+    char *pages = mmap(NULL, ROW * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int file = open("/bin/busybox", O_RDONLY);
+    const char *bytes = mmap(NULL, FILE_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+    CHECK(pages != MAP_FAILED && bytes != MAP_FAILED);
+    long sum = sum_of(bytes);
+    for (int round = 0; round < 24; round++) {
+        for (int page = 0; page < ROW; page++) pages[page * 4096 + round] = (char)(round + page);
+        pid_t child = fork();
+        if (!child) {
+            int wrong = finds_its_parents(pages, round) || sum_of(bytes) != sum;
+            counter = -round;
+            if (round % 3 == 1 && !wrong) execl("/bin/true", "true", NULL);
+            if (round % 3 == 2 && !wrong) raise(SIGKILL);
+            _exit(wrong);
+        }
+        CHECK(status_of(child) == (round % 3 == 2 ? SIGKILL : 0));
+        CHECK(pages[round] == (char)round && !pages[round + 1] && counter > 0);
+    }
+    CHECK(!munmap(pages, ROW * 4096) && !munmap((void *)bytes, FILE_BYTES) && !close(file));
+    puts("a child finds nothing of the one before it");
+}
+
 // Processes that do nothing but make more of themselves, until there may be no more.
 static void fork_bomb(void) {
     int ends[2];
@@ -368,5 +415,6 @@ int main(void) {
     limits_of_time();
     attributes();
     clocks();
+    children_in_a_row();
     fork_bomb();
 }

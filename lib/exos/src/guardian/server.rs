@@ -472,8 +472,10 @@ impl Server {
         let Some(numbers) = numbers.get_mut(..count as usize) else { return Err(Errno::EINVAL) };
         let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
         let Some(page) = self.tree.page(id, index, shared)? else { return Ok([0; 5]) };
-        if count > 1 {
+        if !shared {
             self.tree.working_sets.note(id, index);
+        }
+        if count > 1 {
             self.tree.pages_in_memory(id, first, numbers)?;
         }
         let [a, b, c, d] = protocol::tell_near_pages(page, numbers);

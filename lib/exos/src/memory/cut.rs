@@ -2,7 +2,6 @@
 //! lies past the end gives SIGBUS, and what comes again is read again (mmap(2), ftruncate(2)). Pure.
 
 use super::area::{Area, Backing};
-use super::frames::FROM_FILE;
 use super::space::{Pages, Space};
 use crate::errno::Result;
 use crate::guardian::handle::node_of;
@@ -26,8 +25,7 @@ impl Space {
                 self.drop_pages(pages, start, end)?;
                 continue;
             }
-            let of_file: Vec<u64> =
-                self.frames.within(start, end).filter(|(_, entry)| entry & FROM_FILE != 0).map(|(at, _)| at).collect();
+            let of_file: Vec<u64> = self.frames.of_files_within(start, end).map(|(at, _)| at).collect();
             for address in of_file {
                 self.drop_pages(pages, address, address + PAGE_SIZE)?;
             }

@@ -18,7 +18,7 @@ pub const AROUND: u64 = 16;
 /// The same where those that programs touch are there already.
 const AROUND_WARM: u64 = 4;
 /// Mappings of files that are remembered to have theirs.
-const WARM: usize = 64;
+pub(super) const WARM: usize = 64;
 /// Pages of zeros that come together at most.
 pub const AHEAD: usize = 8;
 
@@ -52,6 +52,9 @@ impl Space {
                 self.put(pages, address, entry_for(area, page, SHARED))
             }
             Backing::File { node, offset, .. } => {
+                if self.is_copy {
+                    self.note_touched(address);
+                }
                 let around = if self.warm_up(pages, area, (node, offset)) { AROUND_WARM } else { AROUND };
                 if self.frames.get(address) == 0 {
                     self.fill_around(pages, area, address, (node, offset), around)?;

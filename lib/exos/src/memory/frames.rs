@@ -4,7 +4,7 @@
 //! tables. Entries are as in `abi::page_table`; the software bits tell how a page is held.
 
 use crate::layout::PAGE_SIZE;
-use abi::page_table;
+use abi::page_table::{self, MapRow};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,6 +17,9 @@ pub const SHARED: u64 = 1 << 10;
 /// Software bit of an entry: the page is a file's, as the area says: who lacks it finds it again.
 pub const FROM_FILE: u64 = 1 << 11;
 
+/// Pages of a file that are handed on to children together: those of an aligned range.
+pub const TOGETHER: u64 = 4;
+
 pub(super) const CHUNK_PAGES: u64 = 64;
 const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE_SIZE;
 
@@ -25,13 +28,71 @@ const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE_SIZE;
 pub struct Frames {
     chunks: BTreeMap<u64, Box<Chunk>>,
     present: usize,
+    of_files: usize,
     peak: usize,
 }
 
+/// The entries of some pages in a row. Holds always: bit n of `present` is set where entry n is not 0, bit n of `of_files`
+/// where it has [`FROM_FILE`], too.
 #[derive(Clone, Debug)]
 struct Chunk {
     entries: [u64; CHUNK_PAGES as usize],
-    used: u32,
+    present: u64,
+    of_files: u64,
+}
+
+/// The places of the bits that are set, in ascending order.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let place = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some(place as usize)
+    }
+}
+
+impl Chunk {
+    fn empty() -> Box<Self> {
+        Box::new(Self { entries: [0; CHUNK_PAGES as usize], present: 0, of_files: 0 })
+    }
+
+    #[inline]
+    fn set(&mut self, index: usize, entry: u64) -> u64 {
+        let bit = |is_set: bool| u64::from(is_set) << index;
+        self.present = self.present & !bit(true) | bit(entry != 0);
+        self.of_files = self.of_files & !bit(true) | bit(entry & FROM_FILE != 0);
+        core::mem::replace(&mut self.entries[index], entry)
+    }
+
+    /// How many are there, and how many of them are the pages of files.
+    fn counts(&self) -> [isize; 2] {
+        [self.present, self.of_files].map(|bits| bits.count_ones() as isize)
+    }
+
+    /// Takes out those whose bits are set.
+    fn clear(&mut self, bits: u64) {
+        Bits(bits & self.present).for_each(|index| self.entries[index] = 0);
+        self.present &= !bits;
+        self.of_files &= !bits;
+    }
+}
+
+/// The entries of a chunk whose bits are set, with their addresses.
+fn entries(key: u64, chunk: &Chunk, bits: u64) -> impl Iterator<Item = (u64, u64)> {
+    Bits(bits).map(move |index| (key * CHUNK_BYTES + index as u64 * PAGE_SIZE, chunk.entries[index]))
+}
+
+/// The bits of a chunk's pages that lie in `start..end`.
+fn bits_within(key: u64, start: u64, end: u64) -> u64 {
+    let pages = |address: u64| address.saturating_sub(key * CHUNK_BYTES).div_ceil(PAGE_SIZE).min(CHUNK_PAGES) as u32;
+    let below = |pages: u32| 1u64.checked_shl(pages).map_or(u64::MAX, |bit| bit - 1);
+    below(pages(end)) & !below(pages(start))
 }
 
 impl Frames {
@@ -43,20 +104,25 @@ impl Frames {
     /// Sets the entry for the page of `address`; 0 removes it. The result is what it was.
     pub fn set(&mut self, address: u64, entry: u64) -> u64 {
         let key = address / CHUNK_BYTES;
-        if entry == 0 && !self.chunks.contains_key(&key) {
-            return 0;
-        }
-        let empty = || Box::new(Chunk { entries: [0; CHUNK_PAGES as usize], used: 0 });
-        let chunk = self.chunks.entry(key).or_insert_with(empty);
-        let old = core::mem::replace(&mut chunk.entries[index(address)], entry);
-        let change = i32::from(entry != 0) - i32::from(old != 0);
-        chunk.used = chunk.used.wrapping_add_signed(change);
-        self.present = self.present.wrapping_add_signed(change as isize);
-        self.peak = self.peak.max(self.present);
-        if chunk.used == 0 {
+        let chunk = match self.chunks.get_mut(&key) {
+            Some(chunk) => chunk,
+            None if entry == 0 => return 0,
+            None => self.chunks.entry(key).or_insert_with(Chunk::empty),
+        };
+        let old = chunk.set(index(address), entry);
+        if chunk.present == 0 {
             self.chunks.remove(&key);
         }
+        let change = |is: bool, was: bool| isize::from(is) - isize::from(was);
+        self.add(change(entry != 0, old != 0), change(entry & FROM_FILE != 0, old & FROM_FILE != 0));
         old
+    }
+
+    /// So many more, or less, are present, and of them so many the pages of files.
+    fn add(&mut self, present: isize, of_files: isize) {
+        self.present = self.present.wrapping_add_signed(present);
+        self.of_files = self.of_files.wrapping_add_signed(of_files);
+        self.peak = self.peak.max(self.present);
     }
 
     /// The entries of the pages from `start` on that are kept together with its own; those missing are 0.
@@ -73,85 +139,107 @@ impl Frames {
     /// Sets the entries of the pages from `start` on, but for those that are 0.
     pub fn set_many(&mut self, start: u64, entries: &[u64]) {
         let (here, beyond) = entries.split_at(entries.len().min(CHUNK_PAGES as usize - index(start)));
-        let empty = || Box::new(Chunk { entries: [0; CHUNK_PAGES as usize], used: 0 });
-        let chunk = self.chunks.entry(start / CHUNK_BYTES).or_insert_with(empty);
-        let mut added = 0;
-        for (old, entry) in chunk.entries[index(start)..].iter_mut().zip(here).filter(|(_, entry)| **entry != 0) {
-            added += u32::from(*old == 0);
-            *old = *entry;
+        let chunk = self.chunks.entry(start / CHUNK_BYTES).or_insert_with(Chunk::empty);
+        let before = chunk.counts();
+        for (index, entry) in (index(start)..).zip(here).filter(|(_, entry)| **entry != 0) {
+            chunk.set(index, *entry);
         }
-        chunk.used += added;
-        self.present += added as usize;
-        self.peak = self.peak.max(self.present);
+        let after = chunk.counts();
+        self.add(after[0] - before[0], after[1] - before[1]);
         if !beyond.is_empty() {
             self.set_many(start + here.len() as u64 * PAGE_SIZE, beyond);
         }
     }
 
+    /// Sets the entries of rows, whose pages are mapped, in any order; quicker where neighbours stand together.
+    pub fn set_rows(&mut self, rows: &[MapRow]) {
+        let mut left = rows;
+        while let [first, ..] = left {
+            let key = first.address / CHUNK_BYTES;
+            let count = left.iter().take_while(|row| row.address / CHUNK_BYTES == key).count();
+            let chunk = self.chunks.entry(key).or_insert_with(Chunk::empty);
+            let before = chunk.counts();
+            left[..count].iter().for_each(|row| _ = chunk.set(index(row.address), row.entry));
+            let after = chunk.counts();
+            self.add(after[0] - before[0], after[1] - before[1]);
+            left = &left[count..];
+        }
+    }
+
     /// The entries in `start..end`, with their addresses, in ascending order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let chunks = start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
-        self.chunks
-            .range(chunks)
-            .flat_map(|(key, chunk)| {
-                let base = key * CHUNK_BYTES;
-                chunk.entries.iter().enumerate().map(move |(index, entry)| (base + index as u64 * PAGE_SIZE, *entry))
-            })
-            .filter(move |(address, entry)| *entry != 0 && *address >= start && *address < end)
+        let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
+        chunks.flat_map(move |(key, chunk)| entries(*key, chunk, chunk.present & bits_within(*key, start, end)))
     }
 
     /// All entries, with their addresses, in ascending order.
     pub fn all(&self) -> Vec<(u64, u64)> {
         let mut all = Vec::with_capacity(self.present);
         for (key, chunk) in &self.chunks {
-            let addresses = (key * CHUNK_BYTES..).step_by(PAGE_SIZE as usize);
-            let entries = addresses.zip(chunk.entries);
-            entries.filter(|(_, entry)| *entry != 0).for_each(|entry| all.push(entry));
+            all.extend(entries(*key, chunk, chunk.present));
         }
         all
     }
 
-    /// Calls a function for each entry, in ascending order of addresses, which may change it but not take it out.
-    pub fn for_each(&mut self, mut action: impl FnMut(u64, &mut u64)) {
+    /// The pages of files among them in `start..end`.
+    pub fn of_files_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
+        chunks.flat_map(move |(key, chunk)| entries(*key, chunk, chunk.of_files & bits_within(*key, start, end)))
+    }
+
+    /// Calls a function for each entry but those of the pages of files, in ascending order of addresses. It may change how
+    /// the page is held, but not take it out, nor say that it is a file's.
+    pub fn for_each_own(&mut self, mut action: impl FnMut(u64, &mut u64)) {
         for (key, chunk) in &mut self.chunks {
-            let addresses = (key * CHUNK_BYTES..).step_by(PAGE_SIZE as usize);
-            for (entry, address) in chunk.entries.iter_mut().zip(addresses).filter(|(entry, _)| **entry != 0) {
-                action(address, entry);
+            for index in Bits(chunk.present & !chunk.of_files) {
+                action(key * CHUNK_BYTES + index as u64 * PAGE_SIZE, &mut chunk.entries[index]);
             }
         }
     }
 
-    /// Takes out the entries for which `keep` is false.
-    pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+    /// Takes out the pages of files, but for those in aligned ranges of [`TOGETHER`] pages that begin at addresses in `kept`.
+    pub fn forget_files(&mut self, kept: &[u64]) {
+        const RANGE: u64 = (1 << TOGETHER) - 1;
         let mut gone = 0;
-        self.chunks.retain(|_, chunk| {
-            let dropped = chunk.entries.iter_mut().filter(|entry| **entry != 0 && !keep(**entry));
-            let count = dropped.map(|entry| *entry = 0).count();
-            chunk.used -= count as u32;
-            gone += count;
-            chunk.used > 0
+        self.chunks.retain(|key, chunk| {
+            let here = kept.iter().filter(|range| **range / CHUNK_BYTES == *key);
+            let dropped = chunk.of_files & !here.fold(0, |bits, range| bits | RANGE << index(*range));
+            gone += dropped.count_ones() as isize;
+            if dropped == chunk.present {
+                return false;
+            }
+            chunk.clear(dropped);
+            true
         });
-        self.present -= gone;
-    }
-
-    /// How many entries there are for which `is_meant` is true.
-    pub fn count(&self, is_meant: impl Fn(u64) -> bool) -> usize {
-        let entries = self.chunks.values().flat_map(|chunk| chunk.entries);
-        entries.filter(|entry| *entry != 0 && is_meant(*entry)).count()
+        self.add(-gone, -gone);
     }
 
     /// The entries in `start..end`, taken out.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let taken: Vec<(u64, u64)> = self.within(start, end).collect();
-        for (address, _) in &taken {
-            self.set(*address, 0);
+        let mut of_files = 0;
+        let mut emptied = Vec::new();
+        for (key, chunk) in self.chunks.range_mut(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES)) {
+            let bits = bits_within(*key, start, end);
+            of_files += (chunk.of_files & bits).count_ones() as isize;
+            chunk.clear(bits);
+            if chunk.present == 0 {
+                emptied.push(*key);
+            }
         }
+        emptied.iter().for_each(|key| _ = self.chunks.remove(key));
+        self.add(-(taken.len() as isize), -of_files);
         taken
     }
 
     /// How many pages are there.
     pub fn len(&self) -> usize {
         self.present
+    }
+
+    /// How many of them are the pages of files.
+    pub fn of_files(&self) -> usize {
+        self.of_files
     }
 
     /// How many there were at most.

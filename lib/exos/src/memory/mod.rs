@@ -6,3 +6,4 @@ pub mod fill;
 pub mod frames;
 pub mod journal;
 pub mod space;
+pub mod start;

@@ -6,10 +6,10 @@
 
 use super::area::{Area, Areas, Backing, Protection};
 use super::fill::{Walk, file_page};
-use super::frames::{COPY_ON_WRITE, FROM_FILE, Frames, SHARED, entry, page_of};
+use super::frames::{COPY_ON_WRITE, FROM_FILE, Frames, SHARED, TOGETHER, entry, page_of};
 use super::journal::{Change, Journal};
 use crate::errno::{Errno, Result};
-use crate::layout::{PAGE_MASK, PAGE_SIZE, STACK_BYTES, STACK_MOST, page_up};
+use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
 
@@ -27,6 +27,8 @@ pub trait Pages {
     fn copy(&mut self, address: u64, page: u64) -> Result<()>;
     /// Copies the contents of one page into another, neither of which need be mapped.
     fn copy_page(&mut self, from: u64, to: u64) -> Result<()>;
+    /// Copies the contents of pages, mapped or not, to addresses where pages lie that may be written.
+    fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()>;
     /// Puts bytes at the beginning of a page, mapped or not.
     fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()>;
     /// The contents of a page, mapped or not.
@@ -70,6 +72,8 @@ impl Access {
 
 /// Pages at most that a child gets copies of when it is made.
 pub const COPIED_AT_FORK: usize = 6;
+/// Ranges of the pages of files at most that a child gets when it is made, if it does not get all.
+pub const TOUCHED_AT_FORK: usize = 16;
 
 /// Why a fault cannot be mended: what Linux would make a signal of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +118,8 @@ pub struct Space {
     pub room: Room,
     /// Pages that were shared by a fork and written then, the last first.
     written: Vec<u64>,
+    /// Where pages of files were touched after a fork: ranges of [`TOGETHER`] pages, the last first.
+    touched: Vec<u64>,
     /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
     stubs: Vec<(u64, u64)>,
     /// What a child writes whose memory is to be its parent's; none: it is its own.
@@ -154,10 +160,20 @@ impl Space {
         }
     }
 
-    /// Forgets the pages of files, in the copy for a child: they come again when they are wanted.
+    /// Forgets the pages of files, in the copy for a child, but for those that [`Self::files_for_child`] gave it: they come
+    /// again when they are wanted.
     pub fn forget_files(&mut self) {
-        self.frames.retain(|entry| entry & FROM_FILE == 0);
+        self.frames.forget_files(&self.touched);
         self.is_copy = true;
+    }
+
+    /// The pages of files that a child is given when it is made: all, or those that children before it touched.
+    pub fn files_for_child(&self, all: bool) -> impl Iterator<Item = MapRow> {
+        const EVERYTHING: [(u64, u64); 1] = [(0, u64::MAX >> 1)];
+        let touched = self.touched.iter().map(|range| (*range, *range + TOGETHER * PAGE_SIZE));
+        let ranges = EVERYTHING.into_iter().filter(move |_| all).chain(touched.filter(move |_| !all));
+        let found = ranges.flat_map(|(start, end)| self.frames.of_files_within(start, end));
+        found.filter(|(_, entry)| entry & PRESENT != 0).map(|(address, entry)| MapRow { address, entry })
     }
 
     /// From now on it is noted what is written, or no longer.
@@ -299,7 +315,7 @@ impl Space {
 
     /// Makes every private page that may be written a copy-on-write page, so that a child can have it too, but for those in
     /// `kept`, of which the child gets copies.
-    /// `tell` is told of every page then.
+    /// `tell` is told of every page then that is not a file's.
     pub fn share_for_fork(
         &mut self,
         pages: &mut impl Pages,
@@ -308,10 +324,10 @@ impl Space {
     ) -> Result<()> {
         self.fill_shared(pages)?;
         let mut rows = Vec::new();
-        self.frames.for_each(|address, entry| {
+        // Those of files are as they are to be.
+        self.frames.for_each_own(|address, entry| {
             let old = *entry;
-            // Those of files are as they are to be.
-            if old & (SHARED | FROM_FILE) == 0 && !kept.contains(&address) {
+            if old & SHARED == 0 && !kept.contains(&address) {
                 *entry = old & !WRITE | COPY_ON_WRITE;
                 // What cannot be written needs no edit, only the note that it is shared from now on.
                 if old & WRITE != 0 {
@@ -348,6 +364,11 @@ impl Space {
     /// Pages that a fork had shared and that were written since, the last first.
     pub fn written(&self) -> &[u64] {
         &self.written
+    }
+
+    /// Ranges of the pages of files that were touched since a fork that had left them out, the last first.
+    pub fn touched(&self) -> &[u64] {
+        &self.touched
     }
 
     /// Memory that is shared on purpose and has no file behind it: its pages must be there before a child sees it.
@@ -515,9 +536,15 @@ impl Space {
 
     /// A page was written that a fork had shared.
     pub fn note_written(&mut self, address: u64) {
-        self.written.retain(|page| *page != address);
-        self.written.insert(0, address);
-        self.written.truncate(COPIED_AT_FORK);
+        note(&mut self.written, address, COPIED_AT_FORK);
+    }
+
+    /// A page of a file was touched that a fork had left out, or one beside it.
+    /// Whoever says so may lie.
+    pub fn note_touched(&mut self, address: u64) {
+        if address < PROGRAM_END {
+            note(&mut self.touched, address & !(TOGETHER * PAGE_SIZE - 1), TOUCHED_AT_FORK);
+        }
     }
 
     pub(super) fn put(
@@ -530,6 +557,13 @@ impl Space {
         self.frames.set(address, entry);
         Ok(())
     }
+}
+
+/// Puts an address at the beginning of a list of so many at most.
+fn note(list: &mut Vec<u64>, address: u64, most: usize) {
+    list.retain(|other| *other != address);
+    list.insert(0, address);
+    list.truncate(most);
 }
 
 /// The entry for a page in an area.

@@ -134,16 +134,21 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     forget_what_is_the_parents(process, thread, nursery);
-    // The copy of the parent's own leads to a window that is not there.
-    *process.parent_mailbox.lock() = None;
+    // Where the parent has its parent's, its own is here.
+    let place = process.parent_mailbox.lock().take();
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
     syscall::page_claim(key, inherited.mailbox, key, public.list)?;
     let mailbox = process.mailbox.lock().clone();
     let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
-    // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
-    let parent_mailbox = Mailbox::open(inherited.parent_mailbox, process.session_key).ok();
-    *process.parent_mailbox.lock() = parent_mailbox;
+    *process.parent_mailbox.lock() = match place {
+        Some(place) => {
+            let window = process.windows.lock().replace(place.window(), vec![inherited.parent_mailbox]);
+            Some(Mailbox::new(window))
+        }
+        // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
+        None => Mailbox::open(inherited.parent_mailbox, process.session_key).ok(),
+    };
     process.parent.store(inherited.parent, Relaxed);
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
@@ -190,12 +195,14 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nurser
     process.files.lock().begin_again();
 }
 
-/// Tells the parent which of the pages that both had were written, before they go.
+/// Tells the parent which of the pages that both had were written, before they go, and which it could have given.
 pub fn tell_what_was_written(process: &Process) {
     let memory = process.memory.lock();
-    for (index, page) in memory.space.written().iter().enumerate() {
-        process.public_word(public::WRITTEN + index).store(*page, Release);
-    }
+    let tell = |first: usize, pages: &[u64]| {
+        pages.iter().zip(first..).for_each(|(page, word)| process.public_word(word).store(*page, Release));
+    };
+    tell(public::WRITTEN, memory.space.written());
+    tell(public::TOUCHED, memory.space.touched());
 }
 
 /// Writes what anybody may know into the public page, and what `getpid` reads into the private one.

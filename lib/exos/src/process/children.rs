@@ -55,6 +55,10 @@ pub mod public {
     pub const WRITTEN: usize = BASE + 32;
     /// How many of these.
     pub const WRITTEN_WORDS: usize = crate::memory::space::COPIED_AT_FORK;
+    /// Ranges of the pages of files that it touched: see `Space::touched`.
+    pub const TOUCHED: usize = WRITTEN + WRITTEN_WORDS;
+    /// How many of these.
+    pub const TOUCHED_WORDS: usize = crate::memory::space::TOUCHED_AT_FORK;
     /// When the process began, nanoseconds since boot.
     pub const START: usize = BASE + 22;
     /// Number of the terminal that controls it, as `stat` has it, and its first page; 0: there is none.
@@ -188,15 +192,18 @@ impl Child {
         }
     }
 
-    /// Takes back what it was made of, and notes which pages it wrote: the next child will write them, too.
+    /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.
     pub fn bury(&self, session: KeyIndex) {
-        let written = &self.public.words()[public::WRITTEN..public::WRITTEN + public::WRITTEN_WORDS];
-        {
-            let mut memory = crate::user_memory::current::process().memory.lock();
-            let pages = written.iter().rev().map(|word| word.load(Acquire)).filter(|address| *address != 0);
-            pages.for_each(|address| memory.space.note_written(address));
-        }
         let process = crate::user_memory::current::process();
+        let told = |first: usize, words: usize| {
+            let words = &self.public.words()[first..first + words];
+            words.iter().rev().map(|word| word.load(Acquire)).filter(|address| *address != 0)
+        };
+        {
+            let space = &mut process.memory.lock().space;
+            told(public::WRITTEN, public::WRITTEN_WORDS).for_each(|address| space.note_written(address));
+            told(public::TOUCHED, public::TOUCHED_WORDS).for_each(|address| space.note_touched(address));
+        }
         if !process.keep_room(self) {
             process.windows.lock().close(&self.public);
             self.made.bury(session);

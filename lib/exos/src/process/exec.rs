@@ -17,8 +17,9 @@ use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, vdso};
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::frames::{FROM_FILE, page_of};
-use crate::memory::space::Pages;
+use crate::memory::space::{Pages, Space};
 use crate::user_memory::current::{process, thread};
+use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::{copy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::boxed::Box;
@@ -325,6 +326,9 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         ..Auxiliary::default()
     };
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
+    // Below what the program finds there it goes on writing at once.
+    let written = (stack.pointer & PAGE_MASK) - PAGE_SIZE..STACK_TOP;
+    process().with_memory(|space, pages| space.fill_with_few_zeros(pages, written));
     copy::write(stack.pointer, &stack.bytes)?;
     *context = Context::default();
     let frame = &mut context.frame;
@@ -361,12 +365,28 @@ fn map_stack(executable: bool) -> Result<()> {
     process().with_memory(|space, pages| space.map(pages, area))
 }
 
+/// Maps what a file has of its segments, and zeros behind each.
 pub(super) fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
-    image.segments.iter().try_for_each(|segment| map_segment(file, segment, bias))
+    let (first, last) = image.span();
+    process().with_memory(|space, pages| {
+        image.segments.iter().try_for_each(|segment| map_segment(space, pages, file.opened.node, segment, bias))?;
+        let place = (first + bias) & PAGE_MASK..page_up(last + bias).ok_or(Errno::ENOMEM)?;
+        space.fill_for_start(pages, file.opened.node, place);
+        Result::Ok(())
+    })?;
+    image.segments.iter().try_for_each(|segment| clear_behind(segment, bias))
 }
 
-/// Maps what the file has of a segment, and zeros behind it.
-fn map_segment(file: &File, segment: &Segment, bias: u64) -> Result<()> {
+/// Where the pages of a segment begin, where those that its file has end, and where all end.
+fn pages_of(segment: &Segment, bias: u64) -> Result<[u64; 3]> {
+    let address = segment.address + bias;
+    let start = address & PAGE_MASK;
+    let file_end = if segment.file_bytes == 0 { Some(start) } else { page_up(address + segment.file_bytes) };
+    let end = page_up(address + segment.memory_bytes);
+    Ok([start, file_end.ok_or(Errno::ENOMEM)?, end.ok_or(Errno::ENOMEM)?])
+}
+
+fn map_segment(space: &mut Space, pages: &mut OwnPages<'_>, node: u64, segment: &Segment, bias: u64) -> Result<()> {
     let mut protection = Protection::READ;
     if segment.write {
         protection = Protection(protection.0 | Protection::WRITE.0);
@@ -374,21 +394,21 @@ fn map_segment(file: &File, segment: &Segment, bias: u64) -> Result<()> {
     if segment.execute {
         protection = Protection(protection.0 | Protection::EXECUTE.0);
     }
-    let address = segment.address + bias;
-    let (start, file_end) = (address & PAGE_MASK, address + segment.file_bytes);
-    let mapped_end = if segment.file_bytes == 0 { start } else { page_up(file_end).ok_or(Errno::ENOMEM)? };
-    let end = page_up(address + segment.memory_bytes).ok_or(Errno::ENOMEM)?;
-    process().with_memory(|space, pages| {
-        if mapped_end > start {
-            let backing =
-                Backing::File { node: file.opened.node, offset: segment.file_offset & PAGE_MASK, writable: false };
-            space.map(pages, Area { backing, ..Area::anonymous(start, mapped_end, protection) })?;
-        }
-        if end > mapped_end {
-            space.map(pages, Area::anonymous(mapped_end, end, protection))?;
-        }
-        Result::Ok(())
-    })?;
+    let [start, mapped_end, end] = pages_of(segment, bias)?;
+    if mapped_end > start {
+        let backing = Backing::File { node, offset: segment.file_offset & PAGE_MASK, writable: false };
+        space.map(pages, Area { backing, ..Area::anonymous(start, mapped_end, protection) })?;
+    }
+    if end > mapped_end {
+        space.map(pages, Area::anonymous(mapped_end, end, protection))?;
+    }
+    Ok(())
+}
+
+/// What lies behind the file's part of a segment, in its last page, is zeros.
+fn clear_behind(segment: &Segment, bias: u64) -> Result<()> {
+    let [_, mapped_end, end] = pages_of(segment, bias)?;
+    let file_end = segment.address + bias + segment.file_bytes;
     if segment.memory_bytes > segment.file_bytes && segment.write && mapped_end > file_end {
         copy::write(file_end, &vec![0; (mapped_end.min(end) - file_end) as usize])?;
     }

@@ -13,11 +13,13 @@ use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::budget;
 use crate::errno::{Errno, Result};
-use crate::memory::frames::{COPY_ON_WRITE, FROM_FILE};
+use crate::memory::frames::COPY_ON_WRITE;
+use crate::memory::space::Space;
 use crate::process::record::Process;
 use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
+use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
@@ -40,7 +42,7 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
 const MAPPED_AT_ONCE: usize = 256;
-/// Pages of files up to which such a child has all of them at once. Of more it needs few, which it finds again.
+/// Pages of files up to which such a child has all of them at once. Of more it gets those that children before it touched.
 const FILES_AT_ONCE: usize = 64;
 /// Pages beside the program that a small process has.
 const ROWS: usize = 64;
@@ -93,11 +95,11 @@ fn make_child(mut ready: Ready, nursery: &mut Nursery, context: &Context, option
     let inherited = Inherited::new(context, mailbox, options);
     let outcome = copy(&mut ready, nursery, mailbox, inherited).and_then(|copies| {
         let introduced = introduce(&ready, mailbox).and_then(|()| endow(&ready.made));
-        introduced.inspect_err(|_| process.keep_copies(&copies))?;
+        introduced.inspect_err(|_| process.keep_copies_beside(nursery, &copies))?;
         Ok(copies)
     });
     let free = |_: &Errno| drop(process.lists.public(key).free(mailbox));
-    adopt(ready, mailbox, outcome.inspect_err(free)?)
+    adopt(ready, nursery, mailbox, outcome.inspect_err(free)?)
 }
 
 /// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
@@ -122,57 +124,77 @@ fn copy(
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
+    let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
     let forgotten = begin::not_inherited(process, nursery);
-    let inherited = nursery.inherited.insert(Box::new(inherited));
+    nursery.inherited = Some(Box::new(inherited));
     let mut held = process.hold_all();
     let is_alone = held.threads() == 1;
-    held.with_memory(process, |space, pages| {
-        let many = space.frames.count(|entry| entry & FROM_FILE == 0);
-        let has_files = space.frames.len() - many <= FILES_AT_ONCE;
-        let is_given = |entry: u64| entry & PRESENT != 0 && (has_files || entry & FROM_FILE == 0);
-        let is_borrowed = process.loan.lock().is_some();
-        if many > MAPPED_AT_ONCE && !is_borrowed {
-            space.share_for_fork(pages, &[], |_, _| {})?;
-            return pages.tables.link_into(&ready.editor());
-        }
-        if inherited.borrows_memory() && is_alone {
-            let lent = space.frames.all().into_iter().filter(|(_, entry)| is_given(*entry));
-            let rows = lent.map(|(address, entry)| MapRow { address, entry }).collect();
-            inherited.set_memory(OwnMemory { has_files, ..map_pages(ready, rows, &[])? });
-            return Ok(());
-        }
-        let kept = match inherited.borrows_memory() {
-            true => Vec::new(),
-            // What lies in another process's memory as well, to be written there, cannot be made copy-on-write here.
-            false if is_borrowed => space.writable(),
-            false => space.written_after_fork(),
-        };
-        let mut rows = Vec::with_capacity(many + FILES_AT_ONCE);
-        space.share_for_fork(pages, &kept, |address, entry| {
-            if is_given(entry) {
-                rows.push(MapRow { address, entry });
-            }
-        })?;
-        inherited.set_memory(OwnMemory { has_files, ..map_pages(ready, rows, &kept)? });
-        Ok(())
-    })?;
+    held.with_memory(process, |space, pages| copy_memory(ready, space, pages, nursery, is_alone))?;
     let mut rows = windows_of_child(&held.windows, (&own_mailbox, mailbox), &forgotten);
-    let pages = copy_heap(ready, &mut rows)?;
-    ready.show(&rows).inspect_err(|_| process.keep_copies(&pages))?;
+    let mailboxes = place
+        .into_iter()
+        .flat_map(|place| create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE));
+    rows.extend(mailboxes);
+    let pages = copy_heap(ready, nursery, &mut rows)?;
+    ready.show(&rows).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
     Ok(pages)
 }
 
+/// Gives the child the program's memory.
+fn copy_memory(
+    ready: &mut Ready,
+    space: &mut Space,
+    pages: &mut OwnPages<'_>,
+    nursery: &mut Nursery,
+    is_alone: bool,
+) -> Result<()> {
+    let borrows = nursery.inherited.as_ref().is_some_and(|inherited| inherited.borrows_memory());
+    let own = space.frames.len() - space.frames.of_files();
+    let has_files = space.frames.of_files() <= FILES_AT_ONCE;
+    let is_borrowed = process().loan.lock().is_some();
+    if own > MAPPED_AT_ONCE && !is_borrowed {
+        space.share_for_fork(pages, &[], |_, _| {})?;
+        return pages.tables.link_into(&ready.editor());
+    }
+    let mut rows = Vec::with_capacity(own + FILES_AT_ONCE);
+    let mut give = |address: u64, entry: u64| {
+        if entry & PRESENT != 0 {
+            rows.push(MapRow { address, entry });
+        }
+    };
+    let mut kept = Vec::new();
+    if borrows && is_alone {
+        space.frames.for_each_own(|address, entry| give(address, *entry));
+    } else {
+        if !borrows {
+            // What lies in another process's memory as well, to be written there, cannot be made copy-on-write here.
+            kept = if is_borrowed { space.writable() } else { space.written_after_fork() };
+        }
+        space.share_for_fork(pages, &kept, give)?;
+    }
+    rows.extend(space.files_for_child(has_files));
+    let memory = OwnMemory { has_files, ..map_pages(ready, nursery, rows, &kept)? };
+    if let Some(inherited) = &mut nursery.inherited {
+        inherited.set_memory(memory);
+    }
+    Ok(())
+}
+
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
-fn map_pages(ready: &mut Ready, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
+fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let copies = ready.pages_for_copies(kept.len())?;
     for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
-        image::copy_pages(kept, copies, process().session_key)?;
+        let place = nursery.place_of(0, copies);
+        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
     }
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
-        let row = rows.iter_mut().find(|row| row.address == *address).ok_or(Errno::EFAULT)?;
-        row.entry = row.entry & !(PAGE | COPY_ON_WRITE) | WRITE | copy.address();
-        copied.push((*address, row.entry));
+        let place = rows.iter().position(|row| row.address == *address).ok_or(Errno::EFAULT)?;
+        // Behind all others: what is under one list together is quicker.
+        let MapRow { address, entry } = rows.remove(place);
+        let entry = entry & !(PAGE | COPY_ON_WRITE) | WRITE | copy.address();
+        copied.push((address, entry));
+        rows.push(MapRow { address, entry });
     }
     Ok(OwnMemory { tables: ready.map(&rows)?, copied, has_files: false })
 }
@@ -197,7 +219,7 @@ fn windows_of_child(
 
 /// Copies ExOS's own data. The pages for it stay this process's where its first thread makes the child, to be used again for
 /// the next; what another thread is charged for goes with it, and is the child's.
-fn copy_heap(ready: &Ready, rows: &mut Vec<MapRow>) -> Result<Vec<PageNumber>> {
+fn copy_heap(ready: &Ready, nursery: &Nursery, rows: &mut Vec<MapRow>) -> Result<Vec<PageNumber>> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
@@ -217,10 +239,11 @@ fn copy_heap(ready: &Ready, rows: &mut Vec<MapRow>) -> Result<Vec<PageNumber>> {
     let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
     let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);
-    allocated.inspect_err(|_| process.keep_copies(&pages[..used_before]))?;
+    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
-        image::copy_own(address, some, process.session_key)?;
+        let place = nursery.place_of(ready.copies(), some);
+        image::copy_pages((address..).step_by(PAGE as usize), some, place, process.session_key)?;
         critical_section::give_way();
     }
     drop(held);
@@ -246,7 +269,7 @@ fn endow(made: &Made) -> Result<()> {
 }
 
 /// From here on it is a child, with descriptors and a slice.
-fn adopt(ready: Ready, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
+fn adopt(ready: Ready, nursery: &Nursery, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
     let process = process();
     let Ready { made, public, room } = ready;
     let number = made.number.0;
@@ -254,7 +277,7 @@ fn adopt(ready: Ready, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u
         description.refer_for(number);
     }
     let mut children = process.children.lock();
-    made.run(process.session_key).inspect_err(|_| process.keep_copies(&copies))?;
+    made.run(process.session_key).inspect_err(|_| process.keep_copies_beside(nursery, &copies))?;
     children.all.push(Child { made, public, room, mailbox, copies, told: 0 });
     Ok(number)
 }

@@ -11,6 +11,7 @@ use super::children::{Child, public};
 use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::shared::Shared;
 use crate::user_memory::tables::{Editor, Tables, link_common};
@@ -36,6 +37,8 @@ pub struct Nursery {
     pub current: Option<Ready>,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
+    /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
+    through: Option<Shared>,
 }
 
 /// An environment that has not begun.
@@ -81,7 +84,36 @@ impl Nursery {
 
     /// Addresses of the windows that a child has no use for.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        [&self.ready, &self.current].into_iter().flatten().map(|ready| ready.public.address())
+        let public = [&self.ready, &self.current].into_iter().flatten().map(|ready| ready.public.address());
+        public.chain(self.through.iter().map(Shared::address))
+    }
+
+    /// Where pages for the next child are mapped, if they are, in a row: `before` of them lie before these.
+    pub fn place_of(&self, before: usize, pages: &[PageNumber]) -> Option<u64> {
+        let through = self.through.as_ref()?;
+        let here = through.pages().get(before..before + pages.len())?;
+        (here == pages && !pages.is_empty()).then(|| through.address() + before as u64 * PAGE_SIZE)
+    }
+
+    /// How often this process itself maps each of these pages, which a child was made of.
+    fn mapped(&self, pages: &[PageNumber]) -> u64 {
+        let own = |through: &Shared| through.pages().starts_with(pages) || through.pages().ends_with(pages);
+        u64::from(self.through.as_ref().is_some_and(own))
+    }
+
+    /// Maps what a child was made of that is gone, for the next one.
+    fn look_at(&mut self, pages: impl Iterator<Item = PageNumber> + Clone) {
+        if self.through.as_ref().is_some_and(|through| through.pages().iter().copied().eq(pages.clone())) {
+            return;
+        }
+        self.look_away();
+        self.through = process().windows.lock().open(pages.collect(), process().session_key, true).ok();
+    }
+
+    fn look_away(&mut self) {
+        if let Some(through) = self.through.take() {
+            process().windows.lock().close(&through);
+        }
     }
 }
 
@@ -155,11 +187,11 @@ impl Ready {
 
     /// Makes it of what a child left that is gone. Where there is more than that it is destroyed, and the result is nothing;
     /// after an error the child is what it was.
-    fn of(child: &Child) -> Result<Option<Self>> {
+    fn of(child: &Child, nursery: &Nursery) -> Result<Option<Self>> {
         let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room: child.room.clone() };
         ready.renew()?;
-        ready.take_given();
-        ready.public.words().iter().for_each(|word| word.store(0, Relaxed));
+        ready.take_given(nursery);
+        ready.public.clear();
         ready.mark();
         let session = process().session_key;
         if ready.is_whole() && give_keys(ready.made.number, session, session, area::channel_key()).is_ok() {
@@ -196,17 +228,18 @@ impl Ready {
     }
 
     /// What the program of the old one was given, and nobody uses any more, is for the next one's.
-    fn take_given(&mut self) {
+    fn take_given(&mut self, nursery: &Nursery) {
         let list = self.made.list;
-        let is_free = |page: &PageNumber| {
-            exposed::page(*page).is_some_and(|info| {
-                info.access() == list
-                    && info.kind() == PageKind::Ordinary
-                    && !info.is_orphan()
-                    && info.references() == 0
-            })
-        };
         for (spare, given) in self.room.spare.iter_mut().zip(&mut self.room.given) {
+            let mapped = nursery.mapped(given);
+            let is_free = |page: &PageNumber| {
+                exposed::page(*page).is_some_and(|info| {
+                    info.access() == list
+                        && info.kind() == PageKind::Ordinary
+                        && !info.is_orphan()
+                        && info.references() == mapped
+                })
+            };
             spare.extend(given.drain(..).filter(is_free));
         }
     }
@@ -236,6 +269,11 @@ impl Ready {
         self.pages().allocate_many(&mut copies[kept..])?;
         self.room.given[1].clone_from(&copies);
         Ok(copies)
+    }
+
+    /// How many pages of its program are copies.
+    pub const fn copies(&self) -> usize {
+        self.room.given[1].len()
     }
 
     /// Gives its program tables that map what `rows` say.
@@ -270,12 +308,47 @@ impl Process {
         if nursery.ready.is_some() {
             return false;
         }
-        Ready::of(child).map(|ready| nursery.ready = ready).is_ok()
+        let Ok(ready) = Ready::of(child, &nursery) else { return false };
+        nursery.ready = ready;
+        match &nursery.ready {
+            None => nursery.look_away(),
+            // Who makes a second child makes a third.
+            Some(ready) if child.room.next != PageNumber::NONE => {
+                let copies = ready.room.spare[1].clone();
+                nursery.look_at(copies.iter().chain(&child.copies).copied());
+            }
+            Some(_) => {}
+        }
+        true
     }
 
     /// Gives up what is kept for the next child.
     pub fn empty_nursery(&self) {
-        let ready = self.nursery.lock().ready.take();
+        let mut nursery = self.nursery.lock();
+        nursery.look_away();
+        let ready = nursery.ready.take();
+        drop(nursery);
         ready.iter().for_each(Ready::bury);
+    }
+
+    /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
+    /// nobody else maps them and there is room.
+    pub fn keep_copies(&self, pages: &[PageNumber]) {
+        let nursery = self.nursery.lock();
+        self.keep_copies_beside(&nursery, pages);
+    }
+
+    /// The same for who makes a child.
+    pub fn keep_copies_beside(&self, nursery: &Nursery, pages: &[PageNumber]) {
+        // More than a small process's data takes.
+        const MOST: usize = 32;
+        let mut copies = self.copies.lock();
+        let mapped = nursery.mapped(pages);
+        let is_unused = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped);
+        let (unused, mut others): (Vec<PageNumber>, Vec<PageNumber>) = pages.iter().partition(|page| is_unused(page));
+        let (kept, rest) = unused.split_at(unused.len().min(MOST.saturating_sub(copies.len())));
+        copies.extend_from_slice(kept);
+        others.extend_from_slice(rest);
+        Allocator::own().free_many(&others);
     }
 }

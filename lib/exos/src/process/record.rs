@@ -291,20 +291,6 @@ impl Process {
         self.sweep_lent();
     }
 
-    /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
-    /// nobody else maps them and there is room.
-    pub fn keep_copies(&self, pages: &[PageNumber]) {
-        // More than a small process's data takes.
-        const MOST: usize = 32;
-        let mut copies = self.copies.lock();
-        let is_unused = |page: &PageNumber| runtime::exposed::page(*page).is_some_and(|info| info.references() == 0);
-        let (unused, mut others): (Vec<PageNumber>, Vec<PageNumber>) = pages.iter().partition(|page| is_unused(page));
-        let (kept, rest) = unused.split_at(unused.len().min(MOST.saturating_sub(copies.len())));
-        copies.extend_from_slice(kept);
-        others.extend_from_slice(rest);
-        runtime::page::Allocator::own().free_many(&others);
-    }
-
     /// A description was sent in a message: its pages stay until it has come and was closed, whoever maps them.
     pub fn note_sent(&self, description: &Description) {
         let pages = description.object.pages();

@@ -62,11 +62,11 @@ impl Actions {
 
     /// Signals that are to be ignored, and those that a function of the program handles.
     pub fn sets(&self) -> (u64, u64) {
-        let those = |wanted: fn(&Action) -> bool| {
-            let numbered = (1..=set::COUNT).filter(|signal| wanted(&self.get(*signal)));
-            numbered.map(bit).fold(0, |set, one| set | one)
-        };
-        (those(|action| action.handler == IGNORE), those(Action::is_handler))
+        (1..=set::COUNT).fold((0, 0), |(ignored, caught), signal| match self.get(signal) {
+            Action { handler: DEFAULT, .. } => (ignored, caught),
+            Action { handler: IGNORE, .. } => (ignored | bit(signal), caught),
+            _ => (ignored, caught | bit(signal)),
+        })
     }
 
     /// Whether the program does not notice a signal.

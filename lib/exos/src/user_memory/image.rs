@@ -22,18 +22,13 @@ pub fn beginning() -> Beginning {
     }
 }
 
-/// Copies memory of ExOS itself, from `address` on, into pages.
-pub fn copy_own(address: u64, pages: &[PageNumber], key: KeyIndex) -> Result<()> {
-    let window = Window::open(pages, key, Access::WRITE)?;
-    copy::copy_addresses(window.address(), address, pages.len() as u64 * PAGE_SIZE);
-    Ok(())
-}
-
-/// Copies pages of the program, which can be read where they lie, into others.
-pub fn copy_pages(from: &[u64], to: &[PageNumber], key: KeyIndex) -> Result<()> {
-    let window = Window::open(to, key, Access::WRITE)?;
-    for (address, place) in from.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
-        copy::copy_addresses(place, *address, PAGE_SIZE);
+/// Copies pages that can be read where they lie, the program's or ExOS's own, into others: those that are mapped from
+/// `place` on, if it says so.
+pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Option<u64>, key: KeyIndex) -> Result<()> {
+    let window = if place.is_none() { Some(Window::open(to, key, Access::WRITE)?) } else { None };
+    let first = place.or(window.as_ref().map(Window::address)).unwrap_or_default();
+    for (address, place) in from.zip((first..).step_by(PAGE_SIZE as usize)).take(to.len()) {
+        copy::copy_addresses(place, address, PAGE_SIZE);
     }
     Ok(())
 }

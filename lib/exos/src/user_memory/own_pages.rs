@@ -16,7 +16,7 @@ use core::mem::MaybeUninit;
 use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
-use runtime::window::Window;
+use runtime::window::{WINDOW_PAGES, Window};
 use runtime::{KeyIndex, PageNumber, area, exposed};
 
 /// Pages of the running process.
@@ -97,6 +97,17 @@ impl Pages for OwnPages<'_> {
         let source = Window::open(&[PageNumber(from)], self.key, Access::READ)?;
         let target = Window::open(&[PageNumber(to)], self.key, Access::WRITE)?;
         copy::copy_addresses(target.address(), source.address(), PAGE_SIZE);
+        Ok(())
+    }
+
+    fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
+        for some in copies.chunks(WINDOW_PAGES) {
+            let sources: Vec<PageNumber> = some.iter().map(|(page, _)| PageNumber(*page)).collect();
+            let window = Window::open(&sources, self.key, Access::READ)?;
+            for ((_, address), source) in some.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
+                copy::copy_addresses(*address, source, PAGE_SIZE);
+            }
+        }
         Ok(())
     }
 

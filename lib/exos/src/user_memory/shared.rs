@@ -76,6 +76,19 @@ impl Shared {
         copy::Path::filled(length, |bytes| self.read(offset, bytes))
     }
 
+    /// Fills it with zeros.
+    pub fn clear(&self) {
+        let words = self.pages.len() * PAGE_SIZE as usize / 8;
+        // SAFETY: the pages are mapped here, to be written, as for `words`; the compiler knows nothing of what is in them.
+        unsafe {
+            core::arch::asm!(
+                "rep stosq",
+                inout("rcx") words => _, inout("rdi") self.address => _, in("rax") 0,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
     /// What may be done with it.
     pub const fn access(&self) -> Access {
         if self.writable { Access::WRITE } else { Access::READ }

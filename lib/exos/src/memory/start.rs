@@ -1,0 +1,119 @@
+//! What a program that begins touches first comes together, when its file is mapped: each page would be a fault of its own.
+//!
+//! Those are the pages of the file that programs touched before (`file_system::working_set`), of data that it may write as
+//! copies, and the zeros behind it where they are few. Nothing comes that the program could not have touched by itself,
+//! and what cannot be brought now comes when it is touched.
+
+use super::area::{Area, Backing, Protection};
+use super::fill::{AHEAD, WARM};
+use super::frames::{COPY_ON_WRITE, FROM_FILE};
+use super::space::{Pages, Space, entry_for};
+use crate::errno::Result;
+use crate::layout::PAGE_SIZE;
+use abi::page_table::MapRow;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Pages of data that are copied at most.
+const COPIES: usize = 16;
+/// Pages up to which zeros that belong together come at once.
+const ZEROS: u64 = 8;
+
+/// What is to come.
+#[derive(Default)]
+struct Plan {
+    /// Pages of the file.
+    rows: Vec<MapRow>,
+    /// Fresh pages: address, and entry without a page.
+    fresh: Vec<(u64, u64)>,
+    /// What the first of these begin with: page of the file, and address.
+    copies: Vec<(u64, u64)>,
+}
+
+impl Space {
+    /// Brings what is known to be touched of a file that was just mapped into `place` for a program that begins.
+    pub fn fill_for_start(&mut self, pages: &mut impl Pages, node: u64, place: Range<u64>) {
+        let set = pages.working_set(node, 0, u64::MAX).unwrap_or_default();
+        let areas = self.areas.within(place.start, place.end);
+        let mut plan = Plan { rows: Vec::with_capacity(set.len()), ..Plan::default() };
+        for area in areas.iter().filter(|area| !area.shared && !set.is_empty()) {
+            match area.backing {
+                Backing::File { node: of, offset, .. } if of == node => {
+                    self.warm.truncate(WARM - 1);
+                    self.warm.push(area.start);
+                    self.plan_pages(&mut plan, area, offset, &set);
+                }
+                _ => {}
+            }
+        }
+        for area in areas.iter().filter(|area| area.backing == Backing::Anonymous && !area.shared) {
+            self.plan_zeros(&mut plan, area);
+        }
+        self.carry_out(pages, plan);
+    }
+
+    /// Brings zeros where a program that begins is going to write.
+    pub fn fill_with_few_zeros(&mut self, pages: &mut impl Pages, place: Range<u64>) {
+        let mut plan = Plan::default();
+        self.areas.within(place.start, place.end).iter().for_each(|area| self.plan_zeros(&mut plan, area));
+        self.carry_out(pages, plan);
+    }
+
+    /// Those of a file's pages, with their indices there, that lie in an area that shows the file from `offset` on.
+    fn plan_pages(&self, plan: &mut Plan, area: &Area, offset: u64, set: &[(u64, u64)]) {
+        let writable = area.protection.allows(Protection::WRITE);
+        let entry = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
+        let (first, count) = (offset / PAGE_SIZE, (area.end - area.start) / PAGE_SIZE);
+        for (index, page) in set.iter().filter(|(index, _)| index.wrapping_sub(first) < count) {
+            let address = area.start + (index - first) * PAGE_SIZE;
+            if self.frames.get(address) != 0 {
+                continue;
+            }
+            if writable && plan.copies.len() < COPIES {
+                plan.fresh.push((address, entry_for(area, 0, 0)));
+                plan.copies.push((*page, address));
+            } else {
+                plan.rows.push(MapRow { address, entry: entry | page << PAGE_SIZE.trailing_zeros() });
+            }
+        }
+    }
+
+    fn plan_zeros(&self, plan: &mut Plan, area: &Area) {
+        if area.end - area.start > ZEROS * PAGE_SIZE || !area.protection.allows(Protection::WRITE) {
+            return;
+        }
+        let addresses = (area.start..area.end).step_by(PAGE_SIZE as usize);
+        let missing = addresses.filter(|address| self.frames.get(*address) == 0);
+        plan.fresh.extend(missing.map(|address| (address, entry_for(area, 0, 0))));
+    }
+
+    /// All of it, or nothing.
+    fn carry_out(&mut self, pages: &mut impl Pages, plan: Plan) {
+        let Plan { mut rows, fresh, copies } = plan;
+        let mut numbers = vec![0; fresh.len()];
+        for done in (0..numbers.len()).step_by(AHEAD) {
+            let until = numbers.len().min(done + AHEAD);
+            if pages.allocate_many(&mut numbers[done..until]).is_err() {
+                return pages.release(&numbers[..done]);
+            }
+        }
+        let row = |((address, entry), page): (&(u64, u64), &u64)| MapRow {
+            address: *address,
+            entry: entry | page << PAGE_SIZE.trailing_zeros(),
+        };
+        rows.extend(fresh.iter().zip(&numbers).map(row));
+        if map_and_copy(pages, &rows, &copies).is_err() {
+            // A page may have left the file meanwhile.
+            rows.iter_mut().for_each(|row| row.entry = 0);
+            let _ = pages.map(&rows);
+            return pages.release(&numbers);
+        }
+        self.frames.set_rows(&rows);
+    }
+}
+
+fn map_and_copy(pages: &mut impl Pages, rows: &[MapRow], copies: &[(u64, u64)]) -> Result<()> {
+    pages.map(rows)?;
+    if copies.is_empty() { Ok(()) } else { pages.copy_to(copies) }
+}
