@@ -6,8 +6,8 @@ use crate::user_memory::current::{is_adopted, process, thread};
 use abi::exposed::CpuState;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
-use runtime::predicate::{Operator, Predicate, Term, clock, word, word_masked};
-use runtime::{EnvironmentId, exposed, syscall, time_slice};
+use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
+use runtime::{EnvironmentId, clock, exposed, syscall, time_slice};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
     if signal::settle() {
         return Err(Errno::EINTR);
     }
-    let late = deadline.is_some_and(|deadline| runtime::clock::now() >= deadline);
+    let late = deadline.is_some_and(|deadline| clock::now() >= deadline);
     Ok(if late { Woken::TimedOut } else { Woken::Condition })
 }
 
@@ -50,9 +50,9 @@ fn hand_over() -> bool {
     if awakened == 0 {
         return false;
     }
-    let mark = thread().account.mark();
+    let since = clock::ticks();
     let yielded = time_slice::yield_to(EnvironmentId(awakened)).is_ok();
-    thread().account.note_wait(mark);
+    thread().account.note_wait(since);
     yielded
 }
 
@@ -68,10 +68,10 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
         predicate.add(&[*term])?;
     }
     if terms.len() > ALMOST_ALL {
-        predicate.add(&[clock(runtime::clock::now() + MILLISECOND)])?;
+        predicate.add(&[predicate::clock(clock::now() + MILLISECOND)])?;
     }
     if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {
-        predicate.add(&[clock(time)])?;
+        predicate.add(&[predicate::clock(time)])?;
     }
     sleep(&predicate);
     Ok(())
@@ -90,11 +90,11 @@ fn signals() -> [Term; 3] {
 
 /// Gives the CPU away until the predicate is true, or an upcall came.
 fn sleep(predicate: &Predicate) {
-    let mark = thread().account.mark();
+    let since = clock::ticks();
     if predicate.wait().is_err() {
         time_slice::yield_now();
     }
-    thread().account.note_wait(mark);
+    thread().account.note_wait(since);
 }
 
 /// Waits without a process: the session.
@@ -115,9 +115,9 @@ pub fn yield_now() {
     if !is_adopted() {
         return time_slice::yield_now();
     }
-    let mark = thread().account.mark();
+    let since = clock::ticks();
     time_slice::yield_now();
-    thread().account.note_wait(mark);
+    thread().account.note_wait(since);
 }
 
 /// After a change of a word that others may watch: idle CPUs look again.
@@ -132,7 +132,7 @@ pub fn kick_idle() {
 
 /// Waits whatever signals come: a stopped process.
 pub fn wait_stopped(terms: &[Term]) {
-    let mark = thread().account.mark();
+    let since = clock::ticks();
     wait_plainly(terms);
-    thread().account.note_wait(mark);
+    thread().account.note_wait(since);
 }

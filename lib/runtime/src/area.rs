@@ -169,6 +169,14 @@ pub fn number() -> EnvironmentId {
     EnvironmentId(private_word::<NUMBER>())
 }
 
+const UPCALL_PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
+
+/// The PKRU that the running environment declared for its upcalls.
+#[inline]
+pub fn upcall_pkru() -> u64 {
+    private_word::<UPCALL_PKRU>()
+}
+
 /// The CPU that it runs on; it may be another one after the next yield.
 pub fn cpu() -> u64 {
     Area::current().private().cpu.load(Relaxed)

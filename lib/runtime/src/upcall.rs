@@ -102,6 +102,17 @@ pub extern "C" fn upcall_entry() {
     )
 }
 
+/// The end of every entry that has saved all registers: RSP is at the [`Context`] that goes on. Jumped to, not called.
+#[unsafe(naked)]
+pub extern "C" fn resume() {
+    naked_asm!(
+        "mov rbx, rsp",
+        "and rbx, {mask}",
+        resume!(),
+        mask = const AREA_MASK, pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
+    )
+}
+
 /// Default entry for the end of a slice: saves the general registers, gives way, and takes all up again.
 #[unsafe(naked)]
 pub extern "C" fn slice_end_entry() {

@@ -13,7 +13,8 @@ use runtime::upcall::Context;
 /// A call that is being performed.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Where the program was interrupted; `rax` gets the result.
+    /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to r15)
+    /// nothing is known, and nothing can be changed, but in the calls of [`needs_whole`].
     pub context: &'a mut Context,
     /// The process.
     pub process: &'static Process,
@@ -40,6 +41,7 @@ impl Call<'_> {
     }
 
     /// Performs it as this table says; what is not there is counted.
+    #[inline]
     pub(super) fn by(&mut self, table: &Operations) -> Result<u64> {
         let number = self.number();
         match usize::try_from(number).ok().and_then(|number| table.get(number).copied().flatten()) {
@@ -57,39 +59,72 @@ impl Call<'_> {
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9]
     }
 
+    /// Puts the result where the program finds it.
+    #[inline]
+    fn give_back(&mut self, number: u64, result: Result<u64>) {
+        match result {
+            _ if self.keep_registers => {}
+            Ok(value) => self.context.registers.rax = value,
+            Err(Errno::EINTR) if restarts(number) => self.make_again(),
+            Err(error) => self.context.registers.rax = error.to_register(),
+        }
+    }
+
+    /// Back to the `syscall`, behind the jump to the stub where there is one: it is made again when the handler has returned.
+    #[cold]
+    fn make_again(&mut self) {
+        let frame = &mut self.context.frame;
+        frame.rip = frame.rip.wrapping_sub(2);
+        self.context.registers.rcx = frame.rip;
+    }
+
     /// The registers are as they are to be, `rax` included.
     pub fn keep_registers(&mut self) {
         self.keep_registers = true;
     }
 }
 
+/// Whether a call has to do with every register: those that come back elsewhere, twice, or with all of them changed; and
+/// whatever a preloaded object performs in their place.
+#[inline]
+pub fn needs_whole(process: &Process, number: u64) -> bool {
+    const WHOLE: [u32; 7] = [
+        linux::__NR_rt_sigreturn,
+        linux::__NR_clone,
+        linux::__NR_fork,
+        linux::__NR_vfork,
+        linux::__NR_execve,
+        linux::__NR_execveat,
+        linux::__NR_clone3,
+    ];
+    WHOLE.iter().any(|whole| u64::from(*whole) == number) || !process.calls.is_of_image()
+}
+
 /// Performs the call that the registers ask for.
+#[inline]
 pub fn perform(context: &mut Context) {
     let process = process();
-    let asked = [context.registers.rax, context.registers.rdi, context.registers.rsi];
     let mut call = Call { context, process, keep_registers: false };
+    if process.has_option(option::TRACE_CALLS) {
+        return traced(&mut call);
+    }
+    let number = call.number();
     let result = call.by(process.calls.get());
     process.end_uses();
-    if process.has_option(option::TRACE_CALLS) {
-        trace(process, asked, result);
-    }
-    if call.keep_registers {
-        return;
-    }
-    if result == Err(Errno::EINTR) && restarts(asked[0]) {
-        // Back to the `syscall`, or to the jump to the stub, which is made again when the handler has returned.
-        call.context.frame.rip = call.context.frame.rip.wrapping_sub(2);
-        return;
-    }
-    call.context.registers.rax = result.unwrap_or_else(Errno::to_register);
+    call.give_back(number, result);
 }
 
 #[cold]
-fn trace(process: &Process, [number, first, second]: [u64; 3], result: Result<u64>) {
-    runtime::log_line!("{} call {number} ({first:#x}, {second:#x}) = {result:?}", process.number());
+fn traced(call: &mut Call<'_>) {
+    let (number, [first, second, ..]) = (call.number(), call.arguments());
+    let result = call.by(call.process.calls.get());
+    call.process.end_uses();
+    runtime::log_line!("{} call {number} ({first:#x}, {second:#x}) = {result:?}", call.process.number());
+    call.give_back(number, result);
 }
 
 /// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
+#[cold]
 fn restarts(number: u64) -> bool {
     const NEVER: [u32; 15] = [
         linux::__NR_semop,

@@ -19,37 +19,30 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Account {
     /// Ticks of the clock in the library.
     library: AtomicU64,
-    /// Ticks of the clock while it waited.
-    asleep: AtomicU64,
+    /// When the library began with what it does now, put off by what was waited meanwhile.
+    entered: AtomicU64,
     /// The most time in the program that was ever told.
     told: AtomicU64,
     faults: AtomicU64,
     waits: AtomicU64,
 }
 
-/// The beginning of something whose time counts as the library's.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    ticks: u64,
-    asleep: u64,
-}
-
 impl Account {
     /// The library begins.
-    pub fn mark(&self) -> Mark {
-        Mark { ticks: clock::ticks(), asleep: self.asleep.load(Relaxed) }
+    #[inline]
+    pub fn enter_library(&self) {
+        self.entered.store(clock::ticks(), Relaxed);
     }
 
-    /// The library has done what began at a mark; what the thread waited meanwhile does not count.
-    pub fn note_library(&self, since: Mark) {
-        let slept = self.asleep.load(Relaxed).wrapping_sub(since.asleep);
-        let ticks = clock::ticks().wrapping_sub(since.ticks).saturating_sub(slept);
-        add(&self.library, ticks);
+    /// The library has done what it began last; what the thread waited meanwhile does not count.
+    #[inline]
+    pub fn leave_library(&self) {
+        add(&self.library, clock::ticks().wrapping_sub(self.entered.load(Relaxed)));
     }
 
-    /// A wait that began at a mark is over.
-    pub fn note_wait(&self, since: Mark) {
-        add(&self.asleep, clock::ticks().wrapping_sub(since.ticks));
+    /// A wait that began at `since`, in ticks of the clock, is over.
+    pub fn note_wait(&self, since: u64) {
+        add(&self.entered, clock::ticks().wrapping_sub(since));
         add(&self.waits, 1);
     }
 
@@ -60,12 +53,13 @@ impl Account {
 
     /// Begins anew, for another thread.
     pub fn clear(&self) {
-        for word in [&self.library, &self.asleep, &self.told, &self.faults, &self.waits] {
+        for word in [&self.library, &self.entered, &self.told, &self.faults, &self.waits] {
             word.store(0, Relaxed);
         }
     }
 }
 
+#[inline]
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
 }

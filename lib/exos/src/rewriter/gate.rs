@@ -1,8 +1,8 @@
 //! The two ways into ExOS, and the handlers of exceptions and events.
 //!
 //! By the gate: the kernel reflects a `syscall` that comes from outside ExOS's image. By a stub: a rewritten site jumps
-//! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack and end in `iretq`; the second word of
-//! the frame tells them apart. `getpid` is answered at the door.
+//! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack; the second word of the frame tells them
+//! apart. `getpid` is answered at the door.
 
 use super::site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::call;
@@ -17,8 +17,8 @@ use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
-use runtime::area::{Area, LIBRARY, LibraryWords, free_offset};
-use runtime::upcall::{self, Context, upcall_entry};
+use runtime::area::{self, Area, LIBRARY, LibraryWords, free_offset};
+use runtime::upcall::{self, Context, Registers};
 
 /// In the `error` word of the frame: came by a stub.
 pub const BY_STUB: u64 = 1;
@@ -44,18 +44,18 @@ pub const STUB_ENTRY: u64 = free_offset(word::STUB_ENTRY);
 pub extern "C" fn reflection_entry() {
     naked_asm!(
         "cmp eax, {getpid}",
-        "jne {general}",
+        "jne {call}",
         "mov rcx, [rsp + {rip}]",
         "test ecx, {in_page}",
         "jz 2f",
         "cmp byte ptr [rcx - {before}], {move_to_eax}",
-        "je {general}",
+        "je {call}",
         "2:",
         "mov rax, gs:[{number}]",
         "mov r11, [rsp + {rflags}]",
         "add rsp, 32",
         "iretq",
-        getpid = const GETPID, general = sym upcall_entry, number = const NUMBER,
+        getpid = const GETPID, call = sym call_entry, number = const NUMBER,
         rip = const RIP, rflags = const RFLAGS, in_page = const IN_PAGE, before = const BEFORE,
         move_to_eax = const MOVE_TO_EAX,
     )
@@ -73,14 +73,13 @@ pub extern "C" fn stub_entry() {
         "pushfq",
         "cmp eax, {getpid}",
         "je 2f",
-        "mov r11, [rsp]",
         "push {user_code}",
         "push rcx",
         "push gs:[{pkru}]",
         "push 0",
         "push {by_stub}",
         "push {reflection}",
-        "jmp {general}",
+        "jmp {call}",
         "2:",
         "mov rax, gs:[{number}]",
         "popfq",
@@ -88,7 +87,49 @@ pub extern "C" fn stub_entry() {
         "jmp rcx",
         stack_end = const STACK_END, getpid = const GETPID, number = const NUMBER, pkru = const PKRU,
         user_data = const USER_DATA, user_code = const USER_CODE, by_stub = const BY_STUB,
-        reflection = const kind::REFLECTION, general = sym upcall_entry,
+        reflection = const kind::REFLECTION, call = sym call_entry,
+    )
+}
+
+/// Performs a call whose frame RSP is at. The registers that Rust's functions keep are not saved, and stay where they are:
+/// only who wants to see or change them goes the way over [`whole`], which saves them first. Back to a stub the way is a
+/// jump, to the gate `iretq`.
+#[unsafe(naked)]
+extern "C" fn call_entry() {
+    naked_asm!(
+        "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11",
+        "sub rsp, {kept}",
+        "cld",
+        "mov rdi, rsp",
+        "call {call}",
+        "test eax, eax",
+        "jnz 3f",
+        "add rsp, {kept}",
+        "pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax",
+        "cmp dword ptr [rsp + {error}], {by_stub}",
+        "jne 2f",
+        "add rsp, {rflags}",
+        "popfq",
+        "pop rsp",
+        "jmp rcx",
+        "2:",
+        "add rsp, {rip}",
+        "iretq",
+        "3:",
+        "mov [rsp], r15",
+        "mov [rsp + 8], r14",
+        "mov [rsp + 16], r13",
+        "mov [rsp + 24], r12",
+        "mov [rsp + 32], rbp",
+        "mov [rsp + 40], rbx",
+        "mov rdi, rsp",
+        "mov esi, eax",
+        "call {whole}",
+        "jmp {resume}",
+        call = sym linux_call, whole = sym whole, resume = sym upcall::resume, by_stub = const BY_STUB,
+        kept = const offset_of!(Registers, r11),
+        // From the padding before the frame on.
+        error = const 8 + offset_of!(UpcallFrame, error), rip = const 8 + RIP, rflags = const 8 + RFLAGS,
     )
 }
 
@@ -99,24 +140,56 @@ pub fn install() {
     }
     upcall::set_handler(kind::EVENT, event);
     upcall::set_handler(kind::SLICE_END, slice_end);
-    upcall::set_handler(kind::REFLECTION, linux_call);
     upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
 }
 
-extern "C" fn linux_call(context: &mut Context) {
-    let thread = thread();
-    let mark = thread.account.mark();
-    let by_gate = context.frame.error != BY_STUB;
+/// What is left to do for a call once its quick way is over.
+mod left {
+    /// Nothing: the program goes on with all registers but those that are saved.
+    pub const NOTHING: u32 = 0;
+    /// Signals are to be looked at.
+    pub const SIGNALS: u32 = 1;
+    /// The call itself: it has to do with every register of the program.
+    pub const ALL: u32 = 2;
+}
+
+/// Performs a call on its quick way. Of the context the registers from r11 on and the frame are there.
+extern "C" fn linux_call(context: &mut Context) -> u32 {
     context.registers.rcx = context.frame.rip;
     context.registers.r11 = context.frame.rflags;
-    let number = context.registers.rax;
+    let process = process();
+    // Where the gate finds another PKRU, the way back is the one that puts it back.
+    if call::needs_whole(process, context.registers.rax) || context.frame.pkru != area::upcall_pkru() {
+        return left::ALL;
+    }
+    thread().account.enter_library();
+    perform(context);
+    if !signal::is_quiet() {
+        return left::SIGNALS;
+    }
+    thread().account.leave_library();
+    left::NOTHING
+}
+
+/// The rest of the way of a call that has to do with every register: they are all in the context.
+extern "C" fn whole(context: &mut Context, left: u32) {
+    if left == left::ALL {
+        thread().account.enter_library();
+        perform(context);
+    }
+    signal::deliver_pending(context);
+    thread().account.leave_library();
+}
+
+#[inline]
+fn perform(context: &mut Context) {
     let site = context.frame.rip;
+    let number = context.registers.rax;
+    let by_gate = context.frame.error != BY_STUB;
     call::perform(context);
     if by_gate {
         super::rewrite::rewrite(site, number);
     }
-    signal::deliver_pending(context);
-    thread.account.note_library(mark);
 }
 
 /// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
@@ -140,10 +213,12 @@ extern "C" fn exception(context: &mut Context) {
     if !in_program && copy::fix_up(frame.rip).is_none() {
         give_up(&frame);
     }
-    let mark = thread().account.mark();
+    if in_program {
+        thread().account.enter_library();
+    }
     let outcome = mend(&frame);
     if in_program {
-        thread().account.note_library(mark);
+        thread().account.leave_library();
     }
     let Some((signal, code, address)) = outcome else { return thread().account.note_fault() };
     if let Some(way_out) = copy::fix_up(frame.rip) {

@@ -64,6 +64,12 @@ impl CallTable {
         unsafe { &*self.0.load(Acquire) }
     }
 
+    /// Whether it is that of the image, which knows what its operations do with registers.
+    #[inline]
+    pub fn is_of_image(&self) -> bool {
+        core::ptr::eq(self.0.load(Acquire), &tables().calls)
+    }
+
     /// Another one from now on.
     pub fn set(&self, table: &'static Operations) {
         self.0.store(core::ptr::from_ref(table).cast_mut(), Release);
