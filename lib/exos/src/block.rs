@@ -22,11 +22,16 @@ pub enum Woken {
 /// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
 /// takes are looked at again after a millisecond.
 pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
-    if signal::settle() {
-        return Err(Errno::EINTR);
-    }
+    wait_for(|| terms, deadline)
+}
+
+/// The same for terms that are made only where somebody sleeps on them.
+pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<Woken> {
     if !hand_over() {
-        sleep_until_any(terms, deadline)?;
+        if signal::settle() {
+            return Err(Errno::EINTR);
+        }
+        sleep_until_any(terms().as_ref(), deadline)?;
     }
     if signal::settle() {
         return Err(Errno::EINTR);
@@ -36,6 +41,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
 }
 
 /// The running thread has just given `number` what it waits for.
+#[inline]
 pub fn note_awakened(number: u64) {
     if number != 0 && number != runtime::area::number().0 && is_adopted() {
         thread().awakened.store(number, Relaxed);
@@ -46,13 +52,15 @@ pub fn note_awakened(number: u64) {
 /// that answer each other need no predicate and no scheduler (exokernel-sosp95 §6.1). Says whether that was done: then the
 /// caller has the CPU again and looks. The number may be anybody's, who then has the rest of this slice and no more.
 fn hand_over() -> bool {
-    let awakened = thread().awakened.swap(0, Relaxed);
+    let thread = thread();
+    let awakened = thread.awakened.load(Relaxed);
     if awakened == 0 {
         return false;
     }
+    thread.awakened.store(0, Relaxed);
     let since = clock::ticks();
     let yielded = time_slice::yield_to(EnvironmentId(awakened)).is_ok();
-    thread().account.note_wait(since);
+    thread.account.note_wait(since);
     yielded
 }
 
@@ -121,7 +129,15 @@ pub fn yield_now() {
 }
 
 /// After a change of a word that others may watch: idle CPUs look again.
+#[inline]
 pub fn kick_idle() {
+    // The only one runs this.
+    if exposed::kernel().cpus.load(Relaxed) != 1 {
+        kick_others();
+    }
+}
+
+fn kick_others() {
     fence(SeqCst);
     for (number, cpu) in exposed::cpus().enumerate() {
         if cpu.state.load(Acquire) == CpuState::Idle as u64 {

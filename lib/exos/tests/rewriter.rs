@@ -13,7 +13,10 @@ fn page(at: usize, before: &[u8], number: u32) -> Vec<u8> {
 
 #[test]
 fn the_common_form_is_rewritten() {
-    assert_eq!(site::decide(&page(100, &[], 39), 100, 39), Some(Site { offset: 95, number: 39 }));
+    assert_eq!(
+        site::decide(&page(100, &[], 39), 100, 39),
+        Some(Site { offset: 95, first: [0xb8, 39, 0, 0, 0], hop: None })
+    );
 }
 
 #[test]
@@ -44,6 +47,63 @@ fn calls_that_come_back_elsewhere_keep_the_gate() {
     }
 }
 
+/// `read` as the GNU C library has it, from the branch on, and where its `syscall` stands.
+const READ: ([u8; 25], usize) = (
+    [
+        0x74, 0x17, 0x31, 0xc0, 0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x5b, 0xc3, 0x66, 0x2e, 0x0f,
+        0x1f, 0x84, 0, 0, 0, 0, 0,
+    ],
+    4,
+);
+
+#[test]
+fn read_is_rewritten_in_the_padding_behind_its_end() {
+    let (code, syscall) = READ;
+    let mut page = vec![0x90; 4096];
+    page[0x8e7..][..code.len()].copy_from_slice(&code);
+    let site = site::decide(&page, 0x8e7 + syscall, 0).expect("a site");
+    assert_eq!(site, Site { offset: 0x8f6, first: [0xb8, 0, 0, 0, 0], hop: Some(0x8e9) });
+    assert_eq!(site::short_jump(0x8e9, 0x8f6), Some([0xeb, 0x0b]));
+    assert_eq!(site::decide(&page, 0x8e7 + syscall, 1), None, "another number");
+    // Whatever else stands at any place of it, but for how far the branch for errors goes.
+    for (place, byte) in
+        (0..code.len()).filter(|place| *place != 13).flat_map(|place| (0..=255).map(move |byte| (place, byte)))
+    {
+        let mut other = page.clone();
+        other[0x8e7 + place] = byte;
+        let is_same = byte == code[place]
+            || place == 0 && byte == 0x75
+            || place == 15 && byte == 0x2e
+            || place == 16 && byte == 0x66;
+        assert_eq!(site::decide(&other, 0x8e7 + syscall, 0).is_some(), is_same, "byte {byte:#x} at {place}");
+    }
+    assert_eq!(
+        site::decide(&page[..0x8e7 + code.len() - 1], 0x8e7 + syscall, 0),
+        None,
+        "padding that goes on in the next page"
+    );
+}
+
+#[test]
+fn the_function_syscall_is_rewritten_whatever_it_is_called_with() {
+    let mut page = vec![0x90; 4096];
+    page[100..110].copy_from_slice(&[0x4d, 0x89, 0xc8, 0x4c, 0x8b, 0x4c, 0x24, 0x08, 0x0f, 0x05]);
+    for number in [0, 56, 202] {
+        let site = site::decide(&page, 108, number).expect("a site");
+        assert_eq!(site, Site { offset: 103, first: [0x4c, 0x8b, 0x4c, 0x24, 0x08], hop: None });
+    }
+    page[102] = 0x66;
+    assert_eq!(site::decide(&page, 108, 202), None);
+}
+
+#[test]
+fn a_short_jump_reaches_as_far_as_a_byte() {
+    assert_eq!(site::short_jump(10, 139), Some([0xeb, 127]));
+    assert_eq!(site::short_jump(10, 140), None);
+    assert_eq!(site::short_jump(200, 74), Some([0xeb, 128]));
+    assert_eq!(site::short_jump(200, 73), None);
+}
+
 /// Where a jump or a lea with a 32-bit displacement leads.
 fn target(after: u64, displacement: &[u8]) -> u64 {
     after.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement.try_into().expect("4 bytes"))))
@@ -57,16 +117,16 @@ fn jump_and_stub_lead_where_they_should() {
         let stub = site.wrapping_add_signed(random.i64(-0x7fff_0000..0x7fff_0000));
         let jump = site::jump(site, stub).expect("it reaches");
         assert_eq!((jump[0], target(site + 5, &jump[1..])), (0xe9, stub));
-        let number = random.u32(..);
+        let first = core::array::from_fn(|_| random.u8(..));
         let back = site + MOVE_BYTES as u64 + 2;
-        let bytes = site::stub(stub, number, back, 0xf88).expect("it reaches");
-        assert_eq!((bytes[0], &bytes[1..5]), (0xb8, &number.to_le_bytes()[..]));
+        let bytes = site::stub(stub, first, back, 0xf88).expect("it reaches");
+        assert_eq!(bytes[..5], first);
         assert_eq!((&bytes[5..8], target(stub + 12, &bytes[8..12])), (&[0x48, 0x8d, 0x0d][..], back));
         assert_eq!(&bytes[12..20], &[0x65, 0xff, 0x24, 0x25, 0x88, 0x0f, 0, 0]);
         assert_eq!(bytes.len(), STUB_STRIDE);
     }
     assert_eq!(site::jump(0, 1 << 32), None);
-    assert_eq!(site::stub(0x1000, 1, 0x2_0000_0000, 0), None);
+    assert_eq!(site::stub(0x1000, [0; 5], 0x2_0000_0000, 0), None);
 }
 
 #[test]
@@ -83,6 +143,6 @@ fn random_text_is_never_rewritten_outside_the_rule() {
         assert_eq!(text[offset..offset + 2], [0x0f, 0x05]);
         assert_eq!(text[found.offset], 0xb8);
         assert_ne!(text[found.offset - 1] & 0xf0, 0x40);
-        assert_eq!(u64::from(found.number), rax);
+        assert_eq!((u64::from(u32::from_le_bytes(found.first[1..].try_into().unwrap())), found.hop), (rax, None));
     }
 }

@@ -28,12 +28,14 @@ pub fn has(feature: u64) -> bool {
 }
 
 /// The CPU with this number, if it runs.
+#[inline]
 pub fn cpu(number: u64) -> Option<&'static CpuInfo> {
     // SAFETY: as for `kernel`: the table has as many records as CPUs run.
     (number < kernel().cpus.load(Relaxed)).then(|| unsafe { &*(EXPOSED_CPUS as *const CpuInfo).add(number as usize) })
 }
 
 /// Every CPU, from number 0 on.
+#[inline]
 pub fn cpus() -> impl Iterator<Item = &'static CpuInfo> {
     (0..kernel().cpus.load(Relaxed)).map_while(cpu)
 }
@@ -134,6 +136,7 @@ fn page_number(number: u64) -> Option<PageNumber> {
 pub struct Environment(&'static EnvironmentInfo);
 
 /// The record that bears this number: of one that lives, dies, or died and was not forgotten yet.
+#[inline]
 pub fn environment(number: EnvironmentId) -> Option<Environment> {
     let slots = kernel().environments.load(Relaxed);
     let record = environment_slot(number.0 & (slots - 1))?;
@@ -141,6 +144,7 @@ pub fn environment(number: EnvironmentId) -> Option<Environment> {
 }
 
 /// The record in a slot of the table, whoever it is of.
+#[inline]
 pub fn environment_slot(slot: u64) -> Option<Environment> {
     if slot >= kernel().environments.load(Relaxed) {
         return None;

@@ -23,7 +23,6 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// Bytes of `struct epoll_event`: events, then data, packed.
 const EVENT_BYTES: u64 = 12;
 /// Events that one call usually tells.
-const USUAL_EVENTS: u64 = 16;
 /// Events that one call tells, as on Linux.
 const MOST_EVENTS: u64 = i32::MAX as u64 / EVENT_BYTES;
 
@@ -222,12 +221,10 @@ fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) 
     }
     copy::check(to, most * EVENT_BYTES)?;
     let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
-    let mut told = Vec::with_capacity(most.min(USUAL_EVENTS) as usize * EVENT_BYTES as usize);
     let mut terms = None;
     loop {
-        let found = set.collect(most as usize, &mut told);
+        let found = tell(set, to, most as usize)?;
         if found != 0 || timeout == Some(0) {
-            copy::write(to, &told)?;
             return Ok(found);
         }
         // What comes while the terms are made is in none of them: another look, then a wait.
@@ -237,4 +234,31 @@ fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) 
             Some(_) => {}
         }
     }
+}
+
+/// Writes what has come of a set into the program's memory, packed: events, then the program's data. The first of it needs
+/// no room in the heap.
+fn tell(set: &Set, to: u64, most: usize) -> Result<u64> {
+    const FEW: usize = 8;
+    const BYTES: usize = EVENT_BYTES as usize;
+    let mut few = [0; FEW * BYTES];
+    let (mut count, mut more) = (0, Vec::new());
+    let found = set.collect(most, |events, data| {
+        match few.get_mut(count * BYTES..(count + 1) * BYTES) {
+            Some(place) => {
+                place[..4].copy_from_slice(&events.to_le_bytes());
+                place[4..].copy_from_slice(&data.to_le_bytes());
+            }
+            None => {
+                more.extend_from_slice(&events.to_le_bytes());
+                more.extend_from_slice(&data.to_le_bytes());
+            }
+        }
+        count += 1;
+    });
+    copy::write(to, &few[..count.min(FEW) * BYTES])?;
+    if !more.is_empty() {
+        copy::write(to + (FEW * BYTES) as u64, &more)?;
+    }
+    Ok(found)
 }

@@ -35,8 +35,9 @@ impl Cell {
     }
 
     /// One of its words.
+    #[inline]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
-        &self.shared.words()[index]
+        &self.shared.first_page()[index]
     }
 
     /// A number that no other one has.

@@ -6,6 +6,7 @@ use super::object::Event;
 use super::operations::Operations;
 use crate::block;
 use crate::errno::{Errno, Result};
+use crate::user_memory::copy;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -63,16 +64,8 @@ impl Counter {
         }
         added
     }
-}
 
-impl Operations for Counter {
-    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
-        read_number(self, description, (to, count), || self.take())
-    }
-
-    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
-        let Some(Ok(word)) = bytes.get(..BYTES as usize).map(<[u8; 8]>::try_from) else { return Err(Errno::EINVAL) };
-        let more = u64::from_le_bytes(word);
+    fn write_number(&self, description: &Description, more: u64) -> Result<u64> {
         if more > HIGHEST {
             return Err(Errno::EINVAL);
         }
@@ -83,6 +76,24 @@ impl Operations for Counter {
             block::wait(&[at_most(&self.cell, HIGHEST - more)], None)?;
         }
         Ok(BYTES)
+    }
+}
+
+impl Operations for Counter {
+    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        read_number(self, description, (to, count), || self.take())
+    }
+
+    fn write(&self, description: &Description, from: u64, count: u64) -> Result<u64> {
+        if count < BYTES {
+            return Err(Errno::EINVAL);
+        }
+        self.write_number(description, copy::read_word(from)?)
+    }
+
+    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
+        let word = bytes.first_chunk().ok_or(Errno::EINVAL)?;
+        self.write_number(description, u64::from_le_bytes(*word))
     }
 
     fn is_ready(&self, event: Event) -> bool {

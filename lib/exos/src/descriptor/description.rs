@@ -112,6 +112,7 @@ impl Description {
     }
 
     /// The flags of `open`.
+    #[inline]
     pub fn flags(&self) -> u32 {
         (self.record.state().load(Acquire) >> 32) as u32
     }
@@ -131,11 +132,13 @@ impl Description {
     }
 
     /// Whether it was opened for reading.
+    #[inline]
     pub fn can_read(&self) -> bool {
         matches!(self.flags() & linux::O_ACCMODE, linux::O_RDONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
     }
 
     /// Whether it was opened for writing.
+    #[inline]
     pub fn can_write(&self) -> bool {
         matches!(self.flags() & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
     }
@@ -261,11 +264,12 @@ impl Record {
     }
 
     fn offset(&self) -> &'static AtomicU64 {
-        &self.page.words()[self.index * WORDS]
+        &self.page.first_page()[self.index * WORDS]
     }
 
+    #[inline]
     fn state(&self) -> &'static AtomicU64 {
-        &self.page.words()[self.index * WORDS + 1]
+        &self.page.first_page()[self.index * WORDS + 1]
     }
 
     fn locks(&self) -> &'static AtomicU64 {

@@ -6,11 +6,13 @@
 use super::description::Description;
 use super::object::Event;
 use super::operations::Operations;
+use super::table::Table;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
 use runtime::predicate::Term;
@@ -34,7 +36,7 @@ struct Interest {
     spent: bool,
 }
 
-/// The set, by descriptor and number of its description.
+/// The set.
 #[derive(Debug, Default)]
 pub struct Set {
     interests: Lock<Interests>,
@@ -61,18 +63,16 @@ impl Set {
         removed.map(|_| ()).ok_or(Errno::ENOENT)
     }
 
-    /// Puts what has come, at most `most` of it, into `told`: events, then the program's data, packed. The result is how
-    /// much it is.
-    pub fn collect(&self, most: usize, told: &mut Vec<u8>) -> u64 {
+    /// Gives away what has come, at most `most` of it: events, and the program's data. The result is how much it is.
+    pub fn collect(&self, most: usize, mut tell: impl FnMut(u32, u64)) -> u64 {
         let mut interests = self.interests.lock();
-        drop_closed(&mut interests);
+        interests.drop_closed();
         let mut count = 0;
         for interest in interests.values_mut().filter(|interest| !interest.spent) {
             let events = interest.come();
             if events != 0 {
                 interest.tell();
-                told.extend_from_slice(&events.to_le_bytes());
-                told.extend_from_slice(&interest.data.to_le_bytes());
+                tell(events, interest.data);
                 count += 1;
                 if count == most {
                     break;
@@ -83,11 +83,39 @@ impl Set {
     }
 }
 
-type Interests = BTreeMap<(u64, u64), Interest>;
+/// By descriptor and number of its description.
+#[derive(Debug, Default)]
+struct Interests {
+    all: BTreeMap<(u64, u64), Interest>,
+    /// How many descriptors the process had taken out when those were dropped last that are closed.
+    seen: u64,
+}
 
-/// Takes out what the process has no descriptor of any more: closing the last one takes it out of the set.
-fn drop_closed(interests: &mut Interests) {
-    let descriptors = process().descriptors.lock();
+impl Deref for Interests {
+    type Target = BTreeMap<(u64, u64), Interest>;
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl DerefMut for Interests {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.all
+    }
+}
+
+impl Interests {
+    /// Takes out what the process has no descriptor of any more: closing the last one takes it out of the set.
+    fn drop_closed(&mut self) {
+        let descriptors = process().descriptors.lock();
+        if self.seen != descriptors.taken_out() {
+            self.seen = descriptors.taken_out();
+            drop_all_but(&mut self.all, &descriptors);
+        }
+    }
+}
+
+fn drop_all_but(interests: &mut BTreeMap<(u64, u64), Interest>, descriptors: &Table<Description>) {
     interests.retain(|(number, _), interest| {
         let is_same = |open: &Description| open.is_same(&interest.description);
         descriptors.get(*number).is_ok_and(is_same) || descriptors.iter().any(|(_, open)| is_same(open))

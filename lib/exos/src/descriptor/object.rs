@@ -213,21 +213,27 @@ impl Description {
             return Err(Errno::EBADF);
         }
         copy::check(to, count)?;
-        let _offset = if place.is_none() && self.object.is_seekable() { self.hold_offset() } else { None };
-        let at = place.unwrap_or_else(|| self.offset());
-        let done = match &self.object {
-            Object::File { node } => read_file(*node, at, to, count)?,
-            Object::Directory { .. } | Object::Listing(_) => return Err(Errno::EISDIR),
-            Object::Pipe(pipe, _) => return self.read_pipe(pipe, to, count),
-            Object::Terminal(terminal) => return terminal.read(to, count, self.is_nonblocking()),
-            Object::Console(_) => return Ok(0),
-            Object::Device(device, _) => return read_device(*device, to, count),
-            Object::Other(other) => return other.read(self, to, count),
-            Object::Text(text) => read_text(&text.bytes, at, to, count)?,
-        };
-        if place.is_none() {
-            self.set_offset(at + done);
+        match &self.object {
+            Object::File { node } => self.read_at(place, |at| read_file(*node, at, to, count)),
+            Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
+            Object::Pipe(pipe, _) => self.read_pipe(pipe, to, count),
+            Object::Terminal(terminal) => terminal.read(to, count, self.is_nonblocking()),
+            Object::Console(_) => Ok(0),
+            Object::Device(device, _) => read_device(*device, to, count),
+            Object::Other(other) => other.read(self, to, count),
+            Object::Text(text) => self.read_at(place, |at| read_text(&text.bytes, at, to, count)),
         }
+    }
+
+    /// Reads at `place`, or at the offset, which goes on by as much.
+    fn read_at(&self, place: Option<u64>, read: impl FnOnce(u64) -> Result<u64>) -> Result<u64> {
+        if let Some(place) = place {
+            return read(place);
+        }
+        let _offset = self.hold_offset();
+        let at = self.offset();
+        let done = read(at)?;
+        self.set_offset(at + done);
         Ok(done)
     }
 
@@ -388,10 +394,15 @@ impl Description {
         }
         loop {
             let waiting = pipe.ring().waiting()?;
-            let reachable = copy::prepare(to, count.min(waiting.max(1)), true)?;
-            let done = pipe.read(to, reachable)?;
-            if done > 0 || !pipe.has_other(Side::Read) && pipe.ring().waiting()? == 0 {
-                return Ok(done);
+            if waiting > 0 {
+                let reachable = copy::prepare(to, count.min(waiting), true)?;
+                let done = pipe.read(to, reachable)?;
+                if done > 0 {
+                    return Ok(done);
+                }
+            }
+            if !pipe.has_other(Side::Read) && pipe.ring().waiting()? == 0 {
+                return Ok(0);
             }
             if self.is_nonblocking() {
                 return Err(Errno::EAGAIN);

@@ -26,16 +26,19 @@ pub struct Table<T> {
     open: usize,
     /// Every number below this one is open.
     full_below: usize,
+    /// How many were taken out, or replaced.
+    taken_out: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), limit: LIMIT, open: 0, full_below: 0 }
+        Self { slots: Vec::new(), limit: LIMIT, open: 0, full_below: 0, taken_out: 0 }
     }
 }
 
 impl<T: Clone> Table<T> {
     /// What a descriptor stands for.
+    #[inline]
     pub fn get(&self, number: u64) -> Result<&T> {
         Ok(&self.slot(number)?.file)
     }
@@ -117,6 +120,11 @@ impl<T: Clone> Table<T> {
         self.take(any)
     }
 
+    /// A number that changes when a descriptor is taken out, or replaced.
+    pub const fn taken_out(&self) -> u64 {
+        self.taken_out
+    }
+
     /// The limit.
     pub const fn limit(&self) -> usize {
         self.limit
@@ -127,6 +135,7 @@ impl<T: Clone> Table<T> {
         self.limit = limit.min(LIMIT_MOST);
     }
 
+    #[inline]
     fn slot(&self, number: u64) -> Result<&Slot<T>> {
         let number = usize::try_from(number).map_err(|_| Errno::EBADF)?;
         self.slots.get(number).and_then(Option::as_ref).ok_or(Errno::EBADF)
@@ -144,6 +153,7 @@ impl<T: Clone> Table<T> {
     fn take(&mut self, number: usize) -> Option<T> {
         let slot = self.slots.get_mut(number)?.take()?;
         self.open -= 1;
+        self.taken_out += 1;
         self.full_below = self.full_below.min(number);
         Some(slot.file)
     }

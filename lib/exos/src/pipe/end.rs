@@ -218,7 +218,7 @@ impl Pipe {
     }
 
     fn holders(&self, first: usize) -> Holders<'static> {
-        Holders(&self.shared.words()[first..first + holders::WORDS])
+        Holders(&self.shared.first_page()[first..first + holders::WORDS])
     }
 
     /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where nobody is left, the count
@@ -284,6 +284,7 @@ impl Pipe {
     }
 
     /// Whether somebody has the other end open.
+    #[inline]
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
             Side::Read => WRITERS,
@@ -294,6 +295,7 @@ impl Pipe {
     }
 
     /// The counts now.
+    #[inline]
     pub fn ring(&self) -> Ring {
         Ring { written: self.word(WRITTEN).load(Acquire), read: self.word(READ).load(Acquire) }
     }
@@ -323,17 +325,17 @@ impl Pipe {
 
     /// Waits until there may be bytes to read.
     pub fn wait_to_read(&self) -> Result<()> {
-        self.wait_at(READER, &self.readable())
+        self.wait_at(READER, || self.readable())
     }
 
     /// Waits until so many bytes may be written.
     pub fn wait_to_write(&self, bytes: u64) -> Result<()> {
-        self.wait_at(WRITER, &self.writable(bytes))
+        self.wait_at(WRITER, || self.writable(bytes))
     }
 
-    fn wait_at(&self, waiter: usize, terms: &[Term]) -> Result<()> {
+    fn wait_at(&self, waiter: usize, terms: impl FnOnce() -> [Term; 3]) -> Result<()> {
         self.word(waiter).store(runtime::area::number().0, Relaxed);
-        crate::block::wait(terms, None).map(|_| ())
+        crate::block::wait_for(terms, None).map(|_| ())
     }
 
     /// The running thread is about to wait for bytes, or for room.
@@ -352,6 +354,7 @@ impl Pipe {
         self.wake(WRITER);
     }
 
+    #[inline]
     fn wake(&self, waiter: usize) {
         let number = self.word(waiter).load(Relaxed);
         if number != 0 {
@@ -457,8 +460,9 @@ impl Pipe {
         crate::user_memory::shared::lock_in(&self.shared).acquire()
     }
 
+    #[inline]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
-        &self.shared.words()[index]
+        &self.shared.first_page()[index]
     }
 }
 

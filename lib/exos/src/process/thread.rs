@@ -7,7 +7,7 @@ use crate::errno::Result;
 use crate::process::account::Account;
 use crate::process::children::public;
 use crate::process::futex::Waiter;
-use crate::signal::post::{Post, THREAD_WORDS};
+use crate::signal::post::{PENDING, Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -132,7 +132,14 @@ impl Thread {
         Post::new(crate::user_memory::current::forever(&*self.post))
     }
 
+    /// The set of signals that came for this thread alone.
+    #[inline]
+    pub fn pending(&self) -> &AtomicU64 {
+        &self.post[PENDING]
+    }
+
     /// Signals that wait.
+    #[inline]
     pub fn blocked(&self) -> u64 {
         self.blocked.load(Acquire)
     }

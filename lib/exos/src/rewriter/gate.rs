@@ -163,7 +163,11 @@ extern "C" fn linux_call(context: &mut Context) -> u32 {
         return left::ALL;
     }
     thread().account.enter_library();
-    perform(context);
+    let (site, number) = (context.frame.rip, context.registers.rax);
+    call::perform(context);
+    if context.frame.error != BY_STUB {
+        super::rewrite::rewrite(site, number);
+    }
     if !signal::is_quiet() {
         return left::SIGNALS;
     }
@@ -175,21 +179,12 @@ extern "C" fn linux_call(context: &mut Context) -> u32 {
 extern "C" fn whole(context: &mut Context, left: u32) {
     if left == left::ALL {
         thread().account.enter_library();
-        perform(context);
+        call::perform(context);
+        signal::deliver_pending(context);
+    } else {
+        signal::deliver(context);
     }
-    signal::deliver_pending(context);
     thread().account.leave_library();
-}
-
-#[inline]
-fn perform(context: &mut Context) {
-    let site = context.frame.rip;
-    let number = context.registers.rax;
-    let by_gate = context.frame.error != BY_STUB;
-    call::perform(context);
-    if by_gate {
-        super::rewrite::rewrite(site, number);
-    }
 }
 
 /// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them

@@ -28,7 +28,7 @@ pub fn rewrite(end: u64, number: u64) {
     }
     if let Some(site) = site::decide(&text, (start - page) as usize, number) {
         // Where there is no room or no memory for a stub the site keeps the gate.
-        let _ = apply(page, site, &mut text);
+        let _ = apply(page, site, end, &mut text);
     }
 }
 
@@ -40,15 +40,19 @@ fn may_rewrite(page: u64) -> bool {
     })
 }
 
-fn apply(page: u64, site: Site, text: &mut [u8]) -> Result<()> {
+/// `back`: the end of the `syscall`.
+fn apply(page: u64, site: Site, back: u64, text: &mut [u8]) -> Result<()> {
     let at = page + site.offset as u64;
-    let back = at + (MOVE_BYTES + SYSCALL_BYTES) as u64;
     process().with_memory(|space, pages| {
         let stub = space.take_stub(pages, at, REACH, STUB_STRIDE as u64)?;
-        let bytes = site::stub(stub, site.number, back, STUB_ENTRY as u32).ok_or(Errno::ENOMEM)?;
+        let bytes = site::stub(stub, site.first, back, STUB_ENTRY as u32).ok_or(Errno::ENOMEM)?;
         let jump = site::jump(at, stub).ok_or(Errno::ENOMEM)?;
         space.replace_bytes(pages, stub, &bytes)?;
         text[site.offset..site.offset + MOVE_BYTES].copy_from_slice(&jump);
+        if let Some(hop) = site.hop {
+            let bytes = site::short_jump(hop, site.offset).ok_or(Errno::ENOMEM)?;
+            text[hop..hop + bytes.len()].copy_from_slice(&bytes);
+        }
         space.replace_page(pages, page, text)
     })
 }

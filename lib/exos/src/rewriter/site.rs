@@ -1,8 +1,13 @@
 //! Which `syscall` instructions become calls, and the bytes that make them so (DESIGN.md §5).
 //!
-//! Pure: bytes in, bytes out. A site is rewritten when the five bytes before the `syscall` are `mov $imm32, %eax`, the
-//! immediate is what `rax` holds at the trap, no prefix stands before them, and all of it lies in one page. The five
-//! bytes become a jump to a stub; the `syscall` stays where it is.
+//! Pure: bytes in, bytes out. A site is rewritten where an instruction of five bytes stands before the `syscall` that does
+//! the same elsewhere, and all of it lies in one page: `mov $imm32, %eax`, where the immediate is what `rax` holds at the trap
+//! and no prefix stands before it; or `mov 8(%rsp), %r9`, the sixth argument of the C library's function `syscall`. The five
+//! bytes become a jump to a stub that begins with them; the `syscall` stays where it is.
+//!
+//! `read` is number 0, for which compilers write `xor %eax, %eax`: two bytes, which become a jump to five that nobody runs,
+//! the padding behind the function's `ret`; there lies the jump to the stub. That is done where all bytes from the branch
+//! before the site, whose target is the end of the padding, to that end are the C library's.
 
 use linux_raw_sys::general as linux;
 
@@ -18,8 +23,16 @@ pub const REACH: u64 = (1 << 31) - 4096;
 /// Opcode of `mov $imm32, %eax`.
 pub const MOVE_TO_EAX: u8 = 0xb8;
 const JUMP: u8 = 0xe9;
+const SHORT_JUMP: u8 = 0xeb;
+const SYSCALL: [u8; SYSCALL_BYTES] = [0x0f, 0x05];
+/// `mov 8(%rsp), %r9`.
+const LOAD_SIXTH: [u8; MOVE_BYTES] = [0x4c, 0x8b, 0x4c, 0x24, 0x08];
+/// `mov $0, %eax`, for `xor %eax, %eax`: the flags that it leaves are lost in the comparison behind the `syscall`.
+const CLEAR_NUMBER: [u8; MOVE_BYTES] = [MOVE_TO_EAX, 0, 0, 0, 0];
+const LONGEST_INSTRUCTION: usize = 15;
 
-/// Calls that keep the gate: they come back elsewhere, twice, or with all registers changed.
+/// Calls whose own sites keep the gate: they come back elsewhere, twice, or with all registers changed; and who unwinds a stack
+/// knows the return from a handler by its bytes.
 const KEEP_THE_GATE: [u32; 6] = [
     linux::__NR_clone,
     linux::__NR_clone3,
@@ -32,25 +45,71 @@ const KEEP_THE_GATE: [u32; 6] = [
 /// A place that can be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Offset in the page of the five bytes.
+    /// Offset in the page of the five bytes that become the jump to the stub.
     pub offset: usize,
-    /// The number that they load.
-    pub number: u32,
+    /// What the stub does first.
+    pub first: [u8; MOVE_BYTES],
+    /// Offset in the page of the two bytes that become a jump to those five, where the site itself has no room for them.
+    pub hop: Option<usize>,
 }
 
 /// Whether the `syscall` at `offset` in this page of text, which trapped with `rax`, can become a call.
 pub fn decide(page: &[u8], offset: usize, rax: u64) -> Option<Site> {
-    let is_syscall = page.get(offset..offset.checked_add(SYSCALL_BYTES)?)? == [0x0f, 0x05];
+    if page.get(offset..offset.checked_add(SYSCALL_BYTES)?)? != SYSCALL {
+        return None;
+    }
+    behind_move(page, offset, rax).or_else(|| behind_clearing(page, offset, rax))
+}
+
+/// Where five bytes stand before the `syscall` that can go elsewhere.
+fn behind_move(page: &[u8], offset: usize, rax: u64) -> Option<Site> {
     let start = offset.checked_sub(MOVE_BYTES)?;
     let before = *page.get(start.checked_sub(1)?)?;
-    let [opcode, immediate @ ..]: [u8; MOVE_BYTES] = page.get(start..offset)?.try_into().ok()?;
+    let first: [u8; MOVE_BYTES] = page.get(start..offset)?.try_into().ok()?;
+    let [opcode, immediate @ ..] = first;
     let number = u32::from_le_bytes(immediate);
-    let fits = is_syscall
-        && opcode == MOVE_TO_EAX
-        && u64::from(number) == rax
-        && !is_prefix(before)
-        && !KEEP_THE_GATE.contains(&number);
-    fits.then_some(Site { offset: start, number })
+    let loads_number = opcode == MOVE_TO_EAX && u64::from(number) == rax && !KEEP_THE_GATE.contains(&number);
+    let fits = loads_number && !is_prefix(before) || first == LOAD_SIXTH && is_after_fifth(page, start);
+    fits.then_some(Site { offset: start, first, hop: None })
+}
+
+/// Whether the instruction before `start` is the one that stands there in `syscall`: then there is no prefix.
+fn is_after_fifth(page: &[u8], start: usize) -> bool {
+    const MOVE_FIFTH: [u8; 3] = [0x4d, 0x89, 0xc8];
+    start.checked_sub(MOVE_FIFTH.len()).and_then(|from| page.get(from..start)) == Some(&MOVE_FIFTH)
+}
+
+/// Where `xor %eax, %eax` stands before it in a function of the C library, with padding behind the end.
+fn behind_clearing(page: &[u8], offset: usize, rax: u64) -> Option<Site> {
+    const CLEARING: [u8; 2] = [0x31, 0xc0];
+    const CHECK: [u8; 7] = [0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77];
+    const RETURN: u8 = 0xc3;
+    let hop = offset.checked_sub(CLEARING.len())?;
+    let &[branch, distance] = page.get(hop.checked_sub(2)?..hop)? else { return None };
+    let check = offset + SYSCALL_BYTES;
+    let padding = check + CHECK.len() + 2;
+    let end = hop + usize::from(distance);
+    let is_whole = rax == 0
+        && matches!(branch, 0x74 | 0x75)
+        && page.get(hop..offset)? == CLEARING
+        && page.get(check..check + CHECK.len())? == CHECK
+        && *page.get(padding - 1)? == RETURN
+        && distance < 0x80
+        && is_padding(page.get(padding..end)?);
+    is_whole.then_some(Site { offset: padding, first: CLEAR_NUMBER, hop: Some(hop) })
+}
+
+/// Whether bytes are one instruction that does nothing, as compilers put it between functions and before targets of branches,
+/// and as long as a jump at least.
+fn is_padding(bytes: &[u8]) -> bool {
+    let behind = bytes.iter().position(|byte| !matches!(byte, 0x66 | 0x2e)).unwrap_or(bytes.len());
+    let places = match bytes.get(behind..) {
+        Some([0x0f, 0x1f, 0x44, places @ ..]) if places.len() == 2 => places,
+        Some([0x0f, 0x1f, 0x80, places @ ..]) if places.len() == 4 => places,
+        Some([0x0f, 0x1f, 0x84, places @ ..]) if places.len() == 5 => places,
+        _ => return false,
+    };
+    bytes.len() <= LONGEST_INSTRUCTION && places.iter().all(|byte| *byte == 0)
 }
 
 /// REX prefixes change what the move loads, and so does an operand-size prefix.
@@ -64,15 +123,20 @@ pub fn jump(site: u64, stub: u64) -> Option<[u8; MOVE_BYTES]> {
     Some([JUMP, a, b, c, d])
 }
 
-/// The stub at `address` for a site whose `syscall` ends at `back`: loads the number again, puts the way back into
+/// The jump of two bytes between two places of a page; `None` where it does not reach.
+pub fn short_jump(from: usize, to: usize) -> Option<[u8; 2]> {
+    let distance = i8::try_from(to.checked_signed_diff(from)? - 2).ok()?;
+    Some([SHORT_JUMP, distance as u8])
+}
+
+/// The stub at `address` for a site whose `syscall` ends at `back`: does first what stood at the site, puts the way back into
 /// `rcx`, as SYSCALL would, and jumps to the address that lies at `entry_offset` from the GS base.
-pub fn stub(address: u64, number: u32, back: u64, entry_offset: u32) -> Option<[u8; STUB_STRIDE]> {
+pub fn stub(address: u64, first: [u8; MOVE_BYTES], back: u64, entry_offset: u32) -> Option<[u8; STUB_STRIDE]> {
     const LOAD_WAY_BACK: [u8; 3] = [0x48, 0x8d, 0x0d];
     const JUMP_BY_GS: [u8; 4] = [0x65, 0xff, 0x24, 0x25];
     const BREAKPOINT: u8 = 0xcc;
     let mut bytes = [BREAKPOINT; STUB_STRIDE];
-    bytes[0] = MOVE_TO_EAX;
-    bytes[1..5].copy_from_slice(&number.to_le_bytes());
+    bytes[..MOVE_BYTES].copy_from_slice(&first);
     bytes[5..8].copy_from_slice(&LOAD_WAY_BACK);
     bytes[8..12].copy_from_slice(&relative(address + 12, back)?);
     bytes[12..16].copy_from_slice(&JUMP_BY_GS);

@@ -36,6 +36,12 @@ impl Alarms {
         }
     }
 
+    /// When the next expires, 0 where none is set: what is not 0 is to be looked at more closely ([`Self::is_due`]).
+    #[inline]
+    pub fn soonest(&self) -> u64 {
+        self.next.load(Acquire)
+    }
+
     /// Whether somebody has to look at the timers now.
     #[inline]
     pub fn is_due(&self) -> bool {
@@ -45,11 +51,16 @@ impl Alarms {
 }
 
 /// Sends the signals of timers that have expired.
+#[inline]
 pub fn expire() {
-    let process = process();
-    if !process.alarms.is_due() {
-        return;
+    if process().alarms.is_due() {
+        expire_due();
     }
+}
+
+#[cold]
+fn expire_due() {
+    let process = process();
     let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time()));
     for (number, information) in due {
         let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();

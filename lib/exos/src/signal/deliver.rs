@@ -3,7 +3,7 @@
 use super::frame::Information;
 use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
-use super::{Action, DEFAULT, IGNORE, QUESTION, QUESTION_BIT, QUESTION_SIGNAL, handler, stop};
+use super::{Action, IGNORE, QUESTION, QUESTION_BIT, QUESTION_SIGNAL, handler, stop};
 use crate::process::state;
 use crate::process::status::Status;
 use crate::user_memory::current::{process, thread};
@@ -49,7 +49,7 @@ pub fn pending() -> u64 {
 
 /// Signals that wait for the running thread or its process, blocked or not.
 pub fn waiting() -> u64 {
-    thread().post().pending().load(Acquire) | process().letters.signals().load(Acquire)
+    thread().pending().load(Acquire) | process().letters.signals().load(Acquire)
 }
 
 /// Whether there is nothing to act on: no signal that comes through, no timer that is due, no mask to put back, and no
@@ -57,7 +57,13 @@ pub fn waiting() -> u64 {
 #[inline]
 pub fn is_quiet() -> bool {
     let (process, thread) = (process(), thread());
-    let waiting = thread.post().pending().load(Acquire) | process.letters.signals().load(Acquire);
+    let waiting = thread.pending().load(Acquire) | process.letters.signals().load(Acquire);
+    let others = process.stopped.load(Acquire) | process.alarms.soonest() | u64::from(thread.has_saved_mask());
+    waiting | others == 0 || is_quiet_all_the_same(waiting)
+}
+
+fn is_quiet_all_the_same(waiting: u64) -> bool {
+    let (process, thread) = (process(), thread());
     waiting & (!thread.blocked() | QUESTION_BIT) == 0
         && process.stopped.load(Acquire) == state::RUNS
         && !thread.has_saved_mask()
@@ -87,7 +93,15 @@ pub fn settle() -> bool {
 }
 
 /// Answers what other processes ask, whether the program blocks the signal that brings it or not.
+#[inline]
 pub fn answer_questions() {
+    if process().letters.signals().load(Acquire) & QUESTION_BIT != 0 {
+        answer_all();
+    }
+}
+
+#[cold]
+fn answer_all() {
     let post = process().letters.post();
     while post.pending().load(Acquire) & bit(QUESTION_SIGNAL) != 0 {
         let Some(number) = post.take_coded(QUESTION_SIGNAL, QUESTION) else { return };
@@ -103,9 +117,13 @@ pub fn next_restarts() -> bool {
 
 /// Acts on what is pending before the program goes on at `context`.
 pub fn deliver_pending(context: &mut Context) {
-    if is_quiet() {
-        return;
+    if !is_quiet() {
+        deliver(context);
     }
+}
+
+/// The same where there is something to act on.
+pub fn deliver(context: &mut Context) {
     super::expire();
     stop::wait_while_stopped();
     answer_questions();
@@ -130,19 +148,17 @@ fn take(signal: u32) -> Option<(Next, ForThread)> {
     let information = post.take(signal);
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
-    if actions.ignores(signal) {
-        return None;
-    }
-    let next = match (action.handler, set::default(signal)) {
-        (DEFAULT, DefaultAction::End) => Next::End(signal),
-        (DEFAULT, DefaultAction::Stop) => Next::Stop(signal),
-        (DEFAULT, _) => return None,
-        _ => {
-            if action.has(linux::SA_RESETHAND) {
-                actions.set(signal, Action::default());
-            }
-            Next::Handler(action, information)
+    if action.is_handler() {
+        if action.has(linux::SA_RESETHAND) {
+            actions.set(signal, Action::default());
         }
+        return Some((Next::Handler(action, information), from));
+    }
+    let next = match set::default(signal) {
+        _ if actions.ignores(signal) => return None,
+        DefaultAction::End => Next::End(signal),
+        DefaultAction::Stop => Next::Stop(signal),
+        DefaultAction::Ignore | DefaultAction::Continue => return None,
     };
     Some((next, from))
 }
@@ -150,7 +166,10 @@ fn take(signal: u32) -> Option<(Next, ForThread)> {
 fn find(signal: u32) -> Option<(Post<'static>, ForThread)> {
     let (own, common) = (thread().post(), process().letters.post());
     let has = |post: &Post<'static>| post.pending().load(Acquire) & bit(signal) != 0;
-    has(&own).then_some((own, true)).or_else(|| has(&common).then_some((common, false)))
+    if has(&own) {
+        return Some((own, true));
+    }
+    has(&common).then_some((common, false))
 }
 
 /// Takes one of the signals in `wanted` out for `sigtimedwait` or a descriptor that reads signals.

@@ -83,19 +83,27 @@ pub fn lay_out(stack: u64, alternate: bool, vector_bytes: u64) -> Option<Layout>
     Some(Layout { frame, vectors })
 }
 
-/// The fixed part of a frame.
+/// The fixed part of a frame. One expression: each word is written once.
+#[inline]
+#[rustfmt::skip]
 pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, information: &Information) -> [u64; WORDS] {
     const SEGMENTS: u64 = 0x33 | 0x2b << 48;
-    let [error, trap, address] = interrupted.fault;
-    let behind = [SEGMENTS, error, trap, interrupted.blocked, address, layout.vectors];
-    let mut words = [0; WORDS];
-    (words[0], words[1]) = (restorer, EXTENDED | STACK_SEGMENT);
-    words[3..6].copy_from_slice(&interrupted.alternate);
-    words[6..24].copy_from_slice(&interrupted.registers);
-    words[24..30].copy_from_slice(&behind);
-    words[38] = interrupted.blocked;
-    words[39..43].copy_from_slice(&information_words(information));
-    words
+    const CONTEXT_FLAGS: u64 = EXTENDED | STACK_SEGMENT;
+    let Interrupted { registers, blocked, alternate: [base, flags, size], fault: [error, trap, address] } = *interrupted;
+    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] = registers;
+    let [signal, code, detail, value] = information_words(information);
+    [
+        restorer,
+        // uc_flags, uc_link, uc_stack
+        CONTEXT_FLAGS, 0, base, flags, size,
+        // uc_mcontext
+        r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags,
+        SEGMENTS, error, trap, blocked, address, layout.vectors, 0, 0, 0, 0, 0, 0, 0, 0,
+        // uc_sigmask
+        blocked,
+        // siginfo
+        signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]
 }
 
 /// `struct siginfo`: 128 bytes.
@@ -154,6 +162,7 @@ pub const fn context_at(frame: u64) -> u64 {
 }
 
 /// Reads the words of a frame, from the `ucontext` on.
+#[inline]
 pub fn read(words: &[u64; UCONTEXT as usize / 8]) -> Returned {
     let mut registers = [0; 18];
     registers.copy_from_slice(&words[5..23]);

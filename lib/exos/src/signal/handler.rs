@@ -38,6 +38,7 @@ pub(super) fn call(context: &mut Context, action: Action, information: Informati
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
+#[inline]
 fn put_frame(interrupted: &Interrupted, information: &Information, action: Action) -> Option<u64> {
     let vector_bytes = thread().vector_bytes;
     let stack = interrupted.registers[place::RSP];
@@ -72,12 +73,14 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
+#[inline]
 fn to_linux(context: &Context) -> frame::Registers {
     let (registers, frame) = (&context.registers, &context.frame);
     let Registers { r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, .. } = *registers;
     [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, frame.rsp, frame.rip, frame.rflags]
 }
 
+#[inline]
 fn from_linux(context: &mut Context, linux: &frame::Registers) {
     let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] = *linux;
     let padding = context.registers.padding;

@@ -1,10 +1,10 @@
 //! The mailbox of a process, and how it is written from elsewhere.
 
 use super::frame::Information;
-use super::post::Post;
+use super::post::{PENDING, Post};
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
-use crate::user_memory::shared::Shared;
+use crate::user_memory::shared::{PAGE_WORDS, Shared};
 use alloc::vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -32,7 +32,7 @@ pub struct Mailbox {
 /// What lies in a mailbox. The window of one's own stays where it is for as long as the process lives, so that its words
 /// are found without a lock.
 #[derive(Clone, Copy, Debug)]
-pub struct Letters(&'static [AtomicU64]);
+pub struct Letters(&'static [AtomicU64; PAGE_WORDS]);
 
 impl Mailbox {
     /// The one that lies in a window.
@@ -52,7 +52,7 @@ impl Mailbox {
 
     /// What lies in it.
     pub fn letters(&self) -> Letters {
-        Letters(self.page.words())
+        Letters(self.page.first_page())
     }
 }
 
@@ -63,8 +63,9 @@ impl Letters {
     }
 
     /// Signals that came and were not taken out, as a set.
+    #[inline]
     pub fn signals(self) -> &'static AtomicU64 {
-        self.post().pending()
+        &self.0[PENDING]
     }
 
     /// A count that grows whenever something happened to a child.

@@ -20,7 +20,8 @@ const ENTRY: usize = 4;
 /// Words for the signals of one thread.
 pub const THREAD_WORDS: usize = FIXED + 8 * ENTRY;
 
-const PENDING: usize = 0;
+/// The word with the set of pending signals.
+pub const PENDING: usize = 0;
 const SEQUENCE: usize = 4;
 /// Code, detail and value of each signal that is not queued.
 const SINGLE: usize = 16;
@@ -54,7 +55,9 @@ impl<'a> Post<'a> {
             one if one & STOPS != 0 => CONTINUE,
             _ => 0,
         };
-        self.pending().fetch_and(!opposite, SeqCst);
+        if opposite != 0 {
+            self.pending().fetch_and(!opposite, SeqCst);
+        }
         let outcome = if signal >= FIRST_QUEUED { self.enqueue(information) } else { self.put_single(information) };
         self.pending().fetch_or(bit(signal), SeqCst);
         outcome

@@ -8,6 +8,7 @@ use crate::file_system::path::PATH_BYTES;
 use crate::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 use core::ops::Deref;
 use runtime::exposed;
 
@@ -56,6 +57,16 @@ core::arch::global_asm!(
     "mov edx, -1",
     "test esi, esi",
     "jz 2f",
+    // XSAVE writes the first word of the header behind the legacy area, and reads it before.
+    "xor ecx, ecx",
+    "mov [rdi + 512], rcx",
+    "mov [rdi + 520], rcx",
+    "mov [rdi + 528], rcx",
+    "mov [rdi + 536], rcx",
+    "mov [rdi + 544], rcx",
+    "mov [rdi + 552], rcx",
+    "mov [rdi + 560], rcx",
+    "mov [rdi + 568], rcx",
     "xsave64 [rdi]",
     "xor eax, eax",
     "ret",
@@ -151,15 +162,12 @@ pub fn write(to: u64, from: &[u8]) -> Result<()> {
 
 /// Saves the vector registers in the program's memory, `bytes` bytes at a multiple of 64, in the layout of XSAVE (or FXSAVE).
 pub fn save_vectors(to: u64, bytes: u64) -> Result<()> {
-    /// Where the header of XSAVE's area lies, of which the instruction writes the first word only.
-    const HEADER: core::ops::Range<u64> = 512..576;
+    /// Where the header of XSAVE's area ends.
+    const HEADER_END: u64 = 576;
     check(to, bytes)?;
     let by_xsave = exposed::has(abi::feature::XSAVE);
-    if to % 64 != 0 || by_xsave && bytes < HEADER.end {
+    if to % 64 != 0 || by_xsave && bytes < HEADER_END {
         return Err(Errno::EFAULT);
-    }
-    if by_xsave {
-        write(to + HEADER.start, &[0; 64])?;
     }
     // SAFETY: the target lies in the program's range, where a fault is fixed up, and is as large as the area of all enabled
     // components, which is what the callers give.
@@ -246,11 +254,12 @@ pub fn update_half(at: u64, change: impl Fn(u32) -> Result<u32>) -> Result<u32> 
 
 /// Consecutive 64-bit words.
 pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
-    let mut words = [0; N];
+    let mut words = MaybeUninit::<[u64; N]>::uninit();
     check(from, size_of_val(&words) as u64)?;
     // SAFETY: the target is an array of ours; the source lies in the program's range, where a fault is fixed up.
     outcome(unsafe { exos_user_copy(words.as_mut_ptr() as u64, from, size_of_val(&words) as u64) })?;
-    Ok(words)
+    // SAFETY: the copy is whole, and any bytes are words.
+    Ok(unsafe { words.assume_init() })
 }
 
 /// As many consecutive 64-bit words as there is room for.

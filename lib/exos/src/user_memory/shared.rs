@@ -20,7 +20,10 @@ use runtime::{KeyIndex, PageNumber, layout};
 /// The runtime keeps this room for us.
 const _: () = assert!(NEAR_WINDOWS == layout::AREA + layout::LIBRARY && NEAR_WINDOWS_END == layout::HEAP);
 
-/// Pages at a fixed place in the library's slot; the same place in every process that inherits them.
+/// Words of a page.
+pub const PAGE_WORDS: usize = PAGE_SIZE as usize / 8;
+
+/// Pages, one at least, at a fixed place in the library's slot; the same place in every process that inherits them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
     address: u64,
@@ -36,6 +39,13 @@ impl Shared {
         unsafe {
             core::slice::from_raw_parts(self.address as *const AtomicU64, self.pages.len() * PAGE_SIZE as usize / 8)
         }
+    }
+
+    /// The words of its first page.
+    #[inline]
+    pub const fn first_page(&self) -> &'static [AtomicU64; PAGE_WORDS] {
+        // SAFETY: as for `words`: no window is opened without a page, which is as long as this.
+        unsafe { &*(self.address as *const [AtomicU64; PAGE_WORDS]) }
     }
 
     /// Where it lies.
@@ -140,6 +150,9 @@ impl Windows {
 
     /// Opens a window onto pages, with what `key` allows.
     pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        if pages.is_empty() {
+            return Err(Errno::EIO);
+        }
         let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
         if key == BORROWED_SLOT {
             // It opens pages of others only; the own key opens the own tables.
