@@ -32,10 +32,11 @@ pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u6
             return Err(Errno::EINTR);
         }
         sleep_until_any(terms().as_ref(), deadline)?;
+        if signal::settle() {
+            return Err(Errno::EINTR);
+        }
     }
-    if signal::settle() {
-        return Err(Errno::EINTR);
-    }
+    // Whoever was handed the CPU may have sent a signal: the caller looks again, and has it before it sleeps.
     let late = deadline.is_some_and(|deadline| clock::now() >= deadline);
     Ok(if late { Woken::TimedOut } else { Woken::Condition })
 }

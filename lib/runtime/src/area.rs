@@ -155,10 +155,20 @@ pub const fn free_offset(index: usize) -> u64 {
     LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
 }
 
-/// Such a word of the running environment, by its offset ([`free_offset`]).
+/// Such a word of the running environment, by its offset ([`free_offset`]), that keeps its value once somebody looks at it:
+/// the compiler may read it once for all looks of a function.
 #[inline]
-pub fn free_word<const OFFSET: u64>() -> u64 {
-    private_word::<OFFSET>()
+pub fn constant_word<const OFFSET: u64>() -> u64 {
+    const { assert!(OFFSET.is_multiple_of(8) && OFFSET < PAGE_SIZE, "the private page has no such word") };
+    let word: u64;
+    // SAFETY: as in `private_word`; what does not change may be read at any time.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, gs:[{}]", out(reg) word, const OFFSET,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    word
 }
 
 const NUMBER: u64 = offset_of!(PrivateWords, number) as u64;

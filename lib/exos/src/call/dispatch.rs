@@ -101,7 +101,7 @@ pub fn needs_whole(process: &Process, number: u64) -> bool {
 }
 
 /// Performs the call that the registers ask for.
-#[inline]
+#[inline(always)]
 pub fn perform(context: &mut Context) {
     let process = process();
     let mut call = Call { context, process, keep_registers: false };

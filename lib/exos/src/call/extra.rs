@@ -2,11 +2,11 @@
 //! extended attributes, which they do not have.
 
 use super::dispatch::Call;
-use super::file::{MOST, cut_mappings};
+use super::file::cut_mappings;
 use super::limit::check_file_size;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Object;
+use crate::descriptor::object::{MOST, Object};
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::ROOT;
 use crate::guardian::handle::node_of;

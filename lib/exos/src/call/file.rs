@@ -4,43 +4,34 @@ use super::dispatch::Call;
 use super::layout;
 use super::limit::check_file_size;
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Object;
+use crate::descriptor::object::{MOST, Object};
 use crate::errno::{Errno, Result};
 use crate::process::Process;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
-/// Most that one call moves, as on Linux.
-pub(super) const MOST: u64 = 0x7fff_f000;
 /// Pieces of one scattered call.
 const PIECES: u64 = 1024;
 
 pub(super) fn read(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, ..] = call.arguments();
-    check_long(to, count)?;
-    call.process.description(number)?.read(to, count.min(MOST), None)
-}
-
-/// What is longer than one call moves must be memory that a program may name all the same.
-fn check_long(address: u64, count: u64) -> Result<()> {
-    if count > MOST { copy::check(address, count) } else { Ok(()) }
+    call.process.description(number)?.read(to, count, None)
 }
 
 pub(super) fn write(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, ..] = call.arguments();
-    check_long(from, count)?;
-    call.process.description(number)?.write(from, count.min(MOST), None)
+    call.process.description(number)?.write(from, count, None)
 }
 
 pub(super) fn pread64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, offset, ..] = call.arguments();
-    placed(call, number, offset, count)?.read(to, count.min(MOST), Some(offset))
+    placed(call, number, offset, count)?.read(to, count, Some(offset))
 }
 
 pub(super) fn pwrite64(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, offset, ..] = call.arguments();
-    placed(call, number, offset, count)?.write(from, count.min(MOST), Some(offset))
+    placed(call, number, offset, count)?.write(from, count, Some(offset))
 }
 
 fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Description> {
@@ -106,6 +97,11 @@ fn known_flags(flags: u64) -> Result<()> {
 pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
     scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write)
+}
+
+/// What is longer than one call moves must be memory that a program may name all the same.
+fn check_long(address: u64, count: u64) -> Result<()> {
+    if count > MOST { copy::check(address, count) } else { Ok(()) }
 }
 
 fn scattered(

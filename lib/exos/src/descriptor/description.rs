@@ -134,13 +134,15 @@ impl Description {
     /// Whether it was opened for reading.
     #[inline]
     pub fn can_read(&self) -> bool {
-        matches!(self.flags() & linux::O_ACCMODE, linux::O_RDONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
+        let flags = self.flags();
+        matches!(flags & linux::O_ACCMODE, linux::O_RDONLY | linux::O_RDWR) && flags & linux::O_PATH == 0
     }
 
     /// Whether it was opened for writing.
     #[inline]
     pub fn can_write(&self) -> bool {
-        matches!(self.flags() & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && self.flags() & linux::O_PATH == 0
+        let flags = self.flags();
+        matches!(flags & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && flags & linux::O_PATH == 0
     }
 
     /// A number that no other open description has: page and index of its record.

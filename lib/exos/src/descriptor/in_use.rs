@@ -35,10 +35,15 @@ impl Process {
         let descriptors = self.descriptors.lock();
         let description = descriptors.get(number)?.clone();
         if self.has_threads.load(Relaxed) {
-            self.uses.lock().notes.push((thread().number(), description.number()));
-            thread().notes_uses.store(true, Relaxed);
+            self.note_use(&description);
         }
         Ok(description)
+    }
+
+    #[inline(never)]
+    fn note_use(&self, description: &Description) {
+        self.uses.lock().notes.push((thread().number(), description.number()));
+        thread().notes_uses.store(true, Relaxed);
     }
 
     /// The same for a call that needs more than a place: `EBADF` for what was opened with `O_PATH`.

@@ -20,6 +20,9 @@ use runtime::predicate::{Operator, Term, word};
 use runtime::{Kind, PageNumber, exposed};
 use runtime::{channel, critical_section};
 
+/// Most bytes that one call moves, as on Linux.
+pub const MOST: u64 = 0x7fff_f000;
+
 /// Something open.
 #[derive(Clone, Debug)]
 pub enum Object {
@@ -213,6 +216,7 @@ impl Description {
             return Err(Errno::EBADF);
         }
         copy::check(to, count)?;
+        let count = count.min(MOST);
         match &self.object {
             Object::File { node } => self.read_at(place, |at| read_file(*node, at, to, count)),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
@@ -243,6 +247,7 @@ impl Description {
             return Err(Errno::EBADF);
         }
         copy::check(from, count)?;
+        let count = count.min(MOST);
         match &self.object {
             Object::File { node } => self.write_file(*node, from, count, place),
             Object::Pipe(pipe, _) => self.write_pipe(pipe, from, count),

@@ -434,12 +434,12 @@ impl Pipe {
 
     fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
         let _held = self.lock();
-        if !self.ring().takes(bytes)? {
+        let mut ring = self.ring();
+        if !ring.takes(bytes)? {
             return Ok(0);
         }
         let mut done = 0;
-        while done < bytes {
-            let ring = self.ring();
+        loop {
             let stretch = ring.to_write(bytes - done)?;
             if stretch.bytes == 0 {
                 break;
@@ -451,6 +451,10 @@ impl Pipe {
             }
             self.word(WRITTEN).store(ring.written.wrapping_add(stretch.bytes), SeqCst);
             done += stretch.bytes;
+            if done >= bytes {
+                break;
+            }
+            ring = self.ring();
         }
         self.wake_reader();
         Ok(done)

@@ -53,8 +53,10 @@ pub struct Thread {
     pub awakened: AtomicU64,
     /// Signals that wait.
     blocked: AtomicU64,
-    /// Mask to put back once the next signal was delivered (`sigsuspend`), if there is one.
-    saved_mask: (AtomicBool, AtomicU64),
+    /// Whether there is a mask to put back once the next signal was delivered (`sigsuspend`): 1, or 0.
+    pub has_saved_mask: AtomicU64,
+    /// That mask.
+    saved_mask: AtomicU64,
     /// The alternate stack: address, flags, size.
     alternate: [AtomicU64; 3],
     post: Box<[AtomicU64; THREAD_WORDS]>,
@@ -81,7 +83,8 @@ impl Thread {
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
-            saved_mask: Default::default(),
+            has_saved_mask: AtomicU64::new(0),
+            saved_mask: AtomicU64::new(0),
             alternate: Default::default(),
             post: Box::new([const { AtomicU64::new(0) }; THREAD_WORDS]),
         })
@@ -118,7 +121,7 @@ impl Thread {
         self.pages.lock().clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
-        self.saved_mask.0.store(false, Relaxed);
+        self.has_saved_mask.store(0, Relaxed);
         self.account.clear();
         self.awakened.store(0, Relaxed);
         self.set_alternate([0; 3]);
@@ -153,28 +156,25 @@ impl Thread {
 
     /// Sets which signals wait, until the next one was delivered: the mask from before comes back then.
     pub fn block_for_now(&self, blocked: u64) {
-        self.saved_mask.1.store(self.blocked(), Relaxed);
-        self.saved_mask.0.store(true, Relaxed);
+        self.saved_mask.store(self.blocked(), Relaxed);
+        self.has_saved_mask.store(1, Relaxed);
         self.set_blocked(blocked);
     }
 
     /// Puts the mask back that was there before [`Self::block_for_now`].
     pub fn restore_mask(&self) {
-        if self.saved_mask.0.swap(false, Relaxed) {
-            self.set_blocked(self.saved_mask.1.load(Relaxed));
+        if self.has_saved_mask.swap(0, Relaxed) != 0 {
+            self.set_blocked(self.saved_mask.load(Relaxed));
         }
-    }
-
-    /// Whether there is such a mask.
-    #[inline]
-    pub fn has_saved_mask(&self) -> bool {
-        self.saved_mask.0.load(Relaxed)
     }
 
     /// The mask that a handler finds in its frame.
     pub fn take_saved_mask(&self) -> u64 {
-        let saved = self.saved_mask.0.swap(false, Relaxed);
-        if saved { self.saved_mask.1.load(Relaxed) } else { self.blocked() }
+        if self.has_saved_mask.load(Relaxed) == 0 {
+            return self.blocked();
+        }
+        self.has_saved_mask.store(0, Relaxed);
+        self.saved_mask.load(Relaxed)
     }
 
     /// The alternate stack as `sigaltstack` tells it to a program whose stack pointer is `stack`.

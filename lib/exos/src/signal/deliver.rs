@@ -11,14 +11,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 
-/// What the next signal asks for.
-enum Next {
-    /// A function of the program is to be called.
-    Handler(Action, Information),
-    /// The process ends.
-    End(u32),
-    /// The process stops.
-    Stop(u32),
+/// A signal that was taken out, and what the program wants done with it.
+pub(super) struct Taken {
+    /// What came with it.
+    pub information: Information,
+    /// What is to be done.
+    pub action: Action,
+    /// Whether it came for this thread alone.
+    pub for_thread: bool,
 }
 
 /// Sends a signal to the running process itself.
@@ -54,19 +54,20 @@ pub fn waiting() -> u64 {
 
 /// Whether there is nothing to act on: no signal that comes through, no timer that is due, no mask to put back, and no
 /// other thread that decided something for all. That is how nearly every call ends.
-#[inline]
+#[inline(always)]
 pub fn is_quiet() -> bool {
     let (process, thread) = (process(), thread());
     let waiting = thread.pending().load(Acquire) | process.letters.signals().load(Acquire);
-    let others = process.stopped.load(Acquire) | process.alarms.soonest() | u64::from(thread.has_saved_mask());
+    let others = process.stopped.load(Acquire) | process.alarms.soonest() | thread.has_saved_mask.load(Relaxed);
     waiting | others == 0 || is_quiet_all_the_same(waiting)
 }
 
+#[inline(never)]
 fn is_quiet_all_the_same(waiting: u64) -> bool {
     let (process, thread) = (process(), thread());
     waiting & (!thread.blocked() | QUESTION_BIT) == 0
         && process.stopped.load(Acquire) == state::RUNS
-        && !thread.has_saved_mask()
+        && thread.has_saved_mask.load(Relaxed) == 0
         && !process.alarms.is_due()
 }
 
@@ -86,8 +87,8 @@ pub fn settle() -> bool {
         if action.is_handler() {
             return true;
         }
-        if let Some((next, _)) = take(signal) {
-            act(next);
+        if let Some(taken) = take(signal) {
+            act(&taken);
         }
     }
 }
@@ -128,42 +129,30 @@ pub fn deliver(context: &mut Context) {
     stop::wait_while_stopped();
     answer_questions();
     while let Some(signal) = set::first(pending()) {
-        match take(signal) {
-            Some((Next::Handler(action, information), from)) => {
-                return handler::call(context, action, information, from);
-            }
-            Some((next, _)) => act(next),
-            None => {}
+        let Some(taken) = take(signal) else { continue };
+        if taken.action.is_handler() {
+            return handler::call(context, &taken);
         }
+        act(&taken);
     }
     thread().restore_mask();
 }
 
-/// Whether a signal came for this thread alone.
-pub type ForThread = bool;
-
-/// Takes a signal out; nothing where another thread was faster, or where the program does not notice it.
-fn take(signal: u32) -> Option<(Next, ForThread)> {
-    let (post, from) = find(signal)?;
+/// Takes a signal out; nothing where another thread was faster.
+#[inline]
+fn take(signal: u32) -> Option<Taken> {
+    let (post, for_thread) = find(signal)?;
     let information = post.take(signal);
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
-    if action.is_handler() {
-        if action.has(linux::SA_RESETHAND) {
-            actions.set(signal, Action::default());
-        }
-        return Some((Next::Handler(action, information), from));
+    if action.has(linux::SA_RESETHAND) && action.is_handler() {
+        actions.set(signal, Action::default());
     }
-    let next = match set::default(signal) {
-        _ if actions.ignores(signal) => return None,
-        DefaultAction::End => Next::End(signal),
-        DefaultAction::Stop => Next::Stop(signal),
-        DefaultAction::Ignore | DefaultAction::Continue => return None,
-    };
-    Some((next, from))
+    Some(Taken { information, action, for_thread })
 }
 
-fn find(signal: u32) -> Option<(Post<'static>, ForThread)> {
+#[inline]
+fn find(signal: u32) -> Option<(Post<'static>, bool)> {
     let (own, common) = (thread().post(), process().letters.post());
     let has = |post: &Post<'static>| post.pending().load(Acquire) & bit(signal) != 0;
     if has(&own) {
@@ -178,11 +167,14 @@ pub fn take_wanted(wanted: u64) -> Option<Information> {
     find(signal).map(|(post, _)| post.take(signal))
 }
 
-fn act(next: Next) {
-    match next {
-        Next::End(signal) => crate::process::exit::end(Status::Killed(signal)),
-        Next::Stop(signal) => stop::stop(signal),
-        Next::Handler(..) => {}
+/// Does what a signal does by itself, where the program does not ignore it.
+fn act(taken: &Taken) {
+    let signal = taken.information.signal;
+    match set::default(signal) {
+        _ if taken.action.handler == IGNORE && bit(signal) & UNSTOPPABLE == 0 => {}
+        DefaultAction::End => crate::process::exit::end(Status::Killed(signal)),
+        DefaultAction::Stop => stop::stop(signal),
+        DefaultAction::Ignore | DefaultAction::Continue => {}
     }
 }
 

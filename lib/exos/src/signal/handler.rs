@@ -1,8 +1,8 @@
 //! Calling a function of the program because of a signal, and coming back.
 
-use super::frame::{self, Information, Interrupted, place};
+use super::frame::{self, Interrupted, place};
 use super::set::{UNSTOPPABLE, bit};
-use super::{Action, ForThread};
+use super::Taken;
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
 use crate::process::status::Status;
@@ -15,18 +15,13 @@ use runtime::upcall::{Context, Registers};
 const FLAGS: u64 = 0x202;
 
 /// Changes `context` so that the program goes on in the handler; where the stack does not hold the frame, it ends.
-pub(super) fn call(context: &mut Context, action: Action, information: Information, for_thread: ForThread) {
+pub(super) fn call(context: &mut Context, taken: &Taken) {
     let thread = thread();
+    let Taken { action, information, for_thread } = taken;
     let signal = information.signal;
-    let is_fault = for_thread && super::set::FAULTS & bit(signal) != 0;
+    let is_fault = *for_thread && super::set::FAULTS & bit(signal) != 0;
     let fault = if is_fault { thread.fault.lock().take() } else { None };
-    let interrupted = Interrupted {
-        registers: to_linux(context),
-        blocked: thread.take_saved_mask(),
-        alternate: thread.alternate(context.frame.rsp),
-        fault: fault.unwrap_or_default(),
-    };
-    let Some(at) = put_frame(&interrupted, &information, action) else {
+    let Some(at) = put_frame(context, taken, fault.unwrap_or_default()) else {
         crate::process::exit::end(Status::Killed(linux::SIGSEGV));
     };
     let registers = &mut context.registers;
@@ -38,36 +33,48 @@ pub(super) fn call(context: &mut Context, action: Action, information: Informati
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
+/// Writes the frame: first the vector registers, then all the rest, each word once.
 #[inline]
-fn put_frame(interrupted: &Interrupted, information: &Information, action: Action) -> Option<u64> {
-    let vector_bytes = thread().vector_bytes;
-    let stack = interrupted.registers[place::RSP];
-    let [base, flags, size] = interrupted.alternate;
+fn put_frame(context: &Context, taken: &Taken, fault: [u64; 3]) -> Option<u64> {
+    let (thread, action) = (thread(), taken.action);
+    let stack = context.frame.rsp;
+    let alternate = thread.alternate(stack);
+    let layout = lay_out(stack, alternate, action.has(linux::SA_ONSTACK))?;
+    copy::save_vectors(layout.vectors, thread.vector_bytes).ok()?;
+    let blocked = thread.take_saved_mask();
+    let interrupted = Interrupted { registers: to_linux(context), blocked, alternate, fault };
+    let words = frame::build(layout, action.restorer, &interrupted, &taken.information);
+    copy::write_words(layout.frame, &words).ok()?;
+    Some(layout.frame)
+}
+
+/// The place for a frame, on the stack or on the alternate one; none where it does not fit there.
+#[inline]
+fn lay_out(stack: u64, [base, flags, size]: [u64; 3], asked: bool) -> Option<frame::Layout> {
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
-    let switched = action.has(linux::SA_ONSTACK) && usable;
+    let switched = asked && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
-    let layout = frame::lay_out(top, switched, vector_bytes)?;
+    let layout = frame::lay_out(top, switched, thread().vector_bytes)?;
     let overflows = |low: u64, high: u64| layout.frame < low && stack <= high;
-    if switched && layout.frame < base || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base + size) {
+    if switched && layout.frame < base || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size)) {
         return None;
     }
-    copy::save_vectors(layout.vectors, vector_bytes).ok()?;
-    copy::write_words(layout.frame, &frame::build(layout, action.restorer, interrupted, information)).ok()?;
-    Some(layout.frame)
+    Some(layout)
 }
 
 /// `rt_sigreturn`: goes on where a handler interrupted. The frame lies where the handler's return left the stack.
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
     let words = copy::read_words(context.frame.rsp)?;
-    let returned = frame::read(&words);
-    let rip = returned.registers[place::RIP];
+    let rip = frame::read(&words).registers[place::RIP];
     if rip > crate::layout::PROGRAM_END && !vdso::range().contains(&rip) {
         return Err(Errno::EFAULT);
     }
     let thread = thread();
-    if returned.vectors != 0 {
-        copy::load_vectors(returned.vectors, thread.vector_bytes)?;
+    let vectors = frame::read(&words).vectors;
+    if vectors != 0 {
+        copy::load_vectors(vectors, thread.vector_bytes)?;
     }
+    let returned = frame::read(&words);
     thread.set_blocked(returned.blocked & !UNSTOPPABLE);
     from_linux(context, &returned.registers);
     Ok(())

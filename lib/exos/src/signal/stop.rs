@@ -44,7 +44,15 @@ pub(super) fn stop(signal: u32) {
 }
 
 /// Obeys what another thread decided for all: waits until the process is not stopped, or ends with it.
+#[inline]
 pub(super) fn wait_while_stopped() {
+    if process().stopped.load(Acquire) != state::RUNS {
+        obey();
+    }
+}
+
+#[cold]
+fn obey() {
     let stopped = &process().stopped;
     loop {
         match stopped.load(Acquire) {

@@ -23,7 +23,7 @@ pub mod word {
 /// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].
 #[inline]
 pub fn process() -> &'static Process {
-    let address = area::free_word::<{ area::free_offset(word::PROCESS) }>();
+    let address = area::constant_word::<{ area::free_offset(word::PROCESS) }>();
     assert!(address != 0, "this environment runs no process");
     // SAFETY: the word holds what `adopt` put there, which is never freed, or the same address after a fork, where the
     // heap that it points into was copied.
@@ -33,7 +33,7 @@ pub fn process() -> &'static Process {
 /// The thread that the running environment is.
 #[inline]
 pub fn thread() -> &'static Thread {
-    let address = area::free_word::<{ area::free_offset(word::THREAD) }>();
+    let address = area::constant_word::<{ area::free_offset(word::THREAD) }>();
     assert!(address != 0, "this environment runs no thread");
     // SAFETY: as for `process`.
     unsafe { &*(address as *const Thread) }
