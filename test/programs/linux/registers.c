@@ -193,13 +193,12 @@ static void bring(int signal) {
 
 static void calls_that_wait(void) {
     struct sigaction action = { .sa_handler = take_signal };
-    struct itimerval soon = { .it_value = { .tv_usec = 2000 } };
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval often = { .it_value = { .tv_usec = 2000 }, .it_interval = { .tv_usec = 2000 } };
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
     for (int round = 0; round < ROUNDS / 2; round++) {
         struct state before, after;
         fill(&before, (uint64_t)round + 11);
         after = before;
-        CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
         probe_pause(&after);
         compare(&before, &after, (uint64_t)-EINTR, 1);
     }
@@ -207,9 +206,7 @@ static void calls_that_wait(void) {
     action.sa_handler = bring;
     action.sa_flags = SA_RESTART;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    struct itimerval often = { .it_value = { .tv_usec = 2000 }, .it_interval = { .tv_usec = 2000 } };
     taken = 0;
-    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
     for (int round = 0; round < ROUNDS / 2; round++) {
         struct state before, after;
         char got = 0;
