@@ -13,6 +13,7 @@ use abi::area::PUBLIC_STATUS;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::environment::{DeathReason, State};
+use abi::limits::SLICES_PER_CPU;
 use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use machine::context::{Program, Undeliverable};
 use machine::page_table::{ROOT_LEVEL, links};
 use machine::{clock, exposed, memory, tlb};
 
-/// Slices, children or pages that one step releases.
+/// Children or pages that one step releases.
 const PER_STEP: usize = 8;
 
 /// Units of work that giving up a page takes at most; what takes longer says so itself.
@@ -33,8 +34,11 @@ const PRIVATE_PER_STEP: usize = 4;
 pub(crate) const LARGEST_STEP: u32 = 130;
 /// Units of work of a step, beyond what it counts itself.
 pub(crate) const STEP: u32 = 8;
-/// Units of work of looking through the slices of a CPU.
-const SLICES: u32 = 60;
+/// Records of slices that one step looks at.
+const SLICES_PER_STEP: usize = 256;
+/// Units of work of releasing a slice, and how many records are looked at for one.
+const SLICE: u32 = 3;
+const SLICES_PER_UNIT: usize = 12;
 /// Units of work of giving a child to the heir.
 const CHILD: u32 = 4;
 /// Units of work of giving up a page, beyond what that counts itself.
@@ -47,7 +51,7 @@ const PRIVATE: u32 = 24;
 pub(crate) enum Progress {
     /// Predicate and pins are still there.
     Pins,
-    /// Slices of this CPU and those after it are still there.
+    /// Slices from this one on are still there, counted through all CPUs.
     Slices(usize),
     /// Children are still there.
     Children,
@@ -199,20 +203,22 @@ impl Kernel {
         Environment::numbered(EnvironmentId(environment.info().creator.load(Ordering::Relaxed)))
     }
 
-    fn release_slices(&mut self, environment: Environment, cpu: usize) -> Progress {
+    /// Releases the next slice, or finds none among the next records.
+    fn release_slices(&mut self, environment: Environment, from: usize) -> Progress {
+        let (cpu, first) = (from / SLICES_PER_CPU, from % SLICES_PER_CPU);
         let used = environment.budget(Resource::Slice).used.load(Ordering::Relaxed);
         if cpu == exposed::cpu_count() || used == 0 {
             return Progress::Children;
         }
-        let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == environment.number().0;
-        self.spend(SLICES);
-        let some = PER_STEP.min(used as usize);
-        let mut left = some;
-        for (position, _) in exposed::slices(cpu).iter().enumerate().filter(|(_, info)| mine(info)).take(some) {
-            self.release_slice(environment, cpu, position);
-            left -= 1;
+        let number = environment.number().0;
+        let records = &exposed::slices(cpu)[first..SLICES_PER_CPU.min(first + SLICES_PER_STEP)];
+        let found = records.iter().position(|info| info.owner.load(Ordering::Relaxed) == number);
+        let looked_at = found.map_or(records.len(), |index| index + 1);
+        self.spend(SLICE + (looked_at / SLICES_PER_UNIT) as u32);
+        if let Some(index) = found {
+            self.release_slice(environment, cpu, first + index);
         }
-        if left == 0 { Progress::Slices(cpu) } else { Progress::Slices(cpu + 1) }
+        Progress::Slices(from + looked_at)
     }
 
     fn release_pins(&mut self, environment: Environment) -> Progress {
