@@ -75,6 +75,7 @@ mod watch;
 pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
+#[cfg(target_os = "none")]
 pub(crate) use schedule::answer_schedule;
 #[cfg(target_os = "none")]
 pub(crate) use path::{open_absolute, open_node, status_of};
