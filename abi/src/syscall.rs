@@ -101,6 +101,8 @@ macro_rules! for_each_syscall {
             27 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchSlice];
             /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP,
             /// flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall above them.
+            /// `Busy`: it runs elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor
+            /// the owner of a slice.
             28 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
             29 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
