@@ -20,7 +20,7 @@ use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, syscall, time_slice};
-use test_programs::child::{eventually, expect_death, prepare, spawn, status};
+use test_programs::child::{death, eventually, expect_death, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
 guest! {
@@ -326,7 +326,9 @@ fn fault_37_excess_is_paid_and_never_negative(world: &World) -> Outcome {
         "the child does not come to behave"
     );
     check!(eventually(|| excess() == 0), "its excess stays at {}", excess());
-    check!(status(&child, 2) == 5, "its slice ended {} times", status(&child, 2));
+    // On a busy host another slice may end between the fifth and the change of the entry.
+    let ends = status(&child, 2);
+    check!(ends == 5 || !is_counting() && ends > 5, "its slice ended {ends} times");
     granted!(child.destroy());
     Ok(())
 }
@@ -473,7 +475,8 @@ fn who_was_passed_over_is_not_forgotten(world: &World) -> Outcome {
         check!(eventually(asleep), "round {round}: the child does not sleep");
         window.words()[0].store(round, SeqCst);
         while time_slice::yield_to(child.number).is_err() && status(&child, DONE) < round {}
-        check!(eventually(|| status(&child, DONE) == round), "round {round}: the child is at {}", status(&child, DONE));
+        let done = || status(&child, DONE);
+        check!(eventually(|| done() == round), "round {round}: the child is at {}: {}", done(), death(&child));
     }
     let (away, woken) = (status(&child, AWAY), status(&child, WOKEN));
     check!(woken >= ENOUGH, "its CPU was woken in {woken} of {away} rounds");
