@@ -148,16 +148,18 @@ impl Child {
         window.is_ok_and(|window| Post::new(window.words()).pending().load(Acquire) & bit(linux::SIGKILL) != 0)
     }
 
-    /// How it ended, if it did.
+    /// How it ended, if it did. Its words are read when it can say nothing more: one that said how it ends and died between two looks
+    /// would seem to have been destroyed.
     pub fn status(&self) -> Option<Status> {
-        let said = Status::from_word(self.public.words()[STATUS_WORD].load(Acquire));
-        let by_runtime = self.public.words()[(PUBLIC_STATUS / 8) as usize].load(Acquire);
-        match said {
-            Some(status) if self.made.is_over() => Some(status),
-            None if self.made.is_over() && by_runtime != 0 => Some(Status::Exited((by_runtime - 1) as u8)),
-            None if self.made.is_over() => Some(DESTROYED),
-            _ => None,
+        if !self.made.is_over() {
+            return None;
         }
+        let by_runtime = self.public.words()[(PUBLIC_STATUS / 8) as usize].load(Acquire);
+        Some(match Status::from_word(self.public.words()[STATUS_WORD].load(Acquire)) {
+            Some(status) => status,
+            None if by_runtime != 0 => Status::Exited((by_runtime - 1) as u8),
+            None => DESTROYED,
+        })
     }
 
     /// What becomes true when it is gone, while it has said how it ends and has only to die.
