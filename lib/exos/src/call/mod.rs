@@ -4,6 +4,8 @@
 //! are counted.
 
 #[cfg(target_os = "none")]
+mod attributes;
+#[cfg(target_os = "none")]
 mod control;
 #[cfg(target_os = "none")]
 mod descriptor;
@@ -76,11 +78,11 @@ pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]
-pub(crate) use schedule::answer_schedule;
-#[cfg(target_os = "none")]
 pub(crate) use path::{open_absolute, open_node, status_of};
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
+#[cfg(target_os = "none")]
+pub(crate) use schedule::answer_schedule;
 #[cfg(target_os = "none")]
 pub(crate) use semaphore::undo_all;
 #[cfg(target_os = "none")]

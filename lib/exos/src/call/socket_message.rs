@@ -189,7 +189,9 @@ fn pack(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Packed> {
             return Err(Errno::EINVAL);
         }
         let outcome = match (level, kind) {
-            (SOCKET_LEVEL, RIGHTS) => pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed.rights),
+            (SOCKET_LEVEL, RIGHTS) => {
+                pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed.rights)
+            }
             (SOCKET_LEVEL, CREDENTIALS) => {
                 read_claim(call, at + place + CONTROL_HEAD, length).map(|claimed| packed.claimed = Some(claimed))
             }
@@ -218,11 +220,8 @@ fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Peer> {
     if length != CONTROL_HEAD + CREDENTIAL_BYTES {
         return Err(Errno::EINVAL);
     }
-    let claimed = Peer {
-        process: copy::read_half(from)?,
-        user: copy::read_half(from + 4)?,
-        group: copy::read_half(from + 8)?,
-    };
+    let claimed =
+        Peer { process: copy::read_half(from)?, user: copy::read_half(from + 4)?, group: copy::read_half(from + 8)? };
     let identity = call.process.identity.lock();
     let is_own = u64::from(claimed.process) == call.process.number();
     if !identity.may_claim(claimed.user, claimed.group) || !is_own && !identity.is_privileged() {

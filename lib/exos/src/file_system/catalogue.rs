@@ -153,7 +153,8 @@ impl<'a> Catalogue<'a> {
         let [of, node, tag, a, b, c, d] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
         fence(Acquire);
         let [wanted_a, wanted_b, wanted_c, wanted_d] = name.bytes;
-        let differ = of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a | b ^ wanted_b | c ^ wanted_c | d ^ wanted_d;
+        let differ =
+            of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a | b ^ wanted_b | c ^ wanted_c | d ^ wanted_d;
         let changed = before & 1 | entry[0].load(Relaxed) ^ before;
         (differ | changed == 0).then_some(Named { node, kind: (tag >> 8) as u8 })
     }
@@ -269,13 +270,16 @@ impl<'a> Catalogue<'a> {
 
     /// Shows what a change of its contents changed, if it is shown.
     pub fn show_contents(self, id: NodeId, node: &Node) {
-        self.change_node(id, &[
-            (Status::MODE_LINKS, node.mode_links()),
-            (Status::SIZE, node.stated_size()),
-            (Status::ALLOCATED, node.allocated()),
-            (Status::MODIFIED, node.modified),
-            (Status::CHANGED, node.changed),
-        ]);
+        self.change_node(
+            id,
+            &[
+                (Status::MODE_LINKS, node.mode_links()),
+                (Status::SIZE, node.stated_size()),
+                (Status::ALLOCATED, node.allocated()),
+                (Status::MODIFIED, node.modified),
+                (Status::CHANGED, node.changed),
+            ],
+        );
     }
 
     #[inline]

@@ -372,12 +372,7 @@ impl<S: Store> Tree<S> {
 
     /// The entries of a directory behind the one with a number, 0 for all; `.` and `..` are the first two. `each` gets name,
     /// node, type and number, and says whether to go on.
-    pub fn list(
-        &self,
-        id: NodeId,
-        after: u64,
-        mut each: impl FnMut(&[u8], NodeId, u8, u64) -> bool,
-    ) -> Result<()> {
+    pub fn list(&self, id: NodeId, after: u64, mut each: impl FnMut(&[u8], NodeId, u8, u64) -> bool) -> Result<()> {
         const DIRECTORY: u8 = (linux::S_IFDIR >> 12) as u8;
         let (parent, entries) = self.directory(id)?;
         let dots: [(&[u8], NodeId, u64); 2] = [(b".", id, DOTS[0]), (b"..", parent, DOTS[1])];

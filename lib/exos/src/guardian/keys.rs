@@ -95,7 +95,12 @@ impl Keys {
     /// Those of a session whose pages to read, and to read and write, are under these lists, and which has user 0 only.
     pub fn new([readable, writable]: [PageNumber; 2], zero: Lists) -> Self {
         let shared = [(readable, Rights::READ), (writable, READ_WRITE)];
-        Self { shared, principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]), together: BTreeMap::new(), left: Vec::new() }
+        Self {
+            shared,
+            principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]),
+            together: BTreeMap::new(),
+            left: Vec::new(),
+        }
     }
 
     /// Lists for a principal, who may use what the session shares from now on. `origin` is who else reaches what its
@@ -171,7 +176,8 @@ impl Keys {
 
     /// Gives up lists of what several share.
     fn forget_together(&mut self, is_gone: impl Fn(PageNumber) -> bool) {
-        let gone: Vec<PageNumber> = self.together.keys().copied().map(PageNumber).filter(|list| is_gone(*list)).collect();
+        let gone: Vec<PageNumber> =
+            self.together.keys().copied().map(PageNumber).filter(|list| is_gone(*list)).collect();
         gone.iter().for_each(|list| drop(self.together.remove(&list.0)));
         Allocator::own().free_many(&gone);
     }

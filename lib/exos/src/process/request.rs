@@ -135,7 +135,8 @@ mod tests {
             let request = Schedule { change, may_raise: change == Some(Change::Cpus(3)) };
             assert_eq!(Schedule::from_path(&request.to_path()), Some(request));
         }
-        for wrong in ["(schedule)", "(schedule)/9/1", "(schedule)/1", "(scheduled)/1", "(schedule)/1/2/3", "(limit)/1"] {
+        for wrong in ["(schedule)", "(schedule)/9/1", "(schedule)/1", "(scheduled)/1", "(schedule)/1/2/3", "(limit)/1"]
+        {
             assert_eq!(Schedule::from_path(wrong), None, "{wrong}");
         }
         let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };

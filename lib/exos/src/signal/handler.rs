@@ -1,8 +1,8 @@
 //! Calling a function of the program because of a signal, and coming back.
 
+use super::Taken;
 use super::frame::{self, Interrupted, place};
 use super::set::{UNSTOPPABLE, bit};
-use super::Taken;
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
 use crate::process::status::Status;
@@ -56,7 +56,9 @@ fn lay_out(stack: u64, [base, flags, size]: [u64; 3], asked: bool) -> Option<fra
     let top = if switched { base.checked_add(size)? } else { stack };
     let layout = frame::lay_out(top, switched, thread().vector_bytes)?;
     let overflows = |low: u64, high: u64| layout.frame < low && stack <= high;
-    if switched && layout.frame < base || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size)) {
+    if switched && layout.frame < base
+        || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size))
+    {
         return None;
     }
     Some(layout)
