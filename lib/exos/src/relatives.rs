@@ -55,6 +55,8 @@ pub struct Other {
     pub signals: [u64; 4],
     /// Its last change that was no end: see `process::status::Change`.
     pub change: u32,
+    /// Whether it has ended and only waits to be waited for: its number and its group are taken as long.
+    pub ended: bool,
 }
 
 /// Processes, as far as a key shows them.
@@ -76,17 +78,9 @@ pub fn find(number: u64) -> Option<Other> {
     sight().find(number)
 }
 
-/// User and group that a process acts as, or acted as when it ended; those of nobody once it was waited for.
-pub fn acting(number: u64) -> [u32; 2] {
-    const NOBODY: u32 = 65534;
-    let number = sight().succession.environment(number);
-    let page = exposed::environment(EnvironmentId(number)).map(|info| PageNumber(info.public.load(Acquire)));
-    let public = page.and_then(|page| Window::open(&[page], process().session_key, Access::READ).ok());
-    let says = |index: usize| public.as_ref().map(|public| public.words()[index].load(Acquire));
-    match (says(public::MAGIC), says(public::USER), says(public::GROUP)) {
-        (Some(public::MAGIC_VALUE), Some(user), Some(group)) => [two(user)[1], two(group)[1]],
-        _ => [NOBODY; 2],
-    }
+/// The process with this number, living or not yet waited for.
+pub fn find_any(number: u64) -> Option<Other> {
+    sight().find_any(number)
 }
 
 /// Whether a process runs, or would if it had a CPU: it waits for no predicate.
@@ -99,6 +93,16 @@ pub fn is_runnable(number: u64) -> bool {
 /// Every living process.
 pub fn all() -> Vec<Other> {
     sight().all()
+}
+
+/// Every process, living or not yet waited for.
+pub fn all_and_ended() -> Vec<Other> {
+    sight().all_and_ended()
+}
+
+/// A member of a process group, living or not yet waited for, if it has one: those of a group are of one session.
+pub fn member(group: u64) -> Option<Other> {
+    all_and_ended().into_iter().find(|other| other.group == group)
 }
 
 /// The arguments that a process wrote into its public page; a length that cannot be is the longest.
@@ -127,8 +131,15 @@ fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> b
 impl Sight {
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
+        self.find_any(number).filter(|other| !other.ended)
+    }
+
+    /// The process with this number, living or not yet waited for: what it was made of is its parent's to give up, and the
+    /// kernel's record says until then that it is dying.
+    pub fn find_any(self, number: u64) -> Option<Other> {
         let environment = EnvironmentId(self.succession.environment(number));
-        let info = exposed::environment(environment).filter(|_| exposed::lives(environment))?;
+        let info = exposed::environment(environment).filter(|info| info.remains())?;
+        let ended = !info.alive();
         let page = PageNumber(info.public.load(Acquire));
         let public = Window::open(&[page], self.key, Access::READ).ok()?;
         let word = |index: usize| public.words()[index].load(Acquire);
@@ -136,7 +147,8 @@ impl Sight {
             return None;
         }
         let mailbox = PageNumber(word(public::MAILBOX));
-        if !is_mailbox(mailbox, environment, page) {
+        // Nothing is written into that of an ended one, which may be nobody's.
+        if !ended && !is_mailbox(mailbox, environment, page) {
             return None;
         }
         let letters = Window::open(&[mailbox], self.key, Access::READ).ok()?;
@@ -164,18 +176,27 @@ impl Sight {
                 word(public::SIGNALS + 2),
             ],
             change: word(public::CHANGE) as u32,
+            ended,
         })
     }
 
     /// Every living process.
     pub fn all(self) -> Vec<Other> {
+        self.those(exposed::Environment::alive)
+    }
+
+    /// Every process, living or not yet waited for.
+    pub fn all_and_ended(self) -> Vec<Other> {
+        self.those(exposed::Environment::remains)
+    }
+
+    fn those(self, wanted: fn(exposed::Environment) -> bool) -> Vec<Other> {
         let slots = 0..exposed::kernel().environments.load(Acquire);
-        let alive = slots.filter_map(exposed::environment_slot).filter(|info| info.alive());
-        let numbers = alive.map(|info| info.number.load(Acquire));
+        let numbers = slots.filter_map(exposed::environment_slot).filter(|info| wanted(*info)).map(|info| info.number.load(Acquire));
         // Who only stands in for another one is no process of its own.
         numbers
             .filter(|number| self.succession.successor(*number).is_none())
-            .filter_map(|number| self.find(number))
+            .filter_map(|number| self.find_any(number))
             .collect()
     }
 
@@ -184,8 +205,11 @@ impl Sight {
         signal::send_of_child(self.key, EnvironmentId(other.environment), other.mailbox, information)
     }
 
-    /// Sends a signal to a process.
+    /// Sends a signal to a process. One that has ended takes every signal, without effect.
     pub fn send(self, other: &Other, information: &Information) -> Result<()> {
+        if other.ended {
+            return Ok(());
+        }
         signal::send(self.key, EnvironmentId(other.environment), other.mailbox, information)
     }
 
@@ -195,7 +219,7 @@ impl Sight {
     }
 
     fn send_to_some(self, wanted: impl Fn(&Other) -> bool, send: impl Fn(&Other) -> Result<()>) -> Result<()> {
-        let all = self.all();
+        let all = self.all_and_ended();
         let outcomes: Vec<Result<()>> = all.iter().filter(|other| wanted(other)).map(send).collect();
         match outcomes.iter().any(Result::is_ok) {
             true => Ok(()),
@@ -213,7 +237,7 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
         }
         return Ok(0);
     }
-    let Some(other) = find(number) else { return send_to_ended(number) };
+    let Some(other) = find_any(number) else { return send_to_nobody(number) };
     deliver(&other, information).map(|()| 0)
 }
 
@@ -226,7 +250,7 @@ fn deliver(other: &Other, information: &Information) -> Result<()> {
         _ => sight().send(other, information),
     };
     match direct {
-        Err(Errno::EPERM) => crate::guardian::client::signal(process().guardian, other.environment, information),
+        Err(Errno::EPERM) if !other.ended => crate::guardian::client::signal(process().guardian, other.environment, information),
         outcome => outcome,
     }
 }
@@ -238,9 +262,9 @@ fn may_signal(other: &Other, signal: u32) -> bool {
         || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
 }
 
-/// A child that ended takes every signal, without effect, until it was waited for; so does the first process of all, which
-/// is the session and has no handlers, from user 0.
-fn send_to_ended(number: u64) -> Result<u64> {
+/// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect; so does
+/// a child that ended before it had begun.
+fn send_to_nobody(number: u64) -> Result<u64> {
     if number == runtime::entry::FIRST.0 {
         return if process().identity.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
     }

@@ -169,6 +169,11 @@ impl Environment {
     pub fn dead(self) -> bool {
         self.state.load(Acquire) == State::Dead as u64
     }
+    /// Whether it lives, or is dying: what it held is not all released yet.
+    pub fn remains(self) -> bool {
+        let state = self.state.load(Acquire);
+        state == State::Alive as u64 || state == State::Dying as u64
+    }
     /// The word of its state: 8-byte aligned, so that a predicate can watch it.
     pub fn state_word(self) -> &'static AtomicU64 {
         &self.0.state

@@ -247,6 +247,56 @@ static void sessions(void) {
     puts("sessions, job control, window sizes");
 }
 
+// A group is there as long as one of its members was not waited for, for everybody in the session, not for its parent only.
+static void join_ended(pid_t ended) {
+    char path[32], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", ended);
+    int file = open(path, O_RDONLY);
+    CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0 && strstr(text, ") Z "));
+    snprintf(path, sizeof path, "/proc/%d/cmdline", ended);
+    file = open(path, O_RDONLY);
+    CHECK(file >= 0 && read(file, text, sizeof text) == 0);
+    CHECK(!kill(ended, SIGTERM) && !kill(-ended, 0) && getpgid(ended) == ended && getsid(ended) == getsid(0));
+    CHECK(!setpgid(0, ended) && getpgrp() == ended);
+    CHECK(!tcsetpgrp(0, ended) && tcgetpgrp(0) == ended);
+}
+
+static void join_gone(pid_t gone) {
+    CHECK(kill(gone, 0) == -1 && errno == ESRCH && kill(-gone, 0) == -1 && errno == ESRCH);
+    CHECK(getpgid(gone) == -1 && errno == ESRCH && setpgid(0, gone) == -1 && errno == EPERM);
+    CHECK(tcsetpgrp(0, gone) == -1 && errno == ESRCH);
+}
+
+static void in_child(void (*body)(pid_t), pid_t other) {
+    int status;
+    pid_t child = fork();
+    if (!child) body(other), _exit(0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void ended_groups(void) {
+    int master, status;
+    siginfo_t information;
+    pid_t child = forkpty(&master, NULL, NULL, NULL);
+    if (!child) {
+        handle(SIGTTOU, SIG_IGN);
+        pid_t first = fork();
+        if (!first) setpgid(0, 0), _exit(3);
+        CHECK(!waitid(P_PID, first, &information, WEXITED | WNOWAIT) && information.si_status == 3);
+        in_child(join_ended, first);
+        CHECK(waitpid(first, &status, 0) == first && WEXITSTATUS(status) == 3);
+        in_child(join_gone, first);
+        _exit(0);
+    }
+    CHECK(child > 0);
+    char text[256];
+    ssize_t count = read(master, text, sizeof text);
+    if (count > 0) printf("%.*s", (int)count, text);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    close(master);
+    puts("groups of ended processes");
+}
+
 // The leader of a session loses its terminal with the master.
 static void hang_up(void) {
     int master;
@@ -392,6 +442,7 @@ int main(void) {
     lines();
     much();
     sessions();
+    ended_groups();
     hang_up();
     packets();
     messages();

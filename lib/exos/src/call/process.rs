@@ -341,7 +341,7 @@ pub(super) fn getsid(call: &mut Call<'_>) -> Result<u64> {
 
 fn of_process(call: &Call<'_>, number: u64, field: fn(&crate::relatives::Other) -> u64) -> Result<u64> {
     let number = if number == 0 { call.process.number() } else { number };
-    crate::relatives::find(number).map(|other| field(&other)).ok_or(Errno::ESRCH)
+    crate::relatives::find_any(number).map(|other| field(&other)).ok_or(Errno::ESRCH)
 }
 
 /// A process sets its own group and those of its children, to one of its session.
@@ -355,7 +355,7 @@ pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     let group = if group == 0 { number } else { group };
     let session = call.process.session.load(Relaxed);
     if group != number {
-        let member = crate::relatives::all().into_iter().find(|other| other.group == group);
+        let member = crate::relatives::member(group);
         member.filter(|member| member.session == session).ok_or(Errno::EPERM)?;
     }
     if number == own {

@@ -328,9 +328,10 @@ fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -
 
 /// A file or folder of any process.
 fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
-    let other = crate::relatives::find(number).ok_or(Errno::ENOENT)?;
+    let other = crate::relatives::find_any(number).ok_or(Errno::ENOENT)?;
     match rest {
         [] => Ok(own::folder()),
+        _ if other.ended => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         // Longer ones than fit into the public page only the process itself knows.
         ["cmdline"] if other.arguments.len() >= ARGUMENT_BYTES => ask::ask(number, rest),
@@ -344,6 +345,6 @@ fn root() -> Entry {
         [("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY), ("sysvipc", DIRECTORY)]
             .map(|(n, kind)| (String::from(n), kind)),
     );
-    names.extend(crate::relatives::all().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
+    names.extend(crate::relatives::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }

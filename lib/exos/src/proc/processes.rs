@@ -24,6 +24,7 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
     let name = String::from_utf8_lossy(&other.name).into_owned();
     let text = match rest {
         ["comm"] => format!("{name}\n"),
+        ["cmdline"] if other.ended => return Some(Vec::new()),
         ["cmdline"] => return Some(other.arguments.clone()),
         ["stat"] => statistics(other, &name),
         ["statm"] => {
@@ -38,6 +39,7 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
 
 fn state(other: &Other) -> (char, &'static str) {
     match Change::from_word(other.change) {
+        _ if other.ended => ('Z', "Z (zombie)"),
         Some(Change::Stopped(_)) => ('T', "T (stopped)"),
         _ if is_runnable(other.environment) => ('R', "R (running)"),
         _ => ('S', "S (sleeping)"),

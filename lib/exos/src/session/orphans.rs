@@ -96,8 +96,7 @@ impl Orphans {
 const OWN: KeyIndex = KeyIndex::FIRST;
 
 fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
-    let state = info.state.load(Acquire);
-    if state != State::Alive as u64 && state != State::Dying as u64 {
+    if !info.remains() {
         return None;
     }
     let number = EnvironmentId(info.number.load(Acquire));

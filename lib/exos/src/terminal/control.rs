@@ -119,8 +119,8 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     }
     job::wait_for_turn(terminal, Attempt::Write)?;
     let session = process().session.load(Relaxed);
-    if group != process().group() && !is_of_ended_child(group) {
-        let member = relatives::all().into_iter().find(|other| other.group == group).ok_or(Errno::ESRCH)?;
+    if group != process().group() {
+        let member = relatives::member(group).ok_or(Errno::ESRCH)?;
         if member.session != session {
             return Err(Errno::EPERM);
         }
@@ -128,16 +128,6 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     terminal.set_foreground(group);
     crate::block::kick_idle();
     Ok(())
-}
-
-/// Whether a group is that of a child that has ended: there is one until it was waited for.
-fn is_of_ended_child(group: u64) -> bool {
-    process()
-        .children
-        .lock()
-        .all
-        .iter()
-        .any(|child| child.number() == group && !runtime::exposed::lives(child.made.number))
 }
 
 /// A session's leader without a terminal gets this one, if it controls nobody.
