@@ -47,13 +47,12 @@ static void expect(int from, const char *wanted) {
         struct pollfd one = {from, POLLIN, 0};
         int ready = poll(&one, 1, 20000);
         ssize_t count = ready == 1 ? read(from, got + length, sizeof got - length - 1) : 0;
-        if (count <= 0) {
+        length += count > 0 ? count : 0;
+        if (count <= 0 || (length >= strlen(wanted) && (length > strlen(wanted) || memcmp(got, wanted, length)))) {
             got[length] = 0;
             printf("expected \"%s\", got \"%s\", errno %d\n", wanted, got, errno);
             exit(1);
         }
-        length += count;
-        if (length >= strlen(wanted)) CHECK(length == strlen(wanted) && !memcmp(got, wanted, length));
     }
 }
 
@@ -214,13 +213,18 @@ static void sessions(void) {
         type(1, "stopped\n");
         CHECK(waitpid(other, &status, 0) == other && WIFEXITED(status) && WEXITSTATUS(status) == 'y');
         CHECK(!tcsetpgrp(0, getpid()));
-        // Somebody keeps the slave open: with the leader the terminal is gone for him too.
+        // Somebody keeps the slave open: it controls nobody any more, and is gone with the master only.
         pid_t leader = getpid();
         handle(SIGHUP, SIG_IGN);
         if (!fork()) {
             char c;
             while (getppid() == leader) usleep(1000);
-            CHECK(read(0, &c, 1) == 0 && write(1, "never", 5) == -1 && errno == EIO);
+            CHECK(open("/dev/tty", O_RDWR) == -1 && errno == ENXIO && write(1, "still\n", 6) == 6);
+            // The end of the line with the "y" is there still.
+            char line[4];
+            CHECK(read(0, line, sizeof line) == 1 && read(0, line, sizeof line) == 2 && line[0] == 'x');
+            CHECK(write(pipes[1], "x", 1) == 1);
+            CHECK((read(0, &c, 1) == 0 || errno == EIO) && write(1, "never", 5) == -1 && errno == EIO);
             CHECK(write(pipes[1], "o", 1) == 1);
             _exit(0);
         }
@@ -237,13 +241,15 @@ static void sessions(void) {
     pid_t group;
     CHECK(!ioctl(master, TIOCGPGRP, &group) && group != child);
     type(master, "y\n");
-    expect(master, "y\r\nend\r\n");
+    expect(master, "y\r\nend\r\nstill\r\n");
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     char c;
-    CHECK(read(pipes[0], &c, 1) == 1 && c == 'o');
-    CHECK(read(master, &c, 1) == -1 && errno == EIO);
+    type(master, "x\n");
+    expect(master, "x\r\n");
+    CHECK(read(pipes[0], &c, 1) == 1 && c == 'x');
     close(master);
+    CHECK(read(pipes[0], &c, 1) == 1 && c == 'o');
     puts("sessions, job control, window sizes");
 }
 

@@ -73,9 +73,10 @@ fn controls_member(everybody: &[Other], member: &Other) -> bool {
     parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
 }
 
-/// The running process ends: with a session's leader the terminal is gone for all who had it open.
+/// The running process ends: with a session's leader the machine's own terminal is gone for all who had it open. Whoever has
+/// a pseudo-terminal open keeps it, as on Linux: what was left in the background can still print.
 pub fn process_ends() {
-    if let Some(terminal) = give_control_up() {
+    if let Some(terminal) = give_control_up().filter(|terminal| terminal.node().is_none()) {
         terminal.end_session();
     }
     set_controlling(None);
