@@ -7,7 +7,7 @@ use exos::memory::area::{Area, Areas, Backing, Protection};
 use exos::memory::frames::{COPY_ON_WRITE, FROM_FILE, Frames, TOGETHER, page_of};
 use exos::memory::space::{Access, Pages, Space, Violation};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const BASE: u64 = 0x10_0000;
@@ -156,6 +156,9 @@ struct Process {
     machine: Rc<RefCell<Machine>>,
     table: BTreeMap<u64, u64>,
     others: Rc<RefCell<Vec<BTreeMap<u64, u64>>>>,
+    /// How many rows can still be changed that were not yet, each in a table that takes memory, and those that were; none:
+    /// as many as one likes.
+    rows_left: Option<(usize, BTreeSet<u64>)>,
 }
 
 impl Process {
@@ -201,6 +204,14 @@ impl Pages for Process {
     }
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
         for row in rows {
+            let is_there = row.entry & PRESENT != 0 || self.table.contains_key(&row.address);
+            if let Some((left, changed)) = &mut self.rows_left
+                && is_there
+                && !changed.contains(&row.address)
+            {
+                *left = left.checked_sub(1).ok_or(Errno::ENOMEM)?;
+                changed.insert(row.address);
+            }
             match row.entry & PRESENT {
                 0 => self.table.remove(&row.address),
                 _ => self.table.insert(row.address, row.entry),
@@ -274,7 +285,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
         let machine = Rc::new(RefCell::new(Machine::default()));
         let others = Rc::new(RefCell::new(vec![BTreeMap::new(); 2]));
         let process =
-            |number| Process { number, machine: machine.clone(), table: BTreeMap::new(), others: others.clone() };
+            |number| Process { number, machine: machine.clone(), table: BTreeMap::new(), others: others.clone(), rows_left: None };
         let (mut parent, mut child) = (process(0), process(1));
         let mut space = Space::default();
         space.map(&mut parent, Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
@@ -306,7 +317,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
 /// One process alone in a machine.
 fn alone() -> Process {
     let machine = Rc::new(RefCell::new(Machine::default()));
-    Process { number: 0, machine, table: BTreeMap::new(), others: Rc::new(RefCell::new(vec![BTreeMap::new()])) }
+    Process { number: 0, machine, table: BTreeMap::new(), others: Rc::new(RefCell::new(vec![BTreeMap::new()])), rows_left: None }
 }
 
 #[test]
@@ -339,6 +350,42 @@ fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
             assert!(recorded.keys().all(|at| (area.start..area.end).contains(at)), "seed {seed}, step {step}");
             assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)));
         }
+    }
+}
+
+/// Memory is moved and taken away whole, or stays as it was, wherever the memory for page tables ends.
+#[test]
+fn what_cannot_be_moved_or_taken_away_is_still_there() {
+    for seed in 0..1000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        let count = random.u64(1..12);
+        let at = |page: u64| BASE + page * PAGE_SIZE;
+        let old = Area::anonymous(at(0), at(count), Protection::READ_WRITE);
+        space.map(&mut process, old).expect("it maps");
+        for page in (0..count).filter(|_| random.bool()).collect::<Vec<_>>() {
+            process.write(&mut space, at(page), page as u8 + 1).expect("it may");
+        }
+        let before: Vec<u8> =
+            (0..count).map(|page| process.read(&mut space, at(page)).expect("it is there")).collect();
+        process.rows_left = Some((random.usize(..30), BTreeSet::new()));
+        let new = at(20)..at(20 + count + random.u64(..4));
+        let outcome = match random.u8(..3) {
+            0 => space.unmap(&mut process, at(0), at(count)),
+            1 => space.drop_pages(&mut process, at(0), at(count)),
+            _ => space.move_area(&mut process, old, new.clone(), random.bool()),
+        };
+        process.rows_left = None;
+        let has_moved = space.areas.find(new.start).is_some();
+        if outcome.is_err() || has_moved {
+            assert_eq!(has_moved, outcome.is_ok(), "seed {seed}");
+            let start = if has_moved { new.start } else { at(0) };
+            for (page, expected) in (start..).step_by(PAGE_SIZE as usize).zip(&before) {
+                assert_eq!(process.read(&mut space, page), Ok(*expected), "seed {seed}");
+            }
+        }
+        let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+        assert!(process.table.iter().all(|(at, entry)| recorded.get(at) == Some(entry)), "seed {seed}");
     }
 }
 
@@ -448,7 +495,7 @@ fn who_walks_over_fresh_memory_faults_less_and_less() {
 fn violations_are_told_apart() {
     let machine = Rc::new(RefCell::new(Machine::default()));
     let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others };
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None };
     let mut space = Space::default();
     space.map(&mut process, Area::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
     assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(Violation::NotMapped));
@@ -467,7 +514,7 @@ fn violations_are_told_apart() {
 fn the_stack_grows_and_brk_moves() {
     let machine = Rc::new(RefCell::new(Machine::default()));
     let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others };
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None };
     let mut space = Space::default();
     space.brk = (BASE, BASE);
     let top = MMAP_TOP + (64 << 20);

@@ -37,13 +37,6 @@ pub(super) fn open_as(call: &Call<'_>, made: Arc<dyn Operations>, kept: u32, clo
     call.process.descriptors.lock().add(description, 0, close_on_exec)
 }
 
-/// What a description is open on, if it is of this kind.
-pub(super) fn as_kind<T: Operations>(description: &Description) -> Option<&T> {
-    let Object::Other(other) = &description.object else { return None };
-    let any: &dyn Any = &**other;
-    any.downcast_ref()
-}
-
 /// Makes a descriptor of signals, or changes which ones it is of.
 pub(super) fn signalfd4(call: &mut Call<'_>) -> Result<u64> {
     let [number, set, bytes, flags, ..] = call.arguments();
@@ -57,7 +50,7 @@ pub(super) fn signalfd4(call: &mut Call<'_>) -> Result<u64> {
         return open(call, Arc::new(Signals::new(set)), flags);
     }
     let description = call.process.description(number)?;
-    as_kind::<Signals>(&description).ok_or(Errno::EINVAL)?.change(set);
+    description.as_kind::<Signals>().ok_or(Errno::EINVAL)?.change(set);
     Ok(number)
 }
 
@@ -100,7 +93,7 @@ pub(super) fn timerfd_create(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, new, old, ..] = call.arguments();
     let description = call.process.description(number)?;
-    let timer: &Timer = as_kind(&description).ok_or(Errno::EINVAL)?;
+    let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
     if flags as u32 & !(linux::TFD_TIMER_ABSTIME | linux::TFD_TIMER_CANCEL_ON_SET) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -123,7 +116,7 @@ pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn timerfd_gettime(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
     let description = call.process.description(number)?;
-    let timer: &Timer = as_kind(&description).ok_or(Errno::EINVAL)?;
+    let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
     tell_setting(to, timer.setting()).map(|()| 0)
 }
 
@@ -153,7 +146,7 @@ pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, operation, wanted, event, ..] = call.arguments();
     let description = call.process.description(number)?;
     let target = call.process.opened(wanted)?;
-    let set: &Set = as_kind(&description).ok_or(Errno::EINVAL)?;
+    let set: &Set = description.as_kind().ok_or(Errno::EINVAL)?;
     if description.number() == target.number() {
         return Err(Errno::EINVAL);
     }
@@ -188,7 +181,7 @@ fn may_be_exclusive(operation: u32, events: u32, target: &Description) -> bool {
         | linux::EPOLLWAKEUP
         | linux::EPOLLET
         | linux::EPOLLEXCLUSIVE;
-    operation == linux::EPOLL_CTL_ADD && events & !WITH_IT == 0 && as_kind::<Set>(target).is_none()
+    operation == linux::EPOLL_CTL_ADD && events & !WITH_IT == 0 && target.as_kind::<Set>().is_none()
 }
 
 pub(super) fn epoll_wait(call: &mut Call<'_>) -> Result<u64> {
@@ -215,7 +208,7 @@ fn timeout(milliseconds: u64) -> Option<u64> {
 
 fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) -> Result<u64> {
     let description = call.process.description(number)?;
-    let set: &Set = as_kind(&description).ok_or(Errno::EINVAL)?;
+    let set: &Set = description.as_kind().ok_or(Errno::EINVAL)?;
     if most == 0 || most > MOST_EVENTS {
         return Err(Errno::EINVAL);
     }

@@ -186,36 +186,37 @@ pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
     let old_end = range(old, old_bytes)?;
     let new_bytes = rounded(new_bytes)?;
     let flags = flags as u32;
-    let known = linux::MREMAP_MAYMOVE | linux::MREMAP_FIXED;
-    if flags & !known != 0 || flags == linux::MREMAP_FIXED || old_end == old {
+    let known = linux::MREMAP_MAYMOVE | linux::MREMAP_FIXED | linux::MREMAP_DONTUNMAP;
+    let keep = flags & linux::MREMAP_DONTUNMAP != 0;
+    let moves = flags & !linux::MREMAP_MAYMOVE != 0;
+    if flags & !known != 0 || moves && flags & linux::MREMAP_MAYMOVE == 0 || old_end == old {
+        return Err(Errno::EINVAL);
+    }
+    if keep && new_bytes != old_end - old {
         return Err(Errno::EINVAL);
     }
     call.process.with_memory(|space, pages| {
         let area = *space.areas.find(old).filter(|area| old_end <= area.end).ok_or(Errno::EFAULT)?;
         let bytes = old_end - old;
-        if flags & linux::MREMAP_FIXED == 0 && new_bytes <= bytes {
+        if !moves && new_bytes <= bytes {
             space.unmap(pages, old + new_bytes, old_end)?;
             return Ok(old);
         }
         let part = space.areas.within(old, old_end)[0];
-        space.check_room(&part, new_bytes.saturating_sub(bytes))?;
-        if flags & linux::MREMAP_FIXED == 0 && old_end == area.end && space.areas.is_free(old_end, old + new_bytes) {
+        space.check_room(&part, if keep { bytes } else { new_bytes.saturating_sub(bytes) })?;
+        if !moves && old_end == area.end && space.areas.is_free(old_end, old + new_bytes) {
             space.areas.insert(Area { end: old + new_bytes, ..part });
             return Ok(old);
         }
         if flags & linux::MREMAP_MAYMOVE == 0 {
             return Err(Errno::ENOMEM);
         }
-        let new = match flags & linux::MREMAP_FIXED {
-            0 => space.areas.find_place(new_bytes)?,
-            _ if range(wanted, new_bytes).is_err() || (wanted < old_end && old < wanted + new_bytes) => {
-                return Err(Errno::EINVAL);
-            }
-            _ => wanted,
-        };
-        space.map(pages, Area { start: new, end: new + new_bytes, ..part })?;
-        space.move_pages(pages, old, new, bytes.min(new_bytes))?;
-        space.unmap(pages, old, old_end)?;
+        if moves && (range(wanted, new_bytes).is_err() || wanted < old_end && old < wanted + new_bytes) {
+            return Err(Errno::EINVAL);
+        }
+        let insists = if flags & linux::MREMAP_FIXED != 0 { linux::MAP_FIXED } else { 0 };
+        let new = place(&space.areas, if moves { wanted } else { 0 }, new_bytes, insists)?;
+        space.move_area(pages, part, new..new + new_bytes, keep)?;
         Ok(new)
     })
 }

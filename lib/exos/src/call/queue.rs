@@ -1,7 +1,7 @@
 //! POSIX message queues (mq_overview(7)).
 
 use super::dispatch::Call;
-use super::event::{as_kind, open_as};
+use super::event::open_as;
 use super::ipc::wait;
 use super::poll::duration;
 use super::time::wall_clock;
@@ -72,7 +72,7 @@ pub(super) fn mq_unlink(call: &mut Call<'_>) -> Result<u64> {
 /// The queue behind a descriptor, if it was opened for this.
 fn find(call: &Call<'_>, number: u64, allowed: fn(&Description) -> bool) -> Result<(Description, Queue)> {
     let description = call.process.description(number)?;
-    let queue = *as_kind::<Queue>(&description).filter(|_| allowed(&description)).ok_or(Errno::EBADF)?;
+    let queue = *description.as_kind::<Queue>().filter(|_| allowed(&description)).ok_or(Errno::EBADF)?;
     Ok((description, queue))
 }
 

@@ -2,7 +2,7 @@
 //! affair and refused as absent. `socket_message` is about what goes through them, `socket_option` about what can be set.
 
 use super::dispatch::Call;
-use super::event::{as_kind, open};
+use super::event::open;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Event;
 use crate::descriptor::operations::Operations;
@@ -71,7 +71,7 @@ pub(super) fn with_socket<T>(
     action: impl FnOnce(&Description, &Socket) -> Result<T>,
 ) -> Result<T> {
     let description = call.process.description(number)?;
-    let socket = as_kind(&description).ok_or(Errno::ENOTSOCK)?;
+    let socket = description.as_kind().ok_or(Errno::ENOTSOCK)?;
     action(&description, socket)
 }
 
@@ -154,7 +154,7 @@ fn bind_any(call: &Call<'_>, socket: &Socket, page: PageNumber) -> Result<Vec<u8
 fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]) -> Result<()> {
     let node = call.process.files.lock().bind_abstract(name, page)?;
     let is_it =
-        |description: &Description| as_kind(description).is_some_and(|other: &Socket| core::ptr::eq(other, socket));
+        |description: &Description| description.as_kind().is_some_and(|other: &Socket| core::ptr::eq(other, socket));
     let count = call.process.descriptors.lock().iter().filter(|(_, description)| is_it(description)).count();
     for _ in 1..count {
         call.process.files.lock().hold(node, true);

@@ -101,6 +101,53 @@ pub(super) fn clock_settime(call: &mut Call<'_>) -> Result<u64> {
     Err(Errno::EPERM)
 }
 
+/// What disciplines the clock (adjtimex(2)): nothing does, and nobody may.
+pub(super) fn adjtimex(call: &mut Call<'_>) -> Result<u64> {
+    let [settings, ..] = call.arguments();
+    tell_discipline(settings)
+}
+
+pub(super) fn clock_adjtime(call: &mut Call<'_>) -> Result<u64> {
+    let [which, settings, ..] = call.arguments();
+    match which as u32 {
+        linux::CLOCK_REALTIME => tell_discipline(settings),
+        linux::CLOCK_MONOTONIC..=linux::CLOCK_TAI => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn tell_discipline(settings: u64) -> Result<u64> {
+    const MODES_THAT_READ: [u32; 2] = [0, 0xa001];
+    // Status and result: nothing sets the clock right.
+    const UNSYNCHRONIZED: (u64, u64) = (0x40, 5);
+    // Microseconds; parts of a million, with 16 bits behind the point; microseconds between two ticks.
+    const WORST_ERROR: u64 = 16_000_000;
+    const TOLERANCE: u64 = 500 << 16;
+    const TICK: u64 = 10_000;
+    let modes = copy::read_half(settings)?;
+    if !MODES_THAT_READ.contains(&modes) {
+        return Err(Errno::EPERM);
+    }
+    let now = wall_clock();
+    let mut words = [0; 26];
+    words[..12].copy_from_slice(&[
+        u64::from(modes),
+        0,
+        0,
+        WORST_ERROR,
+        WORST_ERROR,
+        UNSYNCHRONIZED.0,
+        2,
+        1,
+        TOLERANCE,
+        now / NANOSECONDS,
+        now % NANOSECONDS / 1000,
+        TICK,
+    ]);
+    copy::write(settings, &super::layout::bytes(&words))?;
+    Ok(UNSYNCHRONIZED.1)
+}
+
 pub(super) fn settimeofday(call: &mut Call<'_>) -> Result<u64> {
     let [time, zone, ..] = call.arguments();
     duration(time, 1000)?;

@@ -1,7 +1,7 @@
 //! Calls that watch files (inotify(7)).
 
 use super::dispatch::Call;
-use super::event::{as_kind, open};
+use super::event::open;
 use super::path::{HERE, note_missing, start};
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
@@ -36,7 +36,7 @@ fn create(call: &Call<'_>, flags: u32) -> Result<u64> {
 }
 
 fn watcher_of(description: &Description) -> Result<Watcher> {
-    as_kind::<Watcher>(description).copied().ok_or(Errno::EINVAL)
+    description.as_kind::<Watcher>().copied().ok_or(Errno::EINVAL)
 }
 
 pub(super) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {

@@ -4,6 +4,7 @@
 //! all of them. A record that no descriptor of any process refers to is free.
 
 use super::object::Object;
+use super::operations::Operations;
 use crate::errno::Result;
 use crate::user_memory::current::process;
 use crate::user_memory::header::tables;
@@ -11,6 +12,7 @@ use crate::user_memory::shared::Shared;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -91,6 +93,13 @@ impl Description {
         let description = Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) }));
         (tables().offsets.opened)(&description);
         Ok(description)
+    }
+
+    /// What it is open on, if it is of this kind.
+    pub fn as_kind<T: Operations>(&self) -> Option<&T> {
+        let Object::Other(other) = &self.object else { return None };
+        let any: &dyn Any = &**other;
+        any.downcast_ref()
     }
 
     /// The offset.

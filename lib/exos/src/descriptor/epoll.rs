@@ -13,12 +13,16 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
 use runtime::predicate::Term;
 
 const EDGE: u32 = linux::EPOLLET;
 const ONCE: u32 = linux::EPOLLONESHOT;
+/// Sets in each other at most (`EP_MAX_NESTS` of Linux, and the first).
+const NESTED: usize = 5;
 /// Events that are told whether they were asked for or not.
 const ALWAYS: u32 = linux::EPOLLERR | linux::EPOLLHUP;
 
@@ -40,11 +44,23 @@ struct Interest {
 #[derive(Debug, Default)]
 pub struct Set {
     interests: Lock<Interests>,
+    /// How many sets it ever lay in, one in the other.
+    below: AtomicUsize,
 }
 
 impl Set {
     /// Adds a descriptor, or changes what is wanted of it.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT`; `ELOOP` where a set would lie in itself, or too deep.
     pub fn put(&self, number: u64, description: Description, events: u32, data: u64, add: bool) -> Result<()> {
+        if add && let Some(inner) = description.as_kind::<Self>() {
+            let below = self.below.load(Relaxed) + 1;
+            if inner.holds(self) || below + inner.height() > NESTED {
+                return Err(Errno::ELOOP);
+            }
+            inner.sink(below);
+        }
         let mut interests = self.interests.lock();
         let key = (number, description.number());
         match (interests.get(&key), add) {
@@ -55,6 +71,32 @@ impl Set {
         }
         interests.insert(key, Interest { description, events, data, told: None, spent: false });
         Ok(())
+    }
+
+    /// Calls a function for each set that is in this one.
+    fn each_inner(&self, mut action: impl FnMut(&Self)) {
+        let descriptions: Vec<Description> =
+            self.interests.lock().values().map(|interest| interest.description.clone()).collect();
+        descriptions.iter().filter_map(Description::as_kind::<Self>).for_each(&mut action);
+    }
+
+    /// Whether it is this set, or one that lies in it.
+    fn holds(&self, other: &Self) -> bool {
+        let mut found = core::ptr::eq(self, other);
+        self.each_inner(|inner| found = found || inner.holds(other));
+        found
+    }
+
+    /// How many sets lie in each other, this one among them.
+    fn height(&self) -> usize {
+        let mut most = 0;
+        self.each_inner(|inner| most = most.max(inner.height()));
+        most + 1
+    }
+
+    fn sink(&self, below: usize) {
+        self.below.fetch_max(below, Relaxed);
+        self.each_inner(|inner| inner.sink(below + 1));
     }
 
     /// Takes a descriptor out.

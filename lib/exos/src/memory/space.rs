@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What the kernel does for an address space.
 pub trait Pages {
@@ -284,10 +285,11 @@ impl Space {
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
     pub fn drop_pages(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
-        let taken = self.frames.take(start, end);
-        let rows: Vec<MapRow> = taken.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
+        // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.
+        let rows: Vec<MapRow> =
+            self.frames.within(start, end).map(|(address, _)| MapRow { address, entry: 0 }).collect();
         pages.map(&rows)?;
-        let numbers: Vec<u64> = taken.iter().map(|(_, entry)| page_of(*entry)).collect();
+        let numbers: Vec<u64> = self.frames.take(start, end).into_iter().map(|(_, entry)| page_of(entry)).collect();
         pages.release(&numbers);
         Ok(())
     }
@@ -400,13 +402,37 @@ impl Space {
         if too_much { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// Moves the pages of one range to another of the same length; the areas are the caller's affair.
-    pub fn move_pages(&mut self, pages: &mut impl Pages, from: u64, to: u64, bytes: u64) -> Result<()> {
-        let taken = self.frames.take(from, from + bytes);
-        let mut rows: Vec<MapRow> = taken.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
-        rows.extend(taken.iter().map(|(address, entry)| MapRow { address: address - from + to, entry: *entry }));
-        pages.map(&rows)?;
-        for (address, entry) in taken {
+    /// Moves an area, or the part of one that `old` is, to `new`; what lay there goes, and so do pages that have no room.
+    /// With `keep` the old area stays, without its pages.
+    ///
+    /// # Errors
+    /// `ENOMEM` where there is no room for page tables: everything is where it was, but for what lay at `new`.
+    pub fn move_area(&mut self, pages: &mut impl Pages, old: Area, new: Range<u64>, keep: bool) -> Result<()> {
+        let bytes = (old.end - old.start).min(new.end - new.start);
+        self.unmap(pages, old.start + bytes, old.end)?;
+        self.map(pages, Area { start: new.start, end: new.end, ..old })?;
+        if let Err(error) = self.move_pages(pages, old.start, new.start, bytes) {
+            self.unmap(pages, new.start, new.end)?;
+            return Err(error);
+        }
+        if keep { Ok(()) } else { self.unmap(pages, old.start, old.start + bytes) }
+    }
+
+    /// The pages are mapped at their new place before they go from the old one: only then can nothing be lost.
+    fn move_pages(&mut self, pages: &mut impl Pages, from: u64, to: u64, bytes: u64) -> Result<()> {
+        let before: Vec<(u64, u64)> = self.frames.within(from, from + bytes).collect();
+        let rows = |to: u64, mapped: bool| -> Vec<MapRow> {
+            let row = |(address, entry): &(u64, u64)| MapRow {
+                address: address - from + to,
+                entry: if mapped { *entry } else { 0 },
+            };
+            before.iter().map(row).collect()
+        };
+        pages.map(&rows(to, true)).and_then(|()| pages.map(&rows(from, false))).inspect_err(|_| {
+            // Whatever is not back at its old place comes with a fault; the tables at the new one are there by now.
+            let _ = pages.map(&rows(to, false));
+        })?;
+        for (address, entry) in self.frames.take(from, from + bytes) {
             self.frames.set(address - from + to, entry);
         }
         Ok(())
