@@ -65,23 +65,23 @@ impl Call<'_> {
         match result {
             _ if self.keep_registers => {}
             Ok(value) => self.context.registers.rax = value,
-            Err(Errno::EINTR) if restarts(number) => self.make_again(),
+            Err(Errno::EINTR) if restarts(number) => make_again(self.context),
             Err(error) => self.context.registers.rax = error.to_register(),
         }
-    }
-
-    /// Back to the `syscall`, behind the jump to the stub where there is one: it is made again when the handler has returned.
-    #[cold]
-    fn make_again(&mut self) {
-        let frame = &mut self.context.frame;
-        frame.rip = frame.rip.wrapping_sub(2);
-        self.context.registers.rcx = frame.rip;
     }
 
     /// The registers are as they are to be, `rax` included.
     pub fn keep_registers(&mut self) {
         self.keep_registers = true;
     }
+}
+
+/// Back to the `syscall`, behind the jump to the stub where there is one: the call is made again when the program goes on.
+#[cold]
+pub(crate) fn make_again(context: &mut Context) {
+    let frame = &mut context.frame;
+    frame.rip = frame.rip.wrapping_sub(2);
+    context.registers.rcx = frame.rip;
 }
 
 /// Whether a call has to do with every register: those that come back elsewhere, twice, or with all of them changed; and

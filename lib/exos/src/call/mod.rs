@@ -69,6 +69,8 @@ mod time;
 #[cfg(target_os = "none")]
 mod timer;
 #[cfg(target_os = "none")]
+mod unborn;
+#[cfg(target_os = "none")]
 pub(crate) mod walk;
 #[cfg(target_os = "none")]
 mod watch;
@@ -93,3 +95,5 @@ pub use table::OPERATIONS;
 pub(crate) use time::own_time;
 #[cfg(target_os = "none")]
 pub(crate) use time::wall_clock;
+#[cfg(target_os = "none")]
+pub(crate) use unborn::UNBORN;

@@ -12,7 +12,7 @@ use crate::process::status::Status;
 use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::process::wait::{self, Wanted, Which};
-use crate::process::{begin, exec, exit as end, spawn};
+use crate::process::{begin, exec, exit as end, spawn, unborn};
 use crate::terminal::job;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;
+use runtime::upcall::Context;
 
 pub(super) fn getpid(call: &mut Call<'_>) -> Result<u64> {
     Ok(call.process.number())
@@ -50,7 +51,17 @@ pub(super) fn sched_yield(_: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn fork(call: &mut Call<'_>) -> Result<u64> {
     check_processes(call.process)?;
-    fork::fork(call.context, Options::PLAIN)
+    fork::fork(&in_child(call, 0), Options::PLAIN)
+}
+
+/// Where a child goes on, with another stack if there is one.
+fn in_child(call: &Call<'_>, stack: u64) -> Context {
+    let mut context = *call.context;
+    context.registers.rax = 0;
+    if stack != 0 {
+        context.frame.rsp = stack;
+    }
+    context
 }
 
 /// `clone`: a thread, or a process.
@@ -102,12 +113,14 @@ impl How {
     }
 }
 
+/// Flags that a process and a thread can have alike.
+const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
+    | linux::CLONE_CHILD_CLEARTID
+    | linux::CLONE_PARENT_SETTID
+    | linux::CLONE_SETTLS
+    | linux::CLONE_DETACHED;
+
 fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
-    const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
-        | linux::CLONE_CHILD_CLEARTID
-        | linux::CLONE_PARENT_SETTID
-        | linux::CLONE_SETTLS
-        | linux::CLONE_DETACHED;
     const THREAD: u32 = linux::CLONE_VM
         | linux::CLONE_FS
         | linux::CLONE_FILES
@@ -152,6 +165,15 @@ pub(super) fn vfork(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn lend_to_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
+    let is_plain = how.flags & u64::from(NUMBERS) == 0 && how.has(linux::CLONE_VM);
+    if is_plain && unborn::can_be(call.process) {
+        check_processes(call.process)?;
+        let there = in_child(call, how.stack);
+        unborn::conceive(call.context, exit_signal)?;
+        *call.context = there;
+        call.keep_registers();
+        return Ok(0);
+    }
     let loan = Loan::new(how.has(linux::CLONE_VM))?;
     let child = fork_process(call, exit_signal, how, Some(loan.clone()));
     if let Ok(child) = child {
@@ -165,13 +187,12 @@ fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<L
     check_processes(call.process)?;
     let options = Options {
         exit_signal,
-        stack: how.stack,
         segment_base: how.segment_base(),
         set_number: how.address(linux::CLONE_CHILD_SETTID, how.child_number),
         clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
         loan,
     };
-    let number = fork::fork(call.context, options)?;
+    let number = fork::fork(&in_child(call, how.stack), options)?;
     if how.has(linux::CLONE_PARENT_SETTID) {
         copy::write_half(how.parent_number, number as u32)?;
     }
@@ -182,6 +203,21 @@ pub(super) fn execve(call: &mut Call<'_>) -> Result<u64> {
     let [path, arguments, environment, ..] = call.arguments();
     let path = copy::read_path(path)?;
     execute(call, (&path, false), arguments, environment)
+}
+
+/// The same of a child that has not begun.
+pub(super) fn execve_unborn(call: &mut Call<'_>) -> Result<u64> {
+    let [path, arguments, environment, ..] = call.arguments();
+    let path = copy::read_path(path)?;
+    let (arguments, environment) = lists(&path, arguments, environment)?;
+    let request = exec::Request::new((&path, false), arguments, environment)?;
+    if request.is_for_another() {
+        request.close();
+        return super::unborn::begin(call);
+    }
+    unborn::execute(call.context, request)?;
+    call.keep_registers();
+    Ok(0)
 }
 
 /// The program is called by a path below `/dev/fd`, also for who runs it as a script.
@@ -218,7 +254,15 @@ pub(super) fn execveat(call: &mut Call<'_>) -> Result<u64> {
 
 /// Executes a program with the lists of a call. A path may lead through a descriptor that this closes.
 fn execute(call: &mut Call<'_>, path: (&[u8], bool), arguments: u64, environment: u64) -> Result<u64> {
-    if path.0.is_empty() {
+    let (arguments, environment) = lists(path.0, arguments, environment)?;
+    exec::exec(call.context, path, arguments, environment)?;
+    call.keep_registers();
+    Ok(0)
+}
+
+/// The two lists of a program that is called by a path.
+fn lists(path: &[u8], arguments: u64, environment: u64) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+    if path.is_empty() {
         return Err(Errno::ENOENT);
     }
     let mut arguments = strings(arguments)?;
@@ -226,9 +270,7 @@ fn execute(call: &mut Call<'_>, path: (&[u8], bool), arguments: u64, environment
     if arguments.is_empty() {
         arguments.push(Vec::new());
     }
-    exec::exec(call.context, path, arguments, environment)?;
-    call.keep_registers();
-    Ok(0)
+    Ok((arguments, environment))
 }
 
 /// A list of strings that ends with a null pointer.

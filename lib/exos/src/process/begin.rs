@@ -46,6 +46,7 @@ use linux_raw_sys::general as linux;
 use runtime::area::{self, Area};
 use runtime::heap;
 use runtime::lock::Lock;
+use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, Kind, PageNumber, clock, exposed, syscall};
 
@@ -60,8 +61,8 @@ pub struct Inherited {
     memory: Option<OwnMemory>,
 }
 
-/// The memory of a child that does not share its parent's page tables.
-#[derive(Clone, Debug)]
+/// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
+#[derive(Clone, Debug, Default)]
 pub struct OwnMemory {
     /// Its tables.
     pub tables: Tables,
@@ -72,7 +73,7 @@ pub struct OwnMemory {
 }
 
 impl Inherited {
-    /// For a child whose program goes on at `context`.
+    /// For a child whose program goes on at `context`, if it does.
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
         let parent_mailbox = process.mailbox.lock().window().pages()[0];
@@ -111,17 +112,16 @@ pub extern "C" fn forked(_argument: u64) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
-    let mut context = inherited.context;
-    context.registers.rax = 0;
-    if inherited.options.stack != 0 {
-        context.frame.rsp = inherited.options.stack;
+    let request = process().exec.lock().take();
+    if let Some(request) = request {
+        super::exec::take_over(&request);
     }
     if inherited.options.set_number != 0 {
         let number = process().number() as u32;
         let _ = crate::user_memory::copy::write_half(inherited.options.set_number, number);
     }
     vectors::load();
-    enter::resume(&context)
+    enter::resume(&inherited.context)
 }
 
 fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
@@ -164,6 +164,9 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     let mut memory = process.memory.lock();
     memory.tables.clone_from(&own.tables);
+    if own.tables.is_empty() {
+        memory.space.forget_pages();
+    }
     if !own.has_files {
         memory.space.forget_files();
     }
@@ -328,6 +331,13 @@ fn descent(words: &[u64], number: u64, board: &[AtomicU64]) -> [u64; 2] {
     }
 }
 
+/// The mailbox of a process in a group of its own.
+fn first_mailbox(windows: &mut Windows, pages: Allocator, number: u64) -> Result<Mailbox> {
+    let mailbox = Mailbox::new(windows.open(vec![pages.allocate()?], pages.key, true)?);
+    mailbox.letters().group().store(number, Relaxed);
+    Ok(mailbox)
+}
+
 /// The record of a process that nobody copied: the first one's, or one's that goes on for another.
 pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
@@ -338,10 +348,8 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
     let page = |word: usize| PageNumber(words[word]);
     let shared = [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)];
     let lists = Lists { shared, public: AtomicU64::new(words[birth::PUBLIC_WORD]) };
-    let public = lists.public(SESSION_SLOT);
-    let mailbox = Mailbox::new(windows.open(vec![public.allocate()?], public.key, true)?);
+    let mailbox = first_mailbox(&mut windows, lists.public(SESSION_SLOT), number)?;
     let letters = mailbox.letters();
-    letters.group().store(number, Relaxed);
     let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
@@ -368,6 +376,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         letters,
         parent_mailbox: Lock::new(None),
         loan: Lock::new(None),
+        unborn: Lock::new(None),
         terminal: Lock::new(None),
         board,
         number: AtomicU64::new(number),

@@ -61,17 +61,14 @@ pub fn exec(
     arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
 ) -> Result<()> {
-    let mut plan = plan(path, goes, arguments)?;
-    let outcome = check(&mut plan, path, &environment);
-    let is_for_another = outcome.inspect_err(|_| plan.close())?;
-    let request = Request { plan, path: path.to_vec(), environment, is_for_another };
+    let request = Request::new((path, goes), arguments, environment)?;
     let process = process();
     if thread().number() != process.environment() {
         *process.exec.lock() = Some(Box::new(request));
         super::exit::leave_for_exec();
     }
-    if is_for_another {
-        return set_id::hand_over(&request).inspect_err(|_| request.plan.close());
+    if request.is_for_another {
+        return set_id::hand_over(&request).inspect_err(|_| request.close());
     }
     super::exit::be_alone_for_exec();
     replace(context, &request)
@@ -100,6 +97,27 @@ pub struct Request {
 }
 
 impl Request {
+    /// Finds and checks a program.
+    ///
+    /// # Errors
+    /// Whatever `execve` refuses.
+    pub fn new((path, goes): (&[u8], bool), arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
+        let mut plan = plan(path, goes, arguments)?;
+        let outcome = check(&mut plan, path, &environment);
+        let is_for_another = outcome.inspect_err(|_| plan.close())?;
+        Ok(Self { plan, path: path.to_vec(), environment, is_for_another })
+    }
+
+    /// Whether another environment is to run it than that of who asks.
+    pub const fn is_for_another(&self) -> bool {
+        self.is_for_another
+    }
+
+    /// Lets its files go.
+    pub fn close(&self) {
+        self.plan.close();
+    }
+
     /// A program that was opened by its node, for an environment that goes on for another one.
     pub(super) fn for_node(node: u64, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
         let opened = process().files.lock().open(node, b"", linux::O_RDONLY, 0)?.here(Errno::EACCES)?;

@@ -52,8 +52,6 @@ const ROWS: usize = 64;
 pub struct Options {
     /// Signal that tells the parent of its end.
     pub exit_signal: u32,
-    /// Its stack pointer; 0: the parent's.
-    pub stack: u64,
     /// Base of FS, if it gets another one.
     pub segment_base: Option<u64>,
     /// Where its number is stored in its memory; 0: nowhere.
@@ -67,10 +65,11 @@ pub struct Options {
 impl Options {
     /// A plain copy.
     pub const PLAIN: Self =
-        Self { exit_signal: linux::SIGCHLD, stack: 0, segment_base: None, set_number: 0, clear_number: 0, loan: None };
+        Self { exit_signal: linux::SIGCHLD, segment_base: None, set_number: 0, clear_number: 0, loan: None };
 }
 
-/// Copies the running process, whose program was interrupted at `context`; the result is the child's number.
+/// Copies the running process; the result is the child's number. Its program goes on at `context`, or begins where a program to
+/// execute stands in `exec`.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     // The child finds them in its copy of this memory.
@@ -103,7 +102,7 @@ fn make_child(mut ready: Ready, nursery: &mut Nursery, context: &Context, option
 }
 
 /// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
-fn introduce(ready: &Ready, mailbox: PageNumber) -> Result<()> {
+pub(super) fn introduce(ready: &Ready, mailbox: PageNumber) -> Result<()> {
     let process = process();
     let window = Window::open(&[mailbox], process.session_key, Access::WRITE)?;
     window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
@@ -152,6 +151,11 @@ fn copy_memory(
     let own = space.frames.len() - space.frames.of_files();
     let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     let is_borrowed = process().loan.lock().is_some();
+    if process().exec.lock().is_some() {
+        // It never runs the program that is here.
+        nursery.inherited.iter_mut().for_each(|inherited| inherited.set_memory(OwnMemory::default()));
+        return Ok(());
+    }
     if own > MAPPED_AT_ONCE && !is_borrowed {
         space.share_for_fork(pages, &[], |_, _| {})?;
         return pages.tables.link_into(&ready.editor());

@@ -92,6 +92,7 @@ impl Process {
         self.mailbox.free_copy();
         self.parent_mailbox.free_copy();
         self.loan.free_copy();
+        self.unborn.free_copy();
         self.terminal.free_copy();
         self.remains.free_copy();
         self.spare_threads.free_copy();

@@ -44,6 +44,8 @@ pub mod status;
 mod succeed;
 #[cfg(target_os = "none")]
 pub mod thread;
+#[cfg(target_os = "none")]
+pub mod unborn;
 pub mod usage;
 #[cfg(target_os = "none")]
 pub mod user;

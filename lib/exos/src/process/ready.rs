@@ -82,6 +82,17 @@ impl Nursery {
         Ok(ready)
     }
 
+    /// The number of the next child, which is made ready for it.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn reserve(&mut self) -> Result<u64> {
+        if self.ready.is_none() {
+            self.ready = Some(Ready::make()?);
+        }
+        Ok(self.ready.as_ref().map_or(0, |ready| ready.made.number.0))
+    }
+
     /// Addresses of the windows that a child has no use for.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
         let public = [&self.ready, &self.current].into_iter().flatten().map(|ready| ready.public.address());

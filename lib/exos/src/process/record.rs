@@ -19,6 +19,7 @@ use crate::process::place::Place;
 use crate::process::ready::Nursery;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
+use crate::process::unborn::Unborn;
 use crate::process::usage::Usage;
 use crate::process::vfork::Loan;
 use crate::rewriter::trap_count::TrapCounts;
@@ -149,6 +150,8 @@ pub struct Process {
     pub parent_mailbox: Lock<Option<Mailbox>>,
     /// What its parent waits for, if it does.
     pub loan: Lock<Option<Loan>>,
+    /// The child that its program is for the moment, if it is one: see `process::unborn`.
+    pub unborn: Lock<Option<Box<Unborn>>>,
     /// The terminal that controls it, if there is one.
     pub terminal: Lock<Option<Terminal>>,
     /// What the session tells of the host: see `session::board`.

@@ -220,6 +220,9 @@ extern "C" fn exception(context: &mut Context) {
         context.frame.rip = way_out;
         return;
     }
+    if crate::process::unborn::begin_at_fault(context) {
+        return;
+    }
     signal::raise_fault(signal, code, address, [frame.error, frame.kind, frame.detail]);
     signal::deliver_pending(context);
 }

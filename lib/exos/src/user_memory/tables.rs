@@ -66,6 +66,11 @@ impl Tables {
         core::mem::take(&mut self.spare)
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.linked.is_empty()
+    }
+
     /// Every table.
     pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
         self.linked.values().map(|link| link.page)

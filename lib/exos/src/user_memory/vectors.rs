@@ -2,6 +2,7 @@
 //! runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
 use super::current::thread;
+use crate::errno::Result;
 use alloc::vec::Vec;
 use runtime::vector::State;
 
@@ -11,6 +12,22 @@ pub fn clear() {
         // SAFETY: ExOS is built without vector registers.
         unsafe { initial.restore() };
     }
+}
+
+/// What the registers hold, to be put back.
+///
+/// # Errors
+/// `ENOMEM` without room for it.
+pub fn keep() -> Result<State> {
+    let mut kept = State::new()?;
+    kept.save();
+    Ok(kept)
+}
+
+/// Sets the registers to what they held, for a program that goes on.
+pub fn put_back(kept: &State) {
+    // SAFETY: ExOS is built without vector registers.
+    unsafe { kept.restore() };
 }
 
 /// Says that the registers hold something from now on.

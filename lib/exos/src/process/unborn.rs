@@ -1,0 +1,202 @@
+//! A child of `vfork` that has not begun.
+//!
+//! Between `vfork` and `execve` or `_exit` a child has its parent's memory, and its parent stands still. So the parent's own
+//! environment runs the program for it, until the child asks for something that only a process of its own can do, or that its
+//! parent must not have done to it (`call::unborn` says which calls those are). Mostly that is `execve`: the child begins in the
+//! new program, and neither the old one's memory nor its tables were ever made for it. A program that cannot be executed, and
+//! an end at once, take no environment at all. Whatever else it asks for, and a fault that is to be a signal, have it begin first, on
+//! its parent's memory as ever (`vfork`), and it does the same again.
+//!
+//! Holds while there is one: the process has one thread, whose signals all wait, those that cannot wait being its parent's;
+//! `getpid` tells the child's number; calls go by a table of their own; nothing but memory was changed.
+
+use super::children::{Child, STATUS_WORD};
+use super::exec::Request;
+use super::fork::{self, Options};
+use super::record::Process;
+use super::status::Status;
+use super::vfork::Loan;
+use crate::call;
+use crate::errno::{Errno, Result};
+use crate::signal::frame::Information;
+use crate::user_memory::current::{process, thread, word};
+use crate::user_memory::header::tables;
+use crate::user_memory::vectors;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use runtime::area::Area;
+use runtime::upcall::Context;
+use runtime::vector::State;
+use runtime::{EnvironmentId, syscall};
+
+/// What its parent goes on with, and what the child is to begin with.
+#[derive(Debug)]
+pub struct Unborn {
+    /// Where the parent goes on.
+    parent: Context,
+    /// Its vector registers.
+    vectors: State,
+    /// Signals that the parent blocks.
+    blocked_by_parent: u64,
+    /// Signals that the child blocks.
+    blocked: u64,
+    /// Signal that tells the parent of its end.
+    exit_signal: u32,
+}
+
+/// Whether a child of the running thread may wait to begin.
+pub fn can_be(process: &Process) -> bool {
+    thread().number() == process.environment()
+        && process.threads.lock().len() == 1
+        && process.calls.is_of_image()
+        && process.loan.lock().is_none()
+}
+
+/// From now on the program runs as its own child. The parent goes on at `parent` when that is over.
+///
+/// # Errors
+/// Whatever keeps an environment from being made.
+pub fn conceive(parent: &Context, exit_signal: u32) -> Result<()> {
+    let process = process();
+    let number = process.nursery.lock().reserve()?;
+    let vectors = vectors::keep()?;
+    let blocked = thread().blocked();
+    let unborn = Unborn { parent: *parent, vectors, blocked_by_parent: blocked, blocked, exit_signal };
+    Box::new(unborn).go_on(number);
+    Ok(())
+}
+
+impl Unborn {
+    /// The program runs as the child.
+    fn go_on(self: Box<Self>, number: u64) {
+        let process = process();
+        thread().set_blocked(u64::MAX);
+        Area::current().library().free[word::NUMBER].store(number, Relaxed);
+        process.calls.set(&call::UNBORN);
+        *process.unborn.lock() = Some(self);
+    }
+
+    /// The process is what it was before, but for what the child blocks. Nothing: there is no such child.
+    fn take() -> Option<Box<Self>> {
+        let process = process();
+        let unborn = process.unborn.lock().take()?;
+        process.calls.set(&tables().calls);
+        Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
+        thread().set_blocked(unborn.blocked);
+        Some(unborn)
+    }
+
+    /// The parent goes on: it has a child of this number.
+    fn end(self: Box<Self>, context: &mut Context, child: u64) {
+        thread().set_blocked(self.blocked_by_parent);
+        *context = self.parent;
+        context.registers.rax = child;
+        vectors::put_back(&self.vectors);
+    }
+
+    /// Has the child begin at `there`.
+    fn begin(self: Box<Self>, context: &mut Context, there: &Context) {
+        let child = Loan::new(true).and_then(|loan| {
+            let options = Options { exit_signal: self.exit_signal, loan: Some(loan.clone()), ..Options::PLAIN };
+            let child = fork::fork(there, options);
+            if let Ok(child) = child {
+                loan.wait(EnvironmentId(child));
+            }
+            loan.close();
+            child
+        });
+        match child {
+            Ok(child) => self.end(context, child),
+            // As where there is no memory for a process that has begun.
+            Err(_) => self.end_at_once(context, Status::Killed(linux_raw_sys::general::SIGKILL)),
+        }
+    }
+
+    /// The child ends without having begun.
+    fn end_at_once(self: Box<Self>, context: &mut Context, status: Status) {
+        match leave(status, self.exit_signal) {
+            Ok(child) => self.end(context, child),
+            Err(error) => self.end(context, error.to_register()),
+        }
+    }
+}
+
+/// Sets which signals the child blocks, by a call of its own.
+pub fn with_mask<T>(action: impl FnOnce() -> T) -> T {
+    let process = process();
+    let blocked = process.unborn.lock().as_ref().map_or(0, |unborn| unborn.blocked);
+    thread().set_blocked(blocked);
+    let outcome = action();
+    process.unborn.lock().iter_mut().for_each(|unborn| unborn.blocked = thread().blocked());
+    thread().set_blocked(u64::MAX);
+    outcome
+}
+
+/// The child begins, and makes the call that it is about to make once more.
+pub fn begin_with_call(context: &mut Context) {
+    let mut there = *context;
+    call::make_again(&mut there);
+    if let Some(unborn) = Unborn::take() {
+        unborn.begin(context, &there);
+    }
+}
+
+/// The child begins where its program cannot go on, if there is one: the fault is its own.
+pub fn begin_at_fault(context: &mut Context) -> bool {
+    let there = *context;
+    Unborn::take().map(|unborn| unborn.begin(context, &there)).is_some()
+}
+
+/// The child begins with another program.
+///
+/// # Errors
+/// Whatever keeps a process from being made: the child goes on as it is.
+pub fn execute(context: &mut Context, request: Request) -> Result<()> {
+    let process = process();
+    let Some(unborn) = Unborn::take() else { return Err(Errno::EAGAIN) };
+    *process.exec.lock() = Some(Box::new(request));
+    let options = Options { exit_signal: unborn.exit_signal, ..Options::PLAIN };
+    let child = fork::fork(&Context::default(), options);
+    let request = process.exec.lock().take();
+    request.iter().for_each(|request| request.close());
+    match child {
+        Ok(child) => unborn.end(context, child),
+        Err(error) => {
+            let number = process.nursery.lock().reserve()?;
+            unborn.go_on(number);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The child ends.
+pub fn exit(context: &mut Context, status: Status) {
+    if let Some(unborn) = Unborn::take() {
+        unborn.end_at_once(context, status);
+    }
+}
+
+/// Leaves what a child leaves that has begun and ended; its number.
+fn leave(status: Status, exit_signal: u32) -> Result<u64> {
+    let process = process();
+    let key = process.session_key;
+    let mailbox = process.lists.public(key).allocate()?;
+    let mut nursery = process.nursery.lock();
+    let ready = nursery.prepare()?;
+    nursery.current = None;
+    drop(nursery);
+    fork::introduce(&ready, mailbox)?;
+    let super::ready::Ready { made, public, room } = ready;
+    public.words()[STATUS_WORD].store(status.to_word(), Release);
+    // Nothing of it is there to be released: it is over with the first step.
+    let _ = syscall::environment_destroy(key, made.number);
+    let number = made.number.0;
+    process.children.lock().all.push(Child { made, public, room, mailbox, copies: Vec::new(), told: 0 });
+    let (code, value) = status.information();
+    let detail = number & 0xffff_ffff | process.sender() & !0xffff_ffff;
+    let information = Information { signal: exit_signal, code: code as i32, detail, value: u64::from(value) };
+    process.letters.tell_of_child(&information);
+    Ok(number)
+}
