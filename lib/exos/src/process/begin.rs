@@ -114,6 +114,7 @@ pub extern "C" fn forked(_argument: u64) {
     }
     let request = process().exec.lock().take();
     if let Some(request) = request {
+        vectors::declare_live();
         super::exec::take_over(&request);
     }
     if inherited.options.set_number != 0 {
