@@ -1,9 +1,16 @@
 //! What a command answers, on standard output: whole, or told of. A reader that
 //! has seen enough and left (`./chitin code disasm FILE | head`) is no failure.
+//! And what it remarks, on standard error, where nobody can be told of a failure.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use crate::failure::{Context, Result};
+
+/// Writes `text` to standard error, as far as that takes it.
+pub fn remark(text: impl Display) {
+    let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
+}
 
 /// Writes `text` to standard output.
 ///
@@ -14,7 +21,15 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 fn write(mut output: impl Write, text: &str) -> Result<()> {
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    written(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+/// What became of an answer.
+///
+/// # Errors
+/// As for [`print`].
+pub fn written(result: io::Result<()>) -> Result<()> {
+    match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to standard output"),
     }

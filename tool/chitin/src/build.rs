@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cargo::{self, Executable};
 use crate::elf;
 use crate::failure::{Context, Failure, Result};
 use crate::metadata::Metadata;
+use crate::seal::{self, Turn};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -73,7 +75,7 @@ fn kernel(toolchain: Toolchain, workspace: &Workspace, feature: Option<&str>) ->
     if let Some(feature) = feature {
         command.args(["--features", feature]);
     }
-    let built = cargo::build_all(&mut command, "building the kernel")?;
+    let built = built(&mut command, &target, "building the kernel")?;
     let image = built.into_iter().find(|executable| executable.target == "image");
     let file = image.ok_or_else(|| Failure::new("cargo built no kernel image"))?.file;
     elf::check_kernel(&read_image(&file)?, &file.display().to_string())?;
@@ -92,11 +94,21 @@ fn programs(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Re
             any = true;
         }
     }
-    if any { cargo::build_all(&mut command, "building the guest programs") } else { Ok(Vec::new()) }
+    if any { built(&mut command, &workspace.guest_target(), "building the guest programs") } else { Ok(Vec::new()) }
+}
+
+/// What cargo builds into `target`, sealed.
+fn built(command: &mut Command, target: &Path, step: &str) -> Result<Vec<Executable>> {
+    let turn = Turn::take(target)?;
+    let built = cargo::build_all(command, step)?;
+    turn.seal(&built)?;
+    Ok(built)
 }
 
 /// # Errors
-/// When the file is gone: what says how to get it back.
+/// When the file is gone or damaged: what says how to get it back.
 fn read_image(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).context(format!("{} is missing, delete its folder to build it anew", file.display()))
+    let bytes = fs::read(file).context(format!("{} is missing, delete its folder to build it anew", file.display()))?;
+    seal::check(&bytes, file)?;
+    Ok(bytes)
 }

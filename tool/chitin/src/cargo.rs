@@ -4,11 +4,17 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::failure::{Context, Failure, Result};
+use crate::answer;
+use crate::children::GuardedChild;
+use crate::failure::{Failure, Result};
 use crate::progress::Progress;
+
+/// How long cargo may take to end after its last word.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An executable that cargo built (or found fresh).
 #[derive(Clone, Debug)]
@@ -24,6 +30,8 @@ pub struct Executable {
     pub is_test: bool,
     /// Whether the package's library was built into it.
     pub is_library: bool,
+    /// Whether it was there already.
+    pub fresh: bool,
 }
 
 #[derive(Deserialize)]
@@ -36,6 +44,8 @@ struct Message {
     target: Option<Target>,
     profile: Option<Profile>,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    fresh: bool,
 }
 
 #[derive(Deserialize)]
@@ -63,17 +73,15 @@ pub struct Build {
 /// When cargo cannot be started.
 pub fn build(command: &mut Command, step: &str) -> Result<Build> {
     let mut progress = Progress::step(step);
-    let mut child = command
-        .arg("--message-format=json-render-diagnostics")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
-    let messages = child.stdout.take().map(|stdout| thread::spawn(|| executables(stdout)));
-    let said = child.stderr.take().map(|stderr| follow(stderr, &mut progress)).unwrap_or_default();
+    command.arg("--message-format=json-render-diagnostics");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = GuardedChild::spawn(command)?;
+    let (stdout, stderr) = child.pipes();
+    let messages = stdout.map(|stdout| thread::spawn(|| executables(stdout)));
+    let said = stderr.map(|stderr| follow(stderr, &mut progress)).unwrap_or_default();
     let executables = messages.and_then(|reader| reader.join().ok()).unwrap_or_default();
-    let status = child.wait().context("cargo")?;
-    Ok(Build { executables, complaints: (!status.success()).then_some(said) })
+    let has_built = child.wait(PATIENCE)?.is_some_and(|status| status.success());
+    Ok(Build { executables, complaints: (!has_built).then_some(said) })
 }
 
 /// Runs a cargo command of which everything has to build.
@@ -85,7 +93,7 @@ pub fn build_all(command: &mut Command, step: &str) -> Result<Vec<Executable>> {
     match build.complaints {
         None => Ok(build.executables),
         Some(complaints) => {
-            eprint!("{complaints}");
+            answer::remark(format_args!("{complaints}"));
             Err(Failure::new(format!("failed while {step} (see above)")))
         }
     }
@@ -106,6 +114,7 @@ fn executables(messages: impl Read) -> Vec<Executable> {
             file: message.executable?,
             folder: message.manifest_path.parent()?.to_owned(),
             is_test: message.profile?.test,
+            fresh: message.fresh,
         })
     };
     BufReader::new(messages).lines().map_while(std::result::Result::ok).filter_map(parse).collect()

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +36,11 @@ impl GuardedChild {
         let child = command.process_group(0).spawn().context(format!("cannot start {name}"))?;
         alive.insert(child.id());
         Ok(Self { child })
+    }
+
+    /// What it writes to the pipes that were asked for.
+    pub fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdout.take(), self.child.stderr.take())
     }
 
     /// How the process ended, if it has.
@@ -81,11 +86,11 @@ impl Drop for GuardedChild {
     }
 }
 
-/// Kills whatever still runs: the command is about to end.
+/// Kills whatever still runs: the command is about to end, and starts nothing more.
 pub fn kill_all() {
-    for group in running().iter() {
-        kill_group(*group);
-    }
+    let alive = running();
+    alive.iter().for_each(|group| kill_group(*group));
+    std::mem::forget(alive);
 }
 
 fn kill_group(leader: u32) {
@@ -104,7 +109,7 @@ mod tests {
         shell.args(["-c", "sleep 1000 & echo $! ; wait"]).stdout(std::process::Stdio::piped());
         let mut child = GuardedChild::spawn(&mut shell).unwrap();
         let mut line = String::new();
-        let stdout = child.child.stdout.take().unwrap();
+        let stdout = child.pipes().0.unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
         assert!(child.wait(Duration::from_millis(30)).unwrap().is_none());
         drop(child);

@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Result};
-use crate::{bench, code, run, test, tidy};
+use crate::{answer, bench, code, run, test, tidy};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -39,12 +39,18 @@ const USAGE: u8 = 2;
 /// # Errors
 /// One line on what is wrong with it.
 pub fn parse() -> Result<CommandLine> {
-    CommandLine::try_parse().map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            error.exit()
+    let error = match CommandLine::try_parse() {
+        Ok(line) => return Ok(line),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            answer::written(error.print())?;
+            std::process::exit(0)
         }
-        _ => Failure::with_status(USAGE, complaint(&error.to_string())),
-    })
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => Err(Failure::with_status(USAGE, complaint(&error.to_string()))),
+    }
 }
 
 /// The sentence in clap's report, without its tips and usage.

@@ -29,6 +29,7 @@ mod qemu;
 mod root;
 mod run;
 mod scratch;
+mod seal;
 mod size;
 mod terminal;
 mod test;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     let result = command_line::parse().and_then(|arguments| execute(&arguments.command));
     scratch::remove_all();
     result.unwrap_or_else(|failure| {
-        eprintln!("chitin: {failure}");
+        answer::remark(format_args!("chitin: {failure}\n"));
         ExitCode::from(failure.status)
     })
 }

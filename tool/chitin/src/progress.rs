@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::answer;
+
 /// One step of work and what it is busy with.
 #[derive(Debug)]
 pub struct Progress {
@@ -42,7 +44,7 @@ impl Progress {
         if !self.announced {
             self.announced = true;
             if self.plain {
-                eprintln!("chitin: {}", self.step);
+                answer::remark(format_args!("chitin: {}\n", self.step));
             } else {
                 self.bar.enable_steady_tick(Duration::from_millis(120));
             }
@@ -63,9 +65,9 @@ impl Progress {
     /// Prints a line above the live line.
     pub fn line(&self, text: &str) {
         if self.plain {
-            eprintln!("{text}");
+            answer::remark(format_args!("{text}\n"));
         } else {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| answer::remark(format_args!("{text}\n")));
         }
     }
 }

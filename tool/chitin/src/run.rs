@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
@@ -24,7 +25,7 @@ use crate::root::{self, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{boot_archive, interrupt, kernel_trace, scratch, size};
+use crate::{answer, boot_archive, interrupt, kernel_trace, scratch, size};
 
 /// Where programs are looked for, inside the machine.
 pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -118,15 +119,28 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
     let session = Session::new(stream).context("host channel")?;
     let raw = command.terminal.then(RawMode::enter).transpose()?;
-    connect(&session, command.terminal)?;
-    let mut console = Console { trace: options.shows_log(), writer: Arc::clone(&session.writer), output_gone: false };
+    let input = connect(&session, command.terminal)?;
+    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer));
     let end = session.serve(&mut console, None);
     drop(raw);
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
     let serial = running.serial();
     let (entries, rest) = kernel_trace::split(&serial);
-    entries.iter().for_each(|entry| eprintln!("{entry}"));
-    verdict(&end, &stop, &rest)
+    entries.iter().for_each(|entry| answer::remark(format_args!("{entry}\n")));
+    let status = verdict(&end, &stop, &rest)?;
+    console.check()?;
+    check_input(&input)?;
+    Ok(status)
+}
+
+/// Fails if the program was given less input than there is. Who has no input, or whose terminal is gone, misses nothing.
+fn check_input(failed: &input::Failed) -> Result<()> {
+    match failed.get() {
+        Some(error) if !matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::IO)) => {
+            Err(Failure::new(format!("cannot read standard input: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What ExOS is to run, after a look whether that can be.
@@ -136,22 +150,32 @@ fn command(options: &Options, root: &Tree) -> Result<ProgramCommand> {
     if arguments.is_empty() {
         arguments.push("/bin/sh".into());
     }
-    let given = |name: &str| options.env.iter().find_map(|variable| variable.strip_prefix(name));
-    let search = given("PATH=").unwrap_or(SEARCH);
+    let given = options.env.iter().rev().find_map(|variable| variable.strip_prefix("PATH="));
+    let search = given.unwrap_or(SEARCH);
     arguments[0] = root.find_program(&arguments[0], search, &options.workdir)?;
     let mut environment = vec![format!("PATH={SEARCH}"), "HOME=/root".to_owned()];
     if terminal {
         environment.push(format!("TERM={}", std::env::var("TERM").unwrap_or_else(|_| "linux".into())));
     }
-    environment.retain(|variable| variable.split_inclusive('=').next().is_none_or(|name| given(name).is_none()));
     environment.extend(options.env.iter().cloned());
     Ok(ProgramCommand {
         arguments,
-        environment,
+        environment: last_of_each(environment),
         working_directory: options.workdir.clone(),
         terminal,
         options: options.of_exos(),
     })
+}
+
+/// Of several variables of one name the last.
+fn last_of_each(variables: Vec<String>) -> Vec<String> {
+    let name = |variable: &str| variable.split_inclusive('=').next().unwrap_or_default().to_owned();
+    let mut kept: Vec<String> = Vec::new();
+    for variable in variables {
+        kept.retain(|other| name(other) != name(&variable));
+        kept.push(variable);
+    }
+    kept
 }
 
 fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Machine> {
@@ -176,7 +200,7 @@ fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Mach
 }
 
 /// Joins input, signals and window size of this command to the machine.
-fn connect(session: &Session, terminal: bool) -> Result<()> {
+fn connect(session: &Session, terminal: bool) -> Result<input::Failed> {
     let writer = Arc::clone(&session.writer);
     let signals = Arc::clone(&writer);
     // A machine that is gone has ended its program anyway.
@@ -184,8 +208,7 @@ fn connect(session: &Session, terminal: bool) -> Result<()> {
     if terminal {
         follow_window(Arc::clone(&writer))?;
     }
-    input::pump(io::stdin(), writer, Arc::clone(&session.credit));
-    Ok(())
+    Ok(input::pump(io::stdin(), writer, Arc::clone(&session.credit)))
 }
 
 fn follow_window(writer: Arc<FrameWriter>) -> Result<()> {
@@ -201,35 +224,49 @@ fn follow_window(writer: Arc<FrameWriter>) -> Result<()> {
 struct Console {
     trace: bool,
     writer: Arc<FrameWriter>,
-    output_gone: bool,
+    /// Why a stream takes no more: standard output, standard error.
+    ended: [Option<io::Error>; 2],
 }
 
 impl Console {
-    fn write(&mut self, mut stream: impl Write, bytes: &[u8]) {
-        if self.output_gone {
+    fn new(trace: bool, writer: Arc<FrameWriter>) -> Self {
+        Self { trace, writer, ended: [None, None] }
+    }
+
+    fn write(&mut self, which: usize, mut stream: impl Write, bytes: &[u8]) {
+        if self.ended[which].is_some() {
             return;
         }
-        let written = stream.write_all(bytes).and_then(|()| stream.flush());
-        if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-            // Nobody reads any more: the program gets what a pipe's writer gets.
-            self.output_gone = true;
+        if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
+            // Nobody takes it any more: the program gets what a pipe's writer gets.
             let _ = self.writer.send_signal(Signal::PIPE.as_raw().unsigned_abs());
+            self.ended[which] = Some(error);
         }
+    }
+
+    /// Fails if what the program wrote is lost. Whose reader left wants no more.
+    fn check(&self) -> Result<()> {
+        for (error, name) in self.ended.iter().zip(["output", "error"]) {
+            if let Some(error) = error.as_ref().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+                return Err(Failure::new(format!("cannot write to standard {name}: {error}")));
+            }
+        }
+        Ok(())
     }
 }
 
 impl Listener for Console {
     fn output(&mut self, bytes: &[u8]) {
-        self.write(io::stdout().lock(), bytes);
+        self.write(0, io::stdout().lock(), bytes);
     }
 
     fn error(&mut self, bytes: &[u8]) {
-        self.write(io::stderr().lock(), bytes);
+        self.write(1, io::stderr().lock(), bytes);
     }
 
     fn log(&mut self, line: &str) {
         if self.trace {
-            eprint!("[log] {}\r\n", line.trim_end());
+            answer::remark(format_args!("[log] {}\r\n", line.trim_end()));
         }
     }
 
@@ -320,6 +357,12 @@ mod tests {
         assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls"]);
         assert!(parse("run --missing-files -- a").unwrap().shows_log());
         assert!(parse("run --trace weather -- a").is_err());
+    }
+
+    #[test]
+    fn of_two_variables_the_last_counts() {
+        let variables = ["PATH=/bin", "A=1", "AB=2", "A=", "PATH=x=y"].map(str::to_owned).to_vec();
+        assert_eq!(last_of_each(variables), ["AB=2", "A=", "PATH=x=y"]);
     }
 
     #[test]

@@ -301,7 +301,12 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     vectors::declare_live();
     let directory = process.files.lock().enter(ROOT, command.directory);
     let directory = directory.and_then(|found| found.here(Errno::ENOENT)).map_err(|error| {
-        format!("chitin: the folder {} cannot be entered: error {}\n", text(command.directory), error.number())
+        let why = match error {
+            Errno::ENOENT => "there is none".into(),
+            Errno::ENOTDIR => "it is none".into(),
+            error => format!("error {}", error.number()),
+        };
+        format!("chitin: the folder {} cannot be entered: {why}\n", text(command.directory))
     })?;
     process.place.lock().directory = directory;
     let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();

@@ -84,7 +84,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         Run { catalogue: &catalogue, results: &results, origin: &origin, symbols: &|program| ground.symbols(program) };
     show(workspace, options, &tables, &run)?;
     let broken: BTreeSet<String> = results.measured.iter().filter_map(complaint).collect();
-    broken.iter().for_each(|line| eprintln!("chitin: {line}"));
+    broken.iter().for_each(|line| answer::remark(format_args!("chitin: {line}\n")));
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -114,7 +114,10 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
     if options.keep {
         let file = record::keep(workspace, &lines, run.origin)?;
         page::write(workspace, run)?;
-        eprintln!("chitin: kept in {}", file.strip_prefix(workspace.root()).unwrap_or(&file).display());
+        answer::remark(format_args!(
+            "chitin: kept in {}\n",
+            file.strip_prefix(workspace.root()).unwrap_or(&file).display()
+        ));
     }
     Ok(())
 }
@@ -125,7 +128,9 @@ fn ground<'a>(workspace: &'a Workspace, folder: &'a Path, options: &Options) -> 
     let plugin = match boot::try_plugin(&plugin, folder)? {
         Ok(()) => Some(plugin),
         Err(why) => {
-            eprintln!("chitin: this QEMU takes no plugin, so that there is no estimate for silicon: {why}");
+            let told =
+                format_args!("chitin: this QEMU takes no plugin, so that there is no estimate for silicon: {why}\n");
+            answer::remark(told);
             None
         }
     };

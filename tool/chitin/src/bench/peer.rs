@@ -11,6 +11,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
 use crate::root::debian::said;
 use crate::root::{Contents, Kind, Node, Tree};
+use crate::scratch;
 use crate::workspace::Workspace;
 
 /// The package that always depends on the current kernel for virtual machines.
@@ -39,7 +40,7 @@ pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
     fs::create_dir_all(&cache).context(cache.display())?;
     let mut progress = Progress::step("fetching Debian's kernel, the peer");
     progress.busy_with(PACKAGE);
-    let work = tempfile::tempdir_in(&cache).context("cannot write to the cache")?;
+    let work = scratch::folder_in(&cache)?;
     let package = dependency()?;
     let advice = "run apt-get update, and see that there is network and 500 MiB of space, to have the Linux peer";
     said(Command::new("apt-get").args(["--quiet", "download", &package]).current_dir(work.path()), advice)?;

@@ -1,8 +1,8 @@
 //! Standard input on its way into the machine: never more than the machine
 //! said it has room for, and nothing is read from the host before that.
 
-use std::io::{ErrorKind, Read};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::io::{self, ErrorKind, Read};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use abi::host_channel::{Kind, PAYLOAD};
@@ -34,17 +34,26 @@ impl Credit {
     }
 }
 
+/// Why a source could not be read to its end, once that is so.
+pub type Failed = Arc<OnceLock<io::Error>>;
+
 /// Starts to send `source` by credit. The thread ends with the source or with
 /// the machine, or else with this process: it may be waiting for a key.
-pub fn pump(mut source: impl Read + Send + 'static, writer: Arc<FrameWriter>, credit: Arc<Credit>) {
+pub fn pump(mut source: impl Read + Send + 'static, writer: Arc<FrameWriter>, credit: Arc<Credit>) -> Failed {
+    let failed = Failed::default();
+    let why = Arc::clone(&failed);
     thread::spawn(move || {
         let mut buffer = [0; PAYLOAD];
         loop {
             let room = credit.wait();
             match source.read(&mut buffer[..room]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A source that fails has ended, for the program.
-                Ok(0) | Err(_) => return writer.send(Kind::InputEnd, &[]),
+                // For the program it has ended.
+                Err(error) => {
+                    let _ = why.set(error);
+                    return writer.send(Kind::InputEnd, &[]);
+                }
+                Ok(0) => return writer.send(Kind::InputEnd, &[]),
                 Ok(count) => {
                     credit.spend(count);
                     writer.send(Kind::Input, &buffer[..count])?;
@@ -52,6 +61,7 @@ pub fn pump(mut source: impl Read + Send + 'static, writer: Arc<FrameWriter>, cr
             }
         }
     });
+    failed
 }
 
 #[cfg(test)]
@@ -60,6 +70,17 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
+
+    #[test]
+    fn a_source_that_cannot_be_read_has_ended_and_says_why() {
+        let (host, mut machine) = UnixStream::pair().unwrap();
+        let credit = Arc::new(Credit::default());
+        let folder = std::fs::File::open("/").unwrap();
+        let failed = pump(folder, Arc::new(FrameWriter::new(host)), Arc::clone(&credit));
+        credit.grant(1);
+        assert_eq!(read_frame(&mut machine).unwrap().unwrap().kind, Kind::InputEnd);
+        assert!(failed.get().unwrap().to_string().contains("Is a directory"));
+    }
 
     #[test]
     fn nothing_is_sent_beyond_the_credit() {

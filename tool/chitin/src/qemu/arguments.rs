@@ -1,6 +1,7 @@
 //! A machine as QEMU's command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use super::{Accelerator, Board, Cpu, Machine};
@@ -55,16 +56,22 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         ("-chardev", "socket,id=channel,path=", places.channel),
     ] {
         let mut value = OsString::from(prefix);
-        value.push(path);
+        value.push(if prefix.contains(',') { in_list(path.as_os_str()) } else { path.into() });
         all.extend([option.into(), value]);
     }
     if let Some(plugin) = &machine.plugin {
-        let mut value = plugin.file.clone().into_os_string();
+        let mut value = in_list(plugin.file.as_os_str());
         value.push(",out=");
-        value.push(&plugin.out);
+        value.push(in_list(plugin.out.as_os_str()));
         all.extend(["-plugin".into(), value]);
     }
     all
+}
+
+/// A value in a list of options: a comma in it is written twice.
+fn in_list(value: &OsStr) -> OsString {
+    let bytes = value.as_bytes().split(|byte| *byte == b',').collect::<Vec<_>>().join(&b",,"[..]);
+    OsString::from_vec(bytes)
 }
 
 fn board(board: Board) -> &'static str {

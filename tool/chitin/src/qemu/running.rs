@@ -10,11 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::host_channel::stop;
-use tempfile::TempDir;
 
 use crate::children::GuardedChild;
 use crate::failure::{Context, Failure, Result};
-use crate::scratch;
+use crate::scratch::{self, Folder};
 use crate::toolchain::find_program;
 
 use super::arguments::{self, PROGRAM, Places};
@@ -48,7 +47,7 @@ pub enum Stop {
 
 pub struct Running {
     child: GuardedChild,
-    place: TempDir,
+    place: Folder,
 }
 
 impl Running {
@@ -59,7 +58,8 @@ impl Running {
     pub fn start(machine: &Machine, files: &Files) -> Result<(Self, UnixStream)> {
         let place = scratch::folder()?;
         let channel = place.path().join("channel");
-        let listener = UnixListener::bind(&channel).context("cannot listen for the machine")?;
+        let listener = UnixListener::bind(&channel)
+            .context(format!("cannot listen at {} (TMPDIR can name another folder)", channel.display()))?;
         let places = Places {
             kernel: &files.kernel,
             archive: &files.archive,

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
+use crate::scratch;
 
 use super::tree::{Contents, Kind, Node, Tree};
 
@@ -74,8 +75,8 @@ fn merged(path: &str) -> String {
 
 /// Where busybox installs its applets, as it says itself.
 fn applets(busybox: &Path) -> Result<Vec<String>> {
-    let output = Command::new(busybox).arg("--list-full").output().context(busybox.display())?;
-    let names: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    let said = Command::new(busybox).arg("--list-full").output().map(|output| output.stdout).unwrap_or_default();
+    let names: Vec<String> = String::from_utf8_lossy(&said).lines().map(str::to_owned).collect();
     if names.iter().any(|name| name == "bin/sh") {
         Ok(names)
     } else {
@@ -93,7 +94,7 @@ fn fetched(cache: &Path) -> Result<PathBuf> {
     fs::create_dir_all(cache).context(cache.display())?;
     let mut progress = Progress::step("fetching Debian's busybox for the built-in root file system");
     progress.busy_with(PACKAGE);
-    let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
+    let work = scratch::folder_in(cache)?;
     download(work.path())?;
     let unpacked = work.path().join("unpacked");
     unpack(work.path(), &unpacked)?;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
+use crate::scratch;
 
 /// A set of packages: programs, and the libraries that they need.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     }
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages for parity tests");
-    let work = tempfile::tempdir_in(cache).context("cannot write to the cache")?;
+    let work = scratch::folder_in(cache)?;
     said(Command::new("apt-get").args(["--quiet", "download"]).args(list.split(' ')).current_dir(work.path()), ADVICE)?;
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {

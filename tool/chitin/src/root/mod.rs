@@ -10,7 +10,7 @@ mod tree;
 
 use std::path::Path;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::workspace::Workspace;
 
 pub use directory::load as load_folder;
@@ -25,6 +25,10 @@ pub fn load(workspace: &Workspace, path: Option<&Path>) -> Result<Tree> {
         None => built_in::load(&workspace.cache()),
         Some(path) if path.is_dir() => directory::load(path),
         Some(path) if path.is_file() => tar_file::load(path),
-        Some(path) => Err(Failure::new(format!("--root {}: no such file or directory", path.display()))),
+        Some(path) => {
+            let what = format!("--root {}", path.display());
+            path.metadata().context(&what)?;
+            Err(Failure::new(format!("{what}: neither a directory nor a file")))
+        }
     }
 }

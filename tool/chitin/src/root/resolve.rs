@@ -17,6 +17,9 @@ impl Tree {
     /// When there is none, or it is a directory, not executable, or made for
     /// another machine.
     pub fn find_program(&self, program: &str, search: &str, working_directory: &str) -> Result<String> {
+        if program.is_empty() {
+            return Err(Failure::with_status(NOT_FOUND, "the program has no name"));
+        }
         let candidates: Vec<String> = if program.contains('/') {
             vec![program.to_owned()]
         } else {
@@ -131,6 +134,7 @@ mod tests {
     fn what_cannot_run_is_said_with_the_status_of_a_shell() {
         let cases = [
             ("/nothing", 127, "no such program"),
+            ("", 127, "has no name"),
             ("nothing", 127, "no such program"),
             ("/loop", 127, "no such program"),
             ("/usr", 126, "is a directory"),

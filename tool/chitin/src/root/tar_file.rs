@@ -27,11 +27,22 @@ pub fn load(path: &Path) -> Result<Tree> {
     let mut tree = Tree::new();
     let mut found = 0;
     for entry in Archive::new(file).entries().context(&what)? {
-        let mut entry = entry.context(format!("{what}: not a directory, nor a tar that can be read"))?;
+        let mut entry = entry.map_err(|error| unreadable(&what, found, &error))?;
         add(&mut tree, &mut entry, path).context(&what)?;
         found += 1;
     }
     if found == 0 { Err(Failure::new(format!("{what}: the tar is empty"))) } else { Ok(tree) }
+}
+
+/// What is wrong with a tar after so many entries. The reason may quote what stands there, which can be anything.
+fn unreadable(what: &str, found: usize, error: &std::io::Error) -> Failure {
+    match found {
+        0 => Failure::new(format!("{what}: not a directory, nor a tar that can be read")),
+        _ => {
+            let reason: String = error.to_string().chars().filter(|shown| !shown.is_control()).take(80).collect();
+            Failure::new(format!("{what}: the tar is damaged or cut off behind its entry {found}: {reason}"))
+        }
+    }
 }
 
 fn refuse_compressed(path: &Path, what: &str) -> Result<()> {
@@ -154,6 +165,16 @@ mod tests {
         assert!(complaint(b"\x1f\x8bxyz").contains("unpack it with gunzip first"));
         assert!(complaint(&[b'x'; 2048]).contains("nor a tar that can be read"));
         assert!(complaint(&[0; 10240]).contains("empty"));
+        let binary: Vec<u8> = (0..4096_u32).map(|index| ((index * 7919) >> 3) as u8).collect();
+        assert!(!complaint(&binary).contains(char::is_control), "{}", complaint(&binary));
+        let folder = place.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), [7; 4000]).unwrap();
+        let tar = std::fs::read(tar_of(&folder, &[])).unwrap();
+        // A header of the folder, one of the file, and its contents.
+        for length in (1..2 * 512 + 4000).step_by(97).filter(|length| length % 512 != 0) {
+            assert!(complaint(&tar[..length]).contains("tar"), "cut off after {length}");
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! `./chitin test`: every test is a process of its own with a name, a time
-//! limit and a transcript. Six kinds run through one pool: the checks of tidy,
+//! limit and a transcript. Seven kinds run through one pool: the checks of tidy,
 //! the tests of the host crates, guests in the machine, scripts that must say
-//! the same there as on the host, the same scripts with a wrong call, and the
-//! bench, well and in trouble.
+//! the same there as on the host, the same scripts with a wrong call, the
+//! bench, well and in trouble, and the front door as strangers try it.
 
 mod bench_trouble;
 mod case;
 mod configuration;
 mod cover;
 mod dialogue;
+mod front_door;
 mod full;
 mod guest;
 mod host;
@@ -91,14 +92,16 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let seed = full.as_ref().map(FullRun::seed);
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
-    let other_kind =
-        ["guest::", "tidy::", "parity::", "bench::", "wrong-call::"].iter().any(|kind| filter.starts_with(kind));
+    let other_kind = ["guest::", "tidy::", "parity::", "bench::", "front-door::", "wrong-call::"]
+        .iter()
+        .any(|kind| filter.starts_with(kind));
     let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
     cases.extend(style::cases(workspace)?.into_iter().filter(|case| case.name().contains(filter)));
     cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
     if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
         cases.extend(bench_trouble::cases(toolchain, workspace, filter));
+        cases.extend(front_door::cases(toolchain, workspace, filter));
     }
     if depth == Depth::Full {
         cases.extend(peer::cases(filter));

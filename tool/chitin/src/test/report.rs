@@ -64,7 +64,10 @@ impl Report {
         self.progress.advance();
         if self.progress.is_plain() && self.last_line.elapsed() > PLAIN_PAUSE {
             self.last_line = Instant::now();
-            eprintln!("chitin: {} of {} tests, {} failed", self.done, self.total, self.failed);
+            crate::answer::remark(format_args!(
+                "chitin: {} of {} tests, {} failed\n",
+                self.done, self.total, self.failed
+            ));
         }
     }
 

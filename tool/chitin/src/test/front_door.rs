@@ -1,0 +1,222 @@
+//! The front door as strangers try it: wrong words, too little of what it needs, roots and programs that are none, streams
+//! that are closed or full, signals at any moment. Each test is some lines of shell; of each the status, what is written to
+//! standard output, and what is told on standard error are compared, in one clear line where something is wrong. Nothing
+//! may be left: no temporary file, no process.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::build::{self, Images};
+use crate::failure::{Context, Result};
+use crate::scratch;
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+
+use super::case::{Case, Verdict};
+
+/// What a stranger does, and what must come of it.
+struct Visit {
+    name: &'static str,
+    /// Lines of a shell in an empty folder; `$chitin` is the host command and `$door` the script before it.
+    lines: &'static str,
+    status: i32,
+    output: &'static str,
+    /// What standard error must hold; nothing: it must be empty.
+    told: &'static str,
+}
+
+/// Lines of a shell with what the front door needs in `PATH`, but not QEMU and nothing that installs it.
+macro_rules! without_qemu {
+    ($lines:literal) => {
+        concat!(
+            "mkdir bin; for tool in sh dirname sed sort head cut find env id cargo rustc rustup cc as ld touch; do
+                ! found=$(command -v $tool) || ln -s $found bin/$tool
+            done; PATH=$PWD/bin; ",
+            $lines
+        )
+    };
+}
+
+/// A visit with one complaint.
+const fn plain(name: &'static str, lines: &'static str, status: i32, told: &'static str) -> Visit {
+    Visit { name, lines, status, output: "", told }
+}
+
+/// A visit that ends well.
+const fn well(name: &'static str, lines: &'static str, output: &'static str) -> Visit {
+    Visit { name, lines, status: 0, output, told: "" }
+}
+
+const VISITS: [Visit; 34] = [
+    plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
+    plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
+    plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
+    plain("no_cpus", "$chitin run -c 0 -- /bin/true", 2, "0 is not in 1..=16"),
+    plain("a_variable_without_a_name", "$chitin run -e =1 -- /bin/true", 2, "given as NAME=VALUE"),
+    plain("a_trace_of_nothing", "$chitin run --trace weather -- /bin/true", 2, "invalid value 'weather'"),
+    plain("too_little_memory", "$chitin run -m 1M -- /bin/true", 125, "--memory 1M is too little"),
+    plain("more_memory_than_there_is", "$chitin run -m 999999999G -- /bin/true", 125, "QEMU "),
+    well("the_least_memory_is_enough", "$chitin run -m 34M -c 4 -- /bin/sh -c 'seq 1000 | sort -n | tail -n 1'", "1000\n"),
+    plain("a_root_that_is_not_there", "$chitin run --root none -- /bin/true", 125, "--root none: No such file"),
+    plain("a_root_that_is_a_device", "$chitin run --root /dev/zero", 125, "neither a directory nor a file"),
+    plain("a_root_that_is_empty", "mkdir root; $chitin run --root root", 127, "/bin/sh: no such program"),
+    plain("a_root_that_is_text", "$chitin run --root /etc/passwd -- /bin/true", 125, "nor a tar that can be read"),
+    plain("a_root_of_nothing", ": > none; $chitin run --root none -- /bin/true", 125, "the tar is empty"),
+    plain(
+        "a_root_that_is_cut_off",
+        "head -c 90000 /dev/zero > file; tar -cf tar file; head -c 70000 tar > cut; $chitin run --root cut -- /file",
+        125,
+        "damaged or cut off behind its entry 1",
+    ),
+    plain("a_root_that_is_packed", "gzip < /etc/passwd > root; $chitin run --root root", 125, "unpack it with gunzip"),
+    plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
+    plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
+    plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),
+    plain("a_program_that_is_text", "$chitin run -- /etc/passwd", 126, "/etc/passwd is not executable"),
+    plain(
+        "a_program_of_another_machine",
+        r"mkdir root; { printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0'; head -c 100 /dev/zero; } > root/it
+        chmod +x root/it; $chitin run --root root -- /it",
+        126,
+        "/it is for another machine (32-bit x86), not x86-64",
+    ),
+    plain("a_folder_that_is_none", "$chitin run -w /etc/passwd -- /bin/pwd", 127, "cannot be entered: it is none"),
+    well("the_last_of_two_variables_counts", "$chitin run -e A=1 -e PATH=/nowhere -e A=2 -e PATH=/bin -- env", "HOME=/root\nA=2\nPATH=/bin\n"),
+    plain("input_that_cannot_be_read", "$chitin run -- /bin/cat < /", 125, "cannot read standard input: Is a directory"),
+    plain("output_that_is_full", "$chitin run -- /bin/yes > /dev/full", 125, "cannot write to standard output: No space"),
+    Visit { name: "complaints_that_nobody_can_read", lines: "$chitin run -- /bin/none 2> /dev/full", status: 127, output: "", told: "" },
+    Visit { name: "a_reader_that_leaves", lines: "{ $chitin run -- /bin/yes; echo $? > status; } | head -n 1; exit $(cat status)", status: 141, output: "y\n", told: "" },
+    Visit { name: "no_streams_at_all", lines: "$chitin run -- /bin/sh -c 'cat; echo out; echo error >&2; exit 7' <&- >&- 2>&-", status: 7, output: "", told: "" },
+    well("four_at_once", "for n in 1 2 3 4; do $chitin run -- /bin/sh -c \"exit $n\" & all=\"$all $!\"; done
+        for one in $all; do wait $one; echo $?; done", "1\n2\n3\n4\n"),
+    well("an_end_at_any_moment", "for delay in 0.01 0.03 0.1 0.2 0.4 0.8 2; do
+            $chitin run -- /bin/sleep 1000 & sleep $delay; kill -TERM $!; wait $!; echo $?
+        done", "143\n143\n143\n143\n143\n143\n143\n"),
+    well("killed_without_warning", "$chitin run -- /bin/sleep 1000 & sleep 1.5; kill -KILL $!; wait $! 2> /dev/null; echo $?
+        exec $chitin run -- /bin/true", "137\n"),
+    plain("a_busybox_that_is_damaged", "export CHITIN_CACHE=$PWD/cache; mkdir -p cache/busybox-static/bin; cp /bin/true cache/busybox-static/bin/busybox
+        $chitin run -- /bin/true", 125, "busybox is damaged: delete it and try again"),
+    plain("no_emulator", without_qemu!("$chitin run -- /bin/true"), 125, "qemu-system-x86_64 is missing: install the package qemu-system-x86"),
+    plain("no_emulator_and_nothing_that_installs_it", without_qemu!("$door run -- /bin/true"), 125, "no apt-get): please install by hand: qemu-system-x86"),
+];
+
+/// What a visit takes, roughly, and at most.
+const WEIGHT: Duration = Duration::from_secs(3);
+const PATIENCE: &str = "200";
+/// How long what was killed may take to be gone.
+const GONE: Duration = Duration::from_secs(20);
+
+/// The tests whose names contain `filter`.
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<Case> {
+    let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
+    let chosen: Vec<_> = VISITS.iter().map(named).filter(|(name, _)| name.contains(filter)).collect();
+    if chosen.is_empty() {
+        return Vec::new();
+    }
+    // Built beforehand: strangers see what is wrong, not the progress of a build.
+    if let Err(failure) = Images::build(toolchain, workspace, build::EXOS) {
+        return vec![Case::failed("build::front-door", failure.to_string())];
+    }
+    let case = |(name, visit): (String, &'static Visit)| {
+        let root = workspace.root().to_owned();
+        Case::new(name, WEIGHT, move |transcript| judge(visit, &root, transcript))
+    };
+    chosen.into_iter().map(case).collect()
+}
+
+fn judge(visit: &Visit, root: &Path, mut transcript: File) -> Verdict {
+    let folder = scratch::folder().map_err(|failure| failure.to_string())?;
+    let output = pay(visit, root, folder.path()).map_err(|failure| failure.to_string())?;
+    let (answered, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    write!(transcript, "{answered}{told}").map_err(|error| error.to_string())?;
+    verdict(visit, output.status.code(), &answered, &told)?;
+    nothing_left(folder.path())
+}
+
+/// Pays the visit.
+fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
+    let temporary = folder.join("tmp");
+    fs::create_dir(&temporary).context("cannot make a folder")?;
+    let mut command = Command::new("timeout");
+    command.args([PATIENCE, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
+    command.env("chitin", std::env::current_exe().context("this command")?).env("door", root.join("chitin"));
+    command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
+    command.output().context("cannot start timeout")
+}
+
+/// Trouble is told in one line, and nothing else is.
+fn verdict(visit: &Visit, status: Option<i32>, answered: &str, told: &str) -> Verdict {
+    if status != Some(visit.status) {
+        return Err(format!("the status is {status:?}, not {}: {told}", visit.status));
+    }
+    if answered != visit.output {
+        return Err(format!("the output is {answered:?}, not {:?}: {told}", visit.output));
+    }
+    let is_clear = told.starts_with("chitin: ") && told.lines().count() == 1 && told.contains(visit.told);
+    if is_clear || (told.is_empty() && visit.told.is_empty()) {
+        Ok(())
+    } else {
+        Err(format!("{:?} is not what is told: {told}", visit.told))
+    }
+}
+
+/// Neither a temporary file nor a machine is left.
+fn nothing_left(folder: &Path) -> Verdict {
+    let end = Instant::now() + GONE;
+    loop {
+        let files = fs::read_dir(folder.join("tmp")).into_iter().flatten().flatten();
+        let files: Vec<_> = files.map(|entry| entry.file_name()).collect();
+        match (files.is_empty(), users_of(folder)) {
+            (true, 0) => return Ok(()),
+            (_, processes) if Instant::now() > end => {
+                return Err(format!("{files:?} and {processes} processes are left"));
+            }
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Processes that bear the folder in their command line, as every machine does.
+fn users_of(folder: &Path) -> usize {
+    let name = folder.to_string_lossy().into_owned();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(&name)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_chatter_and_a_wrong_status_are_failures() {
+        let visit = plain("a", "", 2, "no size");
+        assert_eq!(verdict(&visit, Some(2), "", "chitin: it is no size\n"), Ok(()));
+        assert!(verdict(&visit, Some(0), "", "chitin: it is no size\n").is_err());
+        assert!(verdict(&visit, Some(2), "out", "chitin: it is no size\n").is_err());
+        assert!(verdict(&visit, Some(2), "", "").is_err());
+        assert!(verdict(&visit, Some(2), "", "chitin: it is no size\nchitin: more\n").is_err());
+        assert!(verdict(&visit, Some(2), "", "thread panicked: no size\n").is_err());
+        assert_eq!(verdict(&well("b", "", "hi"), Some(0), "hi", ""), Ok(()));
+        assert!(verdict(&well("b", "", "hi"), Some(0), "hi", "chitin: building\n").is_err());
+    }
+
+    #[test]
+    fn what_is_left_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let tail = folder.path().join("x");
+        fs::write(&tail, "").unwrap();
+        let mut process = Command::new("tail").arg("-f").arg(&tail).spawn().unwrap();
+        let deadline = Instant::now() + GONE;
+        while users_of(folder.path()) == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(users_of(folder.path()), 1);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(users_of(folder.path()), 0);
+    }
+}
