@@ -114,6 +114,23 @@ pub enum Comparison {
     SignedLessOrEqual,
 }
 
+impl Comparison {
+    /// The comparison with its operands exchanged.
+    pub(crate) fn mirrored(self) -> Self {
+        match self {
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::SignedGreater => Self::SignedLess,
+            Self::SignedGreaterOrEqual => Self::SignedLessOrEqual,
+            Self::SignedLess => Self::SignedGreater,
+            Self::SignedLessOrEqual => Self::SignedGreaterOrEqual,
+            other => other,
+        }
+    }
+}
+
 /// Atomic read-modify-write operations (RFC 9669, section 5.3).
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

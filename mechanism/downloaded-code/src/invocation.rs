@@ -84,7 +84,7 @@ impl RegionEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Invocation {
-    /// In: instructions that may be executed. Out: what is left.
+    /// In: instructions that may be executed, at most the context's budget. Out: what is left.
     pub budget: u64,
     /// In: zero. Out: a [`Stop`]; helpers that may stop the program write it too (their values: 5 and above).
     pub stop: u32,
@@ -109,7 +109,8 @@ impl Invocation {
         Stop::from_code(self.stop)
     }
 
-    /// Whether the regions have lengths and alignments, and the scalars values, that `context` promises to programs.
+    /// Whether the regions have lengths and alignments, and the scalars values, that `context` promises to programs, and
+    /// the budget is not more than it gives.
     /// Running code with a record that does not agree breaks what the verifier proved.
     pub fn agrees_with(&self, context: &Context<'_>) -> bool {
         let regions = context.regions.iter().zip(&self.regions).all(|(region, entry)| {
@@ -125,6 +126,7 @@ impl Invocation {
             crate::context::Argument::Scalar { minimum, maximum } => (minimum..=maximum).contains(&value),
             _ => true,
         });
-        regions && scalars && self.stack_top.is_multiple_of(8) && self.stop == 0
+        let budget = self.budget <= context.budget;
+        regions && scalars && budget && self.stack_top.is_multiple_of(8) && self.stop == 0
     }
 }

@@ -3,9 +3,9 @@
 mod support;
 
 use downloaded_code::compiler::{CompileError, Compiler, Progress, Request, label_words};
-use downloaded_code::context::{Context, Speculation};
+use downloaded_code::context::{Argument, Context, Speculation};
 use downloaded_code::x86_64::EmitError;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use support::{LAX, STRICT, assemble, verify};
 
 const REQUEST: Request<'static> =
@@ -219,4 +219,97 @@ fn compiling_takes_many_small_steps() {
         steps += 1;
     }
     assert!((500..2000).contains(&steps), "{steps}");
+}
+
+/// A sum of the packet's words, by a pointer that is compared with the end.
+const SUM: &str = "mov r0, 0\nmov r3, r1\nadd r3, r2\nmov r4, r1\nadd r4, 4\njgt r4, r3, +4\nldxw r5, [r4-4]\n\
+                   add r0, r5\nadd r4, 4\njle r4, r3, -4\nexit";
+const PACKET: Context<'static> =
+    Context { arguments: &[Argument::Pointer(1), Argument::Length(1), Argument::Length(1)], ..STRICT };
+
+/// The same with two bytes between access and pointer: nothing that the program has is compared with the end's own place.
+fn with_a_gap() -> String {
+    SUM.replace("[r4-4]", "[r4-6]").replace("add r4, 4\njgt", "add r4, 6\njgt")
+}
+
+/// The instructions of a program's only loop.
+fn round(code: &[u8]) -> Vec<Instruction> {
+    let jumps = [Mnemonic::Jbe, Mnemonic::Jb, Mnemonic::Jne];
+    jumps.into_iter().map(|jump| round_of(code, jump)).find(|round| !round.is_empty()).expect("a loop")
+}
+
+/// The instructions of the loop that ends with such a jump.
+fn round_of(code: &[u8], jump: Mnemonic) -> Vec<Instruction> {
+    let instructions: Vec<_> = Decoder::new(64, code, DecoderOptions::NONE).into_iter().collect();
+    let back = instructions.iter().find(|one| one.mnemonic() == jump && one.near_branch_target() < one.ip());
+    let Some((head, back)) = back.map(|jump| (jump.near_branch_target(), jump.ip())) else { return Vec::new() };
+    assert_eq!(head / 64, back / 64, "in one line");
+    instructions.into_iter().filter(|instruction| (head..=back).contains(&instruction.ip())).collect()
+}
+
+fn names(instructions: &[Instruction]) -> Vec<Mnemonic> {
+    instructions.iter().map(|instruction| instruction.mnemonic()).collect()
+}
+
+/// Nothing but a conditional move is added to a loop that ends where its pointer is compared with the end.
+#[test]
+fn fault_90_the_comparison_of_a_loop_serves_its_mask() {
+    use Mnemonic::{Add, Cmova, Cmovae, Cmp, Jb, Jbe, Jne, Mov};
+    let loop_of = |text: &str| names(&round(&compile(text, &PACKET, &REQUEST)));
+    assert_eq!(loop_of(SUM), [Mov, Cmova, Add, Add, Cmp, Jbe]);
+    assert_eq!(loop_of(&SUM.replace("jle r4, r3", "jge r3, r4")), [Mov, Cmova, Add, Add, Cmp, Jbe], "the other way");
+    let below = SUM.replace("ldxw r5, [r4-4]", "ldxb r5, [r4]").replace("jle", "jlt").replace("jgt", "jge");
+    assert_eq!(loop_of(&below), [Mnemonic::Movzx, Cmovae, Add, Add, Cmp, Jb]);
+    let until = below.replace("add r4, 4\njlt", "add r4, 1\njne").replace("add r4, 4\njge", "jge");
+    assert_eq!(loop_of(&until), [Mnemonic::Movzx, Cmovae, Add, Add, Cmp, Jne]);
+    let counted = Context { strict: false, budget: 20, ..PACKET };
+    let counted = names(&round_of(&compile(SUM, &counted, &REQUEST), Mnemonic::Jmp));
+    assert_eq!(counted[..3], [Cmp, Mov, Mov], "charging a jump changes the flags");
+}
+
+/// Elsewhere it is the comparison with a register and a conditional move.
+#[test]
+fn fault_90_a_pointer_that_grows_is_compared_with_one_end_in_a_register() {
+    let code = compile(&with_a_gap(), &PACKET, &REQUEST);
+    let round = round(&code);
+    use Mnemonic::{Add, Cmova, Cmp, Jbe, Mov};
+    assert_eq!(names(&round), [Cmp, Mov, Cmova, Add, Add, Cmp, Jbe]);
+    assert_eq!((round[0].op0_kind(), round[0].op1_kind()), (OpKind::Register, OpKind::Register));
+    let limit = round[0].op1_register();
+    let instructions = Decoder::new(64, &code, DecoderOptions::NONE);
+    let writes = instructions.into_iter().filter(|one| one.mnemonic() != Cmp && one.op0_register() == limit);
+    let writes = names(&writes.collect::<Vec<_>>());
+    assert_eq!(writes[..3], [Mnemonic::Push, Mov, Add], "loaded once");
+    assert!(writes.contains(&Mnemonic::Pop), "and kept for the caller");
+}
+
+/// Where a jump taught that the access is not before its region, both ends are compared; and where so many additions
+/// are allowed that the pointer could get around.
+#[test]
+fn fault_90_a_lower_end_that_a_jump_taught_is_compared_too() {
+    let body = "ldxb r5, [r4-4]\nadd r0, r5\nadd r4, 1\njle r4, r3, -4\nexit";
+    let taught =
+        format!("mov r0, 0\nmov r3, r1\nadd r3, r2\nmov r4, r2\njlt r4, 4, +6\nadd r4, r1\njgt r4, r3, +4\n{body}");
+    let two_ends = |text: &str, context: &Context<'_>| {
+        let names = mnemonics(&compile(text, context, &REQUEST));
+        (names.contains(&Mnemonic::Sub), names.contains(&Mnemonic::Cmovae))
+    };
+    assert_eq!(two_ends(&taught, &PACKET), (true, true));
+    assert_eq!(two_ends(SUM, &Context { budget: u64::MAX, ..PACKET }), (true, true));
+}
+
+/// A program that leaves no register over, or whose helpers would change it, compares with memory.
+#[test]
+fn fault_90_ends_stay_in_registers_that_nothing_changes() {
+    let start = "mov r0, 0\nmov r6, 0\nmov r7, 0\nmov r8, 0\nmov r9, 0\nstxdw [r10-8], r9";
+    let all = with_a_gap().replace("mov r0, 0", start);
+    let masks = |text: &str| -> Vec<Mnemonic> {
+        let code = compile(text, &Context { deterministic: false, ..PACKET }, &REQUEST);
+        let is_mask = |mnemonic: &Mnemonic| matches!(mnemonic, Mnemonic::Cmova | Mnemonic::Cmovae);
+        mnemonics(&code).into_iter().filter(is_mask).collect()
+    };
+    assert_eq!(masks(&all.replace("mov r9, 0", "mov r9, 0\nmov r5, 0")), [Mnemonic::Cmovae]);
+    let without_r5 = all.replace("r5", "r2");
+    assert_eq!(masks(&without_r5), [Mnemonic::Cmova], "r5 is left over");
+    assert_eq!(masks(&without_r5.replace("exit", "call 1\nexit")), [Mnemonic::Cmovae], "a helper changes r5");
 }

@@ -1,9 +1,9 @@
 //! The emitter against an independent decoder (iced-x86): every instruction, every register, many operands.
 
 use downloaded_code::x86_64::{
-    Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Scale, Shift, Width,
+    Arithmetic, Assembler, Condition, EmitError, LINE, Label, Memory, Register, Scale, Shift, Width,
 };
-use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter, Mnemonic};
 
 const ARITHMETIC: [(Arithmetic, &str); 8] = [
     (Arithmetic::Add, "add"),
@@ -416,4 +416,20 @@ fn misuse_is_an_error() {
         a.land(skip);
     };
     assert_eq!(result(far), Err(EmitError::TooFar { position: 2 }));
+}
+
+/// What fills the rest of a line is instructions that do nothing, and none is emitted where there is room.
+#[test]
+fn small_loops_are_kept_in_one_line() {
+    for (before, room) in (0..130).flat_map(|before| [1, 20, 32, 64].map(|room| (before, room))) {
+        let mut buffer = [0xcc; 256];
+        let mut assembler = Assembler::new(&mut buffer, &mut []);
+        assembler.bytes(&[0x90; 130][..before]);
+        assembler.keep_in_one_line(room);
+        let start = assembler.position();
+        assert_eq!(start / LINE, (start + room - 1) / LINE, "{before} {room}");
+        assert!(start == before || start.is_multiple_of(LINE) && before % LINE + room > LINE);
+        let padding = Decoder::with_ip(64, &buffer[before..start], 0, DecoderOptions::NONE);
+        assert!(padding.into_iter().all(|instruction| instruction.mnemonic() == Mnemonic::Nop));
+    }
 }

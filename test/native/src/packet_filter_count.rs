@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TRAP_FLAG: u64 = 1 << 8;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// One count at a time; signal handlers are the process's.
-static TURN: Mutex<()> = Mutex::new(());
+/// One at a time steps; signal handlers are the process's.
+pub(crate) static TURN: Mutex<()> = Mutex::new(());
 
 extern "C" fn count_one(_: libc::c_int) {
     COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,8 @@ pub fn instructions<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (result, COUNT.load(Ordering::Relaxed))
 }
 
-fn set_trap_flag(on: bool) {
+/// Switches single-stepping on or off; SIGTRAP has a handler while it is on.
+pub(crate) fn set_trap_flag(on: bool) {
     let flag = if on { TRAP_FLAG } else { 0 };
     // SAFETY: changes one flag of the flags register, by way of the stack below the red zone's reach: the assembly is
     // declared to use the stack, so the compiler keeps nothing there. SIGTRAP has a handler while the flag is set.

@@ -1,6 +1,7 @@
 //! Entering and leaving: the whole code, functions, and the exits of run-time checks.
 
 use super::layout::{self, BUDGET, Exit, FRAME, RECORD, SAVED, SCRATCH, SECOND_SCRATCH, ZERO};
+use super::limit::Limit;
 use super::{CompileError, Emitter};
 use crate::context::Argument;
 use crate::instruction::{FRAME_POINTER, Instruction};
@@ -33,8 +34,20 @@ impl Emitter<'_, '_, '_> {
         for (index, argument) in self.verified.context.arguments.iter().enumerate() {
             self.load_argument(index, argument);
         }
+        for (limit, register) in self.shape.limits() {
+            self.load_limit(limit, register);
+        }
         if self.keeps_zero() {
             self.assembler.arithmetic(Arithmetic::Xor, Width::Bits32, ZERO, ZERO);
+        }
+    }
+
+    /// The region's end less where the access ends: no place of a region is so near to zero that this wraps.
+    fn load_limit(&mut self, limit: Limit, register: Register) {
+        self.assembler.load(Width::Bits64, register, layout::region_base(limit.region));
+        self.assembler.arithmetic_load(Arithmetic::Add, Width::Bits64, register, layout::region_length(limit.region));
+        if limit.end != 0 {
+            self.assembler.arithmetic_immediate(Arithmetic::Subtract, Width::Bits64, register, limit.end);
         }
     }
 

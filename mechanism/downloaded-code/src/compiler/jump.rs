@@ -1,8 +1,9 @@
-//! Jumps inside a function. Those that go back are charged, where the budget is counted.
+//! Jumps inside a function. Those that go back are charged, where the budget is counted, and where it is not, may have
+//! compared already what the mask of an access compares.
 
 use super::Emitter;
 use super::layout::{register, width};
-use crate::instruction::{Comparison, Operand};
+use crate::instruction::{Comparison, Instruction, Operand};
 use crate::verifier::Annotation;
 use crate::x86_64::{Arithmetic, Condition};
 
@@ -31,6 +32,10 @@ impl Emitter<'_, '_, '_> {
         if note.has(Annotation::ALWAYS) {
             return self.jump(target);
         }
+        if let Some((comparison, address, end)) = self.compares_for_mask(comparison, wide, left, right, target) {
+            self.compare(comparison, wide, address, Operand::Register(end));
+            return self.assembler.jump_if(condition(comparison), self.labels.compared(target));
+        }
         self.compare(comparison, wide, left, right);
         let condition = condition(comparison);
         match self.cost_of_jump(target) {
@@ -41,6 +46,33 @@ impl Emitter<'_, '_, '_> {
                 self.assembler.jump(self.labels.slot(target));
                 self.assembler.land(over);
             }
+        }
+    }
+
+    /// Whether a jump back leads to an access that first compares, for its mask, what the jump compares. Then it leads
+    /// behind that, with the flags as they are: what the jump does with them is of no matter to the mask. Returns the
+    /// comparison with the access's address on the left.
+    fn compares_for_mask(
+        &self,
+        comparison: Comparison,
+        wide: bool,
+        left: u8,
+        right: Operand,
+        target: usize,
+    ) -> Option<(Comparison, u8, u8)> {
+        let Operand::Register(right) = right else { return None };
+        if !wide || target > self.index || self.cost_of_jump(target).is_some() || comparison == Comparison::AnyBit {
+            return None;
+        }
+        let (end, _) = self.verified.annotation(target).end_register()?;
+        let address = match Instruction::decode(self.verified.program, target).ok()? {
+            Instruction::Load { base, .. } | Instruction::Store { base, .. } | Instruction::Atomic { base, .. } => base,
+            _ => return None,
+        };
+        match (left, right) {
+            same if same == (address, end) => Some((comparison, address, end)),
+            same if same == (end, address) => Some((comparison.mirrored(), address, end)),
+            _ => None,
         }
     }
 

@@ -122,7 +122,7 @@ impl Exit {
     pub(super) const ALL: [Self; 4] = [Self::OutOfBounds, Self::BudgetOrAlignment, Self::BadArgument, Self::Helper];
 }
 
-/// Labels of a program: for each slot its code, a call's way in and four exits; two for the common ends.
+/// Labels of a program: for each slot its code, a call's way in, four exits and a place inside; two for the common ends.
 #[derive(Clone, Copy)]
 pub(super) struct Labels {
     slots: u32,
@@ -134,7 +134,7 @@ impl Labels {
     }
 
     pub(super) const fn count(slots: usize) -> usize {
-        slots * 6 + 2
+        slots * 7 + 2
     }
 
     pub(super) fn slot(self, index: usize) -> Label {
@@ -150,13 +150,18 @@ impl Labels {
         Label(self.slots + index as u32 * 4 + exit as u32)
     }
 
+    /// Where jumps enter the access at this slot that have compared what it compares.
+    pub(super) fn compared(self, index: usize) -> Label {
+        Label(self.slots * 6 + index as u32)
+    }
+
     /// The budget does not cover the first function.
     pub(super) fn no_budget(self) -> Label {
-        Label(self.slots * 6)
+        Label(self.slots * 7)
     }
 
     /// The program is stopped.
     pub(super) fn stopped(self) -> Label {
-        Label(self.slots * 6 + 1)
+        Label(self.slots * 7 + 1)
     }
 }

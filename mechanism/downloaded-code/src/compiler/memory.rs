@@ -1,7 +1,9 @@
 //! Loads, stores and atomic operations, with the checks and masks that the verifier asks for.
 //!
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
-//! may start at; where the access always ends at one place, the region's length is compared with that. The mask is data
+//! may start at; where the access always ends at one place, the region's length is compared with that; and where an access
+//! that is only masked does not start before its region whatever jumps do, its address is compared with the other end
+//! ([`super::limit`]). The mask is data
 //! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can
 //! lead to, a load becomes zero before anything can use it, and a store goes to the start of its region or frame.
 //! Loads are masked after they are made, so that the comparison does not delay them.
@@ -10,6 +12,7 @@ use super::Emitter;
 use super::layout::{
     Exit, FRAME, SCRATCH, SECOND_SCRATCH, ZERO, memory_width, region_base, region_length, region_limit, register, width,
 };
+use super::limit::Limit;
 use crate::context::Speculation;
 use crate::instruction::{Atomic, Operand, Size};
 use crate::invocation::FRAME_SIZE;
@@ -27,6 +30,11 @@ impl Emitter<'_, '_, '_> {
                 self.assembler.speculation_barrier();
                 return None;
             }
+            (Space::Region(region), Protection::Masked) => {
+                let one_end = self.compare_with_program(base);
+                let one_end = one_end.or_else(|| self.compare_with_limit(region, base, offset, size));
+                one_end.unwrap_or_else(|| self.compare_in_region(region, base, offset, size))
+            }
             (Space::Region(region), _) => self.compare_in_region(region, base, offset, size),
             (Space::Stack, _) => self.compare_in_frame(base, offset, size),
         };
@@ -38,6 +46,22 @@ impl Emitter<'_, '_, '_> {
             }
         }
         Some(outside)
+    }
+
+    /// Where the verifier knows, whatever jumps do, that the access starts inside, and a register of the program holds the
+    /// region's end: one comparison, with that. The jump of a loop mostly compares the same, and leads behind this one.
+    fn compare_with_program(&mut self, base: u8) -> Option<Condition> {
+        let (end, less_one) = self.note().end_register()?;
+        self.assembler.arithmetic(Arithmetic::Compare, Width::Bits64, register(base), register(end));
+        self.assembler.bind(self.labels.compared(self.index));
+        Some(if less_one { Condition::AboveOrEqual } else { Condition::Above })
+    }
+
+    /// The same where a register that the program leaves over holds the last place at which the access may start.
+    fn compare_with_limit(&mut self, region: u8, base: u8, offset: i16, size: Size) -> Option<Condition> {
+        let limit = self.shape.limit(Limit::of(self.note(), region, offset, size)?)?;
+        self.assembler.arithmetic(Arithmetic::Compare, Width::Bits64, register(base), limit);
+        Some(Condition::Above)
     }
 
     fn compare_in_region(&mut self, region: u8, base: u8, offset: i16, size: Size) -> Condition {

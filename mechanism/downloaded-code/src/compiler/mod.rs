@@ -17,6 +17,7 @@ mod call;
 mod frame;
 mod jump;
 mod layout;
+mod limit;
 mod memory;
 mod shape;
 
@@ -34,6 +35,9 @@ use crate::x86_64::{Assembler, EmitError};
 const SLOTS_A_STEP: usize = 16;
 /// Label words that one step clears.
 const LABELS_A_STEP: usize = 1024;
+
+/// Bytes of code at a loop's head that are kept in one line: a loop of a few instructions takes twice as long from two.
+const SMALL_LOOP: usize = 32;
 
 /// Words for labels that compiling a program of `slots` slots takes.
 pub const fn label_words(slots: usize) -> usize {
@@ -189,7 +193,7 @@ impl Compiler {
         for index in self.cursor..end {
             let note = verified.annotation(index);
             if note.has(Annotation::REACHED) && !note.has(Annotation::SECOND_HALF) {
-                self.shape.add(verified.program, index)?;
+                self.shape.add(verified.program, index, note)?;
             }
         }
         self.cursor = end;
@@ -298,6 +302,9 @@ impl Emitter<'_, '_, '_> {
         if reached && note.has(Annotation::FUNCTION) {
             self.assembler.bind(self.labels.entry(self.index));
             self.start_function();
+        }
+        if reached && note.has(Annotation::LOOP_HEAD) {
+            self.assembler.keep_in_one_line(SMALL_LOOP);
         }
         self.assembler.bind(self.labels.slot(self.index));
         if !reached {

@@ -393,7 +393,7 @@ fn minimum_lengths(context: &Context<'_>) -> [u32; MAX_REGIONS] {
 
 /// What an argument register holds at the start.
 fn initial_value(context: &Context<'_>, argument: &Argument) -> Value {
-    let relation = |region: u8| super::value::Relation { region, exact: true, slack: 0 };
+    let relation = |region: u8| super::value::Relation { region, exact: true, untaught: true, slack: 0 };
     let length = |region: u8| {
         let described = &context.regions[usize::from(region)];
         Scalar::range(described.minimum().into(), described.maximum().into())

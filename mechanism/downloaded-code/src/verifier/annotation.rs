@@ -87,6 +87,11 @@ flags! {
     ZERO_REGISTERS = 27;
     /// The upper half says where in its region the access ends, whatever branches do.
     FIXED_END = 28;
+    /// The access starts nowhere before its region, whatever branches do.
+    STARTS_INSIDE = 29;
+    /// The upper half says which register holds the region's end, less where the access ends counted from its address, and
+    /// whether it is less by one more.
+    END_IN_REGISTER = 30;
 }
 
 const SPACE_AT: u32 = 16;
@@ -160,6 +165,16 @@ impl Annotation {
     /// Where in its region the access ends, when that is one place.
     pub(crate) fn fixed_end(self) -> Option<u32> {
         self.has(Self::FIXED_END).then(|| self.upper())
+    }
+
+    pub(crate) fn set_end_register(&mut self, register: u8, less_one: bool) {
+        self.set_upper(Self::END_IN_REGISTER, u32::from(register) | u32::from(less_one) << 8);
+    }
+
+    /// The register that the address of a masked access is at most, if it is inside, or below it (`true`).
+    pub(crate) fn end_register(self) -> Option<(u8, bool)> {
+        let masked = self.has(Self::END_IN_REGISTER) && self.protection() == Protection::Masked;
+        masked.then(|| (self.upper() as u8, self.upper() >> 8 != 0))
     }
 
     /// The constant result, when there is one.

@@ -1,5 +1,6 @@
 //! Where paths meet: the least value known to cover two others, and how it is widened so that loops settle.
 
+use super::guarded::Guarded;
 use super::scalar::Scalar;
 use super::state::Merge;
 use super::tnum::Tnum;
@@ -74,7 +75,7 @@ pub(crate) fn merge_values(pair: &Merge<'_>, effort: Effort, thresholds: &Thresh
     let relation = if effort == Effort::Exact || relation == old.relation { relation } else { None };
     let scalar = merge_scalars(&old.scalar, &new.scalar, effort, thresholds);
     let origin = if old.origin == new.origin { old.origin } else { None };
-    let (guarded, assumed) = (old.guarded || new.guarded, old.assumed || new.assumed);
+    let (guarded, assumed) = (Guarded::merged(old, new, &scalar), old.assumed || new.assumed);
     Value { kind, scalar, relation, guarded, origin, assumed }
 }
 
@@ -106,6 +107,7 @@ fn merge_relations(pair: &Merge<'_>) -> Option<Relation> {
         (Some(old), Some(new)) if old.region == new.region => Relation {
             region: old.region,
             exact: old.exact && new.exact && old.slack == new.slack,
+            untaught: old.untaught && new.untaught,
             slack: old.slack.min(new.slack),
         },
         (Some(old), None) => weaker(old, implied(&pair.new.scalar, pair.new_proven, old.region)?),
@@ -128,13 +130,13 @@ fn both_implied(pair: &Merge<'_>) -> Option<Relation> {
         .filter_map(|region| {
             let old = implied(&pair.old.scalar, pair.old_proven, region)?;
             let slack = old.min(implied(&pair.new.scalar, pair.new_proven, region)?);
-            (slack >= 0).then_some(Relation { region, exact: false, slack })
+            (slack >= 0).then_some(Relation { region, exact: false, untaught: false, slack })
         })
         .min_by_key(|relation| relation.slack)
 }
 
 fn weaker(relation: Relation, slack: i32) -> Relation {
-    Relation { region: relation.region, exact: false, slack: relation.slack.min(slack) }
+    Relation { region: relation.region, exact: false, untaught: false, slack: relation.slack.min(slack) }
 }
 
 /// The slack that a number has only because it is small and the region is known to be long enough.

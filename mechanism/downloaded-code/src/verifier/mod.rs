@@ -19,6 +19,7 @@
 mod analysis;
 mod annotation;
 mod arithmetic;
+mod guarded;
 mod loops;
 mod merge;
 mod refine;

@@ -21,21 +21,6 @@ pub(crate) fn negated(comparison: Comparison) -> Option<Comparison> {
     })
 }
 
-/// The comparison with its operands exchanged.
-fn mirrored(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::SignedGreater => Comparison::SignedLess,
-        Comparison::SignedGreaterOrEqual => Comparison::SignedLessOrEqual,
-        Comparison::SignedLess => Comparison::SignedGreater,
-        Comparison::SignedLessOrEqual => Comparison::SignedGreaterOrEqual,
-        other => other,
-    }
-}
-
 /// Narrows the operands to those for which the comparison is `taken`; `None` when there are none.
 pub(crate) fn refine(
     comparison: Comparison,
@@ -62,12 +47,19 @@ pub(crate) fn refine(
         let unsigned = as_unsigned(effective, wide, &first.scalar, &second.scalar);
         if let Some(unsigned) = unsigned {
             relate(unsigned, &mut first, right);
-            relate(mirrored(unsigned), &mut second, left);
+            relate(unsigned.mirrored(), &mut second, left);
         }
     }
-    first.guarded |= first != *left;
-    second.guarded |= second != *right;
+    taught(left, &mut first);
+    taught(right, &mut second);
     Some((first, second))
+}
+
+/// What the jump taught about a value rests on it.
+fn taught(before: &Value, value: &mut Value) {
+    if value != before {
+        value.guarded = before.guarded.taught(&before.scalar, &value.scalar);
+    }
 }
 
 /// A signed comparison of numbers that are not negative is an unsigned one.
@@ -97,7 +89,7 @@ fn refine_wide(comparison: Comparison, left: &Scalar, right: &Scalar) -> Option<
             (left.with_signed_maximum(right.signed_maximum)?, right.with_signed_minimum(left.signed_minimum)?)
         }
         other => {
-            let (right, left) = refine_mirrored(mirrored(other), right, left)?;
+            let (right, left) = refine_mirrored(other.mirrored(), right, left)?;
             (left, right)
         }
     };
@@ -168,7 +160,7 @@ fn some_bit_is_set(wide: bool, left: &Value, right: &Value) -> Option<(Value, Va
         first.scalar.bits.value |= mask;
         first.scalar.bits.mask &= !mask;
         first.scalar = first.scalar.normalised()?;
-        first.guarded |= first != *left;
+        taught(left, &mut first);
     }
     Some((first, *right))
 }
@@ -184,7 +176,7 @@ fn bits_are_clear(wide: bool, left: &Value, right: &Value) -> Option<(Value, Val
     let mut first = *left;
     first.scalar.bits.mask &= !mask;
     first.scalar = first.scalar.normalised()?;
-    first.guarded |= first != *left;
+    taught(left, &mut first);
     Some((first, *right))
 }
 
@@ -202,7 +194,7 @@ fn relate(comparison: Comparison, value: &mut Value, bound: &Value) {
     match value.relation {
         Some(known) if known.region == relation.region && (known.exact || known.slack >= slack) => {}
         Some(known) if known.region != relation.region && known.exact => {}
-        _ => value.relation = Some(Relation { region: relation.region, exact, slack }),
+        _ => value.relation = Some(Relation { region: relation.region, exact, untaught: false, slack }),
     }
 }
 

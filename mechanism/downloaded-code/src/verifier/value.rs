@@ -1,5 +1,6 @@
 //! What is known about one register or stack slot.
 
+use super::guarded::Guarded;
 use super::scalar::Scalar;
 use super::tnum::Tnum;
 use crate::refusal::Known;
@@ -32,11 +33,14 @@ pub(crate) enum Kind {
     },
 }
 
-/// What a number, or a pointer's offset, has to do with the length of a region: `value + slack <= length`, or `==`.
+/// What a number, or a pointer's offset, has to do with the length of a region: `value + slack <= length`, or `==`; the
+/// latter whatever jumps do, if no jump taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relation {
     pub(crate) region: u8,
     pub(crate) exact: bool,
+    /// Jumps taught nothing of it.
+    pub(crate) untaught: bool,
     pub(crate) slack: i32,
 }
 
@@ -46,8 +50,8 @@ pub(crate) struct Value {
     pub(crate) kind: Kind,
     pub(crate) scalar: Scalar,
     pub(crate) relation: Option<Relation>,
-    /// A branch narrowed it: under speculation it may be anything.
-    pub(crate) guarded: bool,
+    /// What of it holds only because of jumps.
+    pub(crate) guarded: Guarded,
     /// What it is a copy of, give or take a constant.
     pub(crate) origin: Option<Origin>,
     /// On some path nothing was written, which counts as zero: before it is used, the function must make it so.
@@ -72,7 +76,7 @@ impl Value {
     }
 
     pub(crate) const fn number(scalar: Scalar) -> Self {
-        Self { kind: Kind::Number, scalar, relation: None, guarded: false, origin: None, assumed: false }
+        Self { kind: Kind::Number, scalar, relation: None, guarded: Guarded::Nothing, origin: None, assumed: false }
     }
 
     pub(crate) const fn constant(value: u64) -> Self {
@@ -135,14 +139,15 @@ impl Value {
         };
         let relation = self.relation.map_or(0, |relation| {
             1 | u64::from(relation.exact) << 1
+                | u64::from(relation.untaught) << 2
                 | u64::from(relation.region) << 8
                 | u64::from(relation.slack as u32) << 32
         });
         let scalar = &self.scalar;
         let (origin, distance) = self.origin.map_or((0, 0), |origin| (u64::from(origin.number) + 1, origin.distance));
         [
-            kind | u64::from(self.guarded) << 4
-                | u64::from(self.assumed) << 5
+            kind | self.guarded.code() << 4
+                | u64::from(self.assumed) << 6
                 | u64::from(tag) << 8
                 | u64::from(detail) << 32,
             relation | origin << 12,
@@ -182,9 +187,10 @@ impl Value {
         let relation = (relation & 1 != 0).then_some(Relation {
             region: (relation >> 8) as u8 & 15,
             exact: relation & 2 != 0,
+            untaught: relation & 4 != 0,
             slack: (relation >> 32) as i32,
         });
-        let (guarded, assumed) = (head & 16 != 0, head & 32 != 0);
+        let (guarded, assumed) = (Guarded::from_code(head >> 4), head & 64 != 0);
         (Self { kind, scalar, relation, guarded, origin, assumed }, (head >> 8) as u8)
     }
 }

@@ -84,6 +84,22 @@ impl fmt::Display for EmitError {
 /// The most code one assembler makes, in bytes: displacements stay within 32 bits.
 pub const MAX_CODE: usize = i32::MAX as usize;
 
+/// Bytes that processors fetch and keep together, decoded or not.
+pub const LINE: usize = 64;
+
+/// Instructions of 1 to 9 bytes that do nothing (Intel SDM volume 2, NOP).
+const NO_OPERATIONS: [[u8; 9]; 9] = [
+    [0x90, 0, 0, 0, 0, 0, 0, 0, 0],
+    [0x66, 0x90, 0, 0, 0, 0, 0, 0, 0],
+    [0x0f, 0x1f, 0x00, 0, 0, 0, 0, 0, 0],
+    [0x0f, 0x1f, 0x40, 0, 0, 0, 0, 0, 0],
+    [0x0f, 0x1f, 0x44, 0, 0, 0, 0, 0, 0],
+    [0x66, 0x0f, 0x1f, 0x44, 0, 0, 0, 0, 0],
+    [0x0f, 0x1f, 0x80, 0, 0, 0, 0, 0, 0],
+    [0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0],
+    [0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+];
+
 /// An emitter over a caller's buffer and label words.
 pub struct Assembler<'a> {
     buffer: &'a mut [u8],
@@ -148,6 +164,18 @@ impl<'a> Assembler<'a> {
     pub fn align(&mut self, alignment: usize) {
         while !self.position.is_multiple_of(alignment) && self.error.is_none() {
             self.bytes(&[0xcc]);
+        }
+    }
+
+    /// Makes room so that the next `bytes` bytes (at most [`LINE`]) lie in one line, if the buffer starts with a line: from
+    /// here on nothing is done until the next line begins, unless they fit into this one.
+    pub fn keep_in_one_line(&mut self, bytes: usize) {
+        let left = LINE - self.position % LINE;
+        let mut padding = if left < bytes { left } else { 0 };
+        while padding > 0 {
+            let length = padding.min(NO_OPERATIONS.len());
+            self.bytes(&NO_OPERATIONS[length - 1][..length]);
+            padding -= length;
         }
     }
 

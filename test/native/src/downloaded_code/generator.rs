@@ -2,7 +2,7 @@
 //!
 //! The generator follows what each register holds, so that it seldom uses one wrongly, and builds from patterns that
 //! real programs have: bounds checks before accesses, masked and compared indices, counting loops, loops to a region's
-//! end, saved registers on the stack, helper calls with buffers on the stack, atomic operations, functions that
+//! end, pointers that walk to it from unknown places, saved registers on the stack, helper calls with buffers on the stack, atomic operations, functions that
 //! get pointers into their caller's frame. Half of the programs are then changed in a few bits.
 
 use downloaded_code::instruction::Slot;
@@ -51,7 +51,11 @@ fn whole(random: &mut Random, size: usize) -> Vec<Slot> {
     builder.holds[4] = Holds::Nothing;
     builder.holds[5] = Holds::Number;
     builder.prologue();
-    builder.body(size);
+    if builder.random.once_in(8) {
+        builder.few_registers(size);
+    } else {
+        builder.body(size);
+    }
     builder.end();
     let calls = std::mem::take(&mut builder.calls);
     let mut slots = builder.slots;
@@ -172,8 +176,16 @@ impl<'r> Builder<'r> {
         }
     }
 
+    /// Loops that leave registers over, which the compiler may use.
+    fn few_registers(&mut self, size: usize) {
+        let end = self.slots.len() + size / 2;
+        while self.slots.len() < end {
+            self.walk();
+        }
+    }
+
     fn piece(&mut self) {
-        match self.random.below(27) {
+        match self.random.below(30) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -193,6 +205,7 @@ impl<'r> Builder<'r> {
             22 => self.header(),
             25 => self.array(),
             26 => self.half_written(),
+            27 | 28 => self.walk(),
             23 | 24 => self.copied_index(),
             _ => self.odd_loop(),
         }
@@ -359,6 +372,48 @@ impl<'r> Builder<'r> {
         self.emit(opcode, 3, 2, 0, 0);
         let offset = self.random.below(needed as u64 - 6) as i16;
         self.touch(1, offset, false);
+        self.land(patch, before);
+    }
+
+    /// A pointer from an unknown place, whose distance a jump may have bounded from below, walks to the packet's end.
+    fn walk(&mut self) {
+        if self.depth > 0 || self.holds[6] != Holds::Region(0) || self.holds[7] != Holds::Number {
+            return;
+        }
+        let index = self.some_number();
+        let most = self.random.choose(&[60, 15, 255]);
+        let bounded = if self.random.once_in(2) { self.random.below(12) as i32 } else { 0 };
+        self.emit(0xbf, 1, index, 0, 0);
+        self.emit(0x57, 1, 0, 0, most);
+        // The one that is compared, and one that is a copy of it.
+        self.emit(0xbf, 2, 1, 0, 0);
+        for register in 1..4 {
+            self.holds[register] = Holds::Nothing;
+        }
+        let (patch, before) = (self.slots.len(), self.holds);
+        let compared = self.random.choose(&[1, 2]);
+        self.emit(0xa5, compared, 0, 0, bounded);
+        let way_in = self.random.below(16) as i32;
+        self.emit(0xb7, 0, 0, 0, 0);
+        self.emit(0x0f, 1, 6, 0, 0);
+        self.emit(0x07, 1, 0, 0, way_in);
+        self.emit(0xbf, 3, 6, 0, 0);
+        self.emit(0x0f, 3, 7, 0, 0);
+        let first = self.slots.len();
+        let (leave, stay) = self.random.choose(&[(0x2d, 0xbd), (0x3d, 0xad), (0x1d, 0x5d), (0x2d, 0xad)]);
+        self.emit(leave, 1, 3, 0, 0);
+        let head = self.slots.len();
+        for _ in 0..=self.random.below(2) {
+            let ((bits, size), back) = (self.random.choose(&SIZES), self.random.below(5) as i16 - 1);
+            self.emit(0x61 | bits, 2, 1, -size - back, 0);
+            self.emit(0x0f, 0, 2, 0, 0);
+        }
+        let step = self.random.choose(&[1, 2, 4, 8]);
+        self.emit(0x07, 1, 0, 0, step);
+        let back = head as i16 - self.slots.len() as i16 - 1;
+        self.emit(stay, 1, 3, back, 0);
+        self.holds[0] = Holds::Number;
+        self.slots[first].offset = (self.slots.len() - first - 1) as i16;
         self.land(patch, before);
     }
 

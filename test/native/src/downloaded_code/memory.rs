@@ -104,6 +104,13 @@ impl Code {
         self.pages.address()
     }
 
+    /// The first bytes of the code.
+    pub fn bytes(&self, size: usize) -> &[u8] {
+        assert!(size <= self.pages.size());
+        // SAFETY: the pages are mapped and readable, and change only through `write`, which borrows them mutably.
+        unsafe { std::slice::from_raw_parts(self.pages.start(), size) }
+    }
+
     /// Lets `write` fill the pages, then makes them executable.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut [u8]) -> T) -> T {
         self.pages.protect(MprotectFlags::READ | MprotectFlags::WRITE);

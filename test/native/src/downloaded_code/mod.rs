@@ -7,6 +7,7 @@
 pub mod generator;
 pub mod helpers;
 pub mod memory;
+pub mod misprediction;
 pub mod prepared;
 pub mod random;
 pub mod run;

@@ -11,6 +11,7 @@ use downloaded_code::refusal::{Reason, Refusal};
 use downloaded_code::verifier::{Verdict, Verified, Verifier};
 
 use super::memory::{CASE, Code, Guarded};
+use super::misprediction::{Report, run_mispredicting};
 use super::random::Random;
 
 /// Inputs of one run.
@@ -59,6 +60,14 @@ pub struct Result_ {
     pub value: u64,
     /// Contents of the regions.
     pub regions: Vec<Vec<u8>>,
+}
+
+/// A record, with where its regions and its stack lie.
+struct Laid {
+    record: Invocation,
+    offsets: Vec<usize>,
+    stack: Vec<u8>,
+    stack_offset: usize,
 }
 
 /// Memory that cases use one after the other.
@@ -125,18 +134,15 @@ impl Bench {
         size
     }
 
-    /// Runs the compiled code under guard pages. `Err` says what it touched that it must not.
-    ///
-    /// # Panics
-    /// The input does not agree with the context.
-    pub fn run(
+    /// Puts regions and stack between guard pages, and fills a record.
+    fn lay_out(
         &mut self,
         context: &Context<'_>,
         verdict: &Verdict,
         input: &Input,
         budget: u64,
         random: &mut Random,
-    ) -> Result<(Result_, u64), String> {
+    ) -> Laid {
         let mut record = Invocation { budget, scalars: input.scalars, ..Invocation::default() };
         let mut offsets = Vec::new();
         for (index, content) in input.regions.iter().enumerate() {
@@ -151,6 +157,60 @@ impl Bench {
         let stack_offset = self.stack.put(&stack, true, 8);
         record.stack_top = self.stack.address() + (stack_offset + stack.len()) as u64;
         assert!(record.agrees_with(context), "{record:?}");
+        Laid { record, offsets, stack, stack_offset }
+    }
+
+    /// Runs a program as a processor would that mispredicts jumps, some times on inputs of its own. `Ok(None)` when the
+    /// program is refused. `Err` says what could be seen of memory outside, or was written there.
+    pub fn mispredict(
+        &mut self,
+        bytes: &[u8],
+        context: &Context<'_>,
+        helpers: &[u64],
+        seed: u64,
+        runs: usize,
+    ) -> Result<Option<(Verdict, Report)>, String> {
+        CASE.store(seed, Ordering::Relaxed);
+        let Ok(program) = Program::new(bytes) else { return Ok(None) };
+        let Ok(verdict) = self.verify(program, context) else { return Ok(None) };
+        let mut random = Random::new(seed ^ 0x5eed);
+        let size = self.compile(program, context, verdict, helpers, None);
+        let code = self.code.bytes(size).to_vec();
+        let mut total = Report::default();
+        for run in 0..runs {
+            let input = Input::random(context, &mut random);
+            let Laid { mut record, .. } = self.lay_out(context, &verdict, &input, context.budget, &mut random);
+            let regions = record.regions.iter().map(|region| (region.base, region.base + region.length()));
+            let mut memory: Vec<(u64, u64)> = regions.collect();
+            memory.push((record.stack_top - u64::from(verdict.stack), record.stack_top));
+            let turns = Random::new(seed.wrapping_add(run as u64));
+            let report = run_mispredicting(self.code.address(), &code, &memory, turns, || {
+                // SAFETY: the code was just compiled for this context, with which the record agrees.
+                let _ = unsafe { self.code.call(&raw mut record) };
+            });
+            if let Some((what, offset)) = report.problem {
+                return Err(format!("{what}, at offset {offset:#x} of the code, input {input:x?}"));
+            }
+            total.mispredicted += report.mispredicted;
+            total.outside += report.outside;
+        }
+        Ok(Some((verdict, total)))
+    }
+
+    /// Runs the compiled code under guard pages. `Err` says what it touched that it must not.
+    ///
+    /// # Panics
+    /// The input does not agree with the context.
+    pub fn run(
+        &mut self,
+        context: &Context<'_>,
+        verdict: &Verdict,
+        input: &Input,
+        budget: u64,
+        random: &mut Random,
+    ) -> Result<(Result_, u64), String> {
+        let Laid { mut record, offsets, mut stack, stack_offset } =
+            self.lay_out(context, verdict, input, budget, random);
         // SAFETY: the code was just compiled for this context, with which the record agrees.
         let value = unsafe { self.code.call_watched(&raw mut record) };
         let stop = record.outcome();

@@ -1,6 +1,7 @@
 //! Arithmetic on numbers and pointers.
 
 use super::super::arithmetic;
+use super::super::guarded::Guarded;
 use super::super::scalar::Scalar;
 use super::super::value::{Kind, Origin, Relation, Value};
 use super::{Annotation, Transfer};
@@ -23,7 +24,7 @@ impl Transfer<'_> {
         let moves = matches!(operation, Arithmetic::Move | Arithmetic::MoveSigned(_));
         let left = if moves { Value::constant(0) } else { self.read(destination)? };
         let result = if left.is_number() && right.is_number() {
-            let result = numbers(operation, wide, &left, &right);
+            let result = numbers(operation, wide, &left, &right, self.context.budget);
             self.note_division(operation, wide, &left, &right);
             self.note_constant(&result);
             result
@@ -32,7 +33,8 @@ impl Transfer<'_> {
                 Operand::Register(source) if !right.is_number() => source,
                 _ => destination,
             };
-            pointers(operation, wide, &left, &right).ok_or_else(|| self.refuse(culprit, Reason::PointerArithmetic))?
+            pointers(operation, wide, &left, &right, self.context.budget)
+                .ok_or_else(|| self.refuse(culprit, Reason::PointerArithmetic))?
         };
         self.note_steps(operation, wide, &left, &right);
         self.state.set_register(destination, result);
@@ -66,7 +68,8 @@ impl Transfer<'_> {
     pub(super) fn negate(&mut self, wide: bool, destination: u8) -> Result<(), Refusal> {
         let value = self.read_number(destination)?;
         let scalar = arithmetic::negate(wide, &value.scalar);
-        let result = Value { scalar, relation: None, origin: None, ..value };
+        let guarded = value.guarded.altered();
+        let result = Value { scalar, relation: None, origin: None, guarded, ..value };
         self.note_constant(&result);
         self.state.set_register(destination, result);
         Ok(())
@@ -80,7 +83,7 @@ impl Transfer<'_> {
             (_, Some(constant)) => Scalar::constant(constant.swap_bytes() >> (64 - size.bits())),
             _ => Scalar::of_bits(size.bits()),
         };
-        let result = Value { guarded: value.guarded, ..Value::number(scalar) };
+        let result = Value { guarded: value.guarded.altered(), ..Value::number(scalar) };
         self.note_constant(&result);
         self.state.set_register(destination, result);
         Ok(())
@@ -145,37 +148,57 @@ impl Transfer<'_> {
 
 /// The result of an operation on two numbers. It owes something to a branch if an operand does and if without that
 /// knowledge less would be known.
-fn numbers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Value {
+fn numbers(operation: Arithmetic, wide: bool, left: &Value, right: &Value, budget: u64) -> Value {
     let scalar = arithmetic::evaluate(operation, wide, &left.scalar, &right.scalar);
-    let mut guarded = left.guarded || right.guarded;
-    if guarded {
-        let speculative = |value: &Value| if value.guarded { Scalar::UNKNOWN } else { value.scalar };
-        guarded = arithmetic::evaluate(operation, wide, &speculative(left), &speculative(right)) != scalar;
-    }
+    let guarded = guarded_result(operation, wide, left, right, &scalar, budget);
     let relation = relation_of_result(operation, wide, left, right, &scalar);
     let origin = origin_of_result(operation, wide, left, right);
     Value { relation, guarded, origin, ..Value::number(scalar) }
 }
 
+fn guarded_result(
+    operation: Arithmetic,
+    wide: bool,
+    left: &Value,
+    right: &Value,
+    result: &Scalar,
+    budget: u64,
+) -> Guarded {
+    let free = |value: &Value| value.guarded == Guarded::Nothing;
+    if free(left) && free(right) {
+        return Guarded::Nothing;
+    }
+    let speculative = |value: &Value| if free(value) { value.scalar } else { Scalar::UNKNOWN };
+    if arithmetic::evaluate(operation, wide, &speculative(left), &speculative(right)) == *result {
+        return Guarded::Nothing;
+    }
+    match operation {
+        Arithmetic::Add => Guarded::of_sum(left, right, wide, result, budget),
+        // A move adds to nothing.
+        Arithmetic::Move => Guarded::of_sum(&Value::constant(0), right, wide, result, budget),
+        _ => Guarded::Everything,
+    }
+}
+
 /// Pointers allow only addition and subtraction of 64 bits.
-fn pointers(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Option<Value> {
+fn pointers(operation: Arithmetic, wide: bool, left: &Value, right: &Value, budget: u64) -> Option<Value> {
     if !wide {
         return None;
     }
     let kind = match (operation, left.is_number(), right.is_number()) {
         (Arithmetic::Add, false, true) | (Arithmetic::Subtract, false, true) => left.kind,
         (Arithmetic::Add, true, false) => right.kind,
-        (Arithmetic::Subtract, false, false) => return difference(left, right),
+        (Arithmetic::Subtract, false, false) => return difference(left, right, budget),
         _ => return None,
     };
-    Some(Value { kind, ..numbers(operation, true, left, right) })
+    Some(Value { kind, ..numbers(operation, true, left, right, budget) })
 }
 
 /// The distance of two pointers into the same memory is a number.
-fn difference(left: &Value, right: &Value) -> Option<Value> {
+fn difference(left: &Value, right: &Value, budget: u64) -> Option<Value> {
     match (left.kind, right.kind) {
         (Kind::CallersStack { .. }, Kind::CallersStack { .. }) => Some(Value::number(Scalar::UNKNOWN)),
-        (first, second) if first == second => Some(numbers(Arithmetic::Subtract, true, left, right)),
+        (first, second) if first == second => Some(numbers(Arithmetic::Subtract, true, left, right, budget)),
         _ => None,
     }
 }
@@ -193,7 +216,10 @@ fn relation_of_result(
         return None;
     }
     match operation {
-        Arithmetic::Move => right.relation,
+        // A length fits into 32 bits; less something, perhaps only because of a jump.
+        Arithmetic::Move => right
+            .relation
+            .map(|relation| Relation { untaught: relation.untaught && (wide || relation.slack == 0), ..relation }),
         Arithmetic::Add => match (left.scalar.as_constant(), right.scalar.as_constant()) {
             (_, Some(constant)) => moved(left, signed_constant(constant, wide), most),
             (Some(constant), None) => moved(right, signed_constant(constant, wide), most),
@@ -233,7 +259,8 @@ fn signed_constant(constant: u64, wide: bool) -> i64 {
     if wide { constant as i64 } else { i64::from(constant as i32) }
 }
 
-/// The relation of `value + constant`, when that cannot wrap.
+/// The relation of `value + constant`, when that cannot wrap. That it does not may be known because of jumps: but an
+/// equation holds modulo 2^64 all the same.
 pub(super) fn moved(value: &Value, constant: i64, most: u64) -> Option<Relation> {
     let relation = value.relation?;
     let fits = if constant >= 0 {
@@ -243,5 +270,5 @@ pub(super) fn moved(value: &Value, constant: i64, most: u64) -> Option<Relation>
     };
     let slack = i64::from(relation.slack).checked_sub(constant)?;
     let slack = i32::try_from(slack).ok()?;
-    fits.then_some(Relation { slack, ..relation })
+    fits.then_some(Relation { slack, untaught: relation.untaught && most == u64::MAX, ..relation })
 }

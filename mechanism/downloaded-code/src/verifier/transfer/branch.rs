@@ -102,8 +102,8 @@ impl Transfer<'_> {
             let distance = other.distance.wrapping_sub(origin.distance);
             let moved_scalar = evaluate(Arithmetic::Add, true, &learnt.scalar, &Scalar::constant(distance as u64));
             if let Some(scalar) = copy.scalar.intersect(&moved_scalar).filter(|scalar| *scalar != copy.scalar) {
+                copy.guarded = copy.guarded.taught(&copy.scalar, &scalar);
                 copy.scalar = scalar;
-                copy.guarded = true;
             }
             let closer = |new: &Relation| match copy.relation {
                 Some(old) => old.region == new.region && !old.exact && old.slack < new.slack,

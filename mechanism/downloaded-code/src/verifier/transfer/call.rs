@@ -1,6 +1,7 @@
 //! Calls of helpers, and what crosses a call between functions of the program.
 
 use super::super::annotation::{Protection, Space};
+use super::super::guarded::Guarded;
 use super::super::scalar::Scalar;
 use super::super::state::State;
 use super::super::value::{Kind, Value};
@@ -53,7 +54,7 @@ impl Transfer<'_> {
     ) -> Result<(), Refusal> {
         let scalar = &value.scalar;
         if scalar.minimum >= minimum && scalar.maximum <= maximum {
-            if value.guarded {
+            if value.guarded != Guarded::Nothing {
                 self.fence();
             }
             return Ok(());

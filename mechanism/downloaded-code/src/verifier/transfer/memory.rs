@@ -1,11 +1,12 @@
 //! Loads, stores and atomic operations: is every byte inside its memory, and what does the stack hold?
 
 use super::super::annotation::{Protection, Space};
+use super::super::guarded::Guarded;
 use super::super::scalar::Scalar;
 use super::super::value::{Kind, Value};
 use super::{Annotation, Transfer};
 use crate::context::{Access, Speculation};
-use crate::instruction::{Atomic, Instruction, Operand, Size};
+use crate::instruction::{Atomic, FRAME_POINTER, Instruction, Operand, Size};
 use crate::invocation::FRAME_SIZE;
 use crate::refusal::{Reason, Refusal};
 
@@ -61,7 +62,9 @@ impl Transfer<'_> {
         let value = Value::number(Scalar::of_bits(bytes * 8));
         let known = if first == last && first % 8 == 0 { self.state.slot(slot) } else { None };
         Ok(match known {
-            Some(whole) => Value { scalar: whole.scalar.zero_extended(bytes * 8), guarded: whole.guarded, ..value },
+            Some(whole) => {
+                Value { scalar: whole.scalar.zero_extended(bytes * 8), guarded: whole.guarded.altered(), ..value }
+            }
             None => value,
         })
     }
@@ -175,6 +178,9 @@ impl Transfer<'_> {
         self.note.set_access(space, protection);
         if let (Space::Region(_), Some(end)) = (space, fixed_end(&value, offset, size)) {
             self.note.set_upper(Annotation::FIXED_END, end);
+        } else if matches!(space, Space::Region(_)) && self.starts_inside(&value, offset) {
+            self.note.set(Annotation::STARTS_INSIDE);
+            self.note_end(space, offset + i64::from(size));
         }
         Ok(place)
     }
@@ -206,7 +212,7 @@ impl Transfer<'_> {
                 if !inside {
                     return Err(self.refuse(register, Reason::OutsideCallersStack { size }));
                 }
-                Ok((Space::CallersStack, self.unless_guarded(value.guarded), Place::Memory))
+                Ok((Space::CallersStack, self.unless_guarded(value.guarded != Guarded::Nothing), Place::Memory))
             }
             _ => Err(self.refuse(register, Reason::NeedsPointer)),
         }
@@ -235,7 +241,7 @@ impl Transfer<'_> {
             .is_some_and(|relation| relation.region == region && i64::from(relation.slack) >= offset + i64::from(size));
         let protection = match bounds {
             Some((start, end)) if start >= 0 && end <= proven => {
-                self.unless_guarded(value.guarded || end > i64::from(described.minimum()))
+                self.unless_guarded(value.guarded != Guarded::Nothing || end > i64::from(described.minimum()))
             }
             Some((start, _)) if start >= 0 && related => self.unless_guarded(true),
             _ => Protection::Checked,
@@ -275,7 +281,7 @@ impl Transfer<'_> {
         let bounds = self.bounds(value).map(|(least, greatest)| (least + offset + FRAME, greatest + offset + FRAME));
         match bounds {
             Some((first, last)) if first >= 0 && last <= last_start => {
-                let protection = if first == last { Protection::Proven } else { self.unless_guarded(value.guarded) };
+                let protection = self.unless_guarded(value.guarded != Guarded::Nothing);
                 Ok((protection, Place::Frame { first, last }))
             }
             Some((first, last)) if last < 0 || first > last_start => {
@@ -292,6 +298,28 @@ impl Transfer<'_> {
         (least >= -MOST_OFFSET && greatest <= MOST_OFFSET).then_some((least, greatest))
     }
 
+    /// Where an access ends may be compared with a register of the program that holds its region's end: one that differs
+    /// from it by as much as the access's end from the address, or by one less.
+    fn note_end(&mut self, space: Space, end: i64) {
+        let Space::Region(region) = space else { return };
+        let distance = |register: &u8| {
+            let value = self.state.register(*register);
+            let relation = value.relation.filter(|relation| relation.exact && relation.untaught)?;
+            let of_region = value.kind == Kind::Region(region) && relation.region == region;
+            of_region.then(|| end - i64::from(relation.slack)).filter(|distance| (0..=1).contains(distance))
+        };
+        let found = (0..FRAME_POINTER).find_map(|register| Some((register, distance(&register)?)));
+        if let Some((register, distance)) = found {
+            self.note.set_end_register(register, distance == 1);
+        }
+    }
+
+    /// Whether an access starts nowhere before its region, whatever jumps do.
+    fn starts_inside(&self, value: &Value, offset: i64) -> bool {
+        let least = self.bounds(value).map(|(least, _)| least + offset);
+        least.is_some_and(|least| least >= 0) && value.guarded.lower_end_holds(&value.scalar)
+    }
+
     fn unless_guarded(&self, guarded: bool) -> Protection {
         let masked = guarded && self.context.speculation == Speculation::Masked;
         if masked { Protection::Masked } else { Protection::Proven }
@@ -300,7 +328,7 @@ impl Transfer<'_> {
 
 /// Where in its region an access ends, if that is one place whatever branches do.
 fn fixed_end(value: &Value, offset: i64, size: u32) -> Option<u32> {
-    let start = value.scalar.as_constant().filter(|_| !value.guarded)? as i64;
+    let start = value.scalar.as_constant().filter(|_| value.guarded == Guarded::Nothing)? as i64;
     let start = start.checked_add(offset).filter(|start| *start >= 0)?;
     start.checked_add(size.into()).filter(|end| *end <= MOST_FIXED_END).map(|end| end as u32)
 }

@@ -8,6 +8,7 @@ mod memory;
 use core::cell::Cell;
 
 use super::annotation::Annotation;
+use super::guarded::Guarded;
 use super::scalar::Scalar;
 use super::state::State;
 use super::value::{Kind, Value};
@@ -99,8 +100,10 @@ impl Transfer<'_> {
         let sharper =
             |scalar: Scalar| scalar.with_maximum(u64::try_from(most).ok()?)?.with_minimum(least.max(0) as u64);
         if let Some(scalar) = sharper(value.scalar) {
-            value.guarded |= scalar != value.scalar && !relation.exact;
-            value.guarded |= scalar.minimum != value.scalar.minimum;
+            let free = relation.exact && value.guarded == Guarded::Nothing && scalar.minimum == value.scalar.minimum;
+            if scalar != value.scalar && !free {
+                value.guarded = value.guarded.taught(&value.scalar, &scalar);
+            }
             value.scalar = scalar;
         }
         value
