@@ -3,8 +3,10 @@
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use exos::errno::{Errno, Result};
 use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
+use exos::memory::advice::Advice;
 use exos::memory::area::{Area, Areas, Backing, Protection};
 use exos::memory::frames::{COPY_ON_WRITE, FROM_FILE, Frames, TOGETHER, page_of};
+use exos::memory::remap::Remap;
 use exos::memory::space::{Access, Pages, Space, Violation};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +39,11 @@ fn areas_agree_with_a_page_by_page_model() {
                 _ => {
                     let hole = model[range.clone()].iter().position(Option::is_none);
                     let covered = hole.unwrap_or(range.len());
-                    assert_eq!(areas.protect(from, to, protection).is_err(), hole.is_some());
+                    let changed = areas.change(from, to, |area| {
+                        area.protection = protection;
+                        Ok(())
+                    });
+                    assert_eq!(changed.is_err(), hole.is_some());
                     model[range.start..range.start + covered].fill(Some(protection));
                 }
             }
@@ -284,8 +290,13 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
         let mut random = fastrand::Rng::with_seed(seed);
         let machine = Rc::new(RefCell::new(Machine::default()));
         let others = Rc::new(RefCell::new(vec![BTreeMap::new(); 2]));
-        let process =
-            |number| Process { number, machine: machine.clone(), table: BTreeMap::new(), others: others.clone(), rows_left: None };
+        let process = |number| Process {
+            number,
+            machine: machine.clone(),
+            table: BTreeMap::new(),
+            others: others.clone(),
+            rows_left: None,
+        };
         let (mut parent, mut child) = (process(0), process(1));
         let mut space = Space::default();
         space.map(&mut parent, Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
@@ -317,7 +328,13 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
 /// One process alone in a machine.
 fn alone() -> Process {
     let machine = Rc::new(RefCell::new(Machine::default()));
-    Process { number: 0, machine, table: BTreeMap::new(), others: Rc::new(RefCell::new(vec![BTreeMap::new()])), rows_left: None }
+    Process {
+        number: 0,
+        machine,
+        table: BTreeMap::new(),
+        others: Rc::new(RefCell::new(vec![BTreeMap::new()])),
+        rows_left: None,
+    }
 }
 
 #[test]
@@ -366,8 +383,7 @@ fn what_cannot_be_moved_or_taken_away_is_still_there() {
         for page in (0..count).filter(|_| random.bool()).collect::<Vec<_>>() {
             process.write(&mut space, at(page), page as u8 + 1).expect("it may");
         }
-        let before: Vec<u8> =
-            (0..count).map(|page| process.read(&mut space, at(page)).expect("it is there")).collect();
+        let before: Vec<u8> = (0..count).map(|page| process.read(&mut space, at(page)).expect("it is there")).collect();
         process.rows_left = Some((random.usize(..30), BTreeSet::new()));
         let new = at(20)..at(20 + count + random.u64(..4));
         let outcome = match random.u8(..3) {
@@ -508,6 +524,45 @@ fn violations_are_told_apart() {
     space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::READ_WRITE).expect("it may");
     process.write(&mut space, BASE, 3).expect("it may");
     assert_eq!(space.frames.get(BASE) & COPY_ON_WRITE, 0);
+}
+
+#[test]
+fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
+    let (mut process, mut space) = (alone(), Space::default());
+    space.map(&mut process, Area::anonymous(BASE, BASE + 4 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    for page in 0..4 {
+        process.write(&mut space, BASE + page * PAGE_SIZE, 10 + page as u8).expect("it may");
+    }
+    let two = Remap {
+        start: BASE + PAGE_SIZE,
+        bytes: 2 * PAGE_SIZE,
+        new_bytes: 3 * PAGE_SIZE,
+        may_move: true,
+        stays: false,
+        to: None,
+        most_locked: 0,
+    };
+    let fixed = Remap { may_move: false, ..two };
+    assert_eq!(space.remap(&mut process, fixed), Err(Errno::ENOMEM), "somebody is behind it");
+    let to = space.remap(&mut process, two).expect("it moves");
+    assert_eq!(process.read(&mut space, to), Ok(11));
+    assert_eq!(process.read(&mut space, to + 2 * PAGE_SIZE), Ok(0));
+    assert_eq!(space.fault(&mut process, BASE + PAGE_SIZE, Access::Read), Err(Violation::NotMapped));
+    let across = Remap { start: BASE, bytes: 2 * PAGE_SIZE, ..two };
+    assert_eq!(space.remap(&mut process, across), Err(Errno::EFAULT), "a hole is in it");
+    let all = (to, to + 3 * PAGE_SIZE);
+    assert_eq!(space.lock(&mut process, all, 2 * PAGE_SIZE, true), Err(Errno::ENOMEM));
+    assert_eq!(space.lock(&mut process, all, 3 * PAGE_SIZE, true), Ok(()));
+    assert_eq!(space.locked_bytes(), 3 * PAGE_SIZE);
+    let advice = Advice::Drop { locked: false };
+    assert_eq!(space.advise(&mut process, all, advice).map(|_| ()), Err(Errno::EINVAL));
+    space.advise(&mut process, (to, to + PAGE_SIZE), Advice::Absent(true)).expect("it may");
+    space.advise(&mut process, (to + PAGE_SIZE, all.1), Advice::Wiped(true)).expect("it may");
+    space.begin_child(&mut process).expect("it begins");
+    assert_eq!(space.locked_bytes(), 0, "a child locks nothing");
+    assert_eq!(space.fault(&mut process, to, Access::Read), Err(Violation::NotMapped));
+    assert_eq!(process.read(&mut space, to + PAGE_SIZE), Ok(0));
+    assert_eq!(process.read(&mut space, BASE), Ok(10));
 }
 
 #[test]

@@ -42,7 +42,8 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
     for (path, text) in &files {
         let is_large = path.starts_with(LARGE);
         let Some(name) = path.strip_prefix(SCRIPTS).or(path.strip_prefix(LARGE)) else { continue };
-        let about = text.lines().nth(1).unwrap_or_default().trim_start_matches(['#', ' ']);
+        let name = name.trim_end_matches(".c");
+        let about = text.lines().nth(1).unwrap_or_default().trim_start_matches(['#', '/', ' ']);
         // Writing into a string cannot fail.
         let _ = match reason(name) {
             None if is_large => writeln!(large, "| `{name}` | {about} |"),
@@ -104,9 +105,11 @@ mod tests {
             ("test/parity/not-yet", "later it needs more\n"),
             ("test/parity/script/later", "#!/bin/sh\n# Much.\n"),
             ("test/parity/script/now", "#!/bin/sh\n# Little.\nexit\n"),
+            ("test/parity/script/compiled.c", "// A program.\n// In C.\n"),
             ("elsewhere", "text"),
         ];
         let page = render(files.into_iter());
+        assert!(page.contains("| `compiled` | In C. |\n"));
         assert!(page.contains("| `now` | Little. |\n") && page.contains("| `later` | Much. | it needs more |\n"));
         assert!(!page.contains("elsewhere"));
     }

@@ -1,8 +1,8 @@
 //! Calls that few programs make: room in files, copies between them, advice that memory files need not follow, and
 //! extended attributes, which they do not have.
 
+use super::cut::cut_mappings;
 use super::dispatch::Call;
-use super::file::cut_mappings;
 use super::limit::check_file_size;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
@@ -29,9 +29,9 @@ pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     match description.object {
         Object::File { node } => {
             check_file_size(call.process, offset.saturating_add(length))?;
-            call.process.files.lock().allocate(node, mode as u32, offset, length)?;
+            let left_mapped = call.process.files.lock().allocate(node, mode as u32, offset, length)?;
             if mode as u32 & (linux::FALLOC_FL_PUNCH_HOLE | linux::FALLOC_FL_ZERO_RANGE) != 0 {
-                cut_mappings(call.process, node, (offset, offset + length), false)?;
+                cut_mappings(call.process, node, (offset, offset + length), false, left_mapped)?;
             }
             Ok(0)
         }
@@ -157,11 +157,6 @@ pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
     }
     let is_kept = matches!(description.object, Object::File { .. } | Object::Directory { .. });
     if is_kept { Ok(0) } else { Err(Errno::ESPIPE) }
-}
-
-/// Requests that are fulfilled as soon as they are made: memory is never paged out.
-pub(super) fn fulfilled(_: &mut Call<'_>) -> Result<u64> {
-    Ok(0)
 }
 
 pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {

@@ -1,12 +1,12 @@
 //! Calls that move bytes: read, write and their kin.
 
+use super::cut::cut_mappings;
 use super::dispatch::Call;
 use super::layout;
 use super::limit::check_file_size;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{MOST, Object};
 use crate::errno::{Errno, Result};
-use crate::process::Process;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -183,17 +183,12 @@ pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     match description.object {
         Object::File { node } if description.can_write() && (size as i64) >= 0 => {
             check_file_size(call.process, size)?;
-            call.process.files.lock().truncate(node, size)?;
-            cut_mappings(call.process, node, (size, u64::MAX), true)?;
+            let left_mapped = call.process.files.lock().truncate(node, size)?;
+            cut_mappings(call.process, node, (size, u64::MAX), true, left_mapped)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
-}
-
-/// Bytes of a file are gone: from the memory of this process, too.
-pub(super) fn cut_mappings(process: &Process, node: u64, range: (u64, u64), copies: bool) -> Result<()> {
-    process.with_memory(|space, pages| space.cut_file(pages, node, range, copies))
 }
 
 /// Files live in memory: they are where they will ever be.

@@ -8,6 +8,7 @@ use crate::process::{Process, begin, user};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
 
 const USER: u64 = 0;
 const GROUP: u64 = 1;
@@ -50,10 +51,11 @@ pub(super) fn getresgid(call: &mut Call<'_>) -> Result<u64> {
 /// Asks the guardian, which decides; the own copy follows.
 fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Result<u64> {
     let [first, second, third] = wanted;
-    let mut wished = identity(call);
+    let before = identity(call);
+    let mut wished = before.clone();
     match which {
-        USER => wished.change_user(change, wanted)?,
-        _ => wished.change_group(change, wanted)?,
+        USER => wished.user = before.user.changed(change, wanted, call.process.may(linux::CAP_SETUID))?,
+        _ => wished.group = before.group.changed(change, wanted, call.process.may(linux::CAP_SETGID))?,
     }
     let principal = wished.principal();
     let changes_key = principal != call.process.principal.load(Relaxed);
@@ -65,6 +67,9 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
     if changes_key {
         user::become_principal(call.process, principal);
     }
+    let mut attributes = call.process.attributes.lock();
+    attributes.capabilities = attributes.capabilities.of_user(before.user, wished.user);
+    drop(attributes);
     *call.process.identity.lock() = wished;
     begin::publish(call.process);
     Ok(0)
@@ -124,7 +129,7 @@ pub(super) fn getgroups(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
     let [count, from, ..] = call.arguments();
     let process: &Process = call.process;
-    if !process.identity.lock().is_privileged() {
+    if !process.may(linux::CAP_SETGID) {
         return Err(Errno::EPERM);
     }
     if count as u32 as usize > MOST_GROUPS {

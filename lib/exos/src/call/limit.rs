@@ -24,7 +24,7 @@ fn set_limit(process: &Process, resource: u64, values: [u64; 2], may_raise: bool
 }
 
 fn set_own(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
-    let may_raise = process.identity.lock().is_privileged();
+    let may_raise = process.may(linux::CAP_SYS_RESOURCE);
     set_limit(process, resource, values, may_raise)
 }
 
@@ -42,7 +42,7 @@ pub(super) fn setrlimit(call: &mut Call<'_>) -> Result<u64> {
 /// The limits of another process: its library is asked to tell and to set them, if the guardian finds that it may be.
 fn limits_of(call: &Call<'_>, number: u64, resource: u64, new: Option<[u64; 2]>) -> Result<[u64; 2]> {
     crate::relatives::find(number).ok_or(Errno::ESRCH)?;
-    let may_raise = call.process.identity.lock().is_privileged();
+    let may_raise = call.process.may(linux::CAP_SYS_RESOURCE);
     let request = request::Limit { resource, new, may_raise };
     let told = crate::proc::request(number, &request.to_path()).map_err(|error| match error {
         Errno::EACCES => Errno::EPERM,

@@ -1,15 +1,21 @@
 //! Calls on memory.
 
 use super::dispatch::Call;
+use super::memory_lock as lock;
+use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::guardian::handle::{is_executable, mapped};
 use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
 use crate::memory::area::{Area, Areas, Backing, Protection};
-use crate::memory::space::rounded;
-use crate::user_memory::copy;
-use alloc::vec::Vec;
+use crate::memory::remap::Remap;
+use crate::memory::space::{Space, rounded};
 use linux_raw_sys::general as linux;
+
+/// Bits beside the protection in `mprotect`: up to the start of a stack, up to its end, and one that means nothing.
+const PROT_GROWSDOWN: u64 = 0x0100_0000;
+const PROT_GROWSUP: u64 = 0x0200_0000;
+const PROT_SEM: u64 = 8;
 
 pub(super) fn brk(call: &mut Call<'_>) -> Result<u64> {
     let [wanted, ..] = call.arguments();
@@ -18,35 +24,85 @@ pub(super) fn brk(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, protection, flags, number, offset] = call.arguments();
-    let bytes = rounded(bytes)?;
-    let protection = Protection::from_argument(protection)?;
-    let flags = flags as u32;
-    let shared = match flags & linux::MAP_TYPE {
-        linux::MAP_PRIVATE => false,
-        linux::MAP_SHARED | linux::MAP_SHARED_VALIDATE => true,
-        _ => return Err(Errno::EINVAL),
-    };
-    if !offset.is_multiple_of(PAGE_SIZE) || offset.checked_add(bytes).is_none() {
+    let (protection, flags) = (Protection::from_argument(protection), flags as u32);
+    if !offset.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
-    let backing = if flags & linux::MAP_ANONYMOUS != 0 {
-        Backing::Anonymous
-    } else {
-        backing(call, number, offset, shared, protection)?
+    let is_file = flags & linux::MAP_ANONYMOUS == 0;
+    let description = if is_file { Some(call.process.opened(number)?) } else { None };
+    if flags & linux::MAP_HUGETLB != 0 {
+        // No memory is set aside for large pages.
+        return Err(if is_file { Errno::EINVAL } else { Errno::ENOMEM });
+    }
+    let bytes = rounded(bytes)?;
+    let shared = is_shared(flags, is_file)?;
+    let backing = match description {
+        None => Backing::Anonymous,
+        Some(_) if !reaches(offset, bytes) => return Err(Errno::EOVERFLOW),
+        Some(description) => backing(call, &description, offset, shared, protection)?,
     };
+    let grows = flags & linux::MAP_GROWSDOWN != 0;
+    if grows && (shared || backing != Backing::Anonymous) {
+        return Err(Errno::EINVAL);
+    }
+    let most_locked = lock::most_locked(call.process);
     // One hold of the lock: another thread must not be given the same place.
     call.process.with_memory(|space, pages| {
         let start = place(&space.areas, address, bytes, flags)?;
-        let area = Area { shared, backing, ..Area::anonymous(start, start + bytes, protection) };
-        let replaced: u64 = space.areas.within(start, start + bytes).iter().map(|old| old.end - old.start).sum();
+        let locked = flags & linux::MAP_LOCKED != 0 || space.locks_new;
+        let area = Area { shared, backing, grows, locked, ..Area::anonymous(start, start + bytes, protection) };
+        if locked {
+            check_lock(space, bytes, flags, most_locked)?;
+        }
+        let replaced: u64 = space.areas.within(start, start + bytes).iter().map(Area::bytes).sum();
         space.check_room(&area, bytes - replaced)?;
+        if flags & linux::MAP_NORESERVE == 0 {
+            space.check_commitment(&area)?;
+        }
         space.map(pages, area)?;
+        if locked || flags & (linux::MAP_POPULATE | linux::MAP_NONBLOCK) == linux::MAP_POPULATE {
+            // What does not come now comes when it is touched, or does not.
+            let _ = space.bring_locked(pages, start, start + bytes);
+        }
         Ok(start)
     })
 }
 
-fn backing(call: &Call<'_>, number: u64, offset: u64, shared: bool, protection: Protection) -> Result<Backing> {
-    let description = call.process.description(number)?;
+/// Whether others see what is written, by the type that the flags name.
+const fn is_shared(flags: u32, is_file: bool) -> Result<bool> {
+    /// Flags that a mapping has to know, if it is to be told of those that it does not.
+    const KNOWN: u32 = linux::MAP_TYPE | 0xf0 | OLD | linux::MAP_STACK | linux::MAP_HUGETLB | 0x1f << 26;
+    /// From growing down to not waiting for pages.
+    const OLD: u32 = 0x1_f900;
+    match flags & linux::MAP_TYPE {
+        linux::MAP_PRIVATE => Ok(false),
+        linux::MAP_SHARED => Ok(true),
+        linux::MAP_SHARED_VALIDATE if is_file && flags & !KNOWN != 0 => Err(Errno::EOPNOTSUPP),
+        linux::MAP_SHARED_VALIDATE if is_file => Ok(true),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Whether a file can have these bytes.
+fn reaches(offset: u64, bytes: u64) -> bool {
+    (i64::MAX as u64).checked_sub(bytes).is_some_and(|most| offset / PAGE_SIZE <= most / PAGE_SIZE)
+}
+
+/// Whether so much more may be locked.
+fn check_lock(space: &Space, bytes: u64, flags: u32, most: u64) -> Result<()> {
+    if flags & linux::MAP_LOCKED != 0 && most == 0 {
+        return Err(Errno::EPERM);
+    }
+    if space.locked_bytes().saturating_add(bytes) > most { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+fn backing(
+    call: &Call<'_>,
+    description: &Description,
+    offset: u64,
+    shared: bool,
+    protection: Protection,
+) -> Result<Backing> {
     if !description.can_read() {
         return Err(Errno::EACCES);
     }
@@ -80,6 +136,9 @@ fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
         if !fits {
             return Err(Errno::ENOMEM);
         }
+        if address < PAGE_SIZE {
+            return Err(Errno::EPERM);
+        }
         let replaces = flags & linux::MAP_FIXED_NOREPLACE == 0;
         return if replaces || areas.is_free(address, address + bytes) { Ok(address) } else { Err(Errno::EEXIST) };
     }
@@ -88,7 +147,7 @@ fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
     if granted && areas.is_free(wish, wish + bytes) {
         return Ok(wish);
     }
-    areas.find_place(bytes)
+    if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { areas.find_place(bytes) }
 }
 
 pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {
@@ -103,27 +162,48 @@ pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, protection, ..] = call.arguments();
-    let end = range(address, bytes)?;
-    let protection = Protection::from_argument(protection)?;
-    if end == address {
+    let grows = [PROT_GROWSDOWN, PROT_GROWSUP].map(|flag| protection & flag != 0);
+    if grows == [true, true] || !address.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    if bytes == 0 {
         return Ok(0);
     }
-    let forbidden = |area: &Area| {
-        let read_only = matches!(area.backing, Backing::File { writable: false, .. });
-        let kept = matches!(area.backing, Backing::File { node, .. } if !is_executable(node));
-        area.shared && protection.allows(Protection::WRITE) && read_only
-            || kept && protection.allows(Protection::EXECUTE)
-    };
+    let end = end_of(address, bytes).filter(|end| *end > address).ok_or(Errno::ENOMEM)?;
+    if protection & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let protection = Protection::from_argument(protection);
     call.process.with_memory(|space, pages| {
-        if space.areas.within(address, end).iter().any(forbidden) {
-            return Err(Errno::EACCES);
-        }
-        space.protect(pages, address, end, protection).map(|()| 0)
+        let area = space.areas.find(address).ok_or(Errno::ENOMEM)?;
+        let start = match grows {
+            [true, _] if area.grows => area.start,
+            [false, false] => address,
+            _ => return Err(Errno::EINVAL),
+        };
+        space.protect(pages, start, end, protection).map(|()| 0)
     })
 }
 
+/// As on a processor without protection keys: there is the key that all memory has.
+pub(super) fn pkey_mprotect(call: &mut Call<'_>) -> Result<u64> {
+    let [.., key, _, _] = call.arguments();
+    if key as i32 > 0 || (key as i32) < -1 { Err(Errno::EINVAL) } else { mprotect(call) }
+}
+
+/// See [`pkey_mprotect`].
+pub(super) fn pkey_alloc(call: &mut Call<'_>) -> Result<u64> {
+    let [flags, rights, ..] = call.arguments();
+    if flags != 0 || rights & !3 != 0 { Err(Errno::EINVAL) } else { Err(Errno::ENOSPC) }
+}
+
+/// See [`pkey_mprotect`].
+pub(super) fn pkey_free(_: &mut Call<'_>) -> Result<u64> {
+    Err(Errno::EINVAL)
+}
+
 /// The end of a range that a program names: its start must be aligned, its length is rounded up.
-fn range(address: u64, bytes: u64) -> Result<u64> {
+pub(super) fn range(address: u64, bytes: u64) -> Result<u64> {
     if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
@@ -131,92 +211,43 @@ fn range(address: u64, bytes: u64) -> Result<u64> {
     end.ok_or(Errno::EINVAL)
 }
 
-pub(super) fn madvise(call: &mut Call<'_>) -> Result<u64> {
-    let [address, bytes, advice, ..] = call.arguments();
-    let end = range(address, bytes)?;
-    match advice as u32 {
-        linux::MADV_DONTNEED => {
-            call.process.with_memory(|space, pages| {
-                let parts = space.areas.within(address, end);
-                parts.iter().try_for_each(|area| space.drop_pages(pages, area.start, area.end))
-            })?;
-            Ok(0)
-        }
-        linux::MADV_NORMAL..=linux::MADV_WILLNEED | linux::MADV_FREE | linux::MADV_HUGEPAGE..=linux::MADV_DODUMP => {
-            Ok(0)
-        }
-        linux::MADV_COLD | linux::MADV_PAGEOUT | linux::MADV_MERGEABLE | linux::MADV_UNMERGEABLE => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// Memory and file are one: there is nothing to write back.
-pub(super) fn msync(call: &mut Call<'_>) -> Result<u64> {
-    let [address, bytes, flags, ..] = call.arguments();
-    let known = linux::MS_ASYNC | linux::MS_INVALIDATE | linux::MS_SYNC;
-    let both = linux::MS_ASYNC | linux::MS_SYNC;
-    if flags as u32 & !known != 0 || flags as u32 & both == both {
-        return Err(Errno::EINVAL);
-    }
-    let end = range(address, bytes)?;
-    if is_mapped(call, address, end) { Ok(0) } else { Err(Errno::ENOMEM) }
-}
-
-/// Whether areas cover a range without a gap.
-fn is_mapped(call: &Call<'_>, start: u64, end: u64) -> bool {
-    let parts = call.process.memory.lock().space.areas.within(start, end);
-    parts.iter().map(|area| area.end - area.start).sum::<u64>() == end - start
-}
-
-pub(super) fn mincore(call: &mut Call<'_>) -> Result<u64> {
-    let [address, bytes, to, ..] = call.arguments();
-    let end = range(address, bytes)?;
-    if !is_mapped(call, address, end) {
-        return Err(Errno::ENOMEM);
-    }
-    let memory = call.process.memory.lock();
-    let present = |address: u64| u8::from(memory.space.frames.get(address) != 0);
-    let told: Vec<u8> = (address..end).step_by(PAGE_SIZE as usize).map(present).collect();
-    drop(memory);
-    copy::write(to, &told).map(|()| 0)
+/// The end of a range whose length is rounded up, around the end of all addresses to 0; `None` where it lies behind that.
+pub(super) fn end_of(address: u64, bytes: u64) -> Option<u64> {
+    address.checked_add(page_up(bytes).unwrap_or_default())
 }
 
 pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
-    let [old, old_bytes, new_bytes, flags, wanted, _] = call.arguments();
-    let old_end = range(old, old_bytes)?;
-    let new_bytes = rounded(new_bytes)?;
+    let [start, bytes, new_bytes, flags, wanted, _] = call.arguments();
     let flags = flags as u32;
-    let known = linux::MREMAP_MAYMOVE | linux::MREMAP_FIXED | linux::MREMAP_DONTUNMAP;
-    let keep = flags & linux::MREMAP_DONTUNMAP != 0;
-    let moves = flags & !linux::MREMAP_MAYMOVE != 0;
-    if flags & !known != 0 || moves && flags & linux::MREMAP_MAYMOVE == 0 || old_end == old {
+    let [may_move, is_fixed, stays] =
+        [linux::MREMAP_MAYMOVE, linux::MREMAP_FIXED, linux::MREMAP_DONTUNMAP].map(|flag| flags & flag != 0);
+    let [bytes, new_bytes] = [bytes, new_bytes].map(|bytes| page_up(bytes).unwrap_or_default());
+    let is_wrong = flags & !(linux::MREMAP_MAYMOVE | linux::MREMAP_FIXED | linux::MREMAP_DONTUNMAP) != 0
+        || (is_fixed || stays) && !may_move
+        || stays && bytes != new_bytes
+        || !start.is_multiple_of(PAGE_SIZE)
+        || new_bytes == 0;
+    if is_wrong || (is_fixed || stays) && !may_lie_at(wanted, new_bytes, (start, bytes)) {
         return Err(Errno::EINVAL);
     }
-    if keep && new_bytes != old_end - old {
-        return Err(Errno::EINVAL);
+    if start.checked_add(bytes).is_none_or(|end| end > PROGRAM_END) {
+        return Err(Errno::EFAULT);
     }
+    if new_bytes > PROGRAM_END {
+        return Err(Errno::ENOMEM);
+    }
+    let most_locked = lock::most_locked(call.process);
     call.process.with_memory(|space, pages| {
-        let area = *space.areas.find(old).filter(|area| old_end <= area.end).ok_or(Errno::EFAULT)?;
-        let bytes = old_end - old;
-        if !moves && new_bytes <= bytes {
-            space.unmap(pages, old + new_bytes, old_end)?;
-            return Ok(old);
-        }
-        let part = space.areas.within(old, old_end)[0];
-        space.check_room(&part, if keep { bytes } else { new_bytes.saturating_sub(bytes) })?;
-        if !moves && old_end == area.end && space.areas.is_free(old_end, old + new_bytes) {
-            space.areas.insert(Area { end: old + new_bytes, ..part });
-            return Ok(old);
-        }
-        if flags & linux::MREMAP_MAYMOVE == 0 {
-            return Err(Errno::ENOMEM);
-        }
-        if moves && (range(wanted, new_bytes).is_err() || wanted < old_end && old < wanted + new_bytes) {
-            return Err(Errno::EINVAL);
-        }
-        let insists = if flags & linux::MREMAP_FIXED != 0 { linux::MAP_FIXED } else { 0 };
-        let new = place(&space.areas, if moves { wanted } else { 0 }, new_bytes, insists)?;
-        space.move_area(pages, part, new..new + new_bytes, keep)?;
-        Ok(new)
+        let to = match is_fixed || stays {
+            true => Some(place(&space.areas, wanted, new_bytes, if is_fixed { linux::MAP_FIXED } else { 0 })?),
+            false => None,
+        };
+        space.remap(pages, Remap { start, bytes, new_bytes, may_move, stays, to, most_locked })
     })
+}
+
+/// Whether a mapping can go to an address: it must be aligned, within the program's, and beside what is there now.
+fn may_lie_at(to: u64, new_bytes: u64, (start, bytes): (u64, u64)) -> bool {
+    let end = to.checked_add(new_bytes).filter(|end| *end <= PROGRAM_END);
+    to.is_multiple_of(PAGE_SIZE) && end.is_some_and(|end| end <= start || start.saturating_add(bytes) <= to)
 }

@@ -6,7 +6,11 @@
 #[cfg(target_os = "none")]
 mod attributes;
 #[cfg(target_os = "none")]
+mod capability;
+#[cfg(target_os = "none")]
 mod control;
+#[cfg(target_os = "none")]
+mod cut;
 #[cfg(target_os = "none")]
 mod descriptor;
 #[cfg(target_os = "none")]
@@ -30,6 +34,10 @@ mod limit;
 mod lock;
 #[cfg(target_os = "none")]
 mod memory;
+#[cfg(target_os = "none")]
+mod memory_advice;
+#[cfg(target_os = "none")]
+mod memory_lock;
 #[cfg(target_os = "none")]
 mod message;
 #[cfg(target_os = "none")]
@@ -75,6 +83,8 @@ pub(crate) mod walk;
 #[cfg(target_os = "none")]
 mod watch;
 
+#[cfg(target_os = "none")]
+pub(crate) use cut::answer_cut;
 #[cfg(target_os = "none")]
 pub use dispatch::*;
 #[cfg(target_os = "none")]

@@ -1,7 +1,7 @@
 //! Calls on paths.
 
+use super::cut::cut_mappings;
 use super::dispatch::Call;
-use super::file::cut_mappings;
 use super::layout;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
@@ -13,7 +13,7 @@ use crate::file_system::tree::{Credentials, ROOT, access};
 use crate::file_system::volume::UNNAMED_VOLUME;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::handle::right;
-use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, Operation, REAL};
+use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, REAL};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::{option, place};
@@ -93,6 +93,7 @@ pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode:
     }
     let (at, path) = start(call, at, path)?;
     let shown = if flags & MAKES == 0 { open_shown(call, at, &path, flags).transpose()? } else { None };
+    let mut left_mapped = false;
     let description = match shown {
         Some(opened) => open_node(opened, flags)?,
         None => {
@@ -102,13 +103,16 @@ pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode:
             }
             let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
             match walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))? {
-                Found::Here(opened) => open_node(opened, flags)?,
+                Found::Here(opened) => {
+                    left_mapped = opened.left_mapped;
+                    open_node(opened, flags)?
+                }
                 Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
             }
         }
     };
     if let (Object::File { node }, true) = (&description.object, flags & linux::O_TRUNC != 0) {
-        cut_mappings(process, *node, (0, u64::MAX), true)?;
+        cut_mappings(process, *node, (0, u64::MAX), true, left_mapped)?;
     }
     process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
 }
@@ -648,10 +652,10 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     let is_file = opened.mode & linux::S_IFMT == linux::S_IFREG;
     let is_file = if is_file { Ok(()) } else { Err(Errno::EINVAL) };
     let allowed = is_file.and_then(|()| super::limit::check_file_size(call.process, size));
-    let mut files = call.process.files.lock();
-    let outcome = allowed.and_then(|()| files.truncate(opened.node, size));
-    files.hold(opened.node, false);
-    drop(files);
-    outcome?;
-    cut_mappings(call.process, opened.node, (size, u64::MAX), true).map(|()| 0)
+    let cut = allowed.and_then(|()| {
+        let left_mapped = call.process.files.lock().truncate(opened.node, size)?;
+        cut_mappings(call.process, opened.node, (size, u64::MAX), true, left_mapped)
+    });
+    call.process.files.lock().hold(opened.node, false);
+    cut.map(|()| 0)
 }

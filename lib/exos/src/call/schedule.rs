@@ -57,7 +57,7 @@ pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
 
 /// Changes how a process is scheduled: that of another one its own library changes, if the guardian finds that it may be asked to.
 fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
-    let may_raise = call.process.identity.lock().is_privileged();
+    let may_raise = call.process.may(linux::CAP_SYS_NICE);
     if check_exists(call, number)? {
         return change_own(call.process, change, may_raise).map(|()| 0);
     }

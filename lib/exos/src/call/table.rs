@@ -2,9 +2,9 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    attributes, control, descriptor, event, extra, file, futex, identity, limit, lock, memory, message, mount,
-    open_within, path, poll, process, queue, schedule, semaphore, shared_memory, signal, socket, socket_message,
-    socket_option, system, time, timer, watch,
+    attributes, capability, control, descriptor, event, extra, file, futex, identity, limit, lock, memory,
+    memory_advice, memory_lock, message, mount, open_within, path, poll, process, queue, schedule, semaphore,
+    shared_memory, signal, socket, socket_message, socket_option, system, time, timer, watch,
 };
 use linux_raw_sys::general as linux;
 
@@ -29,6 +29,9 @@ pub const OPERATIONS: Operations = operations! {
     __NR_lseek => file::lseek,
     __NR_mmap => memory::mmap,
     __NR_mprotect => memory::mprotect,
+    __NR_pkey_mprotect => memory::pkey_mprotect,
+    __NR_pkey_alloc => memory::pkey_alloc,
+    __NR_pkey_free => memory::pkey_free,
     __NR_munmap => memory::munmap,
     __NR_brk => memory::brk,
     __NR_rt_sigaction => signal::rt_sigaction,
@@ -44,7 +47,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_select => poll::select,
     __NR_sched_yield => process::sched_yield,
     __NR_mremap => memory::mremap,
-    __NR_madvise => memory::madvise,
+    __NR_madvise => memory_advice::madvise,
     __NR_dup => descriptor::dup,
     __NR_dup2 => descriptor::dup2,
     __NR_pause => signal::pause,
@@ -223,11 +226,11 @@ pub const OPERATIONS: Operations = operations! {
     __NR_sync_file_range => extra::sync_file_range,
     __NR_clock_adjtime => time::clock_adjtime,
     __NR_syncfs => extra::syncfs,
-    __NR_mlock => extra::fulfilled,
-    __NR_mlock2 => extra::fulfilled,
-    __NR_munlock => extra::fulfilled,
-    __NR_mlockall => extra::fulfilled,
-    __NR_munlockall => extra::fulfilled,
+    __NR_mlock => memory_lock::mlock,
+    __NR_mlock2 => memory_lock::mlock2,
+    __NR_munlock => memory_lock::munlock,
+    __NR_mlockall => memory_lock::mlockall,
+    __NR_munlockall => memory_lock::munlockall,
     __NR_getxattr => extra::path_attribute,
     __NR_setxattr => extra::path_attribute,
     __NR_removexattr => extra::path_attribute,
@@ -266,8 +269,8 @@ pub const OPERATIONS: Operations = operations! {
     __NR_mq_notify => queue::mq_notify,
     __NR_mq_getsetattr => queue::mq_getsetattr,
     __NR_personality => control::personality,
-    __NR_capget => control::capget,
-    __NR_capset => control::capset,
+    __NR_capget => capability::capget,
+    __NR_capset => capability::capset,
     __NR_getcpu => system::getcpu,
     __NR_membarrier => system::membarrier,
     __NR_getpriority => schedule::getpriority,
@@ -283,6 +286,6 @@ pub const OPERATIONS: Operations = operations! {
     __NR_sched_getattr => schedule::sched_getattr,
     __NR_ioprio_get => schedule::ioprio_get,
     __NR_ioprio_set => schedule::ioprio_set,
-    __NR_msync => memory::msync,
-    __NR_mincore => memory::mincore,
+    __NR_msync => memory_advice::msync,
+    __NR_mincore => memory_advice::mincore,
 };

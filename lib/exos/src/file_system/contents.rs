@@ -30,6 +30,10 @@ pub trait Store {
         let _ = page;
         false
     }
+    /// Whether a page was given back, since this was last asked, that somebody else still maps.
+    fn left_pages_mapped(&mut self) -> bool {
+        false
+    }
     /// Lets others write the page, for good: it is mapped shared.
     fn share(&mut self, page: u32) -> Result<()>;
     /// The boot archive.

@@ -90,6 +90,8 @@ pub struct Opened {
     pub device: (u32, u32),
     /// Bytes.
     pub size: u64,
+    /// Opening cut it, and others may still map bytes that went.
+    pub left_mapped: bool,
 }
 
 impl Client {
@@ -134,7 +136,7 @@ impl Client {
         let node = idle.find(shown.node)?;
         let has = Handle::from_word(node).rights & (right::READ | right::WRITE);
         let device = ((shown.device >> 32) as u32, shown.device as u32);
-        let opened = Opened { node, mode: shown.mode(), device, size: shown.size };
+        let opened = Opened { node, mode: shown.mode(), device, size: shown.size, left_mapped: false };
         (has == rights && idle.take(node)).then_some(opened)
     }
 
@@ -203,8 +205,9 @@ impl Client {
         let show = if self.catalogue.is_some() { protocol::SHOW } else { 0 };
         let [flags, mode, resolve] = [flags | show, mode, resolve].map(u64::from);
         let answer = self.on_path([Operation::Open as u64, at, flags, mode, length, resolve])?;
-        Ok(answer.map(|[_, node, mode, device, size, _]| Opened {
+        Ok(answer.map(|[_, node, mode, device, size, left]| Opened {
             node,
+            left_mapped: left != 0,
             mode: mode as u32,
             device: ((device >> 32) as u32, device as u32),
             size,
@@ -337,8 +340,10 @@ impl Client {
     }
 
     /// Sets the size of a file.
-    pub fn truncate(&mut self, node: u64, size: u64) -> Result<()> {
-        self.exchange([Operation::Truncate as u64, node, size, 0, 0, 0]).map(|_| ())
+    ///
+    /// The result: others may still map bytes that went, and are to be told.
+    pub fn truncate(&mut self, node: u64, size: u64) -> Result<bool> {
+        self.exchange([Operation::Truncate as u64, node, size, 0, 0, 0]).map(|answer| answer[1] != 0)
     }
 
     /// Puts records of `getdents64` for what comes behind an entry into the program's memory: how many bytes, and the number
@@ -443,9 +448,18 @@ impl Client {
         Ok(self.exchange([Operation::Seek as u64, node, offset, u64::from(hole), 0, 0])?[1])
     }
 
-    /// `fallocate`.
-    pub fn allocate(&self, node: u64, mode: u32, offset: u64, length: u64) -> Result<()> {
-        self.exchange([Operation::Allocate as u64, node, u64::from(mode), offset, length, 0]).map(|_| ())
+    /// `fallocate`; the result is as that of [`Self::truncate`].
+    pub fn allocate(&self, node: u64, mode: u32, offset: u64, length: u64) -> Result<bool> {
+        let answer = self.exchange([Operation::Allocate as u64, node, u64::from(mode), offset, length, 0])?;
+        Ok(answer[1] != 0)
+    }
+
+    /// The environments of other processes that hold a node.
+    pub fn holders(&mut self, node: u64) -> Result<Vec<u64>> {
+        self.window()?;
+        let [bytes, ..] = self.on_object(Operation::Holders, [node, 0, 0, 0, 0])?;
+        let told = self.left(bytes)?;
+        Ok(told.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.

@@ -68,8 +68,8 @@ operations! {
     Attach = 0,
     /// (environment): it becomes a client that holds what the caller holds.
     Adopt = 1,
-    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size. The caller holds
-    /// the node.
+    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
+    /// The caller holds the node.
     Open = 2,
     /// (at, flags, length of path) -> the status in the window.
     Status = 3,
@@ -77,7 +77,7 @@ operations! {
     Read = 4,
     /// (node, offset, count) -> count, end of what was written; the bytes in the window.
     Write = 5,
-    /// (node, size)
+    /// (node, size) -> 1 where somebody else may still map bytes that went.
     Truncate = 6,
     /// (node, number of the last entry that is known, or 0; bytes) -> bytes, number of the last entry; records of `getdents64`
     /// in the window.
@@ -121,7 +121,7 @@ operations! {
     Unnamed = 24,
     /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
     Seek = 25,
-    /// (node, mode of `fallocate`, offset, length)
+    /// (node, mode of `fallocate`, offset, length) -> 1 as with `Truncate`.
     Allocate = 26,
     /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
     /// last byte, process.
@@ -171,6 +171,8 @@ operations! {
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
+    /// (node) -> bytes; the clients that hold it beside the caller, in the window, a word each.
+    Holders = 35,
     /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be
     /// -> list for what it shared with relatives of another user, or for those pages; list for what anybody may read of a process.
     Admit = 72,

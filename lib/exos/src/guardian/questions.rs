@@ -21,7 +21,8 @@ const MOST: usize = 64;
 /// Bytes of an answer, at most.
 const MOST_BYTES: usize = 4 << 20;
 /// What anybody may know of any process: first names of paths.
-const FOR_ALL: [&[u8]; 12] = [
+const FOR_ALL: [&[u8]; 13] = [
+    request::CUT.as_bytes(),
     b"cmdline",
     b"comm",
     b"limits",

@@ -7,6 +7,7 @@ use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{Catalogue, word_of};
+use crate::file_system::contents::Store;
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
 use crate::file_system::node::NodeId;
@@ -219,7 +220,8 @@ impl Server {
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => {
                 self.tree.check_size(node, b)?;
-                self.tree.truncate(node, b).map(|()| NOTHING)
+                self.tree.truncate(node, b)?;
+                Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
             Operation::Seal => self.seal(handle, b),
             Operation::List => self.list(caller, handle.at, b, c),
@@ -230,6 +232,7 @@ impl Server {
                 self.pages(node, b, c, d, e != 0)
             }
             Operation::WorkingSet => self.working_set(caller, node, b, c),
+            Operation::Holders => self.holders(caller, node),
             Operation::Release => {
                 if b != 0 {
                     self.closed(caller, handle, b, c);
@@ -242,7 +245,8 @@ impl Server {
             Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
             Operation::Allocate => {
                 self.tree.check_allocation(node, b as u32, c.saturating_add(d))?;
-                self.tree.allocate(node, b as u32, c, d).map(|()| NOTHING)
+                self.tree.allocate(node, b as u32, c, d)?;
+                Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
             Operation::Lock => self.lock(caller, node, words),
             Operation::Fifo => self.fifo(caller, node),
@@ -321,9 +325,11 @@ impl Server {
     }
 
     fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
+        let mut left = 0;
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
             self.make_plain(caller, at.node)?;
             self.tree.truncate(at.node, 0)?;
+            left = self.left_pages_mapped();
         }
         if flags & (linux::O_PATH | protocol::QUIET) == 0 {
             self.tree.note_event(at.node, linux::IN_OPEN);
@@ -333,7 +339,21 @@ impl Server {
         let (mode, size) = (found.mode, found.size);
         let handle = Handle::opened(at, mode, flags, self.tree.flags_at(at));
         self.hold(caller, handle)?;
-        Ok([handle.to_word(), u64::from(mode), device, size, 0].into())
+        Ok([handle.to_word(), u64::from(mode), device, size, left].into())
+    }
+
+    /// 1 where bytes that went are still mapped by somebody, who is to be told.
+    fn left_pages_mapped(&mut self) -> u64 {
+        u64::from(self.tree.store.left_pages_mapped())
+    }
+
+    /// See [`Operation::Holders`].
+    fn holders(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
+        let holds = |client: &Client| client.holds.keys().any(|word| node_of(*word) == node);
+        let others = self.clients.iter().filter(|(number, client)| **number != caller && holds(client));
+        let most = WINDOW_BYTES as usize / 8;
+        let bytes: Vec<u8> = others.take(most).flat_map(|(number, _)| number.to_le_bytes()).collect();
+        Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
     fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {

@@ -3,6 +3,7 @@
 //! Pure. Holds always: areas are page-aligned, not empty, do not overlap, and neighbours that could be one are one.
 
 use crate::errno::{Errno, Result};
+use crate::guardian::handle::is_executable;
 use crate::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -28,10 +29,9 @@ impl Protection {
         self.0 & other.0 == other.0
     }
 
-    /// From the argument of `mmap` or `mprotect`; `EINVAL` for bits that have no meaning.
-    pub fn from_argument(argument: u64) -> Result<Self> {
-        const GROWS: u64 = 0x0100_0000 | 0x0200_0000;
-        if argument & !(7 | GROWS) != 0 { Err(Errno::EINVAL) } else { Ok(Self((argument & 7) as u8)) }
+    /// From the argument of `mmap`, which ignores bits that have no meaning.
+    pub const fn from_argument(argument: u64) -> Self {
+        Self((argument & 7) as u8)
     }
 }
 
@@ -51,6 +51,17 @@ pub enum Backing {
     },
     /// Made by the library: stubs of rewritten calls.
     Library,
+    /// What lies behind the end of shared memory that a mapping outgrew.
+    Nothing,
+}
+
+/// What a child of fork finds of an area (madvise(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtFork {
+    /// Nothing at all.
+    pub absent: bool,
+    /// Zeros.
+    pub wiped: bool,
 }
 
 impl Backing {
@@ -75,6 +86,10 @@ pub struct Area {
     pub shared: bool,
     /// Grows downwards when touched below its start.
     pub grows: bool,
+    /// The program wants its pages to stay in memory.
+    pub locked: bool,
+    /// What a child has of it.
+    pub at_fork: AtFork,
     /// Where its contents come from.
     pub backing: Backing,
 }
@@ -82,15 +97,35 @@ pub struct Area {
 impl Area {
     /// Private zeros.
     pub const fn anonymous(start: u64, end: u64, protection: Protection) -> Self {
-        Self { start, end, protection, shared: false, grows: false, backing: Backing::Anonymous }
+        let at_fork = AtFork { absent: false, wiped: false };
+        let backing = Backing::Anonymous;
+        Self { start, end, protection, shared: false, grows: false, locked: false, at_fork, backing }
+    }
+
+    /// How many bytes it has.
+    pub const fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it has memory of its own that it may write, which counts as data.
+    pub const fn is_data(&self) -> bool {
+        !self.shared && self.protection.allows(Protection::WRITE)
+    }
+
+    /// Whether the program may have this protection there.
+    ///
+    /// # Errors
+    /// `EACCES` for what the file was not opened for, or its mount forbids.
+    pub const fn check(&self, protection: Protection) -> Result<()> {
+        let Backing::File { node, writable, .. } = self.backing else { return Ok(()) };
+        let writes = self.shared && !writable && protection.allows(Protection::WRITE);
+        let executes = !is_executable(node) && protection.allows(Protection::EXECUTE);
+        if writes || executes { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     fn joins(&self, next: &Self) -> bool {
-        self.end == next.start
-            && self.protection == next.protection
-            && self.shared == next.shared
-            && self.grows == next.grows
-            && self.backing.at(self.end - self.start) == next.backing
+        let backing = self.backing.at(self.bytes());
+        self.end == next.start && Self { start: next.start, end: next.end, backing, ..*self } == *next
     }
 }
 
@@ -104,6 +139,11 @@ impl Areas {
     /// The area that holds `address`.
     pub fn find(&self, address: u64) -> Option<&Area> {
         self.by_start.range(..=address).next_back().map(|(_, area)| area).filter(|area| address < area.end)
+    }
+
+    /// The last area that begins below an address.
+    pub fn last_below(&self, address: u64) -> Option<&Area> {
+        self.by_start.range(..address).next_back().map(|(_, area)| area)
     }
 
     /// In ascending order.
@@ -128,7 +168,7 @@ impl Areas {
 
     /// Bytes in all areas.
     pub fn bytes(&self) -> u64 {
-        self.iter().map(|area| area.end - area.start).sum()
+        self.iter().map(Area::bytes).sum()
     }
 
     /// Puts an area in; what lay there is taken out.
@@ -149,18 +189,26 @@ impl Areas {
         }
     }
 
-    /// Changes what may be done with `start..end`; `ENOMEM` where a part of it is no area, after changing up to there.
-    pub fn protect(&mut self, start: u64, end: u64, protection: Protection) -> Result<()> {
+    /// Changes the areas of `start..end` one after the other, up to the first that `change` refuses, or up to the first gap,
+    /// which is `ENOMEM`.
+    pub fn change(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Area) -> Result<()>) -> Result<()> {
         self.split(start);
         self.split(end);
         let mut at = start;
-        while at < end {
-            let Some(area) = self.by_start.get_mut(&at) else { break };
-            area.protection = protection;
-            at = area.end;
+        let mut outcome = Ok(());
+        while at < end && outcome.is_ok() {
+            outcome = self.by_start.get_mut(&at).ok_or(Errno::ENOMEM).and_then(|area| {
+                at = area.end;
+                change(area)
+            });
         }
         self.join_within(start, end);
-        if at < end { Err(Errno::ENOMEM) } else { Ok(()) }
+        outcome
+    }
+
+    /// Whether areas cover a range without a gap.
+    pub fn cover(&self, start: u64, end: u64) -> bool {
+        self.within(start, end).iter().map(Area::bytes).sum::<u64>() == end - start
     }
 
     /// Moves the start of the area at `start`, which grows downwards.
@@ -172,8 +220,13 @@ impl Areas {
 
     /// The highest free place for `bytes` bytes below the stack.
     pub fn find_place(&self, bytes: u64) -> Result<u64> {
-        let mut ceiling = MMAP_TOP;
-        for area in self.by_start.range(..MMAP_TOP).rev().map(|(_, area)| area) {
+        self.find_place_below(MMAP_TOP, bytes)
+    }
+
+    /// The highest free place for `bytes` bytes below an address.
+    pub fn find_place_below(&self, top: u64, bytes: u64) -> Result<u64> {
+        let mut ceiling = top;
+        for area in self.by_start.range(..top).rev().map(|(_, area)| area) {
             if area.end <= ceiling && ceiling - area.end >= bytes {
                 break;
             }

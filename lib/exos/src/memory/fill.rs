@@ -61,6 +61,7 @@ impl Space {
                 }
                 if write { self.take_copy(pages, area, address) } else { Ok(()) }
             }
+            Backing::Nothing => Err(Violation::PastEnd),
             _ if area.shared => self.fill_with_zeros(pages, area, address, SHARED),
             _ => self.fill_ahead(pages, area, address),
         }

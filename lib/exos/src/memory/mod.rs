@@ -1,9 +1,12 @@
 //! A program's memory: areas (what each address means), frames (which page is there), and what a fault makes of them.
 
+pub mod advice;
 pub mod area;
 mod cut;
 pub mod fill;
 pub mod frames;
 pub mod journal;
+pub mod locked;
+pub mod remap;
 pub mod space;
 pub mod start;

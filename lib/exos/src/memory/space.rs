@@ -4,7 +4,7 @@
 //! Holds always: what [`Frames`] records is what the tables hold; an entry allows writing only if its area does and no
 //! other process can reach the page through its own entry (or the area is shared on purpose).
 
-use super::area::{Area, Areas, Backing, Protection};
+use super::area::{Area, Areas, AtFork, Backing, Protection};
 use super::fill::{Walk, file_page};
 use super::frames::{COPY_ON_WRITE, FROM_FILE, Frames, SHARED, TOGETHER, entry, page_of};
 use super::journal::{Change, Journal};
@@ -12,7 +12,6 @@ use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
-use core::ops::Range;
 
 /// What the kernel does for an address space.
 pub trait Pages {
@@ -71,6 +70,8 @@ impl Access {
     }
 }
 
+/// Bytes that stay free below what grows down, so that it does not grow into what lies there.
+const STACK_GAP: u64 = 256 * PAGE_SIZE;
 /// Pages at most that a child gets copies of when it is made.
 pub const COPIED_AT_FORK: usize = 6;
 /// Ranges of the pages of files at most that a child gets when it is made, if it does not get all.
@@ -98,11 +99,13 @@ pub struct Room {
     pub data: u64,
     /// In its stack.
     pub stack: u64,
+    /// In memory of its own to write that it asks for at once: the machine has no more.
+    pub at_once: u64,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { all: u64::MAX, data: u64::MAX, stack: STACK_BYTES }
+        Self { all: u64::MAX, data: u64::MAX, stack: STACK_BYTES, at_once: u64::MAX }
     }
 }
 
@@ -133,6 +136,10 @@ pub struct Space {
     pub(super) is_copy: bool,
     /// Zeros come a page at a time: somebody counts them.
     pub one_at_a_time: bool,
+    /// What is mapped from now on is locked.
+    pub locks_new: bool,
+    /// Some areas are locked, or not for a child as they are.
+    pub(super) has_marks: bool,
 }
 
 impl Space {
@@ -229,6 +236,7 @@ impl Space {
         {
             pages.hold_file(node, true);
         }
+        self.has_marks |= area.locked || area.at_fork != AtFork::default();
         self.areas.insert(area);
         Ok(())
     }
@@ -301,14 +309,23 @@ impl Space {
         Ok(())
     }
 
-    /// Changes what may be done.
+    /// Changes what may be done, up to the first gap and up to the first area that may not have it.
     pub fn protect(&mut self, pages: &mut impl Pages, start: u64, end: u64, protection: Protection) -> Result<()> {
-        let outcome = self.areas.protect(start, end, protection);
+        let mut room = self.room.data.saturating_sub(self.data_bytes());
+        let outcome = self.areas.change(start, end, |area| {
+            area.check(protection)?;
+            let becomes_data = !area.is_data() && Area { protection, ..*area }.is_data();
+            if becomes_data {
+                room = room.checked_sub(area.bytes()).ok_or(Errno::ENOMEM)?;
+            }
+            area.protection = protection;
+            Ok(())
+        });
         let mut rows = Vec::new();
         for area in self.areas.within(start, end) {
             let entries: Vec<(u64, u64)> = self.frames.within(area.start, area.end).collect();
             for (address, old) in entries {
-                let old = if protection == Protection::NONE { self.own(pages, address, old)? } else { old };
+                let old = if area.protection == Protection::NONE { self.own(pages, address, old)? } else { old };
                 let new = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
                 if new != old {
                     rows.push(MapRow { address, entry: new });
@@ -320,6 +337,14 @@ impl Space {
             self.frames.set(row.address, row.entry);
         }
         outcome
+    }
+
+    /// Bytes that the program has for itself to write; none where nobody limits them.
+    fn data_bytes(&self) -> u64 {
+        match self.room.data {
+            u64::MAX => 0,
+            _ => self.areas.iter().filter(|area| area.is_data()).map(Area::bytes).sum(),
+        }
     }
 
     /// Makes every private page that may be written a copy-on-write page, so that a child can have it too, but for those in
@@ -399,50 +424,18 @@ impl Space {
     /// # Errors
     /// `ENOMEM` where that is too much.
     pub fn check_room(&self, area: &Area, bytes: u64) -> Result<()> {
-        let is_data = |area: &Area| !area.shared && area.protection.allows(Protection::WRITE);
-        let exceeds = |most: u64, counted: &dyn Fn(&Area) -> bool| {
-            let there =
-                || self.areas.iter().filter(|area| counted(area)).map(|area| area.end - area.start).sum::<u64>();
-            most != u64::MAX && there().saturating_add(bytes) > most
-        };
-        let too_much = exceeds(self.room.all, &|_| true) || is_data(area) && exceeds(self.room.data, &is_data);
+        let exceeds = |most: u64, there: u64| most != u64::MAX && there.saturating_add(bytes) > most;
+        let too_much = self.room.all != u64::MAX && exceeds(self.room.all, self.areas.bytes())
+            || area.is_data() && exceeds(self.room.data, self.data_bytes());
         if too_much { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// Moves an area, or the part of one that `old` is, to `new`; what lay there goes, and so do pages that have no room.
-    /// With `keep` the old area stays, without its pages.
+    /// Whether there could be so many bytes of memory of its own.
     ///
     /// # Errors
-    /// `ENOMEM` where there is no room for page tables: everything is where it was, but for what lay at `new`.
-    pub fn move_area(&mut self, pages: &mut impl Pages, old: Area, new: Range<u64>, keep: bool) -> Result<()> {
-        let bytes = (old.end - old.start).min(new.end - new.start);
-        self.unmap(pages, old.start + bytes, old.end)?;
-        self.map(pages, Area { start: new.start, end: new.end, ..old })?;
-        if let Err(error) = self.move_pages(pages, old.start, new.start, bytes) {
-            self.unmap(pages, new.start, new.end)?;
-            return Err(error);
-        }
-        if keep { Ok(()) } else { self.unmap(pages, old.start, old.start + bytes) }
-    }
-
-    /// The pages are mapped at their new place before they go from the old one: only then can nothing be lost.
-    fn move_pages(&mut self, pages: &mut impl Pages, from: u64, to: u64, bytes: u64) -> Result<()> {
-        let before: Vec<(u64, u64)> = self.frames.within(from, from + bytes).collect();
-        let rows = |to: u64, mapped: bool| -> Vec<MapRow> {
-            let row = |(address, entry): &(u64, u64)| MapRow {
-                address: address - from + to,
-                entry: if mapped { *entry } else { 0 },
-            };
-            before.iter().map(row).collect()
-        };
-        pages.map(&rows(to, true)).and_then(|()| pages.map(&rows(from, false))).inspect_err(|_| {
-            // Whatever is not back at its old place comes with a fault; the tables at the new one are there by now.
-            let _ = pages.map(&rows(to, false));
-        })?;
-        for (address, entry) in self.frames.take(from, from + bytes) {
-            self.frames.set(address - from + to, entry);
-        }
-        Ok(())
+    /// `ENOMEM` where no machine has as many.
+    pub const fn check_commitment(&self, area: &Area) -> Result<()> {
+        if area.is_data() && area.bytes() > self.room.at_once { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// `brk`: moves the end of the heap; the result is where it is afterwards.
@@ -456,11 +449,16 @@ impl Space {
             if !self.areas.is_free(old_top, new_top + PAGE_SIZE) {
                 return end;
             }
-            let area = Area::anonymous(old_top, new_top, Protection::READ_WRITE);
-            if self.check_room(&area, new_top - old_top).is_err() {
+            let locked = self.locks_new;
+            let area = Area { locked, ..Area::anonymous(old_top, new_top, Protection::READ_WRITE) };
+            if self.check_room(&area, area.bytes()).and(self.check_commitment(&area)).is_err() {
                 return end;
             }
             self.areas.insert(area);
+            if locked {
+                self.has_marks = true;
+                let _ = self.bring_locked(pages, old_top, new_top);
+            }
         } else if new_top < old_top && self.unmap(pages, new_top, old_top).is_err() {
             return end;
         }
@@ -520,7 +518,12 @@ impl Space {
         let start = address & PAGE_MASK;
         let too_large =
             next.end - start > self.room.stack.min(STACK_MOST) || self.check_room(&next, next.start - start).is_err();
-        if !next.grows || too_large || !self.areas.is_free(start, next.start) {
+        let below = self.areas.last_below(next.start);
+        let too_close = below.is_some_and(|area| {
+            let is_guard = area.protection == Protection::NONE || area.grows;
+            area.end > start || !is_guard && start - area.end < STACK_GAP
+        });
+        if !next.grows || too_large || too_close {
             return None;
         }
         self.areas.grow_down(next.start, start);

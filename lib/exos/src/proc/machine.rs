@@ -111,14 +111,21 @@ fn processes() -> (usize, usize) {
     (all.len(), running.max(1))
 }
 
+/// Pages of the machine, whoever has them.
+pub(crate) fn total_pages() -> u64 {
+    let kernel = exposed::kernel();
+    [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]
+        .map(|word| word.load(Relaxed))
+        .iter()
+        .sum()
+}
+
 fn memory() -> String {
     let kernel = exposed::kernel();
     let kilobytes = |pages: u64| pages * 4;
-    let [free, owned, orphan, own, cached] =
-        [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]
-            .map(|word| word.load(Relaxed));
+    let [free, cached] = [&kernel.free_pages, &kernel.cached_pages].map(|word| word.load(Relaxed));
     let rows = [
-        ("MemTotal", free + owned + orphan + own + cached),
+        ("MemTotal", total_pages()),
         ("MemFree", free),
         ("MemAvailable", free + cached),
         ("Buffers", 0),

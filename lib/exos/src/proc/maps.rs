@@ -1,6 +1,7 @@
 //! `/proc/self/maps`: the areas of the program's memory.
 
 use crate::guardian::handle::node_of;
+use crate::layout::STACK_TOP;
 use crate::loader::vdso;
 use crate::memory::area::{Area, Backing, Protection};
 use crate::memory::space::Space;
@@ -47,11 +48,11 @@ fn line(area: &Area, heap: (u64, u64), path_of: &mut impl FnMut(u64) -> String) 
     let name = match area.backing {
         Backing::File { .. } => path_of(node),
         Backing::Library => String::from("[exos]"),
-        Backing::Anonymous if area.grows => String::from("[stack]"),
+        Backing::Anonymous if area.end == STACK_TOP => String::from("[stack]"),
         Backing::Anonymous if area.start >= heap.0 && area.end <= heap.1.next_multiple_of(4096) => {
             String::from("[heap]")
         }
-        Backing::Anonymous => String::new(),
+        Backing::Anonymous | Backing::Nothing => String::new(),
     };
     let flag = |bit: Protection, letter: char| if area.protection.allows(bit) { letter } else { '-' };
     let flags: String = [

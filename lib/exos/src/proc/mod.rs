@@ -11,6 +11,7 @@ mod own;
 mod processes;
 
 pub(crate) use ask::{answer, request};
+pub(crate) use machine::total_pages;
 use own::own_entry;
 
 use crate::call::walk::Last;

@@ -5,6 +5,7 @@ use super::limits::UNLIMITED;
 use super::record::Process;
 use super::thread::Thread;
 use super::usage::{self, Usage};
+use crate::layout::PAGE_SIZE;
 use crate::memory::space::Room;
 use crate::signal::timer::Timer;
 use core::sync::atomic::AtomicU64;
@@ -109,7 +110,8 @@ impl Process {
         let limits = self.limits.lock().clone();
         let [all, data, stack] =
             [linux::RLIMIT_AS, linux::RLIMIT_DATA, linux::RLIMIT_STACK].map(|one| limits.soft(one));
-        self.memory.lock().space.room = Room { all, data, stack };
+        let at_once = crate::proc::total_pages() * PAGE_SIZE;
+        self.memory.lock().space.room = Room { all, data, stack, at_once };
     }
 
     /// A thread ends, and the process goes on without it.

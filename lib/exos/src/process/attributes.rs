@@ -3,6 +3,8 @@
 //! Pure. Time slices are shared out alike: priorities, policies and masks of CPUs are kept, inherited and told, and change
 //! nothing.
 
+use super::capabilities::Capabilities;
+use super::identity::Identity;
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
@@ -23,8 +25,8 @@ pub struct Attributes {
     pub death_signal: u32,
     /// Whether it may be looked into (PR_SET_DUMPABLE).
     pub dumpable: u64,
-    /// Whether capabilities outlive a change of user.
-    pub keeps_capabilities: bool,
+    /// Capabilities of Linux.
+    pub capabilities: Capabilities,
     /// Nanoseconds that timers may be late.
     pub timer_slack: u64,
     /// Whether large pages are unwanted.
@@ -46,7 +48,7 @@ impl Default for Attributes {
             io_priority: 0,
             death_signal: 0,
             dumpable: 1,
-            keeps_capabilities: false,
+            capabilities: Capabilities::default(),
             timer_slack: TIMER_SLACK,
             no_huge_pages: false,
             personality: 0,
@@ -137,10 +139,11 @@ impl Attributes {
         self.death_signal = 0;
     }
 
-    /// What another program does not keep.
-    pub const fn begin_program(&mut self) {
+    /// What another program does not keep, executed as whom this says.
+    pub fn begin_program(&mut self, identity: &Identity) {
         self.dumpable = 1;
-        self.keeps_capabilities = false;
+        self.capabilities =
+            self.capabilities.executing(identity.user, identity.is_secure(), identity.no_new_privileges);
     }
 }
 

@@ -155,6 +155,9 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     enter::set_segment_base(base);
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
     super::vfork::begin(process, &inherited.options.loan);
+    if !inherited.borrows_memory() {
+        process.with_memory(|space, pages| space.begin_child(pages))?;
+    }
     publish(process);
     process.public_word(public::BEGUN).store(1, Release);
     Ok(())

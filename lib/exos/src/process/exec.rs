@@ -301,7 +301,8 @@ pub(super) fn forget_old_program() -> Result<()> {
     runtime::page::Allocator::own().free_many(&copies);
     crate::call::detach_all(process);
     process.set_memory_limits();
-    process.attributes.lock().begin_program();
+    let identity = process.identity.lock().clone();
+    process.attributes.lock().begin_program(&identity);
     crate::call::preloaded::forget(process);
     process.traps.forget();
     process.signals.lock().forget_handlers();

@@ -10,6 +10,7 @@ pub mod attributes;
 #[cfg(target_os = "none")]
 pub mod begin;
 pub mod bundle;
+pub mod capabilities;
 #[cfg(target_os = "none")]
 pub mod children;
 #[cfg(target_os = "none")]

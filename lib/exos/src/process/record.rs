@@ -258,6 +258,11 @@ impl Process {
         self.opening_key() != self.session_key
     }
 
+    /// Whether it is user 0 and has not given up this capability of Linux.
+    pub fn may(&self, capability: u32) -> bool {
+        self.identity.lock().is_privileged() && self.attributes.lock().capabilities.has(capability)
+    }
+
     /// Its process group.
     pub fn group(&self) -> u64 {
         self.letters.group().load(Acquire)

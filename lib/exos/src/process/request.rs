@@ -17,6 +17,8 @@ pub const RAISED_LIMIT: &str = "(raised limit)";
 pub const SCHEDULED: &str = "(scheduled)";
 /// First name of one to change that.
 pub const SCHEDULE: &str = "(schedule)";
+/// First name of one to look again at a file that got shorter, or a hole: its node, and from which byte to which.
+pub const CUT: &str = "(cut)";
 /// First name of one that may give it more than it has a right to.
 pub const RAISED_SCHEDULE: &str = "(raised schedule)";
 
@@ -92,6 +94,17 @@ impl Schedule {
     }
 }
 
+/// What a request about a file says that bytes went from: its node, the first of them, and the one behind the last.
+pub fn cut_from_path(path: &str) -> Option<[u64; 3]> {
+    let numbers: Option<Vec<u64>> = path.strip_prefix(CUT)?.split('/').skip(1).map(|part| part.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+/// Such a request.
+pub fn cut_to_path([node, first, end]: [u64; 3]) -> String {
+    format!("{CUT}/{node}/{first}/{end}")
+}
+
 /// How a process is scheduled, as an answer has it.
 pub fn schedule_to(attributes: &Attributes) -> Vec<u8> {
     attributes.scheduling().iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -142,6 +155,10 @@ mod tests {
         let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };
         assert_eq!(schedule_from(&schedule_to(&attributes)), Some(attributes));
         assert_eq!(schedule_from(b"123"), None);
+        assert_eq!(cut_from_path(&cut_to_path([7, 0, u64::MAX])), Some([7, 0, u64::MAX]));
+        for wrong in ["", "(cut)", "(cut)/1/2", "(cut)/1/2/x", "(cut)/1/2/3/4", "7/0/1"] {
+            assert_eq!(cut_from_path(wrong), None, "{wrong}");
+        }
         assert_eq!(limits_from(&limits_to([1, u64::MAX])), Some([1, u64::MAX]));
         assert_eq!(limits_from(b"123456789"), None);
     }

@@ -19,13 +19,15 @@ pub struct PageStore {
     /// The list of pages that the session may write, for those that are mapped shared.
     written_by_others: Allocator,
     archive: &'static [u8],
+    /// A page was given up that somebody else maps.
+    left_mapped: bool,
 }
 
 impl PageStore {
     /// An empty one over the boot archive, whose pages come from `from`; those that others may write from then on get
     /// the access list of `written_by_others`.
     pub fn new([from, written_by_others]: [Allocator; 2], archive: &'static [u8]) -> Self {
-        Self { pages: Vec::new(), free: Vec::new(), from, written_by_others, archive }
+        Self { pages: Vec::new(), free: Vec::new(), from, written_by_others, archive, left_mapped: false }
     }
 
     /// Pages that it could hold in all.
@@ -85,10 +87,15 @@ impl Store for PageStore {
         if exposed::page(number).is_none_or(is_shared) {
             // SAFETY: nobody borrows from the page: the store is borrowed.
             let _ = unsafe { self.space().unmap(Self::address(page), 1) };
+            self.left_mapped |= exposed::page(number).is_some_and(|info| info.references() > 0);
             let _ = self.from.free(number);
             self.pages[page as usize] = PageNumber::NONE;
         }
         self.free.push(page);
+    }
+
+    fn left_pages_mapped(&mut self) -> bool {
+        core::mem::take(&mut self.left_mapped)
     }
 
     fn is_shared(&self, page: u32) -> bool {

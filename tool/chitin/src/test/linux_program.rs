@@ -52,7 +52,11 @@ pub fn add(workspace: &Workspace, source: &str, product: Product, tree: &mut Tre
     Ok(())
 }
 
-fn compile(workspace: &Workspace, source: &Path, product: Product, program: &Path) -> Result<()> {
+/// Compiles one source into a program or an object.
+///
+/// # Errors
+/// As [`add`].
+pub fn compile(workspace: &Workspace, source: &Path, product: Product, program: &Path) -> Result<()> {
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-Werror", "-I"]).arg(workspace.root().join("lib/exos/link"));
     match product {

@@ -2,6 +2,8 @@
 //! this Linux host and in the machine; output and status must be the same,
 //! byte for byte.
 //!
+//! A program in C among them is compiled by the host's compiler, for both sides.
+//!
 //! One boot runs several scripts, so that the whole set stays quick. On the
 //! host they run in a name space of their own, with the root as its root.
 //! Those of large programs, in `test/parity/large`, belong to full runs.
@@ -28,6 +30,7 @@ use crate::workspace::Workspace;
 
 use super::Depth;
 use super::case::{Case, Verdict};
+use super::linux_program::{self, Product};
 
 /// Scripts that have a folder in the checkout, a root, and machines in common.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub(super) static LARGE: Collection = Collection {
 };
 /// Those that do not pass yet, a line each: the name, and why.
 const NOT_YET: &str = "test/parity/not-yet";
+/// How the names of programs in C end, which the host's compiler makes into scripts like the others.
+const SOURCE: &str = ".c";
 /// Where they are in the root, and what runs them.
 const PLACE: &str = "parity";
 const RUNNER: &str = "parity/run";
@@ -145,13 +150,18 @@ fn test_name(script: &str) -> String {
     format!("parity::{script}")
 }
 
+/// What a file of a folder of scripts is called.
+fn name_of(file: &str) -> &str {
+    file.strip_suffix(SOURCE).unwrap_or(file)
+}
+
 /// Names of the scripts that are to pass.
 pub(super) fn scripts(collection: &Collection, workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root().join(collection.folder);
     let not_yet = fs::read_to_string(workspace.root().join(NOT_YET)).unwrap_or_default();
     let waits = |name: &String| not_yet.lines().any(|line| line.split_whitespace().next() == Some(name));
     let entries = fs::read_dir(&folder).context(folder.display())?.flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names = entries.map(|entry| name_of(&entry.file_name().to_string_lossy()).to_owned());
     let mut names: Vec<String> = names.filter(|name| !waits(name)).collect();
     names.sort();
     Ok(names)
@@ -163,7 +173,12 @@ pub(super) fn prepare(collection: &'static Collection, toolchain: Toolchain, wor
     let root = debian::folder(&workspace.cache(), collection.packages)?;
     let scripts = workspace.root().join(collection.folder);
     for entry in fs::read_dir(&scripts).context(scripts.display())?.flatten() {
-        fs::copy(entry.path(), root.join(PLACE).join(entry.file_name())).context(entry.path().display())?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let place = root.join(PLACE).join(name_of(&file));
+        match file.ends_with(SOURCE) {
+            true => linux_program::compile(workspace, &entry.path(), Product::Program, &place)?,
+            false => fs::copy(entry.path(), &place).context(entry.path().display()).map(drop)?,
+        }
     }
     let runner = root.join(RUNNER);
     fs::write(&runner, RUN).context(runner.display())?;
