@@ -162,9 +162,8 @@ impl Kernel {
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Claimed> {
         let environment = self.living(to)?;
         let context = self.context_of(environment);
-        let can_run = self.may_begin(environment, context)
-            && self.wakeup(environment, context) == Wakeup::Now
-            && context.claim();
+        let can_run =
+            self.may_begin(environment, context) && self.wakeup(environment, context) == Wakeup::Now && context.claim();
         if can_run { Ok(Claimed { environment, context }) } else { refuse(Error::Busy, to.0) }
     }
 

@@ -559,9 +559,8 @@ impl Memory {
     pub fn first_missing(&self, page: PageNumber, other: PageNumber, from: usize) -> Option<Slot> {
         let used = eighths(memory::info(page).expect("a table has a record"));
         let (entries, others) = (table(page), table(other));
-        let is_missing = |index: &usize| {
-            entries[*index].load(Ordering::Relaxed) != 0 && others[*index].load(Ordering::Relaxed) == 0
-        };
+        let is_missing =
+            |index: &usize| entries[*index].load(Ordering::Relaxed) != 0 && others[*index].load(Ordering::Relaxed) == 0;
         let some = (from / EIGHTH..8).filter(|eighth| used >> eighth & 1 != 0);
         let mut found = some.filter_map(|eighth| (from.max(eighth * EIGHTH)..(eighth + 1) * EIGHTH).find(is_missing));
         found.next().map(|index| Slot { table: page, index })

@@ -192,7 +192,10 @@ impl Sight {
 
     fn those(self, wanted: fn(exposed::Environment) -> bool) -> Vec<Other> {
         let slots = 0..exposed::kernel().environments.load(Acquire);
-        let numbers = slots.filter_map(exposed::environment_slot).filter(|info| wanted(*info)).map(|info| info.number.load(Acquire));
+        let numbers = slots
+            .filter_map(exposed::environment_slot)
+            .filter(|info| wanted(*info))
+            .map(|info| info.number.load(Acquire));
         // Who only stands in for another one is no process of its own.
         numbers
             .filter(|number| self.succession.successor(*number).is_none())
@@ -250,7 +253,9 @@ fn deliver(other: &Other, information: &Information) -> Result<()> {
         _ => sight().send(other, information),
     };
     match direct {
-        Err(Errno::EPERM) if !other.ended => crate::guardian::client::signal(process().guardian, other.environment, information),
+        Err(Errno::EPERM) if !other.ended => {
+            crate::guardian::client::signal(process().guardian, other.environment, information)
+        }
         outcome => outcome,
     }
 }

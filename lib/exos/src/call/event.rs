@@ -16,7 +16,6 @@ use crate::signal::set::UNSTOPPABLE;
 use crate::user_memory::copy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 use linux_raw_sys::general as linux;
 
 const NANOSECONDS: u64 = 1_000_000_000;
