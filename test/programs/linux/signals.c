@@ -163,6 +163,7 @@ static int ends_by(void (*body)(void)) {
 }
 
 static void wild_return(void) { __asm__ volatile("mov $0x10000, %rsp; mov $15, %eax; syscall"); }
+static void stack_nowhere(void) { __asm__ volatile("movabs $0x8000000000000000, %rsp; push %rax"); }
 static void to_kernel(int signal, siginfo_t *information, void *context) {
     (void)signal; (void)information;
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] = (long long)0xffffffff80000000;
@@ -188,6 +189,7 @@ static void frames(void) {
     __asm__ volatile("ud2; pushfq; pop %0" : "=r"(flags));
     CHECK((flags & 0x7000) == 0 && (flags & 0x200));
     CHECK(ends_by(wild_return) == SIGSEGV);
+    CHECK(ends_by(stack_nowhere) == SIGBUS);
     CHECK(ends_by(jump_to_kernel) == SIGSEGV);
     CHECK(ends_by(blocked_fault) == SIGSEGV);
     CHECK(ends_by(no_room) == SIGSEGV);

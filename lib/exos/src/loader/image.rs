@@ -1,18 +1,22 @@
 //! What an ELF file says about itself, checked before anything is done with it (FAULTS row 82).
 //!
-//! Source: System V ABI, chapter 5, and the rules Linux adds: the first 4 KiB hold the program headers, a segment
-//! whose file part is larger than its memory part is refused, and so is whatever does not fit in the user half.
+//! Source: System V ABI, chapter 5, and what Linux makes of it: a file that does not begin as a program is refused by
+//! `execve`; one whose segments cannot be mapped ends the process (SIGSEGV), whose old program is gone by then. What can be
+//! mapped is, in the order in which it stands, one segment over the other if need be.
 
 use crate::errno::{Errno, Result};
-use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END};
+use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, page_up};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use elf::abi as constants;
 use elf::endian::LittleEndian;
 use elf::parse::ParseAt;
 use elf::segment::ProgramHeader;
 
-/// Bytes of a file that [`Image::read`] wants to see; program headers must lie in them.
+/// Bytes of a file that are read first; most have their program headers there.
 pub const HEAD: usize = 4096;
+/// Bytes of program headers at most.
+const HEADERS_MOST: usize = 65536;
 
 /// One part of the file that goes into memory. Addresses are as the file has them, before `bias` is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +35,20 @@ pub struct Segment {
     pub execute: bool,
 }
 
-/// A program that can be loaded. Holds always: segments ascend, do not share a byte, and lie below [`PROGRAM_END`].
+/// A program, or an interpreter. Holds always: if it is sound, all segments lie below [`PROGRAM_END`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What to load.
+    /// What to load, in this order.
     pub segments: Vec<Segment>,
+    /// Whether it can be loaded.
+    pub is_sound: bool,
+    /// Whether it says that it is a program, of either kind.
+    has_kind: bool,
     /// First instruction.
     pub entry: u64,
     /// May be moved as a whole (ET_DYN).
     pub movable: bool,
-    /// Where the interpreter's name lies in the file, and its bytes, NUL included.
+    /// Where the first interpreter's name lies in the file, and its bytes, NUL included.
     pub interpreter: Option<(u64, u64)>,
     /// Address of the program headers in memory; 0 where no segment holds them.
     pub headers_address: u64,
@@ -53,11 +61,35 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the first bytes of a file ([`HEAD`] of them, or all) of `size` bytes. Whatever is wrong is `ENOEXEC`.
-    pub fn read(head: &[u8], size: u64) -> Result<Self> {
+    /// Reads what a file says that begins with `head` ([`HEAD`] bytes, or all); `read` gives bytes from an offset on, as
+    /// many as there are.
+    ///
+    /// # Errors
+    /// `ENOEXEC`: it does not begin as a program.
+    pub fn read(head: &[u8], read: impl FnOnce(u64, usize) -> Result<Vec<u8>>) -> Result<Self> {
+        let image = Self::read_any(head, read)?;
+        if image.has_kind { Ok(image) } else { Err(Errno::ENOEXEC) }
+    }
+
+    /// The same of an interpreter.
+    ///
+    /// # Errors
+    /// `EIO`: it is too short to be one; `ELIBBAD`: it is none.
+    pub fn read_interpreter(head: &[u8], read: impl FnOnce(u64, usize) -> Result<Vec<u8>>) -> Result<Self> {
+        if head.len() < FileHeader::BYTES {
+            return Err(Errno::EIO);
+        }
+        let image = Self::read_any(head, read).map_err(|_| Errno::ELIBBAD)?;
+        let is_sound = image.is_sound && image.has_kind && !image.segments.is_empty();
+        Ok(Self { is_sound, ..image })
+    }
+
+    fn read_any(head: &[u8], read: impl FnOnce(u64, usize) -> Result<Vec<u8>>) -> Result<Self> {
         let header = FileHeader::read(head)?;
         let mut image = Self {
             segments: Vec::new(),
+            is_sound: true,
+            has_kind: matches!(header.kind, constants::ET_EXEC | constants::ET_DYN),
             entry: header.entry,
             movable: header.kind == constants::ET_DYN,
             interpreter: None,
@@ -66,26 +98,38 @@ impl Image {
             executable_stack: false,
             dynamic: None,
         };
-        for program_header in header.program_headers(head)? {
-            image.add(&program_header, size)?;
-        }
+        let table = header.table(head, read)?;
+        FileHeader::program_headers(&table).try_for_each(|program_header| image.add(&program_header))?;
         image.find_headers(&header);
-        image.check()
+        let (first, last) = image.span();
+        image.is_sound &= !image.movable || last - first <= PROGRAM_END - MOVABLE_BASE;
+        Ok(image)
     }
 
     /// First byte and first byte after the last, in memory.
     pub fn span(&self) -> (u64, u64) {
-        let first = self.segments.first().map_or(0, |segment| segment.address & PAGE_MASK);
-        let last = self.segments.last().map_or(0, |segment| segment.address + segment.memory_bytes);
-        (first, last)
+        let first = self.segments.iter().map(|segment| segment.address & PAGE_MASK).min();
+        let last = self.segments.iter().map(|segment| segment.address + segment.memory_bytes).max();
+        (first.unwrap_or(0), last.unwrap_or(0))
     }
 
-    fn add(&mut self, header: &ProgramHeader, size: u64) -> Result<()> {
+    /// Whether no two segments have a page in common, and each lies above those before it.
+    pub fn is_in_order(&self) -> bool {
+        self.segments.windows(2).all(|pair| {
+            let end = page_up(pair[0].address + pair[0].memory_bytes);
+            end.is_some_and(|end| end <= pair[1].address & PAGE_MASK)
+        })
+    }
+
+    fn add(&mut self, header: &ProgramHeader) -> Result<()> {
         match header.p_type {
-            constants::PT_LOAD if header.p_memsz > 0 => self.segments.push(segment(header, size)?),
-            constants::PT_INTERP => {
-                let in_file = header.p_offset.checked_add(header.p_filesz).is_some_and(|end| end <= size);
-                if self.interpreter.is_some() || !in_file || !(2..=4096).contains(&header.p_filesz) {
+            constants::PT_LOAD => match segment(header) {
+                Some(segment) if segment.memory_bytes > 0 => self.segments.push(segment),
+                Some(_) => {}
+                None => self.is_sound = false,
+            },
+            constants::PT_INTERP if self.interpreter.is_none() => {
+                if !(2..=4096).contains(&header.p_filesz) {
                     return Err(Errno::ENOEXEC);
                 }
                 self.interpreter = Some((header.p_offset, header.p_filesz));
@@ -105,28 +149,15 @@ impl Image {
             self.headers_address = segment.address + (header.offset - segment.file_offset);
         }
     }
-
-    fn check(self) -> Result<Self> {
-        let apart = self.segments.windows(2).all(|pair| pair[0].address + pair[0].memory_bytes <= pair[1].address);
-        let (first, last) = self.span();
-        let entered = self.segments.iter().any(|segment| {
-            segment.execute && self.entry >= segment.address && self.entry - segment.address < segment.memory_bytes
-        });
-        if self.segments.is_empty() || !apart || !entered || last - first > PROGRAM_END / 2 {
-            return Err(Errno::ENOEXEC);
-        }
-        Ok(self)
-    }
 }
 
-fn segment(header: &ProgramHeader, size: u64) -> Result<Segment> {
-    let file_end = header.p_offset.checked_add(header.p_filesz).ok_or(Errno::ENOEXEC)?;
-    let end = header.p_vaddr.checked_add(header.p_memsz).ok_or(Errno::ENOEXEC)?;
-    let aligned = header.p_vaddr % PAGE_SIZE == header.p_offset % PAGE_SIZE;
-    if header.p_filesz > header.p_memsz || file_end > size || end > PROGRAM_END || !aligned {
-        return Err(Errno::ENOEXEC);
-    }
-    Ok(Segment {
+/// What a program header says is to be loaded; nothing where that cannot be.
+fn segment(header: &ProgramHeader) -> Option<Segment> {
+    header.p_offset.checked_add(header.p_memsz).filter(|end| *end <= i64::MAX as u64)?;
+    let end = header.p_vaddr.checked_add(header.p_memsz)?;
+    let aligned = header.p_filesz == 0 || header.p_vaddr % PAGE_SIZE == header.p_offset % PAGE_SIZE;
+    let can_be = header.p_filesz <= header.p_memsz && end <= PROGRAM_END && aligned;
+    can_be.then_some(Segment {
         address: header.p_vaddr,
         memory_bytes: header.p_memsz,
         file_offset: header.p_offset,
@@ -150,26 +181,33 @@ impl FileHeader {
 
     fn read(head: &[u8]) -> Result<Self> {
         let identity = head.get(..Self::BYTES).ok_or(Errno::ENOEXEC)?;
-        let right_kind = identity.starts_with(&constants::ELFMAGIC)
-            && identity[constants::EI_CLASS] == constants::ELFCLASS64
-            && identity[constants::EI_DATA] == constants::ELFDATA2LSB;
         let half = |at: usize| u16::from_le_bytes([identity[at], identity[at + 1]]);
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| identity[at + index]));
         let header = Self { kind: half(16), entry: word(24), offset: word(32), count: half(56) };
-        let known = matches!(header.kind, constants::ET_EXEC | constants::ET_DYN)
+        // Nothing else of the identity counts.
+        let known = identity.starts_with(&constants::ELFMAGIC)
             && half(18) == constants::EM_X86_64
             && half(54) == Self::PROGRAM_HEADER_BYTES;
-        if right_kind && known && header.count > 0 { Ok(header) } else { Err(Errno::ENOEXEC) }
+        if known && header.count > 0 { Ok(header) } else { Err(Errno::ENOEXEC) }
     }
 
-    fn program_headers<'a>(&self, head: &'a [u8]) -> Result<impl Iterator<Item = ProgramHeader> + 'a> {
+    /// The bytes of all program headers.
+    fn table<'a>(&self, head: &'a [u8], read: impl FnOnce(u64, usize) -> Result<Vec<u8>>) -> Result<Cow<'a, [u8]>> {
         let bytes = usize::from(self.count) * usize::from(Self::PROGRAM_HEADER_BYTES);
-        let start = usize::try_from(self.offset).map_err(|_| Errno::ENOEXEC)?;
-        let end = start.checked_add(bytes).ok_or(Errno::ENOEXEC)?;
-        let table = head.get(start..end).ok_or(Errno::ENOEXEC)?;
-        Ok((0..usize::from(self.count)).filter_map(move |index| {
-            let mut place = index * usize::from(Self::PROGRAM_HEADER_BYTES);
-            ProgramHeader::parse_at(LittleEndian, elf::file::Class::ELF64, &mut place, table).ok()
-        }))
+        let in_head = usize::try_from(self.offset).ok().and_then(|start| head.get(start..start.checked_add(bytes)?));
+        if let Some(table) = in_head {
+            return Ok(Cow::Borrowed(table));
+        }
+        if bytes > HEADERS_MOST || self.offset > i64::MAX as u64 {
+            return Err(Errno::ENOEXEC);
+        }
+        let table = read(self.offset, bytes)?;
+        if table.len() == bytes { Ok(Cow::Owned(table)) } else { Err(Errno::ENOEXEC) }
+    }
+
+    fn program_headers(table: &[u8]) -> impl Iterator<Item = ProgramHeader> {
+        table
+            .chunks(usize::from(Self::PROGRAM_HEADER_BYTES))
+            .filter_map(|bytes| ProgramHeader::parse_at(LittleEndian, elf::file::Class::ELF64, &mut 0, bytes).ok())
     }
 }

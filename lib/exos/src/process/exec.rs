@@ -11,7 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::protocol::{EMPTY_PATH, FOLLOW};
-use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, STACK_TOP, page_up};
+use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
 use crate::loader::image::{HEAD, Image, Segment};
 use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, vdso};
@@ -160,7 +160,7 @@ pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
     let started = start(context, plan, path, environment);
     note_program(plan, path, environment);
     if started.is_err() {
-        super::exit::end(Status::Killed(linux::SIGKILL));
+        super::exit::end(Status::Killed(linux::SIGSEGV));
     }
     if plan.preloaded.iter().try_for_each(Object::load).is_err() {
         super::exit::end(Status::Exited(NOT_LOADED));
@@ -219,7 +219,7 @@ fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
 }
 
 fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
-    let image = Image::read(&file.head, file.opened.size).inspect_err(|_| close(&file))?;
+    let image = Image::read(&file.head, read_from(&file)).inspect_err(|_| close(&file))?;
     let interpreter = match image.interpreter {
         None => None,
         Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| close(&file))?),
@@ -228,16 +228,23 @@ fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
 }
 
 fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image)> {
-    let name = process().files.lock().read(file.opened.node, offset, bytes as usize)?;
-    let name = name.strip_suffix(b"\0").filter(|name| !name.contains(&0)).ok_or(Errno::ENOEXEC)?;
-    let file = open(name)?;
-    match Image::read(&file.head, file.opened.size) {
-        Ok(image) if image.interpreter.is_none() => Ok((file, image)),
-        _ => {
-            close(&file);
-            Err(Errno::ENOEXEC)
-        }
+    if offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
     }
+    let name = read_from(file)(offset, bytes as usize)?;
+    if (name.len() as u64) < bytes {
+        return Err(Errno::EIO);
+    }
+    let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
+    let file = open(name.split(|byte| *byte == 0).next().unwrap_or_default())?;
+    let image = Image::read_interpreter(&file.head, read_from(&file)).inspect_err(|_| close(&file))?;
+    Ok((file, image))
+}
+
+/// Reads more of a file than its beginning.
+pub(super) fn read_from(file: &File) -> impl FnOnce(u64, usize) -> Result<Vec<u8>> {
+    let node = file.opened.node;
+    move |offset, bytes| process().files.lock().read(node, offset, bytes)
 }
 
 /// Opens a regular file that may be executed, and reads its beginning.
@@ -324,18 +331,18 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
     process().memory.lock().space.brk = (end, end);
     map_stack(image.executable_stack)?;
     let (entry, interpreter_base) = match &plan.interpreter {
-        None => (image.entry + bias, 0),
+        None => (image.entry.wrapping_add(bias), 0),
         Some((file, interpreter)) => {
             let base = place_movable(interpreter)?;
             map_image(file, interpreter, base)?;
-            (interpreter.entry + base, base)
+            (interpreter.entry.wrapping_add(base), base)
         }
     };
     let identity = process().identity.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
         headers: image.headers,
-        entry: image.entry + bias,
+        entry: image.entry.wrapping_add(bias),
         interpreter_base,
         random: start_random(),
         hardware: enter::hardware_capabilities(),
@@ -344,6 +351,10 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         secure: identity.is_secure(),
         ..Auxiliary::default()
     };
+    if entry >= PROGRAM_END {
+        // Nothing can be there, nor return there.
+        return Err(Errno::EFAULT);
+    }
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
     // Below what the program finds there it goes on writing at once.
     let written = (stack.pointer & PAGE_MASK) - PAGE_SIZE..STACK_TOP;
@@ -386,14 +397,26 @@ fn map_stack(executable: bool) -> Result<()> {
 
 /// Maps what a file has of its segments, and zeros behind each.
 pub(super) fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
-    let (first, last) = image.span();
+    if !image.is_sound {
+        return Err(Errno::ENOEXEC);
+    }
+    if !image.is_in_order() {
+        return image.segments.iter().try_for_each(|segment| map_all(file, core::slice::from_ref(segment), bias));
+    }
+    map_all(file, &image.segments, bias)
+}
+
+/// Maps segments that have no page in common.
+fn map_all(file: &File, segments: &[Segment], bias: u64) -> Result<()> {
     process().with_memory(|space, pages| {
-        image.segments.iter().try_for_each(|segment| map_segment(space, pages, file.opened.node, segment, bias))?;
-        let place = (first + bias) & PAGE_MASK..page_up(last + bias).ok_or(Errno::ENOMEM)?;
-        space.fill_for_start(pages, file.opened.node, place);
+        segments.iter().try_for_each(|segment| map_segment(space, pages, file.opened.node, segment, bias))?;
+        if let (Some(first), Some(last)) = (segments.first(), segments.last()) {
+            let place = pages_of(first, bias)?[0]..pages_of(last, bias)?[2];
+            space.fill_for_start(pages, file.opened.node, place);
+        }
         Result::Ok(())
     })?;
-    image.segments.iter().try_for_each(|segment| clear_behind(segment, bias))
+    segments.iter().try_for_each(|segment| clear_behind(segment, bias))
 }
 
 /// Where the pages of a segment begin, where those that its file has end, and where all end.

@@ -3,7 +3,7 @@
 //! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
 //! memory of the program, which fork copies and `execve` forgets.
 
-use super::exec::{File, close, map_image, open, place_movable};
+use super::exec::{File, close, map_image, open, place_movable, read_from};
 use crate::errno::{Errno, Result};
 use crate::loader::image::Image;
 use crate::user_memory::{copy, foreign};
@@ -43,8 +43,8 @@ pub fn find(environment: &[Vec<u8>]) -> Result<Vec<Object>> {
 
 fn find_one(name: &[u8]) -> Result<Object> {
     let file = open(name)?;
-    match Image::read(&file.head, file.opened.size) {
-        Ok(image) if image.movable && image.interpreter.is_none() => Ok(Object { file, image }),
+    match Image::read(&file.head, read_from(&file)) {
+        Ok(image) if image.is_sound && image.movable && image.interpreter.is_none() => Ok(Object { file, image }),
         _ => {
             close(&file);
             Err(Errno::ENOEXEC)
@@ -76,7 +76,7 @@ impl Object {
         if let Some(dynamic) = self.image.dynamic {
             relocate(bias, dynamic)?;
         }
-        foreign::begin(self.image.entry + bias)
+        foreign::begin(self.image.entry.wrapping_add(bias))
     }
 }
 

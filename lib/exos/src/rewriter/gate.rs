@@ -231,6 +231,9 @@ extern "C" fn exception(context: &mut Context) {
 fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
     const WRITE: u64 = 2;
     const FETCH: u64 = 16;
+    /// #NP, and #SS: what a stack pointer that no address can be brings.
+    const SEGMENT_NOT_PRESENT: u64 = 11;
+    const STACK_FAULT: u64 = 12;
     const SI_KERNEL: i32 = 0x80;
     let at = frame.rip;
     match frame.kind {
@@ -255,6 +258,7 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
         kind::INVALID_OPCODE => Some((linux::SIGILL, 2, at)),
         kind::FLOATING_POINT | kind::SIMD_FLOATING_POINT => Some((linux::SIGFPE, 8, at)),
         kind::ALIGNMENT_CHECK => Some((linux::SIGBUS, 1, 0)),
+        SEGMENT_NOT_PRESENT | STACK_FAULT => Some((linux::SIGBUS, SI_KERNEL, 0)),
         _ => Some((linux::SIGSEGV, SI_KERNEL, 0)),
     }
 }
