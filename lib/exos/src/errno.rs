@@ -1,10 +1,11 @@
 //! Linux error numbers, and how a refusal of the kernel reads to a Linux program.
 
+use core::num::NonZeroU64;
 use linux_raw_sys::errno as raw;
 
 /// A Linux error number. Holds always: between 1 and 4095, so that its negative is an error to every libc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Errno(u16);
+pub struct Errno(NonZeroU64);
 
 /// What a Linux call gives.
 pub type Result<T> = core::result::Result<T, Errno>;
@@ -12,7 +13,7 @@ pub type Result<T> = core::result::Result<T, Errno>;
 macro_rules! errnos {
     ($($name:ident)*) => {
         impl Errno {
-            $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: Self = Self(raw::$name as u16);)*
+            $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: Self = Self::new(raw::$name as u64);)*
         }
     };
 }
@@ -26,20 +27,24 @@ errnos! {
 }
 
 impl Errno {
+    const fn new(number: u64) -> Self {
+        Self(NonZeroU64::new(number).expect("an error has a number"))
+    }
+
     /// The number as Linux counts it.
     pub const fn number(self) -> u16 {
-        self.0
+        self.0.get() as u16
     }
 
     /// What a system call leaves in `rax`.
     pub const fn to_register(self) -> u64 {
-        (-(self.0 as i64)) as u64
+        self.0.get().wrapping_neg()
     }
 
     /// The error that a register holds, if it holds one.
     pub const fn from_register(value: u64) -> Option<Self> {
         let negative = (value as i64).wrapping_neg();
-        if negative >= 1 && negative <= 4095 { Some(Self(negative as u16)) } else { None }
+        if negative >= 1 && negative <= 4095 { Some(Self::new(negative as u64)) } else { None }
     }
 }
 

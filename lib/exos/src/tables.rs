@@ -7,6 +7,7 @@ use crate::call::{OPERATIONS, Operation, Operations};
 use crate::descriptor::description::{Offsets, SHARED_OFFSETS};
 use crate::memory::space::{Access, Space, Violation};
 use crate::user_memory::own_pages::OwnPages;
+use linux_raw_sys::general::__NR_rt_sigreturn;
 
 /// What can be replaced.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Tables {
     pub offsets: Offsets,
     /// What a fault in the program's memory does: which page comes, and which goes for it.
     pub fault: FaultOperation,
+    /// Whether the return from a handler is ExOS's own.
+    pub(crate) has_own_return: bool,
 }
 
 /// Mends a fault at an address of the program, or says why it cannot be mended. The lock of the memory is held.
@@ -24,11 +27,12 @@ pub type FaultOperation = fn(&mut Space, &mut OwnPages<'_>, u64, Access) -> Resu
 
 impl Tables {
     /// ExOS's own.
-    pub const EXOS: Self = Self { calls: OPERATIONS, offsets: SHARED_OFFSETS, fault: Self::fill };
+    pub const EXOS: Self = Self { calls: OPERATIONS, offsets: SHARED_OFFSETS, fault: Self::fill, has_own_return: true };
 
     /// These tables, with another operation for the call of this number.
     pub const fn with_call(mut self, number: u32, operation: Operation) -> Self {
         self.calls[number as usize] = Some(operation);
+        self.has_own_return &= number != __NR_rt_sigreturn;
         self
     }
 

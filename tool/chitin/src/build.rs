@@ -14,7 +14,7 @@ use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
 const KERNEL_FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes";
-const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small -Cforce-frame-pointers=yes";
+const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small";
 /// Folders of the crates whose programs make up ExOS.
 pub const EXOS: &[&str] = &["lib"];
 /// Folders of the crates whose programs are measured.

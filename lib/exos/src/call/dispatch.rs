@@ -14,7 +14,7 @@ use runtime::upcall::Context;
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to r15)
-    /// nothing is known, and nothing can be changed, but in the calls of [`needs_whole`].
+    /// nothing is known, and nothing can be changed, but in the calls that are not [`quick`].
     pub context: &'a mut Context,
     /// The process.
     pub process: &'static Process,
@@ -65,8 +65,15 @@ impl Call<'_> {
         match result {
             _ if self.keep_registers => {}
             Ok(value) => self.context.registers.rax = value,
-            Err(Errno::EINTR) if restarts(number) => make_again(self.context),
-            Err(error) => self.context.registers.rax = error.to_register(),
+            Err(error) => self.fail(number, error),
+        }
+    }
+
+    #[inline]
+    fn fail(&mut self, number: u64, error: Errno) {
+        match error {
+            Errno::EINTR if restarts(number) => make_again(self.context),
+            error => self.context.registers.rax = error.to_register(),
         }
     }
 
@@ -84,10 +91,9 @@ pub(crate) fn make_again(context: &mut Context) {
     context.registers.rcx = frame.rip;
 }
 
-/// Whether a call has to do with every register: those that come back elsewhere, twice, or with all of them changed; and
-/// whatever a preloaded object performs in their place.
-#[inline]
-pub fn needs_whole(process: &Process, number: u64) -> bool {
+/// Of a table the calls that need not know every register: all but those that come back elsewhere, twice, or with all of
+/// them changed.
+pub const fn quick(table: &Operations) -> Operations {
     const WHOLE: [u32; 7] = [
         linux::__NR_rt_sigreturn,
         linux::__NR_clone,
@@ -97,11 +103,28 @@ pub fn needs_whole(process: &Process, number: u64) -> bool {
         linux::__NR_execveat,
         linux::__NR_clone3,
     ];
-    WHOLE.iter().any(|whole| u64::from(*whole) == number) || !process.calls.is_of_image()
+    let mut quick = *table;
+    let mut index = 0;
+    while index < WHOLE.len() {
+        quick[WHOLE[index] as usize] = None;
+        index += 1;
+    }
+    quick
+}
+
+/// Performs a call of the quick ones.
+#[inline(always)]
+pub fn perform_quickly(context: &mut Context, process: &'static Process, operation: Operation) {
+    let mut call = Call { context, process, keep_registers: false };
+    let result = operation(&mut call);
+    process.end_uses();
+    match result {
+        Ok(value) => call.context.registers.rax = value,
+        Err(error) => call.fail(call.number(), error),
+    }
 }
 
 /// Performs the call that the registers ask for.
-#[inline(always)]
 pub fn perform(context: &mut Context) {
     let process = process();
     let mut call = Call { context, process, keep_registers: false };

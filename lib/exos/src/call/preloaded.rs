@@ -28,7 +28,7 @@ pub(crate) fn replace(number: u64, function: u64) -> Result<()> {
 
 /// Nothing is replaced any more.
 pub(crate) fn forget(process: &Process) {
-    process.calls.set(&tables().calls);
+    process.calls.reset();
     process.with_extension(|functions: &mut Functions| functions.0.clear());
 }
 

@@ -18,6 +18,8 @@ use runtime::clock;
 use runtime::predicate::{Operator, word_masked};
 
 const SET_BYTES: u64 = 8;
+/// What a call takes of an argument that is an `int`.
+const HALF: u64 = 0xffff_ffff;
 
 pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     let [signal, new, old, bytes, ..] = call.arguments();
@@ -182,9 +184,11 @@ fn set_alternate(before: u64, [base, flags, size]: [u64; 3]) -> Result<()> {
 
 pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
-    let own_group = call.process.group();
     match i64::from(target as i32) {
-        0 => relatives::send_to_group(own_group, signal as u32),
+        own if own as u64 == call.process.number() && (1..=u64::from(COUNT)).contains(&(signal & HALF)) => {
+            signal::send_own(signal as u32).map(|()| 0)
+        }
+        0 => relatives::send_to_group(call.process.group(), signal as u32),
         -1 => relatives::send_to_all(signal as u32),
         group if group < 0 => relatives::send_to_group(group.unsigned_abs(), signal as u32),
         number => relatives::send(number as u64, &from_user(signal as u32, call.process.sender())),

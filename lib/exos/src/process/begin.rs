@@ -410,7 +410,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),
-        calls: CallTable::default(),
+        calls: CallTable::of_image(words[birth::OPTIONS_WORD] as u32 & option::TRACE_CALLS != 0),
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
         has_threads: AtomicBool::new(false),

@@ -9,7 +9,6 @@ use crate::process::children::public;
 use crate::process::futex::Waiter;
 use crate::signal::post::{PENDING, Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -59,7 +58,7 @@ pub struct Thread {
     saved_mask: AtomicU64,
     /// The alternate stack: address, flags, size.
     alternate: [AtomicU64; 3],
-    post: Box<[AtomicU64; THREAD_WORDS]>,
+    post: [AtomicU64; THREAD_WORDS],
 }
 
 impl Thread {
@@ -86,7 +85,7 @@ impl Thread {
             has_saved_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
             alternate: Default::default(),
-            post: Box::new([const { AtomicU64::new(0) }; THREAD_WORDS]),
+            post: [const { AtomicU64::new(0) }; THREAD_WORDS],
         })
     }
 
@@ -130,9 +129,10 @@ impl Thread {
     }
 
     /// Signals for this thread alone.
+    #[inline]
     pub fn post(&self) -> Post<'static> {
         // The record of a thread outlives the thread.
-        Post::new(crate::user_memory::current::forever(&*self.post))
+        Post::new(crate::user_memory::current::forever(&self.post))
     }
 
     /// The set of signals that came for this thread alone.
@@ -148,6 +148,7 @@ impl Thread {
     }
 
     /// Sets which signals wait.
+    #[inline]
     pub fn set_blocked(&self, blocked: u64) {
         self.blocked.store(blocked & !UNSTOPPABLE, SeqCst);
         let shown = Area::current().public_library(public::SIGNALS - public::BASE);
@@ -162,6 +163,7 @@ impl Thread {
     }
 
     /// Puts the mask back that was there before [`Self::block_for_now`].
+    #[inline]
     pub fn restore_mask(&self) {
         if self.has_saved_mask.swap(0, Relaxed) != 0 {
             self.set_blocked(self.saved_mask.load(Relaxed));
@@ -169,6 +171,7 @@ impl Thread {
     }
 
     /// The mask that a handler finds in its frame.
+    #[inline]
     pub fn take_saved_mask(&self) -> u64 {
         if self.has_saved_mask.load(Relaxed) == 0 {
             return self.blocked();
@@ -178,6 +181,7 @@ impl Thread {
     }
 
     /// The alternate stack as `sigaltstack` tells it to a program whose stack pointer is `stack`.
+    #[inline]
     pub fn alternate(&self, stack: u64) -> [u64; 3] {
         let [base, flags, size] = [0, 1, 2].map(|index: usize| self.alternate[index].load(Relaxed));
         let on_it = stack > base && stack - base <= size;

@@ -20,7 +20,6 @@ use crate::call;
 use crate::errno::{Errno, Result};
 use crate::signal::frame::Information;
 use crate::user_memory::current::{process, thread, word};
-use crate::user_memory::header::tables;
 use crate::user_memory::vectors;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -81,7 +80,7 @@ impl Unborn {
     fn take() -> Option<Box<Self>> {
         let process = process();
         let unborn = process.unborn.lock().take()?;
-        process.calls.set(&tables().calls);
+        process.calls.reset();
         Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
         thread().set_blocked(unborn.blocked);
         Some(unborn)

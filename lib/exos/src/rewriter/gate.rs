@@ -1,16 +1,16 @@
 //! The two ways into ExOS, and the handlers of exceptions and events.
 //!
 //! By the gate: the kernel reflects a `syscall` that comes from outside ExOS's image. By a stub: a rewritten site jumps
-//! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack; the second word of the frame tells them
-//! apart. `getpid` is answered at the door.
+//! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack. `getpid` is answered at the door.
 
 use super::site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::call;
 use crate::memory::space::{Access, Violation};
+use crate::process::Process;
 use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, thread, word};
-use crate::user_memory::header::tables;
+use crate::user_memory::header::{CallTable, tables};
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
@@ -20,10 +20,8 @@ use linux_raw_sys::general as linux;
 use runtime::area::{self, Area, LIBRARY, LibraryWords, free_offset};
 use runtime::upcall::{self, Context, Registers};
 
-/// In the `error` word of the frame: came by a stub.
-pub const BY_STUB: u64 = 1;
-
 const GETPID: u32 = linux::__NR_getpid;
+const PROCESS: u64 = free_offset(word::PROCESS);
 const NUMBER: u64 = free_offset(word::NUMBER);
 const STACK_END: u64 = LIBRARY + offset_of!(LibraryWords, upcall_stack_end) as u64;
 const PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
@@ -39,10 +37,13 @@ const BEFORE: u32 = (MOVE_BYTES + SYSCALL_BYTES) as u32;
 pub const STUB_ENTRY: u64 = free_offset(word::STUB_ENTRY);
 
 /// Entered by the kernel with a reflected call: RSP is at the frame. `getpid` is answered here only where the site
-/// cannot be rewritten, as far as one look tells: the others go the long way once.
+/// cannot be rewritten, as far as one look tells: the others go the long way once. The return from a handler, which comes by
+/// the gate always, because unwinders know its bytes, saves no registers, where ExOS's own operation performs it.
 #[unsafe(naked)]
 pub extern "C" fn reflection_entry() {
     naked_asm!(
+        "cmp eax, {sigreturn}",
+        "je 3f",
         "cmp eax, {getpid}",
         "jne {call}",
         "mov rcx, [rsp + {rip}]",
@@ -55,13 +56,47 @@ pub extern "C" fn reflection_entry() {
         "mov r11, [rsp + {rflags}]",
         "add rsp, 32",
         "iretq",
+        "3:",
+        "mov r11, gs:[{process}]",
+        "cmp dword ptr [r11 + {returns}], 0",
+        "je {call}",
+        "sub rsp, {registers}",
+        "cld",
+        "mov rdi, rsp",
+        "call {return_by_gate}",
+        "jmp {rest}",
+        sigreturn = const linux::__NR_rt_sigreturn, process = const PROCESS,
+        returns = const offset_of!(Process, calls) + CallTable::RETURNS, registers = const size_of::<Registers>(),
+        return_by_gate = sym return_by_gate, rest = sym rest,
         getpid = const GETPID, call = sym call_entry, number = const NUMBER,
         rip = const RIP, rflags = const RFLAGS, in_page = const IN_PAGE, before = const BEFORE,
         move_to_eax = const MOVE_TO_EAX,
     )
 }
 
-/// Entered by a stub: rax holds the number, rcx the way back, RSP is the program's.
+/// Saves the registers that Rust's functions do not keep below the frame that RSP is at, and has a function perform the
+/// call. Those that they keep are not saved, and stay where they are: only where the function says that there is more to
+/// do goes the way over [`rest`], which saves them first. Behind this RSP is at the frame again.
+macro_rules! call_quickly {
+    () => {
+        "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11
+         sub rsp, {kept}
+         cld
+         mov rdi, rsp
+         call {call}
+         test eax, eax
+         jnz {rest}
+         add rsp, {kept}
+         pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax"
+    };
+}
+
+/// Bytes that the registers take that functions keep.
+const KEPT: usize = offset_of!(Registers, r11);
+/// Bytes of padding that lie before the frame when registers are restored.
+const PADDING: usize = 8;
+
+/// Entered by a stub: rax holds the number, rcx the way back, RSP is the program's. The way back is a jump.
 #[unsafe(naked)]
 pub extern "C" fn stub_entry() {
     naked_asm!(
@@ -77,45 +112,42 @@ pub extern "C" fn stub_entry() {
         "push rcx",
         "push gs:[{pkru}]",
         "push 0",
-        "push {by_stub}",
+        "push 0",
         "push {reflection}",
-        "jmp {call}",
+        call_quickly!(),
+        "add rsp, {rflags}",
+        "popfq",
+        "pop rsp",
+        "jmp rcx",
         "2:",
         "mov rax, gs:[{number}]",
         "popfq",
         "pop rsp",
         "jmp rcx",
         stack_end = const STACK_END, getpid = const GETPID, number = const NUMBER, pkru = const PKRU,
-        user_data = const USER_DATA, user_code = const USER_CODE, by_stub = const BY_STUB,
-        reflection = const kind::REFLECTION, call = sym call_entry,
+        user_data = const USER_DATA, user_code = const USER_CODE,
+        reflection = const kind::REFLECTION, rflags = const PADDING + RFLAGS,
+        call = sym call_by_stub, rest = sym rest, kept = const KEPT,
     )
 }
 
-/// Performs a call whose frame RSP is at. The registers that Rust's functions keep are not saved, and stay where they are:
-/// only who wants to see or change them goes the way over [`whole`], which saves them first. Back to a stub the way is a
-/// jump, to the gate `iretq`.
+/// The same by the gate, whose frame RSP is at. The way back is `iretq`.
 #[unsafe(naked)]
 extern "C" fn call_entry() {
     naked_asm!(
-        "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11",
-        "sub rsp, {kept}",
-        "cld",
-        "mov rdi, rsp",
-        "call {call}",
-        "test eax, eax",
-        "jnz 3f",
-        "add rsp, {kept}",
-        "pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax",
-        "cmp dword ptr [rsp + {error}], {by_stub}",
-        "jne 2f",
-        "add rsp, {rflags}",
-        "popfq",
-        "pop rsp",
-        "jmp rcx",
-        "2:",
+        call_quickly!(),
         "add rsp, {rip}",
         "iretq",
-        "3:",
+        rip = const PADDING + RIP, call = sym call_by_gate, rest = sym rest, kept = const KEPT,
+    )
+}
+
+/// What is left of a call (eax): RSP is at the context.
+#[unsafe(naked)]
+extern "C" fn rest() {
+    naked_asm!(
+        "cmp eax, {registers}",
+        "je {resume}",
         "mov [rsp], r15",
         "mov [rsp + 8], r14",
         "mov [rsp + 16], r13",
@@ -126,10 +158,7 @@ extern "C" fn call_entry() {
         "mov esi, eax",
         "call {whole}",
         "jmp {resume}",
-        call = sym linux_call, whole = sym whole, resume = sym upcall::resume, by_stub = const BY_STUB,
-        kept = const offset_of!(Registers, r11),
-        // From the padding before the frame on.
-        error = const 8 + offset_of!(UpcallFrame, error), rip = const 8 + RIP, rflags = const 8 + RFLAGS,
+        registers = const left::REGISTERS, whole = sym whole, resume = sym upcall::resume,
     )
 }
 
@@ -151,28 +180,60 @@ mod left {
     pub const SIGNALS: u32 = 1;
     /// The call itself: it has to do with every register of the program.
     pub const ALL: u32 = 2;
+    /// All registers are to be taken from the context, where the call put them.
+    pub const REGISTERS: u32 = 3;
+}
+
+extern "C" fn call_by_stub(context: &mut Context) -> u32 {
+    call_quickly(context)
+}
+
+extern "C" fn call_by_gate(context: &mut Context) -> u32 {
+    // Where the gate finds another PKRU, the way back is the one that puts it back.
+    if context.frame.pkru != area::upcall_pkru() {
+        return left::ALL;
+    }
+    let (site, number) = (context.frame.rip, context.registers.rax);
+    let left = call_quickly(context);
+    if left < left::ALL {
+        super::rewrite::rewrite(site, number);
+    }
+    left
 }
 
 /// Performs a call on its quick way. Of the context the registers from r11 on and the frame are there.
-extern "C" fn linux_call(context: &mut Context) -> u32 {
+#[inline(always)]
+fn call_quickly(context: &mut Context) -> u32 {
     context.registers.rcx = context.frame.rip;
     context.registers.r11 = context.frame.rflags;
     let process = process();
-    // Where the gate finds another PKRU, the way back is the one that puts it back.
-    if call::needs_whole(process, context.registers.rax) || context.frame.pkru != area::upcall_pkru() {
-        return left::ALL;
-    }
-    thread().account.enter_library();
-    let (site, number) = (context.frame.rip, context.registers.rax);
-    call::perform(context);
-    if context.frame.error != BY_STUB {
-        super::rewrite::rewrite(site, number);
-    }
+    let Some(operation) = process.calls.quick(context.registers.rax) else { return left::ALL };
+    let account = &thread().account;
+    account.enter_library();
+    call::perform_quickly(context, process, operation);
     if !signal::is_quiet() {
         return left::SIGNALS;
     }
-    thread().account.leave_library();
+    account.leave_library();
     left::NOTHING
+}
+
+/// The return from a handler. Of the context only the frame is there; all registers come from the program's stack.
+extern "C" fn return_by_gate(context: &mut Context) -> u32 {
+    if context.frame.pkru != area::upcall_pkru() {
+        context.registers = Registers { rax: linux::__NR_rt_sigreturn.into(), ..Registers::default() };
+        return left::ALL;
+    }
+    let account = &thread().account;
+    account.enter_library();
+    if signal::return_from_handler(context).is_err() {
+        context.registers = Registers::default();
+        signal::raise_own(linux::SIGSEGV);
+        return left::SIGNALS;
+    }
+    signal::deliver_pending(context);
+    account.leave_library();
+    left::REGISTERS
 }
 
 /// The rest of the way of a call that has to do with every register: they are all in the context.

@@ -4,6 +4,7 @@ use super::frame::Information;
 use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
 use super::{Action, IGNORE, QUESTION, QUESTION_BIT, QUESTION_SIGNAL, handler, stop};
+use crate::errno::Result;
 use crate::process::state;
 use crate::process::status::Status;
 use crate::user_memory::current::{process, thread};
@@ -23,7 +24,14 @@ pub(super) struct Taken {
 
 /// Sends a signal to the running process itself.
 pub fn raise_own(signal: u32) {
-    let _ = process().letters.post().put(&from_user(signal, process().sender()));
+    let _ = send_own(signal);
+}
+
+/// The same as a program asks for it.
+#[inline]
+pub fn send_own(signal: u32) -> Result<()> {
+    let process = process();
+    process.letters.post().put(&from_user(signal, process.sender()))
 }
 
 /// Sends a signal to the running thread.
@@ -139,7 +147,7 @@ pub fn deliver(context: &mut Context) {
 }
 
 /// Takes a signal out; nothing where another thread was faster.
-#[inline]
+#[inline(always)]
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
     let information = post.take(signal);
@@ -168,6 +176,7 @@ pub fn take_wanted(wanted: u64) -> Option<Information> {
 }
 
 /// Does what a signal does by itself, where the program does not ignore it.
+#[inline(never)]
 fn act(taken: &Taken) {
     let signal = taken.information.signal;
     match set::default(signal) {

@@ -1,42 +1,79 @@
 //! What a handler finds on the stack, and what `rt_sigreturn` reads back (x86-64 Linux: `struct rt_sigframe`).
 //!
-//! Pure: bytes in, bytes out. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a
-//! multiple of 64. Nothing of a frame that comes back is trusted: segments are those of user code, flags are masked.
+//! Pure. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a multiple of 64. Nothing of a
+//! frame that comes back is trusted: segments are those of user code, flags are masked. `user_memory::signal_frame` writes
+//! and reads it.
 
 use super::set::{FAULTS, bit};
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use linux_raw_sys::general as linux;
 
 /// Bytes below the stack pointer that the program may use without saying so.
 const RED_ZONE: u64 = 128;
-/// Bytes of the fixed part: return address, `ucontext` (304), `siginfo` (128).
-pub const FIXED: u64 = 8 + UCONTEXT + 128;
-const UCONTEXT: u64 = 304;
-/// Words of the fixed part.
-pub const WORDS: usize = FIXED as usize / 8;
 /// Flags of the CPU that a frame may set.
 const FLAGS: u64 = 0x0005_0dd5;
 /// Flags that are always set: interrupts on, and bit 1.
 const FLAGS_SET: u64 = 0x202;
-/// Bit of `uc_flags`: the vector state is an XSAVE area.
-const EXTENDED: u64 = 1;
-/// Bits of `uc_flags`: the saved SS is meant, strictly.
-const STACK_SEGMENT: u64 = 2 | 4;
+/// `uc_flags`: the vector state is an XSAVE area; the saved SS is meant, strictly.
+pub const USER_CONTEXT_FLAGS: u64 = 1 | 2 | 4;
+/// CS and SS of user code, as they stand in a frame.
+pub const SEGMENTS: u64 = 0x33 | 0x2b << 48;
 
 /// `si_code` of timers.
 const SI_TIMER: i32 = linux::SI_TIMER;
 
-/// General registers in the order of Linux's `sigcontext`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
-pub type Registers = [u64; 18];
+/// The fixed part of what a handler finds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Where the handler returns to.
+    pub restorer: u64,
+    /// `uc_flags`: here `ucontext` begins.
+    pub flags: u64,
+    /// `uc_link`.
+    pub link: u64,
+    /// Alternate stack: address, flags, size.
+    pub stack: [u64; 3],
+    /// General registers: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+    pub registers: [u64; 18],
+    /// CS, GS, FS, SS.
+    pub segments: u64,
+    /// Error code of a fault.
+    pub error: u64,
+    /// Its trap number.
+    pub trap: u64,
+    /// Signals that were blocked, once more.
+    pub old_mask: u64,
+    /// Address of the fault.
+    pub address: u64,
+    /// Where the vector state lies.
+    pub vectors: u64,
+    /// Linux does not write here either.
+    pub reserved: [u64; 8],
+    /// Signals that were blocked.
+    pub mask: u64,
+    /// `siginfo`, where the program asked for it.
+    pub information: [u64; 16],
+}
 
-/// Places in [`Registers`].
-pub mod place {
-    /// Stack pointer.
-    pub const RSP: usize = 15;
-    /// Instruction pointer.
-    pub const RIP: usize = 16;
-    /// Flags.
-    pub const RFLAGS: usize = 17;
+/// Where `ucontext` begins in a frame.
+pub const LINUX_CONTEXT: usize = offset_of!(Frame, flags);
+
+/// Bytes of the fixed part: return address, `ucontext` (304), `siginfo` (128).
+pub const FIXED: u64 = size_of::<Frame>() as u64;
+const _: () = assert!(FIXED == 8 + 304 + 128);
+
+/// What a frame is written of beside the registers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    /// Alternate stack: address, flags, size.
+    pub alternate: [u64; 3],
+    /// Error code, trap number and address of a fault.
+    pub fault: [u64; 3],
+    /// Not 0 where vector registers are saved by XSAVE.
+    pub by_xsave: u32,
 }
 
 /// Why a signal came: `siginfo`.
@@ -52,19 +89,6 @@ pub struct Information {
     pub value: u64,
 }
 
-/// What was interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted {
-    /// Registers.
-    pub registers: Registers,
-    /// Signals that were blocked.
-    pub blocked: u64,
-    /// Alternate stack: address, flags, size.
-    pub alternate: [u64; 3],
-    /// Error code, trap number and address of a fault.
-    pub fault: [u64; 3],
-}
-
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -72,38 +96,20 @@ pub struct Layout {
     pub frame: u64,
     /// Address of the vector state.
     pub vectors: u64,
+    /// Where all of it ends.
+    pub end: u64,
 }
 
 /// Finds the place for a frame with `vector_bytes` of vector state below `stack`; `alternate`: at the top of an
 /// alternate stack, where there is no red zone. `None` where it does not fit below the address.
-pub fn lay_out(stack: u64, alternate: bool, vector_bytes: u64) -> Option<Layout> {
-    let below = if alternate { stack } else { stack.checked_sub(RED_ZONE)? };
-    let vectors = below.checked_sub(vector_bytes)? & !63;
-    let frame = (vectors.checked_sub(FIXED)? & !15).checked_sub(8)?;
-    Some(Layout { frame, vectors })
-}
-
-/// The fixed part of a frame. One expression: each word is written once.
 #[inline]
-#[rustfmt::skip]
-pub fn build(layout: Layout, restorer: u64, interrupted: &Interrupted, information: &Information) -> [u64; WORDS] {
-    const SEGMENTS: u64 = 0x33 | 0x2b << 48;
-    const CONTEXT_FLAGS: u64 = EXTENDED | STACK_SEGMENT;
-    let Interrupted { registers, blocked, alternate: [base, flags, size], fault: [error, trap, address] } = *interrupted;
-    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] = registers;
-    let [signal, code, detail, value] = information_words(information);
-    [
-        restorer,
-        // uc_flags, uc_link, uc_stack
-        CONTEXT_FLAGS, 0, base, flags, size,
-        // uc_mcontext
-        r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags,
-        SEGMENTS, error, trap, blocked, address, layout.vectors, 0, 0, 0, 0, 0, 0, 0, 0,
-        // uc_sigmask
-        blocked,
-        // siginfo
-        signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    ]
+pub fn lay_out(stack: u64, alternate: bool, vector_bytes: u64) -> Option<Layout> {
+    const ALIGNMENTS: u64 = 63 + 15 + 8;
+    let below = if alternate { stack } else { stack.checked_sub(RED_ZONE)? };
+    below.checked_sub(vector_bytes.wrapping_add(FIXED + ALIGNMENTS))?;
+    let vectors = below.wrapping_sub(vector_bytes) & !63;
+    let frame = (vectors.wrapping_sub(FIXED) & !15).wrapping_sub(8);
+    Some(Layout { frame, vectors, end: below })
 }
 
 /// `struct siginfo`: 128 bytes.
@@ -135,40 +141,39 @@ pub fn descriptor_bytes(information: &Information) -> Vec<u8> {
     halves.iter().flat_map(|half| half.to_le_bytes()).collect()
 }
 
-fn information_words(information: &Information) -> [u64; 4] {
+/// The words of `struct siginfo` that say something: the first ones.
+pub fn information_words(information: &Information) -> [u64; 4] {
     let code = u64::from(information.code as u32);
     [u64::from(information.signal), code, information.detail, information.value]
 }
 
-/// What a frame says to go on with.
+/// What a frame says to go on with, beside the registers of a context.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
-    /// Registers; the flags are fit for user mode.
-    pub registers: Registers,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Instruction pointer.
+    pub rip: u64,
+    /// Flags, as they stand there: see [`fit_flags`].
+    pub rflags: u64,
     /// Signals to block.
     pub blocked: u64,
     /// Address of the vector state; 0: the initial one.
     pub vectors: u64,
 }
 
+/// Flags that are fit for user mode.
+pub const fn fit_flags(flags: u64) -> u64 {
+    flags & FLAGS | FLAGS_SET
+}
+
 /// Address of the information in a frame.
 pub const fn information_at(frame: u64) -> u64 {
-    frame + 8 + UCONTEXT
+    frame.wrapping_add(offset_of!(Frame, information) as u64)
 }
 
 /// Address of the context in a frame.
 pub const fn context_at(frame: u64) -> u64 {
-    frame + 8
+    frame.wrapping_add(LINUX_CONTEXT as u64)
 }
-
-/// Reads the words of a frame, from the `ucontext` on.
-#[inline]
-pub fn read(words: &[u64; UCONTEXT as usize / 8]) -> Returned {
-    let mut registers = [0; 18];
-    registers.copy_from_slice(&words[5..23]);
-    registers[place::RFLAGS] = registers[place::RFLAGS] & FLAGS | FLAGS_SET;
-    Returned { registers, blocked: words[37], vectors: words[28] }
-}
-
-/// Words that [`read`] needs.
-pub const CONTEXT_WORDS: usize = UCONTEXT as usize / 8;

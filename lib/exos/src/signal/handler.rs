@@ -1,20 +1,22 @@
 //! Calling a function of the program because of a signal, and coming back.
 
 use super::Taken;
-use super::frame::{self, Interrupted, place};
-use super::set::{UNSTOPPABLE, bit};
+use super::frame::{self, Rest};
+use super::set::bit;
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
 use crate::process::status::Status;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
+use crate::user_memory::signal_frame::{self, Parts};
 use linux_raw_sys::general as linux;
-use runtime::upcall::{Context, Registers};
+use runtime::upcall::Context;
 
 /// Flags of the CPU in which a handler begins: interrupts on.
 const FLAGS: u64 = 0x202;
 
 /// Changes `context` so that the program goes on in the handler; where the stack does not hold the frame, it ends.
+#[inline]
 pub(super) fn call(context: &mut Context, taken: &Taken) {
     let thread = thread();
     let Taken { action, information, for_thread } = taken;
@@ -33,19 +35,22 @@ pub(super) fn call(context: &mut Context, taken: &Taken) {
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
-/// Writes the frame: first the vector registers, then all the rest, each word once.
+/// Writes the frame, each word once. As on Linux there is no information where the program did not ask for it.
 #[inline]
 fn put_frame(context: &Context, taken: &Taken, fault: [u64; 3]) -> Option<u64> {
     let (thread, action) = (thread(), taken.action);
     let stack = context.frame.rsp;
     let alternate = thread.alternate(stack);
-    let layout = lay_out(stack, alternate, action.has(linux::SA_ONSTACK))?;
-    copy::save_vectors(layout.vectors, thread.vector_bytes).ok()?;
-    let blocked = thread.take_saved_mask();
-    let interrupted = Interrupted { registers: to_linux(context), blocked, alternate, fault };
-    let words = frame::build(layout, action.restorer, &interrupted, &taken.information);
-    copy::write_words(layout.frame, &words).ok()?;
-    Some(layout.frame)
+    let frame::Layout { frame, vectors, end } = lay_out(stack, alternate, action.has(linux::SA_ONSTACK))?;
+    let rest = Rest { alternate, fault, by_xsave: u32::from(signal_frame::has_xsave()) };
+    let parts = Parts { context, blocked: thread.take_saved_mask(), restorer: action.restorer, rest: &rest };
+    signal_frame::put([frame, vectors, end], parts).ok()?;
+    if action.has(linux::SA_SIGINFO) {
+        let [signal, code, detail, value] = frame::information_words(&taken.information);
+        let words = [signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        copy::write_words(frame::information_at(frame), &words).ok()?;
+    }
+    Some(frame)
 }
 
 /// The place for a frame, on the stack or on the alternate one; none where it does not fit there.
@@ -66,33 +71,16 @@ fn lay_out(stack: u64, [base, flags, size]: [u64; 3], asked: bool) -> Option<fra
 
 /// `rt_sigreturn`: goes on where a handler interrupted. The frame lies where the handler's return left the stack.
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
-    let words = copy::read_words(context.frame.rsp)?;
-    let rip = frame::read(&words).registers[place::RIP];
-    if rip > crate::layout::PROGRAM_END && !vdso::range().contains(&rip) {
+    let returned = signal_frame::take(context, context.frame.rsp)?;
+    if returned.rip > crate::layout::PROGRAM_END && !vdso::range().contains(&returned.rip) {
         return Err(Errno::EFAULT);
     }
     let thread = thread();
-    let vectors = frame::read(&words).vectors;
-    if vectors != 0 {
-        copy::load_vectors(vectors, thread.vector_bytes)?;
+    if returned.vectors != 0 {
+        signal_frame::load_vectors(returned.vectors, thread.vector_bytes)?;
     }
-    let returned = frame::read(&words);
-    thread.set_blocked(returned.blocked & !UNSTOPPABLE);
-    from_linux(context, &returned.registers);
+    thread.set_blocked(returned.blocked);
+    (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
+    context.frame.rflags = frame::fit_flags(returned.rflags);
     Ok(())
-}
-
-#[inline]
-fn to_linux(context: &Context) -> frame::Registers {
-    let (registers, frame) = (&context.registers, &context.frame);
-    let Registers { r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, .. } = *registers;
-    [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, frame.rsp, frame.rip, frame.rflags]
-}
-
-#[inline]
-fn from_linux(context: &mut Context, linux: &frame::Registers) {
-    let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags] = *linux;
-    let padding = context.registers.padding;
-    context.registers = Registers { r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, padding };
-    (context.frame.rsp, context.frame.rip, context.frame.rflags) = (rsp, rip, rflags);
 }

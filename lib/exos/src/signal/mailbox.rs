@@ -58,6 +58,7 @@ impl Mailbox {
 
 impl Letters {
     /// The signals in it.
+    #[inline]
     pub fn post(self) -> Post<'static> {
         Post::new(self.0)
     }

@@ -30,21 +30,27 @@ const BUSY: u64 = 1;
 
 /// Where signals are put and taken out.
 #[derive(Clone, Copy, Debug)]
-pub struct Post<'a>(&'a [AtomicU64]);
+pub struct Post<'a> {
+    fixed: &'a [AtomicU64; FIXED],
+    queue: &'a [AtomicU64],
+}
 
 impl<'a> Post<'a> {
     /// In these words, at least [`THREAD_WORDS`].
+    #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(words.len() >= THREAD_WORDS, "too few words for signals");
-        Self(words)
+        let (fixed, queue) = words.split_first_chunk().expect("there are enough words for signals");
+        Self { fixed, queue }
     }
 
     /// The word with the set of pending signals.
+    #[inline]
     pub fn pending(self) -> &'a AtomicU64 {
-        &self.0[PENDING]
+        &self.fixed[PENDING]
     }
 
     /// Puts a signal in. `EAGAIN` where the queue is full: then it is pending all the same, and what came with it is lost.
+    #[inline]
     pub fn put(self, information: &Information) -> Result<()> {
         let signal = information.signal;
         if !(1..=COUNT).contains(&signal) {
@@ -64,12 +70,12 @@ impl<'a> Post<'a> {
     }
 
     /// Takes a pending signal out, with what came with it.
+    #[inline]
     pub fn take(self, signal: u32) -> Information {
         if signal >= FIRST_QUEUED {
             return self.dequeue(signal);
         }
-        let words = &self.0[Self::single(signal)..];
-        let [code, detail, value] = [0, 1, 2].map(|index| words[index].load(Acquire));
+        let [code, detail, value] = self.single(signal).map(|word| word.load(Acquire));
         self.pending().fetch_and(!bit(signal), SeqCst);
         Information { signal, code: code as i32, detail, value }
     }
@@ -104,21 +110,22 @@ impl<'a> Post<'a> {
 
     fn put_single(self, information: &Information) -> Result<()> {
         if self.pending().load(Acquire) & bit(information.signal) == 0 {
-            let words = &self.0[Self::single(information.signal)..];
-            Self::write(words, information);
+            Self::write(self.single(information.signal), information);
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn enqueue(self, information: &Information) -> Result<()> {
         let free = |entry: &&[AtomicU64]| entry[0].compare_exchange(0, BUSY, SeqCst, Relaxed).is_ok();
         let entry = self.entries().find(free).ok_or(Errno::EAGAIN)?;
-        Self::write(&entry[1..], information);
-        let sequence = self.0[SEQUENCE].fetch_add(1, SeqCst) & (u64::MAX >> 9);
+        Self::write([&entry[1], &entry[2], &entry[3]], information);
+        let sequence = self.fixed[SEQUENCE].fetch_add(1, SeqCst) & (u64::MAX >> 9);
         entry[0].store((sequence + 1) << 8 | u64::from(information.signal), Release);
         Ok(())
     }
 
+    #[inline(never)]
     fn dequeue(self, signal: u32) -> Information {
         let unknown = Information { signal, ..Information::default() };
         let Some(entry) = self.oldest(signal) else {
@@ -147,20 +154,24 @@ impl<'a> Post<'a> {
     }
 
     fn entries(self) -> impl Iterator<Item = &'a [AtomicU64]> {
-        self.0[FIXED..].chunks_exact(ENTRY)
+        self.queue.chunks_exact(ENTRY)
     }
 
     const fn is_of(state: u64, signal: u32) -> bool {
         state > BUSY && state & 0xff == signal as u64
     }
 
-    const fn single(signal: u32) -> usize {
-        SINGLE + 3 * signal as usize
+    /// What came with a signal that is not queued.
+    #[inline]
+    fn single(self, signal: u32) -> [&'a AtomicU64; 3] {
+        let all = self.fixed[SINGLE..].as_chunks::<3>().0;
+        all[signal as usize % all.len()].each_ref()
     }
 
-    fn write(words: &[AtomicU64], information: &Information) {
+    #[inline]
+    fn write(words: [&AtomicU64; 3], information: &Information) {
         let values = [u64::from(information.code as u32), information.detail, information.value];
-        for (word, value) in words.iter().zip(values) {
+        for (word, value) in words.into_iter().zip(values) {
             word.store(value, Relaxed);
         }
     }

@@ -6,11 +6,11 @@
 use crate::errno::{Errno, Result};
 use crate::file_system::path::PATH_BYTES;
 use crate::layout::{PAGE_SIZE, PROGRAM_END};
+use crate::user_memory::signal_frame;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
-use runtime::exposed;
 
 core::arch::global_asm!(
     ".pushsection .text.exos_user_copy, \"ax\", @progbits",
@@ -49,52 +49,6 @@ core::arch::global_asm!(
     "exos_user_exchange_end:",
     "mov rax, -1",
     "ret",
-    // The vector registers into the program's memory (xsave: esi is not 0), and out of it: there the CPU itself refuses
-    // what it would not load.
-    ".global exos_user_save",
-    "exos_user_save:",
-    "mov eax, -1",
-    "mov edx, -1",
-    "test esi, esi",
-    "jz 2f",
-    // XSAVE writes the first word of the header behind the legacy area, and reads it before.
-    "xor ecx, ecx",
-    "mov [rdi + 512], rcx",
-    "mov [rdi + 520], rcx",
-    "mov [rdi + 528], rcx",
-    "mov [rdi + 536], rcx",
-    "mov [rdi + 544], rcx",
-    "mov [rdi + 552], rcx",
-    "mov [rdi + 560], rcx",
-    "mov [rdi + 568], rcx",
-    "xsave64 [rdi]",
-    "xor eax, eax",
-    "ret",
-    "2:",
-    "fxsave64 [rdi]",
-    "xor eax, eax",
-    "ret",
-    ".global exos_user_save_end",
-    "exos_user_save_end:",
-    "mov eax, 1",
-    "ret",
-    ".global exos_user_load",
-    "exos_user_load:",
-    "mov eax, -1",
-    "mov edx, -1",
-    "test esi, esi",
-    "jz 2f",
-    "xrstor64 [rdi]",
-    "xor eax, eax",
-    "ret",
-    "2:",
-    "fxrstor64 [rdi]",
-    "xor eax, eax",
-    "ret",
-    ".global exos_user_load_end",
-    "exos_user_load_end:",
-    "mov eax, 1",
-    "ret",
     ".popsection",
 );
 
@@ -108,12 +62,6 @@ unsafe extern "C" {
     /// Puts `new` at `address` where `old` is there; the result is what was there, or -1 where it cannot be written.
     fn exos_user_exchange(address: u64, old: u32, new: u32) -> u64;
     static exos_user_exchange_end: u8;
-    /// Saves the vector registers at `to`, a multiple of 64; not zero where that faulted.
-    fn exos_user_save(to: u64, by_xsave: u32) -> u32;
-    static exos_user_save_end: u8;
-    /// Loads them from `from`, in the same way.
-    fn exos_user_load(from: u64, by_xsave: u32) -> u32;
-    static exos_user_load_end: u8;
 }
 
 /// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
@@ -121,9 +69,8 @@ pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
     let touch = (exos_user_touch as *const () as u64, &raw const exos_user_touch_end as u64);
     let exchange = (exos_user_exchange as *const () as u64, &raw const exos_user_exchange_end as u64);
-    let save = (exos_user_save as *const () as u64, &raw const exos_user_save_end as u64);
-    let load = (exos_user_load as *const () as u64, &raw const exos_user_load_end as u64);
-    [copy, touch, exchange, save, load]
+    let [put, take, load] = signal_frame::ranges();
+    [copy, touch, exchange, put, take, load]
         .into_iter()
         .find(|(start, end)| (*start..*end).contains(&rip))
         .map(|(_, end)| end)
@@ -158,30 +105,6 @@ pub fn write(to: u64, from: &[u8]) -> Result<()> {
     check(to, from.len() as u64)?;
     // SAFETY: the source is a slice of ours; the target lies in the program's range, which holds no object of ExOS.
     outcome(unsafe { exos_user_copy(to, from.as_ptr() as u64, from.len() as u64) })
-}
-
-/// Saves the vector registers in the program's memory, `bytes` bytes at a multiple of 64, in the layout of XSAVE (or FXSAVE).
-pub fn save_vectors(to: u64, bytes: u64) -> Result<()> {
-    /// Where the header of XSAVE's area ends.
-    const HEADER_END: u64 = 576;
-    check(to, bytes)?;
-    let by_xsave = exposed::has(abi::feature::XSAVE);
-    if to % 64 != 0 || by_xsave && bytes < HEADER_END {
-        return Err(Errno::EFAULT);
-    }
-    // SAFETY: the target lies in the program's range, where a fault is fixed up, and is as large as the area of all enabled
-    // components, which is what the callers give.
-    outcome(unsafe { exos_user_save(to, u32::from(by_xsave)) })
-}
-
-/// Loads them again, whoever wrote there: what the CPU does not take is `EFAULT`, and leaves them as they may be.
-pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
-    check(from, bytes)?;
-    if from % 64 != 0 {
-        return Err(Errno::EFAULT);
-    }
-    // SAFETY: as for `save_vectors`. ExOS is built without vector registers, so that what they hold is the program's.
-    outcome(unsafe { exos_user_load(from, u32::from(exposed::has(abi::feature::XSAVE))) })
 }
 
 /// Copies from the program to a window that others write too. The window's range is the caller's to vouch for.
@@ -364,11 +287,13 @@ pub fn is_empty_string(from: u64) -> Result<bool> {
 }
 
 /// Whether a range is one that a program may name.
+#[inline]
 pub fn check(address: u64, bytes: u64) -> Result<()> {
     let end = address.checked_add(bytes);
     if end.is_some_and(|end| end <= PROGRAM_END) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-fn outcome(faulted: u32) -> Result<()> {
+#[inline]
+pub(super) fn outcome(faulted: u32) -> Result<()> {
     if faulted == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }

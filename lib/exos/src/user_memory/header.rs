@@ -1,11 +1,12 @@
 //! What an image of ExOS begins with: how the session, and the image itself, find their way into it.
 
-use crate::call::Operations;
+use crate::call::{NUMBERS, Operation, Operations, quick};
 use crate::layout::IMAGE;
 use crate::session::IMAGE_MAGIC;
 use crate::tables::Tables;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// The header. What it names lies in the image. The session reads the words before the tables.
 #[repr(C)]
@@ -18,6 +19,7 @@ pub struct Header {
     stub_entry: extern "C" fn(),
     end: &'static u8,
     tables: Tables,
+    quick: Operations,
 }
 
 unsafe extern "C" {
@@ -35,43 +37,82 @@ impl Header {
             stub_entry: crate::rewriter::gate::stub_entry,
             // SAFETY: only the address of what the linker script defines is taken.
             end: unsafe { &image_end },
+            quick: quick(&tables.calls),
             tables,
         }
     }
 }
 
-/// The tables of the image that runs.
-pub fn tables() -> &'static Tables {
+fn header() -> &'static Header {
     // SAFETY: link/image.ld puts the header of every image at this address, where it is mapped for as long as the image
     // is, and nothing writes there.
-    unsafe { &(*(IMAGE as *const Header)).tables }
+    unsafe { &*(IMAGE as *const Header) }
+}
+
+/// The tables of the image that runs.
+pub fn tables() -> &'static Tables {
+    &header().tables
 }
 
 /// The table of calls that a process works by: that of its image, unless an object was preloaded.
 #[derive(Debug)]
-pub struct CallTable(AtomicPtr<Operations>);
-
-impl Default for CallTable {
-    fn default() -> Self {
-        Self(AtomicPtr::new(core::ptr::from_ref(&tables().calls).cast_mut()))
-    }
+pub struct CallTable {
+    all: AtomicPtr<Operations>,
+    /// Those of them that may be performed without all registers, and without more ado.
+    quick: AtomicPtr<Operations>,
+    /// Not 0 where ExOS's own operation performs the return from a handler, without more ado.
+    returns: AtomicU32,
+    is_watched: bool,
 }
 
+static NO_CALLS: Operations = [None; NUMBERS];
+
 impl CallTable {
+    /// Where the word lies that is 0 where the return from a handler is a call as any other.
+    pub const RETURNS: usize = offset_of!(Self, returns);
+
+    /// That of the image; `is_watched`: something is to be done about each call.
+    pub fn of_image(is_watched: bool) -> Self {
+        let quick = if is_watched { &NO_CALLS } else { &header().quick };
+        let returns = AtomicU32::new(u32::from(!is_watched && tables().has_own_return));
+        Self { all: pointer(&tables().calls), quick: pointer(quick), returns, is_watched }
+    }
+
     /// The table.
     pub fn get(&self) -> &'static Operations {
         // SAFETY: the pointer was made of a reference that lives for ever, and is only read through.
-        unsafe { &*self.0.load(Acquire) }
+        unsafe { &*self.all.load(Acquire) }
     }
 
-    /// Whether it is that of the image, which knows what its operations do with registers.
+    /// What performs a call of this number, where that has nothing to do with registers that functions keep.
     #[inline]
-    pub fn is_of_image(&self) -> bool {
-        core::ptr::eq(self.0.load(Acquire), &tables().calls)
+    pub fn quick(&self, number: u64) -> Option<Operation> {
+        // SAFETY: as for `get`.
+        let table = unsafe { &*self.quick.load(Relaxed) };
+        table.get(usize::try_from(number).ok()?).copied().flatten()
     }
 
-    /// Another one from now on.
-    pub fn set(&self, table: &'static Operations) {
-        self.0.store(core::ptr::from_ref(table).cast_mut(), Release);
+    /// Whether it is that of the image.
+    pub fn is_of_image(&self) -> bool {
+        core::ptr::eq(self.all.load(Acquire), &tables().calls)
     }
+
+    /// Another one from now on, which knows nothing of registers.
+    pub fn set(&self, table: &'static Operations) {
+        self.quick.store(core::ptr::from_ref(&NO_CALLS).cast_mut(), Release);
+        self.returns.store(0, Release);
+        self.all.store(core::ptr::from_ref(table).cast_mut(), Release);
+    }
+
+    /// That of the image again.
+    pub fn reset(&self) {
+        let Self { all, quick, returns, .. } = Self::of_image(self.is_watched);
+        self.all.store(all.into_inner(), Release);
+        self.quick.store(quick.into_inner(), Release);
+        self.returns.store(returns.into_inner(), Release);
+    }
+}
+
+fn pointer(table: &'static Operations) -> AtomicPtr<Operations> {
+    AtomicPtr::new(core::ptr::from_ref(table).cast_mut())
 }

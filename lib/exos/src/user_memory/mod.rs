@@ -9,6 +9,7 @@ pub mod header;
 pub mod image;
 pub mod own_pages;
 pub mod shared;
+pub mod signal_frame;
 pub mod store;
 pub mod tables;
 pub mod vectors;

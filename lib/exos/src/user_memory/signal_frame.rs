@@ -1,0 +1,233 @@
+//! The frame of a signal on the program's stack, written and read word for word where it lies: general registers between
+//! the context of an upcall and the frame, vector registers between the CPU and the frame.
+//!
+//! Holds always: what a program finds is the layout of [`Frame`]; words that Linux leaves as they are stay as they are. A
+//! fault in the middle goes on at the end of the function, as in [`super::copy`].
+
+use super::copy::{check, outcome};
+use crate::errno::{Errno, Result};
+use crate::signal::frame::{Frame, LINUX_CONTEXT, Rest, Returned, SEGMENTS, USER_CONTEXT_FLAGS};
+use core::mem::{MaybeUninit, offset_of};
+use runtime::exposed;
+use runtime::upcall::{Context, Registers};
+
+/// Offsets in a frame.
+const REGISTERS: usize = offset_of!(Frame, registers);
+/// The same from the user context on, where RSP is when a handler has returned.
+const RETURNED: usize = REGISTERS - LINUX_CONTEXT;
+
+core::arch::global_asm!(
+    ".pushsection .text.exos_signal_frame, \"ax\", @progbits",
+    // rdi: the frame; rsi: the context; rdx: the mask; rcx: where the vector registers go; r8: the restorer; r9: the rest.
+    ".global exos_put_frame",
+    "exos_put_frame:",
+    "mov [rdi], r8",
+    "mov qword ptr [rdi + {flags}], {context_flags}",
+    "mov qword ptr [rdi + {link}], 0",
+    "mov [rdi + {old_mask}], rdx",
+    "mov [rdi + {mask}], rdx",
+    "mov [rdi + {vectors}], rcx",
+    "mov rax, {segments}",
+    "mov [rdi + {segment_word}], rax",
+    ".irp place, 0, 8, 16",
+    "mov rax, [r9 + {alternate} + \\place]",
+    "mov [rdi + {stack} + \\place], rax",
+    ".endr",
+    "mov rax, [r9 + {fault}]",
+    "mov [rdi + {error}], rax",
+    "mov rax, [r9 + {fault} + 8]",
+    "mov [rdi + {trap}], rax",
+    "mov rax, [r9 + {fault} + 16]",
+    "mov [rdi + {address}], rax",
+    // Pairs of places: in the frame, and in the context.
+    ".macro exos_put_register to, from",
+    "mov rax, [rsi + \\from]",
+    "mov [rdi + {registers} + 8 * \\to], rax",
+    ".endm",
+    "exos_put_register 0, {r8}",
+    "exos_put_register 1, {r9}",
+    "exos_put_register 2, {r10}",
+    "exos_put_register 3, {r11}",
+    "exos_put_register 4, {r12}",
+    "exos_put_register 5, {r13}",
+    "exos_put_register 6, {r14}",
+    "exos_put_register 7, {r15}",
+    "exos_put_register 8, {rdi}",
+    "exos_put_register 9, {rsi}",
+    "exos_put_register 10, {rbp}",
+    "exos_put_register 11, {rbx}",
+    "exos_put_register 12, {rdx}",
+    "exos_put_register 13, {rax}",
+    "exos_put_register 14, {rcx}",
+    "exos_put_register 15, {rsp}",
+    "exos_put_register 16, {rip}",
+    "exos_put_register 17, {rflags}",
+    "mov eax, -1",
+    "mov edx, -1",
+    "cmp dword ptr [r9 + {by_xsave}], 0",
+    "je 2f",
+    // XSAVE reads and writes the first word of the header behind the legacy area; XRSTOR refuses what stands in the next two.
+    "mov qword ptr [rcx + 512], 0",
+    "mov qword ptr [rcx + 520], 0",
+    "mov qword ptr [rcx + 528], 0",
+    "xsave64 [rcx]",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "fxsave64 [rcx]",
+    "xor eax, eax",
+    "ret",
+    ".global exos_put_frame_end",
+    "exos_put_frame_end:",
+    "mov eax, 1",
+    "ret",
+    // rdi: the context; rsi: the user context in the frame; rdx: what else it says. RSP comes last of the registers.
+    ".global exos_take_frame",
+    "exos_take_frame:",
+    ".macro exos_take_word to, from",
+    "mov rax, [rsi + \\from]",
+    "mov [\\to], rax",
+    ".endm",
+    "exos_take_word rdx+{returned_vectors}, {vectors}-{context}",
+    "exos_take_word rdx+{returned_blocked}, {mask}-{context}",
+    ".irp place, 0, 8, 16",
+    "mov rax, [rsi + {returned} + 8 * 15 + \\place]",
+    "mov [rdx + {returned_stack} + \\place], rax",
+    ".endr",
+    "exos_take_word rdi+{r8}, {returned}",
+    "exos_take_word rdi+{r9}, {returned}+8",
+    "exos_take_word rdi+{r10}, {returned}+16",
+    "exos_take_word rdi+{r11}, {returned}+24",
+    "exos_take_word rdi+{r12}, {returned}+32",
+    "exos_take_word rdi+{r13}, {returned}+40",
+    "exos_take_word rdi+{r14}, {returned}+48",
+    "exos_take_word rdi+{r15}, {returned}+56",
+    "exos_take_word rdi+{rdi}, {returned}+64",
+    "exos_take_word rdi+{rsi}, {returned}+72",
+    "exos_take_word rdi+{rbp}, {returned}+80",
+    "exos_take_word rdi+{rbx}, {returned}+88",
+    "exos_take_word rdi+{rdx}, {returned}+96",
+    "exos_take_word rdi+{rax}, {returned}+104",
+    "exos_take_word rdi+{rcx}, {returned}+112",
+    "xor eax, eax",
+    "ret",
+    ".global exos_take_frame_end",
+    "exos_take_frame_end:",
+    "mov eax, 1",
+    "ret",
+    // The vector registers out of the program's memory (xrstor: esi is not 0): the CPU itself refuses what it would not load.
+    ".global exos_load_vectors",
+    "exos_load_vectors:",
+    "mov eax, -1",
+    "mov edx, -1",
+    "test esi, esi",
+    "jz 2f",
+    "xrstor64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "fxrstor64 [rdi]",
+    "xor eax, eax",
+    "ret",
+    ".global exos_load_vectors_end",
+    "exos_load_vectors_end:",
+    "mov eax, 1",
+    "ret",
+    ".popsection",
+    flags = const offset_of!(Frame, flags), context_flags = const USER_CONTEXT_FLAGS,
+    link = const offset_of!(Frame, link), old_mask = const offset_of!(Frame, old_mask),
+    mask = const offset_of!(Frame, mask), vectors = const offset_of!(Frame, vectors),
+    segments = const SEGMENTS, segment_word = const offset_of!(Frame, segments),
+    stack = const offset_of!(Frame, stack), error = const offset_of!(Frame, error),
+    trap = const offset_of!(Frame, trap), address = const offset_of!(Frame, address),
+    registers = const REGISTERS, returned = const RETURNED, context = const LINUX_CONTEXT,
+    alternate = const offset_of!(Rest, alternate), fault = const offset_of!(Rest, fault),
+    by_xsave = const offset_of!(Rest, by_xsave),
+    returned_vectors = const offset_of!(Returned, vectors), returned_blocked = const offset_of!(Returned, blocked),
+    returned_stack = const offset_of!(Returned, rsp),
+    r8 = const offset_of!(Registers, r8), r9 = const offset_of!(Registers, r9), r10 = const offset_of!(Registers, r10),
+    r11 = const offset_of!(Registers, r11), r12 = const offset_of!(Registers, r12),
+    r13 = const offset_of!(Registers, r13), r14 = const offset_of!(Registers, r14),
+    r15 = const offset_of!(Registers, r15), rdi = const offset_of!(Registers, rdi),
+    rsi = const offset_of!(Registers, rsi), rbp = const offset_of!(Registers, rbp),
+    rbx = const offset_of!(Registers, rbx), rdx = const offset_of!(Registers, rdx),
+    rax = const offset_of!(Registers, rax), rcx = const offset_of!(Registers, rcx),
+    rsp = const offset_of!(Context, frame.rsp), rip = const offset_of!(Context, frame.rip),
+    rflags = const offset_of!(Context, frame.rflags),
+);
+
+unsafe extern "C" {
+    fn exos_put_frame(to: u64, context: &Context, blocked: u64, vectors: u64, restorer: u64, rest: &Rest) -> u32;
+    static exos_put_frame_end: u8;
+    fn exos_take_frame(to: &mut Context, from: u64, returned: *mut Returned) -> u32;
+    static exos_take_frame_end: u8;
+    fn exos_load_vectors(from: u64, by_xsave: u32) -> u32;
+    static exos_load_vectors_end: u8;
+}
+
+/// Where these functions lie, each with its way out.
+pub(super) fn ranges() -> [(u64, u64); 3] {
+    [
+        (exos_put_frame as *const () as u64, &raw const exos_put_frame_end as u64),
+        (exos_take_frame as *const () as u64, &raw const exos_take_frame_end as u64),
+        (exos_load_vectors as *const () as u64, &raw const exos_load_vectors_end as u64),
+    ]
+}
+
+/// What a frame is written of.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// What was interrupted.
+    pub context: &'a Context,
+    /// Signals that were blocked.
+    pub blocked: u64,
+    /// Where the handler returns to.
+    pub restorer: u64,
+    /// The rest.
+    pub rest: &'a Rest,
+}
+
+/// Writes the frame at `to`, and the vector registers at `vectors` above it, a multiple of 64, in the layout of XSAVE (or
+/// FXSAVE); all of it below `end`.
+#[inline]
+pub fn put([to, vectors, end]: [u64; 3], parts: Parts<'_>) -> Result<()> {
+    check(to, end.wrapping_sub(to))?;
+    if vectors % 64 != 0 || end < vectors || vectors < to {
+        return Err(Errno::EFAULT);
+    }
+    let Parts { context, blocked, restorer, rest } = parts;
+    // SAFETY: the target lies in the program's range, where a fault is fixed up, and `end` is where the callers found room for
+    // a frame, and for an area of all enabled components above it.
+    outcome(unsafe { exos_put_frame(to, context, blocked, vectors, restorer, rest) })
+}
+
+/// Reads the frame whose user context begins at `from`: the general registers into the context, and what else it says.
+/// Where that fails some of them may have been read.
+#[inline]
+pub fn take(context: &mut Context, from: u64) -> Result<Returned> {
+    check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
+    let mut returned = MaybeUninit::uninit();
+    // SAFETY: the source lies in the program's range, where a fault is fixed up.
+    outcome(unsafe { exos_take_frame(context, from, returned.as_mut_ptr()) })?;
+    // SAFETY: every field was written, and any bits are a word.
+    Ok(unsafe { returned.assume_init() })
+}
+
+/// Loads the vector registers from `bytes` bytes, whoever wrote there: what the CPU does not take is `EFAULT`, and leaves
+/// them as they may be.
+#[inline]
+pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
+    check(from, bytes)?;
+    if from % 64 != 0 {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the source lies in the program's range, where a fault is fixed up. ExOS is built without vector registers, so
+    // that what they hold is the program's.
+    outcome(unsafe { exos_load_vectors(from, u32::from(has_xsave())) })
+}
+
+/// Whether vector registers are saved by XSAVE.
+#[inline]
+pub fn has_xsave() -> bool {
+    exposed::has(abi::feature::XSAVE)
+}
