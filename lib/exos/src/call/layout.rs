@@ -10,6 +10,7 @@ const NANOSECONDS: i64 = 1_000_000_000;
 const BLOCK: u64 = 512;
 
 /// `struct stat`: 144 bytes.
+#[inline]
 pub fn stat(status: &Status) -> [u64; 18] {
     let mut words = [0; 18];
     words[..9].copy_from_slice(&[

@@ -27,10 +27,13 @@ use linux_raw_sys::general as linux;
 pub(super) const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
 /// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
+#[inline]
 pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(u64, Cow<'p, [u8]>)> {
-    if path.first() == Some(&b'/') {
-        return Ok((ROOT, path.into()));
-    }
+    if path.first() == Some(&b'/') { Ok((ROOT, path.into())) } else { start_below(call, descriptor, path) }
+}
+
+#[inline(never)]
+fn start_below<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(u64, Cow<'p, [u8]>)> {
     if descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.place.lock().start(path));
     }
@@ -50,7 +53,7 @@ pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Res
 pub(super) const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
 
 /// What a path leads to, where the guardian shows it: nobody is asked.
-#[inline]
+#[inline(always)]
 fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
     call.process.files.lock().find(at, path, follow)
 }
@@ -282,33 +285,45 @@ pub(super) const fn known(flags: u64, all: u32) -> Result<()> {
     if flags as u32 & !all == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+#[inline(always)]
 pub(super) fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<Status> {
     let follow = if flags & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     if flags & linux::AT_EMPTY_PATH != 0 && (path == 0 || copy::is_empty_string(path)?) {
-        if at as i32 != WORKING_DIRECTORY {
-            return status_of(&call.process.description(u64::from(at as u32))?);
-        }
-        let place = call.process.place.lock().clone();
-        return match place.below_proc {
-            Some(folder) => proc::status(&folder, true),
-            None => call.process.files.lock().status_of(place.directory),
-        };
+        return status_of_start(call, at);
     }
     status_at(call, at, path, follow)
 }
 
+/// Status of a descriptor, or of the working directory.
+#[inline(never)]
+fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
+    if at as i32 != WORKING_DIRECTORY {
+        return status_of(&call.process.description(u64::from(at as u32))?);
+    }
+    let place = call.process.place.lock().clone();
+    match place.below_proc {
+        Some(folder) => proc::status(&folder, true),
+        None => call.process.files.lock().status_of(place.directory),
+    }
+}
+
 /// Status of what a program's path leads to; `flags`: of the guardian.
+#[inline(always)]
 pub(super) fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let path = copy::read_path(path)?;
     let (at, path) = start(call, at, &path)?;
     match find_shown(call, at, &path, flags & FOLLOW != 0) {
-        Some(Ok(status)) => return Ok(status),
-        Some(error) => return note_missing(call, &path, error),
-        None => {}
+        Some(Ok(status)) => Ok(status),
+        Some(error) => note_missing(call, &path, error),
+        None => ask_status(call, at, &path, flags),
     }
+}
+
+#[inline(never)]
+fn ask_status(call: &Call<'_>, at: u64, path: &[u8], flags: u64) -> Result<Status> {
     let last = Last::of(flags & FOLLOW != 0);
-    let found = walk(at, &path, last, |files, at, rest| files.status(at, rest, flags | empty_of(&path, rest)));
-    match note_missing(call, &path, found)? {
+    let found = walk(at, path, last, |files, at, rest| files.status(at, rest, flags | empty_of(path, rest)));
+    match note_missing(call, path, found)? {
         Found::Here(status) => Ok(status),
         Found::Elsewhere(_, rest) => proc::status(&rest, flags & FOLLOW != 0),
     }

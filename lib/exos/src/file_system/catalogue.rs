@@ -44,8 +44,22 @@ struct Name {
 }
 
 impl Name {
-    /// The first name of a path, up to a slash or the end; nothing where it is too long to be shown.
+    /// The name that begins at a place of a path, up to a slash or the end; nothing where it is too long to be shown.
     #[inline]
+    fn at(path: &[u8], place: usize) -> Option<Self> {
+        let some = word_at(path, place);
+        let length = first_slash(some).min(path.len() - place);
+        let bytes = match length {
+            0..8 => some & ((1 << (length * 8)) - 1),
+            // Most names are not longer.
+            _ if matches!(path.get(place + 8), None | Some(b'/')) => some,
+            _ => return Self::first_of(&path[place..]),
+        };
+        Some(Self { length: length as u64, bytes: [bytes, 0, 0, 0] })
+    }
+
+    /// The first name of a path.
+    #[inline(never)]
     fn first_of(path: &[u8]) -> Option<Self> {
         let mut name = Self { length: 0, bytes: [0; NAME_BYTES / 8] };
         for (index, word) in name.bytes.iter_mut().enumerate() {
@@ -106,6 +120,18 @@ const fn kind_of(mode: u32) -> u8 {
 const DIRECTORY: u8 = kind_of(S_IFDIR);
 const LINK: u8 = kind_of(S_IFLNK);
 
+/// Eight bytes from a place on as a word, with zeros behind fewer.
+#[inline]
+fn word_at(bytes: &[u8], place: usize) -> u64 {
+    let rest = bytes.get(place..).unwrap_or_default();
+    match (rest.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(all), _) => u64::from_le_bytes(*all),
+        // The end of the last eight.
+        (None, Some(last)) if !rest.is_empty() => u64::from_le_bytes(*last) >> (64 - rest.len() * 8),
+        _ => word_of(rest),
+    }
+}
+
 /// The first eight bytes as a word, with zeros behind fewer.
 #[inline]
 pub fn word_of(bytes: &[u8]) -> u64 {
@@ -126,9 +152,9 @@ pub fn word_of(bytes: &[u8]) -> u64 {
 /// The tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalogue<'a> {
-    names: &'a [[AtomicU64; NAME_WORDS]],
-    nodes: &'a [[AtomicU64; NODE_WORDS]],
-    links: &'a [[AtomicU64; LINK_WORDS]],
+    names: &'a [[AtomicU64; NAME_WORDS]; NAMES],
+    nodes: &'a [[AtomicU64; NODE_WORDS]; NODES],
+    links: &'a [[AtomicU64; LINK_WORDS]; LINKS],
 }
 
 impl<'a> Catalogue<'a> {
@@ -138,7 +164,7 @@ impl<'a> Catalogue<'a> {
         assert!(words.len() >= WORDS, "too few words for the catalogue");
         let (names, rest) = words.split_at(NAMES * NAME_WORDS);
         let (nodes, links) = rest.split_at(NODES * NODE_WORDS);
-        Self { names: names.as_chunks().0, nodes: nodes.as_chunks().0, links: links.as_chunks().0 }
+        Self { names: table(names), nodes: table(nodes), links: table(links) }
     }
 
     /// What a name in a directory leads to, if that is shown: then everybody may search the directory.
@@ -150,11 +176,14 @@ impl<'a> Catalogue<'a> {
     fn look_up(self, directory: NodeId, name: &Name) -> Option<Named> {
         let entry = self.name_entry(name.slot(directory));
         let before = entry[0].load(Acquire);
-        let [of, node, tag, a, b, c, d] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
+        let [of, node, tag, a] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
+        let [wanted_a, rest @ ..] = name.bytes;
+        let mut differ = of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a;
+        // Of names as short as this one the other words are zero.
+        if name.length > 8 {
+            differ |= (0..3).fold(0, |all, index| all | entry[index + 5].load(Relaxed) ^ rest[index]);
+        }
         fence(Acquire);
-        let [wanted_a, wanted_b, wanted_c, wanted_d] = name.bytes;
-        let differ =
-            of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a | b ^ wanted_b | c ^ wanted_c | d ^ wanted_d;
         let changed = before & 1 | entry[0].load(Relaxed) ^ before;
         (differ | changed == 0).then_some(Named { node, kind: (tag >> 8) as u8 })
     }
@@ -162,7 +191,7 @@ impl<'a> Catalogue<'a> {
     /// What a path from a node leads to, where all of the way is shown; `ENOENT` where it is shown that there is nothing. Of
     /// the last name a symbolic link is what was asked for without `follow`. Nobody's rights are looked at: who finds a name
     /// finds it in a directory that everybody may search.
-    #[inline]
+    #[inline(always)]
     pub fn find(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
         match self.lead(from, path, follow, 0)? {
             Named { node: 0, .. } => Some(Err(Errno::ENOENT)),
@@ -172,32 +201,37 @@ impl<'a> Catalogue<'a> {
 
     /// The same, but for what `stat` tells; node 0 where it is shown that there is nothing.
     fn lead(self, from: NodeId, path: &[u8], follow: bool, links: u32) -> Option<Named> {
-        let (mut at, mut rest) = match path {
+        const HERE: u64 = b'.' as u64;
+        const ABOVE: u64 = HERE << 8 | HERE;
+        let (mut at, mut place) = match path {
             [b'/'] => return Some(Named { node: ROOT, kind: DIRECTORY }),
-            [b'/', rest @ ..] => (ROOT, rest),
-            _ => (from, path),
+            [b'/', ..] => (ROOT, 1),
+            _ => (from, 0),
         };
         loop {
-            let name = Name::first_of(rest)?;
-            let found = match name.length {
-                0 => return None,
-                1 if rest[0] == b'.' => self.dot(at)?,
-                2 if rest.starts_with(b"..") => return None,
+            let name = Name::at(path, place)?;
+            place += name.length as usize;
+            let mut found = match name.bytes[0] {
+                0 | ABOVE => return None,
+                HERE => self.dot(at)?,
                 _ => self.look_up(at, &name)?,
             };
-            let after = &rest[name.length as usize..];
-            let found = if found.kind == LINK && (follow || !after.is_empty()) {
-                let (target, length) = self.target(found.node).filter(|_| links < MOST_LINKS)?;
-                self.lead(at, &target[..length], true, links + 1)?
-            } else {
-                found
-            };
-            match after {
-                [] => return Some(found),
-                _ if found.node == 0 => return Some(found),
-                _ => (at, rest) = (found.node, &after[1..]),
+            let is_last = place == path.len();
+            if found.kind == LINK && (follow || !is_last) {
+                found = self.lead_through(at, found.node, links)?;
             }
+            if is_last || found.node == 0 {
+                return Some(found);
+            }
+            (at, place) = (found.node, place + 1);
         }
+    }
+
+    /// What a symbolic link in a directory leads to.
+    #[inline(never)]
+    fn lead_through(self, directory: NodeId, link: NodeId, links: u32) -> Option<Named> {
+        let (target, length) = self.target(link).filter(|_| links < MOST_LINKS)?;
+        self.lead(directory, &target[..length], true, links + 1)
     }
 
     /// The directory itself, for the name `.`, where everybody may search it.
@@ -232,11 +266,13 @@ impl<'a> Catalogue<'a> {
     }
 
     /// What `stat` tells of a node, if that is shown.
+    #[inline(always)]
     pub fn node(self, id: NodeId) -> Option<Status> {
         self.stamped(id).map(|(_, status)| status)
     }
 
     /// The same, with a number that is another one as soon as any of it has changed.
+    #[inline(always)]
     pub fn stamped(self, id: NodeId) -> Option<(u64, Status)> {
         let (sequence, words) = read(self.node_entry(id))?;
         let status = Status::from_words(words);
@@ -323,6 +359,12 @@ impl<'a> Catalogue<'a> {
     fn link_entry(self, id: NodeId) -> &'a [AtomicU64; LINK_WORDS] {
         &self.links[(id % LINKS as u64) as usize]
     }
+}
+
+/// The first words as a table.
+#[inline]
+fn table<const WORDS: usize, const ENTRIES: usize>(words: &[AtomicU64]) -> &[[AtomicU64; WORDS]; ENTRIES] {
+    words.as_chunks().0.first_chunk().expect("there are words enough for the catalogue")
 }
 
 /// Symbolic links that are followed one within the other: who meets more asks.

@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// What a path leads to, where the guardian shows all of the way: nobody is asked.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
         if !is_first_mount(at) {
             return None;
