@@ -1,6 +1,6 @@
 //! The bytes of files, in pages of a [`Store`]; holes take no page.
 
-use super::node::{Body, NodeId, is_read_noted};
+use super::node::{Body, Node, NodeId, is_read_noted};
 use super::pages::Pages;
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
@@ -88,6 +88,9 @@ impl<S: Store> Tree<S> {
         mut each: impl FnMut(usize, &mut [u8]),
     ) -> Result<u64> {
         let end = offset.checked_add(count).filter(|end| *end <= LARGEST).ok_or(Errno::EFBIG)?;
+        if count == 0 {
+            return Ok(0);
+        }
         self.bring_into_pages(id)?;
         let mut written = 0;
         for (place, index, within) in pieces(offset, count) {
@@ -107,6 +110,36 @@ impl<S: Store> Tree<S> {
             self.note_event(id, linux::IN_MODIFY);
         }
         Ok(written)
+    }
+
+    /// Writes `count` bytes at a place, or at the end, within one page that a file has already, where that changes contents,
+    /// size and times and nothing else; the node, and where the last byte ended. `fill` says whether it could. `None`: nothing
+    /// was done, and [`Self::write`] has to.
+    #[inline]
+    pub fn write_within_page(
+        &mut self,
+        id: NodeId,
+        place: Option<u64>,
+        count: u64,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<(&Node, u64)> {
+        const PLAIN: u32 = linux::S_IFMT | linux::S_ISUID | linux::S_ISGID;
+        let node = self.nodes.get_mut(&id)?;
+        let offset = place.unwrap_or(node.size);
+        let end = offset.checked_add(count).filter(|end| *end <= LARGEST)?;
+        let is_usual = node.mode & PLAIN == linux::S_IFREG && node.seals & !linux::F_SEAL_SEAL == 0;
+        if count == 0 || count > PAGE_SIZE || !is_usual || !self.watches.is_empty() {
+            return None;
+        }
+        let Body::Pages(pages) = &node.body else { return None };
+        let page = pages.get(offset / PAGE_SIZE)?;
+        let within = (offset % PAGE_SIZE) as usize;
+        if !fill(self.store.bytes_mut(page).get_mut(within..within + count as usize)?) {
+            return None;
+        }
+        node.size = node.size.max(end);
+        (node.modified, node.changed) = (self.now, self.now);
+        Some((node, end))
     }
 
     /// Sets the size; what is cut off is gone, what is added is a hole.

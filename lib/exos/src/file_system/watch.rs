@@ -109,6 +109,12 @@ impl Watches {
         self.instances.len() as u64
     }
 
+    /// Whether nobody watches anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.watchers.is_empty()
+    }
+
     /// Whether anybody watches a node.
     pub fn is_watched(&self, node: NodeId) -> bool {
         !self.watchers.is_empty() && self.watchers.contains_key(&node)

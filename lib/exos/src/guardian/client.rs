@@ -260,27 +260,15 @@ impl Client {
         shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 
-    /// Reads into the program's memory; fewer bytes than asked for mean the end.
+    /// Reads into the program's memory, at most what the window holds; fewer bytes than asked for mean the end.
     pub fn read_to_program(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<u64> {
         if let Some(outcome) = self.read_shown(node, offset, to, count) {
             return outcome;
         }
-        self.window()?;
-        let mut done = 0;
-        while done < count {
-            let wanted = (count - done).min(WINDOW_BYTES);
-            let [_, got, ..] = self.exchange([Operation::Read as u64, node, offset + done, wanted, 0, 0])?;
-            let got = got.min(wanted);
-            match self.window()?.give_to_program(0, to + done, got) {
-                Err(error) if done == 0 => return Err(error),
-                Err(_) => break,
-                Ok(()) => done += got,
-            }
-            if got < wanted {
-                break;
-            }
-        }
-        Ok(done)
+        self.attached()?;
+        let [_, got, ..] = self.exchange([Operation::Read as u64, node, offset, count, 0, 0])?;
+        let got = got.min(count);
+        self.attached()?.give_to_program(0, to, got).map(|()| got)
     }
 
     /// Reads bytes for ExOS itself.
@@ -302,23 +290,12 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Writes from the program's memory; the result is how many bytes, and where the last one ended.
+    /// Writes from the program's memory, at most what the window holds; the result is how many bytes, and where the last one
+    /// ended.
     pub fn write_from_program(&mut self, node: u64, offset: u64, from: u64, count: u64) -> Result<(u64, u64)> {
-        let mut done = 0;
-        let mut end = offset;
-        while done < count {
-            let wanted = (count - done).min(WINDOW_BYTES);
-            match self.write_once(node, if offset == protocol::APPEND { offset } else { end }, from + done, wanted) {
-                Err(error) if done == 0 => return Err(error),
-                Err(_) => break,
-                Ok((0, _)) => break,
-                Ok((got, at)) => {
-                    done += got;
-                    end = at;
-                }
-            }
-        }
-        Ok((done, end))
+        self.attached()?.take_from_program(0, from, count)?;
+        let [_, got, end, ..] = self.exchange([Operation::Write as u64, node, offset, count, 0, 0])?;
+        Ok((got.min(count), end))
     }
 
     /// Writes bytes of ExOS itself.
@@ -331,12 +308,6 @@ impl Client {
             (done, end) = (done + got, reached);
         }
         Ok((done, end))
-    }
-
-    fn write_once(&mut self, node: u64, offset: u64, from: u64, wanted: u64) -> Result<(u64, u64)> {
-        self.window()?.take_from_program(0, from, wanted)?;
-        let [_, got, end, ..] = self.exchange([Operation::Write as u64, node, offset, wanted, 0, 0])?;
-        Ok((got.min(wanted), end))
     }
 
     /// Sets the size of a file.
@@ -690,18 +661,30 @@ impl Client {
 
     /// The window, opened when it is first needed.
     pub(super) fn window(&mut self) -> Result<Shared> {
+        self.attached().cloned()
+    }
+
+    /// The same for who needs it only now.
+    #[inline]
+    fn attached(&mut self) -> Result<&Shared> {
         if self.window.is_none() {
-            let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
-            let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
-            let [notice, last] = two(&answer[5]);
-            let pages: Vec<PageNumber> = answer[1..5].iter().flat_map(two).chain([last]).collect();
-            let process = process();
-            self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
-            if self.notice.is_none() {
-                self.notice = Some(process.windows.lock().open(vec![notice], process.session_key, false)?);
-            }
+            self.attach()?;
         }
-        self.window.clone().ok_or(Errno::EIO)
+        self.window.as_ref().ok_or(Errno::EIO)
+    }
+
+    #[cold]
+    fn attach(&mut self) -> Result<()> {
+        let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
+        let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
+        let [notice, last] = two(&answer[5]);
+        let pages: Vec<PageNumber> = answer[1..5].iter().flat_map(two).chain([last]).collect();
+        let process = process();
+        self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
+        if self.notice.is_none() {
+            self.notice = Some(process.windows.lock().open(vec![notice], process.session_key, false)?);
+        }
+        Ok(())
     }
 
     fn put_path(&mut self, path: &[u8]) -> Result<u64> {
@@ -709,9 +692,11 @@ impl Client {
     }
 
     fn put_two(&mut self, first: &[u8], second: &[u8]) -> Result<u64> {
-        let window = self.window()?;
+        let window = self.attached()?;
         window.write(0, first)?;
-        window.write(first.len() as u64, second)?;
+        if !second.is_empty() {
+            window.write(first.len() as u64, second)?;
+        }
         Ok(protocol::pair(first.len(), second.len()))
     }
 

@@ -2,7 +2,7 @@
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
 //! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `names`, which is about
-//! making, naming and removing files, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
+//! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `questions` hands on what
 //! processes ask each other, `vouching` who connects and sends to whom. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
@@ -36,6 +36,8 @@ pub mod set_id;
 pub use ipc_client::changes as ipc_changes;
 #[cfg(target_os = "none")]
 mod sharing;
+#[cfg(target_os = "none")]
+mod short_write;
 #[cfg(target_os = "none")]
 mod terminals;
 #[cfg(target_os = "none")]

@@ -88,8 +88,16 @@ impl Guardian {
         Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes, vouchers })
     }
 
-    fn serve(&mut self, caller: u64, message: &mut Message) {
-        self.answer(caller, message);
+    fn serve(&mut self, environment: u64, message: &mut Message) {
+        self.server.tree.now = now();
+        let caller = self.threads.get(&environment).copied().unwrap_or(environment);
+        if message[0] == Operation::Write as u64
+            && let Some(answer) = self.server.write_shortly(caller, *message)
+        {
+            *message = answer;
+            return;
+        }
+        self.answer(EnvironmentId(environment), caller, message);
         self.server.hide_changes();
         self.server.take_back_idle();
         if self.server.tree.watches.take_news() {
@@ -97,10 +105,7 @@ impl Guardian {
         }
     }
 
-    fn answer(&mut self, caller: u64, message: &mut Message) {
-        self.server.tree.now = now();
-        let environment = EnvironmentId(caller);
-        let caller = self.threads.get(&caller).copied().unwrap_or(caller);
+    fn answer(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) {
         let outcome = match Operation::from_number(message[0]) {
             Some(Operation::Attach) => self.attach(caller, message),
             Some(Operation::Adopt) => self.adopt(environment, caller, message[1]),
