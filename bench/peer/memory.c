@@ -144,14 +144,30 @@ static void touch_fresh(void)
 
 static pid_t sharer;
 
-/* A child that has all pages in common with us, and waits. */
+/* Makes every page of a region our own. */
+static void write_region(char *region_written)
+{
+	for (int index = 0; index < SINGLES; index++)
+		*(volatile char *)(region_written + index * PAGE) = 1;
+}
+
+/* A child that has all pages in common with us, and waits. A system may copy for a child at once what was written after the
+ * last fork: those pages are made to be others than the ones that are measured. */
 static void share(void)
 {
+	static char *others;
 	if (sharer) {
 		kill(sharer, SIGKILL);
 		waitpid(sharer, NULL, 0);
 	}
-	touch_fresh();
+	if (!others)
+		others = map(SINGLES * PAGE);
+	write_region(fresh);
+	sharer = (pid_t)checked(fork(), "fork");
+	if (sharer == 0)
+		_exit(0);
+	waitpid(sharer, NULL, 0);
+	write_region(others);
 	sharer = (pid_t)checked(fork(), "fork");
 	while (sharer == 0)
 		pause();

@@ -41,12 +41,15 @@ pub fn fill(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// Replaces the key, then fills `bytes` from a block stream that no later key leads back to.
+/// Replaces the key by the first bytes of a block stream that no later key leads back to, then fills `bytes` from the rest.
 fn generate(key: &mut Key, fresh: Key, bytes: &mut [u8]) {
     let stream = mix(*key, fresh);
     let first = chacha20::block(&stream, 0, &[0; 3]);
-    *key = words(&first[..KEY_BYTES]);
-    for (counter, chunk) in (1..).zip(bytes.chunks_mut(chacha20::BLOCK)) {
+    let (new_key, rest) = first.split_at(KEY_BYTES);
+    *key = words(new_key);
+    let (few, more) = bytes.split_at_mut(bytes.len().min(rest.len()));
+    few.copy_from_slice(&rest[..few.len()]);
+    for (counter, chunk) in (1..).zip(more.chunks_mut(chacha20::BLOCK)) {
         let block = chacha20::block(&stream, counter, &[0; 3]);
         chunk.copy_from_slice(&block[..chunk.len()]);
     }

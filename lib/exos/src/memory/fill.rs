@@ -22,7 +22,7 @@ pub(super) const WARM: usize = 64;
 /// Pages of zeros that come together at most.
 pub const AHEAD: usize = 8;
 
-/// A program that touches one fresh page after the other.
+/// A program that goes from one page to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
     /// The page that it touches next, if it goes on.
@@ -33,10 +33,15 @@ pub(super) struct Walk {
 
 impl Walk {
     /// A fault at a page; how many pages from it on are worth bringing.
-    fn step(&mut self, page: u64) -> usize {
+    pub(super) fn step(&mut self, page: u64) -> usize {
         self.faults = if page == self.next { self.faults + 1 } else { 0 };
         // The first two in a row may be all.
         AHEAD.min(1 << self.faults.saturating_sub(1).min(AHEAD.ilog2()))
+    }
+
+    /// The page that was not brought, if the walk goes on.
+    pub(super) fn goes_on_at(&mut self, page: u64) {
+        self.next = page;
     }
 }
 
@@ -81,7 +86,7 @@ impl Space {
         let missing = if wanted > 1 { self.frames.missing(address, entries.len()) } else { 1 };
         let mut fresh = [0; AHEAD];
         let fresh = &mut fresh[..missing];
-        self.walk.next = address + missing as u64 * PAGE_SIZE;
+        self.walk.goes_on_at(address + missing as u64 * PAGE_SIZE);
         // Where there is too little for all, the one that was touched comes.
         if missing == 1 || pages.allocate_many(fresh).is_err() {
             return self.fill_with_zeros(pages, area, address, 0);
@@ -113,7 +118,7 @@ impl Space {
         let mut rows: Vec<MapRow> = set.into_iter().map(row).collect();
         rows.retain(|row| self.frames.get(row.address) == 0);
         if pages.map(&rows).is_ok() {
-            rows.iter().for_each(|row| _ = self.frames.set(row.address, row.entry));
+            self.frames.set_rows(&rows);
         } else {
             // A page may have left the file meanwhile; what is wanted comes by itself.
             rows.iter_mut().for_each(|row| row.entry = 0);

@@ -2,6 +2,7 @@
 
 pub mod advice;
 pub mod area;
+mod copy_on_write;
 mod cut;
 pub mod fill;
 pub mod frames;

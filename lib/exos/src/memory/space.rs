@@ -23,8 +23,8 @@ pub trait Pages {
     fn release(&mut self, pages: &[u64]);
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;
-    /// Copies the page that can be read at `address` into `page`, which is not mapped.
-    fn copy(&mut self, address: u64, page: u64) -> Result<()>;
+    /// Copies what can be read at addresses, a page each, into pages that are not mapped.
+    fn copy(&mut self, copies: &[(u64, u64)]) -> Result<()>;
     /// Copies the contents of one page into another, neither of which need be mapped.
     fn copy_page(&mut self, from: u64, to: u64) -> Result<()>;
     /// Copies the contents of pages, mapped or not, to addresses where pages lie that may be written.
@@ -130,6 +130,8 @@ pub struct Space {
     journal: Option<Journal>,
     /// Where fresh pages were touched last.
     pub(super) walk: Walk,
+    /// Where pages that others may see were written last.
+    pub(super) copied: Walk,
     /// Where mappings of files begin whose working set is there, the latest last.
     pub(super) warm: Vec<u64>,
     /// A copy of another space that lacks the pages of files: it is not known which of them it needs.
@@ -528,46 +530,6 @@ impl Space {
         }
         self.areas.grow_down(next.start, start);
         self.areas.find(address).copied()
-    }
-
-    /// A borrowed page that is about to be unmapped, while its contents are still needed, is copied: its owner may free
-    /// it. The result is the entry that stands for it.
-    fn own(&mut self, pages: &mut impl Pages, address: u64, old: u64) -> Result<u64> {
-        if old & COPY_ON_WRITE == 0 || old & PRESENT == 0 {
-            return Ok(old);
-        }
-        let copy = pages.allocate()?;
-        pages.copy(address, copy)?;
-        let entry = entry(copy, false, false, 0);
-        pages.map(&[MapRow { address, entry }])?;
-        self.frames.set(address, entry);
-        pages.release(&[page_of(old)]);
-        Ok(entry)
-    }
-
-    /// Gives this process a page of its own in place of one that others may see.
-    fn unshare(
-        &mut self,
-        pages: &mut impl Pages,
-        area: &Area,
-        address: u64,
-        old: u64,
-    ) -> core::result::Result<(), Violation> {
-        if old & FROM_FILE != 0 {
-            return self.take_copy(pages, area, address);
-        }
-        self.note_written(address);
-        let shared = page_of(old);
-        pages.prepare(address).map_err(|_| Violation::OutOfMemory)?;
-        if pages.is_sole(shared) {
-            return self.put(pages, address, entry_for(area, shared, 0));
-        }
-        let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-        let entry = entry_for(area, copy, 0);
-        pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
-        self.frames.set(address, entry);
-        pages.release(&[shared]);
-        Ok(())
     }
 
     /// A page was written that a fork had shared.

@@ -87,9 +87,15 @@ impl Pages for OwnPages<'_> {
         budget::with_reserve(|| self.tables.edit(&editor, rows))
     }
 
-    fn copy(&mut self, address: u64, page: u64) -> Result<()> {
-        let window = Window::open(&[PageNumber(page)], self.key, Access::WRITE)?;
-        copy::copy_addresses(window.address(), address, PAGE_SIZE);
+    fn copy(&mut self, copies: &[(u64, u64)]) -> Result<()> {
+        for some in copies.chunks(AHEAD) {
+            let mut targets = [PageNumber::NONE; AHEAD];
+            targets.iter_mut().zip(some).for_each(|(target, (_, page))| *target = PageNumber(*page));
+            let window = Window::open(&targets[..some.len()], self.key, Access::WRITE)?;
+            for ((address, _), target) in some.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
+                copy::copy_addresses(target, *address, PAGE_SIZE);
+            }
+        }
         Ok(())
     }
 
@@ -144,7 +150,7 @@ impl Pages for OwnPages<'_> {
         let row = MapRow { address, entry };
         // Another thread must not see the page before its contents are there.
         if exposed::page(area::root()).is_none_or(|root| root.links() > 1) {
-            self.copy(address, page_of(entry))?;
+            self.copy(&[(address, page_of(entry))])?;
             return self.map(&[row]);
         }
         let mut contents = MaybeUninit::<[u64; PAGE_SIZE as usize / 8]>::uninit();
