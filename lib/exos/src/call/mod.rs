@@ -53,6 +53,8 @@ pub(crate) mod preloaded;
 #[cfg(target_os = "none")]
 mod process;
 #[cfg(target_os = "none")]
+mod process_descriptor;
+#[cfg(target_os = "none")]
 mod queue;
 #[cfg(target_os = "none")]
 mod schedule;

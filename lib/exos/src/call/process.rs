@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use super::layout;
 use super::limit::check_processes;
 use super::path;
+use super::process_descriptor;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
@@ -68,7 +69,10 @@ fn in_child(call: &Call<'_>, stack: u64) -> Context {
 pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
     let [flags, stack, parent_number, child_number, base, _] = call.arguments();
     let signal = flags as u32 & 0xff;
-    let how = How { flags: flags & !0xff, stack, parent_number, child_number, base };
+    let how = How { flags: flags & !0xff, stack, parent_number, child_number, base, descriptor: parent_number };
+    if how.has(linux::CLONE_PIDFD) && how.has(linux::CLONE_PARENT_SETTID | linux::CLONE_DETACHED) {
+        return Err(Errno::EINVAL);
+    }
     begin_clone(call, signal, how)
 }
 
@@ -85,7 +89,8 @@ pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let stack = if word(5) == 0 { 0 } else { word(5).wrapping_add(word(6)) };
-    let how = How { flags: word(0), stack, parent_number: word(3), child_number: word(2), base: word(7) };
+    let [flags, descriptor, child_number, parent_number] = [0, 1, 2, 3].map(word);
+    let how = How { flags, stack, parent_number, child_number, base: word(7), descriptor };
     begin_clone(call, word(4) as u32, how)
 }
 
@@ -96,6 +101,7 @@ struct How {
     parent_number: u64,
     child_number: u64,
     base: u64,
+    descriptor: u64,
 }
 
 impl How {
@@ -130,7 +136,14 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
     if how.flags >> 32 != 0 || exit_signal > 64 {
         return Err(Errno::EINVAL);
     }
-    let flags = how.flags as u32 & !(NUMBERS | linux::CLONE_SYSVSEM);
+    let flags = how.flags as u32 & !(NUMBERS | linux::CLONE_SYSVSEM | linux::CLONE_PIDFD);
+    let has_descriptor = how.has(linux::CLONE_PIDFD);
+    if has_descriptor && how.has(linux::CLONE_THREAD) {
+        return Err(Errno::EINVAL);
+    }
+    if has_descriptor && call.process.descriptors.lock().room() == 0 {
+        return Err(Errno::EMFILE);
+    }
     let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
     match flags {
         thread if thread == THREAD & !linux::CLONE_SYSVSEM => spawn_thread(call, &how),
@@ -160,12 +173,12 @@ fn spawn_thread(call: &mut Call<'_>, how: &How) -> Result<u64> {
 /// `vfork`: the parent goes on when the child has another program, or has ended.
 pub(super) fn vfork(call: &mut Call<'_>) -> Result<u64> {
     let flags = u64::from(linux::CLONE_VFORK | linux::CLONE_VM);
-    let how = How { flags, stack: 0, parent_number: 0, child_number: 0, base: 0 };
+    let how = How { flags, stack: 0, parent_number: 0, child_number: 0, base: 0, descriptor: 0 };
     lend_to_process(call, linux::SIGCHLD, &how)
 }
 
 fn lend_to_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
-    let is_plain = how.flags & u64::from(NUMBERS) == 0 && how.has(linux::CLONE_VM);
+    let is_plain = how.flags & u64::from(NUMBERS | linux::CLONE_PIDFD) == 0 && how.has(linux::CLONE_VM);
     if is_plain && unborn::can_be(call.process) {
         check_processes(call.process)?;
         let there = in_child(call, how.stack);
@@ -193,6 +206,10 @@ fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<L
         loan,
     };
     let number = fork::fork(&in_child(call, how.stack), options)?;
+    if how.has(linux::CLONE_PIDFD) {
+        let descriptor = process_descriptor::open(call, number, 0)?;
+        copy::write_half(how.descriptor, descriptor as u32)?;
+    }
     if how.has(linux::CLONE_PARENT_SETTID) {
         copy::write_half(how.parent_number, number as u32)?;
     }
@@ -331,11 +348,17 @@ pub(super) fn wait4(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
     let [kind, id, information, options, usage, _] = call.arguments();
+    let mut must_not_wait = false;
     let which = match kind as u32 {
         linux::P_ALL => Which::Any,
         linux::P_PID => Which::Number(id),
         linux::P_PGID if id == 0 => Which::from_argument(0),
         linux::P_PGID => Which::Group(id),
+        linux::P_PIDFD => {
+            let (number, is_nonblocking) = process_descriptor::process_of(call.process, id)?;
+            must_not_wait = is_nonblocking;
+            Which::Number(number)
+        }
         _ => return Err(Errno::EINVAL),
     };
     let has = |flag: u32| options as u32 & flag != 0;
@@ -349,10 +372,13 @@ pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
         ended: has(linux::WEXITED),
         stopped: has(linux::WSTOPPED),
         continued: has(linux::WCONTINUED),
-        no_hang: has(linux::WNOHANG),
+        no_hang: has(linux::WNOHANG) || must_not_wait,
         keep: has(linux::WNOWAIT),
     };
     let found = wait::wait(wanted)?;
+    if found.is_none() && must_not_wait && !has(linux::WNOHANG) {
+        return Err(Errno::EAGAIN);
+    }
     let mut words = [0; 16];
     if let Some(found) = found {
         let (code, value) = found.event.information();

@@ -116,23 +116,26 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
 }
 
 /// What a program says comes along with a signal: it may not say that the system sent it.
-fn read_information(from: u64, signal: u64) -> Result<Information> {
+/// What is to come with a signal, as a program writes it; its number there is another one's affair.
+pub(super) fn read_information(from: u64, signal: u64) -> Result<Information> {
     let [_, code, detail, value] = copy::read_words::<4>(from)?;
-    let code = code as u32 as i32;
-    if code >= 0 || code == linux::SI_TKILL {
-        return Err(Errno::EPERM);
-    }
-    Ok(Information { signal: signal as u32, code, detail, value })
+    Ok(Information { signal: signal as u32, code: code as u32 as i32, detail, value })
+}
+
+/// The same, as to another process, to whom nobody says that the kernel sent it.
+fn read_for_another(from: u64, signal: u64) -> Result<Information> {
+    let information = read_information(from, signal)?;
+    if information.code >= 0 || information.code == linux::SI_TKILL { Err(Errno::EPERM) } else { Ok(information) }
 }
 
 pub(super) fn rt_sigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, information, ..] = call.arguments();
-    relatives::send(target, &read_information(information, signal)?)
+    relatives::send(target, &read_for_another(information, signal)?)
 }
 
 pub(super) fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [group, target, signal, information, ..] = call.arguments();
-    let information = read_information(information, signal)?;
+    let information = read_for_another(information, signal)?;
     if group != target && group != call.process.number() {
         return Err(Errno::ESRCH);
     }

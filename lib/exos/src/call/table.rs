@@ -3,7 +3,7 @@
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
     attributes, capability, control, descriptor, event, extra, file, futex, identity, limit, lock, memory,
-    memory_advice, memory_lock, message, mount, open_within, path, poll, process, queue, schedule, semaphore,
+    memory_advice, memory_lock, message, mount, open_within, path, poll, process, process_descriptor, queue, schedule, semaphore,
     shared_memory, signal, socket, socket_message, socket_option, system, time, timer, watch,
 };
 use linux_raw_sys::general as linux;
@@ -120,6 +120,8 @@ pub const OPERATIONS: Operations = operations! {
     __NR_mknod => path::mknod,
     __NR_statfs => mount::statfs,
     __NR_fstatfs => mount::fstatfs,
+    __NR_pidfd_open => process_descriptor::pidfd_open,
+    __NR_pidfd_send_signal => process_descriptor::pidfd_send_signal,
     __NR_prctl => control::prctl,
     __NR_arch_prctl => system::arch_prctl,
     __NR_adjtimex => time::adjtimex,

@@ -21,6 +21,8 @@ pub mod operations;
 #[cfg(target_os = "none")]
 pub mod passing;
 #[cfg(target_os = "none")]
+pub mod process;
+#[cfg(target_os = "none")]
 pub mod queue;
 #[cfg(target_os = "none")]
 pub mod signals;

@@ -81,6 +81,11 @@ pub trait Operations: Any + Debug + Send + Sync {
     /// What `/proc/self/fd` shows.
     fn name(&self) -> String;
 
+    /// What `/proc/self/fdinfo` tells of it beside what it tells of all.
+    fn more_information(&self) -> String {
+        String::new()
+    }
+
     /// The guardian's node that each descriptor of it holds, if it has one.
     fn node(&self) -> Option<u64> {
         None

@@ -3,6 +3,7 @@
 use super::{
     DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor,
 };
+use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::file_system::mount::FIRST_TOLD;
 use crate::process::limits::UNLIMITED;
@@ -84,7 +85,12 @@ fn descriptor(number: u64) -> Result<Entry> {
     let flags = description.flags() | if closes { linux_raw_sys::general::O_CLOEXEC } else { 0 };
     let status = crate::call::status_of(&description).unwrap_or_default();
     let (node, mount) = (status.node, (status.place >> 32) + FIRST_TOLD);
-    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n", description.offset());
+    let more = match &description.object {
+        Object::Other(other) => other.more_information(),
+        _ => String::new(),
+    };
+    let text =
+        format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n{more}", description.offset());
     read_descriptor(number).map(|_| Entry::Text(text.into_bytes()))
 }
 

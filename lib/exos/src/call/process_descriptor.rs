@@ -1,0 +1,61 @@
+//! Calls on descriptors of processes: `pidfd_open` and `pidfd_send_signal`.
+
+use super::dispatch::Call;
+use super::event;
+use super::signal::read_information;
+use crate::descriptor::process::ProcessDescriptor;
+use crate::errno::{Errno, Result};
+use crate::process::Process;
+use crate::relatives;
+use crate::signal::post::from_user;
+use crate::user_memory::copy;
+use alloc::sync::Arc;
+use linux_raw_sys::general as linux;
+
+pub(super) fn pidfd_open(call: &mut Call<'_>) -> Result<u64> {
+    let [number, flags, ..] = call.arguments();
+    if flags as u32 & !linux::O_NONBLOCK != 0 || (number as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let number = u64::from(number as u32);
+    if number != call.process.number() && relatives::find_any(number).is_none() {
+        // A thread has a number, and is no process.
+        let is_thread = call.process.threads.lock().iter().any(|thread| thread.shown_number() == number);
+        return Err(if is_thread { Errno::EINVAL } else { Errno::ESRCH });
+    }
+    open(call, number, flags as u32)
+}
+
+/// A fresh descriptor of a process.
+pub(super) fn open(call: &Call<'_>, number: u64, flags: u32) -> Result<u64> {
+    event::open(call, Arc::new(ProcessDescriptor { number }), flags | linux::O_CLOEXEC)
+}
+
+/// The process that a descriptor is of, and whether waiting for it must not take time.
+pub(super) fn process_of(process: &Process, number: u64) -> Result<(u64, bool)> {
+    let description = process.description(number)?;
+    let of: &ProcessDescriptor = description.as_kind().ok_or(Errno::EBADF)?;
+    Ok((of.number, description.is_nonblocking()))
+}
+
+pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {
+    let [number, signal, information, flags, ..] = call.arguments();
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let description = call.process.description(number)?;
+    let of: &ProcessDescriptor = description.as_kind().ok_or(Errno::EBADF)?;
+    let information = match information {
+        0 => from_user(signal as u32, call.process.sender()),
+        at if copy::read_half(at)? != signal as u32 => return Err(Errno::EINVAL),
+        at => {
+            let told = read_information(at, signal)?;
+            let may_say = of.number == call.process.number() || told.code < 0 && told.code != linux::SI_TKILL;
+            if !may_say {
+                return Err(Errno::EPERM);
+            }
+            told
+        }
+    };
+    relatives::send(of.number, &information)
+}

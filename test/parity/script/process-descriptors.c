@@ -1,0 +1,153 @@
+// A program in C, compiled by the host's compiler, and the same on both sides.
+// Descriptors of processes: pidfd_open, clone with CLONE_PIDFD, poll, waitid, signals; calls that only a privileged process may make.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x1000
+#endif
+
+static long call(const char *what, long number, long a, long b, long c, long d, long e, long f)
+{
+	long result = syscall(number, a, b, c, d, e, f);
+	if (result < 0) printf("%s: %s\n", what, strerrorname_np(errno));
+	else printf("%s: fine\n", what);
+	return result;
+}
+#define TELL(what, number, ...) CALL_(what, number, __VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define CALL_(what, number, a, b, c, d, e, f, ...) call(what, number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+static volatile sig_atomic_t got, with, by_us;
+static void note(int number, siginfo_t *info, void *context)
+{
+	got = number, with = info->si_value.sival_int, by_us = info->si_pid == getppid() || info->si_pid == getpid();
+}
+static const char *ready(int descriptor)
+{
+	struct pollfd one = {descriptor, POLLIN, 0};
+	int count = poll(&one, 1, 0);
+	return count == 0 ? "not yet" : one.revents == POLLIN ? "readable" : "else";
+}
+
+static void opened(void)
+{
+	printf("== pidfd_open\n");
+	TELL("nobody", SYS_pidfd_open, 999999, 0);
+	TELL("0", SYS_pidfd_open, 0, 0);
+	TELL("negative", SYS_pidfd_open, -1, 0);
+	TELL("flags", SYS_pidfd_open, getpid(), 1);
+	int own = TELL("own", SYS_pidfd_open, getpid(), 0);
+	char byte;
+	TELL("read", SYS_read, own, &byte, 1);
+	TELL("write", SYS_write, own, &byte, 1);
+	TELL("seek", SYS_lseek, own, 0, SEEK_SET);
+	printf("%s, closes at exec: %d\n", ready(own), fcntl(own, F_GETFD) & FD_CLOEXEC);
+	TELL("signal 0", SYS_pidfd_send_signal, own, 0, 0, 0);
+	TELL("signal to oneself", SYS_pidfd_send_signal, own, SIGUSR1, 0, 0);
+	printf("got %d by us %d\n", got == SIGUSR1, by_us);
+	TELL("wrong signal", SYS_pidfd_send_signal, own, 65, 0, 0);
+	TELL("wrong flags", SYS_pidfd_send_signal, own, 0, 0, 64);
+	TELL("no descriptor of a process", SYS_pidfd_send_signal, 1, 0, 0, 0);
+	TELL("no descriptor", SYS_pidfd_send_signal, 99, 0, 0, 0);
+	siginfo_t info = {.si_signo = SIGUSR2, .si_code = SI_QUEUE};
+	info.si_pid = getpid(), info.si_value.sival_int = 77;
+	TELL("with a value", SYS_pidfd_send_signal, own, SIGUSR2, &info, 0);
+	printf("got %d with %d\n", got == SIGUSR2, with);
+	TELL("of another signal", SYS_pidfd_send_signal, own, SIGUSR1, &info, 0);
+	char path[64], line[256];
+	sprintf(path, "/proc/self/fdinfo/%d", own);
+	FILE *file = fopen(path, "r");
+	while (file && fgets(line, sizeof line, file)) if (!strncmp(line, "Pid:", 4)) printf("told: %d\n", atoi(line + 4) == getpid());
+	if (file) fclose(file);
+	TELL("wait for oneself", SYS_waitid, P_PIDFD, own, &info, WEXITED, 0);
+	TELL("wait for none", SYS_waitid, P_PIDFD, 99, &info, WEXITED, 0);
+	TELL("wait for standard output", SYS_waitid, P_PIDFD, 1, &info, WEXITED, 0);
+	close(own);
+}
+
+static void waited(void)
+{
+	printf("== a child\n");
+	int hold[2];
+	if (pipe(hold)) exit(1);
+	pid_t child = fork();
+	if (child == 0) {
+		char byte;
+		close(hold[1]);
+		_exit(read(hold[0], &byte, 1) == 0 ? 5 : 6);
+	}
+	close(hold[0]);
+	int descriptor = TELL("opened", SYS_pidfd_open, child, O_NONBLOCK);
+	siginfo_t info = {0};
+	TELL("wait, and do not", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED, 0);
+	TELL("do not hang", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED | WNOHANG, 0);
+	printf("nothing: %d\n", info.si_pid);
+	int set = epoll_create1(0);
+	struct epoll_event event = {EPOLLIN, {.u32 = 9}}, come;
+	printf("epoll takes it: %d, nothing yet: %d\n", epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event), epoll_wait(set, &come, 1, 0));
+	printf("%s\n", ready(descriptor));
+	close(hold[1]);
+	struct pollfd one = {descriptor, POLLIN, 0};
+	int count = poll(&one, 1, 20000);
+	printf("it ended: %d %d\n", count, one.revents == POLLIN);
+	count = epoll_wait(set, &come, 1, 20000);
+	printf("epoll says so: %d %u\n", count, come.data.u32);
+	TELL("signal to a dead one", SYS_pidfd_send_signal, descriptor, SIGTERM, 0, 0);
+	TELL("looked at", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED | WNOWAIT, 0);
+	printf("its number: %d, status %d, code %d\n", info.si_pid == child, info.si_status, info.si_code == CLD_EXITED);
+	TELL("waited for", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED, 0);
+	TELL("again", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED, 0);
+	TELL("signal to nobody", SYS_pidfd_send_signal, descriptor, 0, 0, 0);
+	close(descriptor), close(set);
+}
+
+static void cloned(void)
+{
+	printf("== clone\n");
+	int descriptor = -1;
+	long child = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, 0, &descriptor, 0, 0);
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	printf("made: %d, closes at exec: %d\n", descriptor >= 0, fcntl(descriptor, F_GETFD));
+	TELL("killed", SYS_pidfd_send_signal, descriptor, SIGKILL, 0, 0);
+	siginfo_t info = {0};
+	TELL("waited for", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED, 0);
+	printf("killed by %d\n", info.si_status);
+	close(descriptor);
+	TELL("with the number as well", SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, 0, &descriptor, 0, 0);
+	struct clone_args arguments = {.flags = CLONE_PIDFD | CLONE_VFORK | CLONE_VM, .pidfd = (uintptr_t)&descriptor, .exit_signal = SIGCHLD};
+	child = syscall(SYS_clone3, &arguments, sizeof arguments);
+	if (child == 0) syscall(SYS_exit, 3);
+	TELL("waited for", SYS_waitid, P_PIDFD, descriptor, &info, WEXITED, 0);
+	printf("status %d\n", info.si_status);
+	close(descriptor);
+}
+
+int main(void)
+{
+	setvbuf(stdout, 0, _IOLBF, 0);
+	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
+	sigaction(SIGUSR1, &action, 0), sigaction(SIGUSR2, &action, 0);
+	opened(), waited(), cloned();
+	return 0;
+}
