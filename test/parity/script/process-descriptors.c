@@ -143,11 +143,65 @@ static void cloned(void)
 	close(descriptor);
 }
 
+static void memories(void)
+{
+	printf("== memory of others\n");
+	static char text[300000];
+	int go[2];
+	if (pipe(go)) exit(1);
+	strcpy(text, "what the child has"), strcpy(text + 200000, "far behind");
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		char byte;
+		strcpy(text, "what the child wrote");
+		if (write(go[1], "x", 1) != 1) _exit(1);
+		while (text[5] != 'W') usleep(1000);
+		byte = text[200001];
+		_exit(byte == 'a' ? 7 : 8);
+	}
+	char byte, here[300000], more[64] = "";
+	if (read(go[0], &byte, 1) != 1) exit(1);
+	struct iovec local[2] = {{here, 100000}, {more, sizeof more}}, remote[3] = {{text, 100000}, {text + 200000, 64}, {(void *)8, 8}};
+	printf("%zd bytes: %s, %s\n", process_vm_readv(child, local, 2, remote, 2, 0), here, more);
+	printf("own: %zd %s\n", process_vm_readv(getpid(), local, 1, remote, 1, 0), here);
+	printf("up to what is not there: %zd\n", process_vm_readv(child, local, 2, remote, 3, 0));
+	printf("nothing there: %zd %s\n", process_vm_readv(child, local, 1, remote + 2, 1, 0), strerrorname_np(errno));
+	printf("wrong flags: %zd %s\n", process_vm_readv(child, local, 1, remote, 1, 1), strerrorname_np(errno));
+	printf("nobody: %zd %s\n", process_vm_readv(999999, local, 1, remote, 1, 0), strerrorname_np(errno));
+	printf("no pieces: %zd\n", process_vm_readv(child, local, 0, remote, 0, 0));
+	printf("too many pieces: %zd %s\n", process_vm_readv(child, local, 1025, remote, 1, 0), strerrorname_np(errno));
+	strcpy(here, "WRITTEN");
+	struct iovec from = {here, 7}, to = {text + 5, 7};
+	printf("written: %zd\n", process_vm_writev(child, &from, 1, &to, 1, 0));
+	siginfo_t info = {0};
+	waitid(P_PID, child, &info, WEXITED);
+	printf("it saw that: %d; here it is still '%.10s'\n", info.si_status, text);
+	printf("gone: %zd %s\n", process_vm_readv(child, local, 1, remote, 1, 0), strerrorname_np(errno));
+}
+
+static void refused(void)
+{
+	printf("== what nobody may\n");
+	TELL("acct", SYS_acct, 0);
+	TELL("swapon", SYS_swapon, "/tmp", 0);
+	TELL("swapoff", SYS_swapoff, "/tmp");
+	TELL("reboot", SYS_reboot, 0xfee1dead, 672274793, 0, 0);
+	TELL("sethostname", SYS_sethostname, "x", 1);
+	TELL("setdomainname", SYS_setdomainname, "x", 1);
+	TELL("vhangup", SYS_vhangup, 0);
+	TELL("unshare nothing", SYS_unshare, 0);
+	TELL("unshare what one thread has anyway", SYS_unshare, CLONE_FILES | CLONE_FS);
+	TELL("unshare nonsense", SYS_unshare, 1);
+	TELL("setns, no descriptor", SYS_setns, 99, 0);
+	TELL("setns, of no name space", SYS_setns, 1, 0);
+}
+
 int main(void)
 {
 	setvbuf(stdout, 0, _IOLBF, 0);
 	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
 	sigaction(SIGUSR1, &action, 0), sigaction(SIGUSR2, &action, 0);
-	opened(), waited(), cloned();
+	opened(), waited(), cloned(), memories(), refused();
 	return 0;
 }

@@ -9,7 +9,8 @@ use crate::process::attributes::TIMER_SLACK;
 use crate::process::children::public;
 use crate::signal::set::COUNT;
 use crate::user_memory::copy;
-use core::sync::atomic::Ordering::Release;
+use crate::user_memory::current::thread;
+use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_raw_sys::prctl as operation;
 
 /// Bytes of a name that `PR_SET_NAME` sets, its NUL included.
@@ -29,7 +30,17 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
             let signal = process.attributes.lock().death_signal;
             return copy::write_half(argument, signal).map(|()| 0);
         }
-        operation::PR_GET_SECCOMP | operation::PR_SET_PTRACER => return Ok(0),
+        operation::PR_GET_SECCOMP | operation::PR_SET_PTRACER | operation::PR_GET_TIMING => return Ok(0),
+        operation::PR_TASK_PERF_EVENTS_DISABLE | operation::PR_TASK_PERF_EVENTS_ENABLE => return Ok(0),
+        operation::PR_SET_TIMING if argument == 0 => return Ok(0),
+        operation::PR_MCE_KILL_GET if [argument, more[0], more[1], more[2]] == [0; 4] => return Ok(2),
+        operation::PR_GET_TSC => return copy::write_half(argument, operation::PR_TSC_ENABLE).map(|()| 0),
+        operation::PR_SET_TSC if argument == u64::from(operation::PR_TSC_ENABLE) => return Ok(0),
+        operation::PR_GET_TID_ADDRESS => {
+            return copy::write_word(argument, thread().clear_at_end.load(Acquire)).map(|()| 0);
+        }
+        operation::PR_GET_CHILD_SUBREAPER => return copy::write_half(argument, 0).map(|()| 0),
+        operation::PR_SET_CHILD_SUBREAPER if argument == 0 => return Ok(0),
         _ => {}
     }
     let rest = [argument, more[0], more[1], more[2]];

@@ -22,6 +22,8 @@ mod extra;
 #[cfg(target_os = "none")]
 mod file;
 #[cfg(target_os = "none")]
+mod foreign_memory;
+#[cfg(target_os = "none")]
 mod futex;
 #[cfg(target_os = "none")]
 mod identity;
@@ -57,6 +59,8 @@ mod process_descriptor;
 #[cfg(target_os = "none")]
 mod queue;
 #[cfg(target_os = "none")]
+mod refused;
+#[cfg(target_os = "none")]
 mod schedule;
 #[cfg(target_os = "none")]
 mod semaphore;
@@ -89,6 +93,8 @@ mod watch;
 pub(crate) use cut::answer_cut;
 #[cfg(target_os = "none")]
 pub use dispatch::*;
+#[cfg(target_os = "none")]
+pub(crate) use foreign_memory::answer_memory;
 #[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]

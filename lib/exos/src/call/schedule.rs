@@ -219,6 +219,26 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     copy::write_half(to + 20, attributes.real_time_priority).map(|()| 0)
 }
 
+/// What only holds with one's own time slices, deadlines, there is none.
+pub(super) fn sched_setattr(call: &mut Call<'_>) -> Result<u64> {
+    let [number, from, flags, ..] = call.arguments();
+    let bytes = u64::from(copy::read_half(from)?);
+    if flags != 0 || bytes != 0 && bytes < ATTRIBUTE_BYTES {
+        return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
+    }
+    let [policy, nice, priority] = [4, 16, 20].map(|at| copy::read_half(from + at));
+    let (policy, nice, priority) = (policy?, nice? as i32, priority?);
+    let number = if number == 0 { call.process.number() } else { number };
+    set_policy(call, number, u64::from(policy), priority)?;
+    if ![linux::SCHED_NORMAL, linux::SCHED_BATCH].contains(&policy) {
+        return Ok(0);
+    }
+    if !(-20..=19).contains(&nice) {
+        return Err(Errno::EINVAL);
+    }
+    set(call, number, Change::Priority((20 - nice) as u64))
+}
+
 pub(super) fn ioprio_get(call: &mut Call<'_>) -> Result<u64> {
     let [_, who, ..] = call.arguments();
     Ok(attributes_of(call, who)?.io_priority)

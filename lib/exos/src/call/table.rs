@@ -2,9 +2,10 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    attributes, capability, control, descriptor, event, extra, file, futex, identity, limit, lock, memory,
-    memory_advice, memory_lock, message, mount, open_within, path, poll, process, process_descriptor, queue, schedule, semaphore,
-    shared_memory, signal, socket, socket_message, socket_option, system, time, timer, watch,
+    attributes, capability, control, descriptor, event, extra, file, foreign_memory, futex, identity, limit, lock,
+    memory, memory_advice, memory_lock, message, mount, open_within, path, poll, process, process_descriptor, queue,
+    refused, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
+    watch,
 };
 use linux_raw_sys::general as linux;
 
@@ -290,4 +291,31 @@ pub const OPERATIONS: Operations = operations! {
     __NR_ioprio_set => schedule::ioprio_set,
     __NR_msync => memory_advice::msync,
     __NR_mincore => memory_advice::mincore,
+    __NR_acct => refused::privileged,
+    __NR_swapon => refused::privileged,
+    __NR_swapoff => refused::privileged,
+    __NR_reboot => refused::privileged,
+    __NR_sethostname => refused::privileged,
+    __NR_setdomainname => refused::privileged,
+    __NR_iopl => refused::privileged,
+    __NR_ioperm => refused::privileged,
+    __NR_init_module => refused::privileged,
+    __NR_delete_module => refused::privileged,
+    __NR_finit_module => refused::privileged,
+    __NR_kexec_load => refused::privileged,
+    __NR_syslog => refused::privileged,
+    __NR_vhangup => refused::privileged,
+    __NR_open_by_handle_at => refused::privileged,
+    __NR_perf_event_open => refused::privileged,
+    __NR_bpf => refused::privileged,
+    __NR_fanotify_init => refused::privileged,
+    __NR_ptrace => refused::privileged,
+    __NR_quotactl => refused::privileged,
+    __NR_pidfd_getfd => refused::privileged,
+    __NR_name_to_handle_at => refused::name_to_handle_at,
+    __NR_unshare => refused::unshare,
+    __NR_setns => refused::setns,
+    __NR_process_vm_readv => foreign_memory::process_vm_readv,
+    __NR_process_vm_writev => foreign_memory::process_vm_writev,
+    __NR_sched_setattr => schedule::sched_setattr,
 };

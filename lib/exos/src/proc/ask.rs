@@ -86,6 +86,9 @@ pub(crate) fn answer(question: u64) {
         Some(&(request::LIMIT | request::RAISED_LIMIT)) => {
             crate::call::answer_limit(process(), &text).map(|bytes| (TEXT, bytes))
         }
+        Some(&(request::MEMORY | request::STORE)) => {
+            crate::call::answer_memory(process(), &text).map(|bytes| (TEXT, bytes))
+        }
         Some(&request::CUT) => crate::call::answer_cut(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&(request::SCHEDULED | request::SCHEDULE | request::RAISED_SCHEDULE)) => {
             crate::call::answer_schedule(process(), &text).map(|bytes| (TEXT, bytes))

@@ -89,8 +89,7 @@ fn descriptor(number: u64) -> Result<Entry> {
         Object::Other(other) => other.more_information(),
         _ => String::new(),
     };
-    let text =
-        format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n{more}", description.offset());
+    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n{more}", description.offset());
     read_descriptor(number).map(|_| Entry::Text(text.into_bytes()))
 }
 

@@ -19,6 +19,10 @@ pub const SCHEDULED: &str = "(scheduled)";
 pub const SCHEDULE: &str = "(schedule)";
 /// First name of one to look again at a file that got shorter, or a hole: its node, and from which byte to which.
 pub const CUT: &str = "(cut)";
+/// First name of one for bytes of memory, and of one to change them.
+pub const MEMORY: &str = "(memory)";
+/// See [`MEMORY`].
+pub const STORE: &str = "(store)";
 /// First name of one that may give it more than it has a right to.
 pub const RAISED_SCHEDULE: &str = "(raised schedule)";
 
@@ -105,6 +109,37 @@ pub fn cut_to_path([node, first, end]: [u64; 3]) -> String {
     format!("{CUT}/{node}/{first}/{end}")
 }
 
+/// A request for bytes of memory: address and count.
+pub fn memory_to_path(address: u64, bytes: u64) -> String {
+    format!("{MEMORY}/{address}/{bytes}")
+}
+
+/// What such a request asks for.
+pub fn memory_from_path(path: &str) -> Option<[u64; 2]> {
+    let numbers: Option<Vec<u64>> =
+        path.strip_prefix(MEMORY)?.split('/').skip(1).map(|part| part.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+/// A request to put bytes into memory.
+pub fn store_to_path(address: u64, bytes: &[u8]) -> String {
+    let mut path = format!("{STORE}/{address}/");
+    for byte in bytes {
+        path.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')));
+    }
+    path
+}
+
+/// What such a request puts where.
+pub fn store_from_path(path: &str) -> Option<(u64, Vec<u8>)> {
+    let (address, digits) = path.strip_prefix(STORE)?.strip_prefix('/')?.split_once('/')?;
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect();
+    rest.is_empty().then(|| Some((address.parse().ok()?, bytes?)))?
+}
+
 /// How a process is scheduled, as an answer has it.
 pub fn schedule_to(attributes: &Attributes) -> Vec<u8> {
     attributes.scheduling().iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -155,6 +190,12 @@ mod tests {
         let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };
         assert_eq!(schedule_from(&schedule_to(&attributes)), Some(attributes));
         assert_eq!(schedule_from(b"123"), None);
+        assert_eq!(memory_from_path(&memory_to_path(1 << 40, 3)), Some([1 << 40, 3]));
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(store_from_path(&store_to_path(9, &bytes)), Some((9, bytes)));
+        for wrong in ["(store)/1/abc", "(store)/1/xx", "(store)/1", "(store)//00", "(memory)/1/00"] {
+            assert_eq!(store_from_path(wrong), None, "{wrong}");
+        }
         assert_eq!(cut_from_path(&cut_to_path([7, 0, u64::MAX])), Some([7, 0, u64::MAX]));
         for wrong in ["", "(cut)", "(cut)/1/2", "(cut)/1/2/x", "(cut)/1/2/3/4", "7/0/1"] {
             assert_eq!(cut_from_path(wrong), None, "{wrong}");

@@ -1,0 +1,36 @@
+//! Calls that change the machine, or look into it, which no process here may: they are refused as on Linux without the
+//! capabilities for them.
+
+use super::dispatch::Call;
+use crate::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
+
+/// What only a process with a capability may do that none here has.
+pub(super) fn privileged(_: &mut Call<'_>) -> Result<u64> {
+    Err(Errno::EPERM)
+}
+
+/// Handles of files: none of the file systems has any.
+pub(super) fn name_to_handle_at(_: &mut Call<'_>) -> Result<u64> {
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// There are no name spaces, as on a Linux that was built without; who has one thread shares nothing that could be made its own.
+pub(super) fn unshare(call: &mut Call<'_>) -> Result<u64> {
+    const OWN: u32 = linux::CLONE_FS
+        | linux::CLONE_FILES
+        | linux::CLONE_SYSVSEM
+        | linux::CLONE_THREAD
+        | linux::CLONE_SIGHAND
+        | linux::CLONE_VM;
+    let [flags, ..] = call.arguments();
+    let is_alone = call.process.threads.lock().len() == 1;
+    if flags == 0 || is_alone && flags & !u64::from(OWN) == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// See [`unshare`]: no descriptor is of a name space.
+pub(super) fn setns(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    call.process.description(number)?;
+    Err(Errno::EINVAL)
+}
