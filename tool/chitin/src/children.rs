@@ -86,6 +86,11 @@ impl Drop for GuardedChild {
     }
 }
 
+/// Kills what runs now.
+pub fn kill_running() {
+    running().iter().for_each(|group| kill_group(*group));
+}
+
 /// Kills whatever still runs: the command is about to end, and starts nothing more.
 pub fn kill_all() {
     let alive = running();

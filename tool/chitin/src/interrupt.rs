@@ -5,6 +5,7 @@
 //! the command ends as if killed by that signal.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -45,6 +46,28 @@ pub fn watch() -> Result<()> {
 /// From now on the first signal of a kind goes to `receiver`.
 pub fn redirect(receiver: Receiver) {
     *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
+}
+
+/// What a command that has something to tell already knows of being interrupted.
+#[derive(Clone, Debug, Default)]
+pub struct Interruption(Arc<AtomicI32>);
+
+impl Interruption {
+    /// From now on the first signal of a kind kills what runs, and the command, which learns of it here, ends by itself.
+    pub fn watch() -> Self {
+        let interruption = Self::default();
+        let told = interruption.clone();
+        redirect(Arc::new(move |signal| {
+            told.0.store(signal, Relaxed);
+            children::kill_running();
+        }));
+        interruption
+    }
+
+    /// The signal that came.
+    pub fn signal(&self) -> Option<i32> {
+        Some(self.0.load(Relaxed)).filter(|signal| *signal != 0)
+    }
 }
 
 /// On a thread of its own: a machine that does not listen holds nothing up.

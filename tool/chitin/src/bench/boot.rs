@@ -14,6 +14,7 @@ use crate::channel::session::{Listener, Session};
 use crate::children::GuardedChild;
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
+use crate::interrupt::Interruption;
 use crate::qemu::{Accelerator, Board, Cpu, Files, Machine, PROGRAM, Plugin, Running, Stop};
 use crate::root::Tree;
 use crate::run;
@@ -72,6 +73,8 @@ pub struct Ground<'a> {
     pub plugin: Option<PathBuf>,
     /// The longest that any boot may take, where the user says so.
     pub limit: Option<Duration>,
+    /// Whether the measuring has to end.
+    pub interruption: Interruption,
     /// The root file system of both, without the programs; made (and, the first time ever, fetched) when first needed.
     pub root: OnceCell<std::result::Result<Tree, String>>,
 }
@@ -128,8 +131,22 @@ impl Ground<'_> {
 
     /// Boots the peer and runs `programs`, one after the other. Whatever goes wrong is told by their reports.
     pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Vec<Report> {
-        self.try_linux(system, clock, programs)
-            .unwrap_or_else(|failure| programs.iter().map(|program| broken(program, &failure.to_string())).collect())
+        self.unless_interrupted(programs, || self.try_linux(system, clock, programs))
+    }
+
+    /// After an interruption nothing begins any more, and what was running says so.
+    fn unless_interrupted(&self, programs: &[&Program], run: impl FnOnce() -> Result<Vec<Report>>) -> Vec<Report> {
+        const INTERRUPTED: &str = "interrupted";
+        let all = |why: &str| -> Vec<Report> { programs.iter().map(|program| broken(program, why)).collect() };
+        if self.interruption.signal().is_some() {
+            return all(INTERRUPTED);
+        }
+        let mut reports: Vec<Report> = run().unwrap_or_else(|failure| all(&failure.to_string()));
+        if self.interruption.signal().is_some() {
+            let broken = reports.iter_mut().filter_map(|report| report.broken.as_mut());
+            broken.for_each(|why| INTERRUPTED.clone_into(why));
+        }
+        reports
     }
 
     fn try_linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Result<Vec<Report>> {
@@ -155,8 +172,8 @@ impl Ground<'_> {
 
     /// Boots Chitin and runs one program: under ExOS, or, a native one, on its own. Whatever goes wrong is told by its
     /// report.
-    pub fn chitin(&self, clock: Clock, program: &Program) -> Report {
-        self.try_chitin(clock, program).unwrap_or_else(|failure| broken(program, &failure.to_string()))
+    pub fn chitin(&self, clock: Clock, program: &Program) -> Vec<Report> {
+        self.unless_interrupted(&[program], || self.try_chitin(clock, program).map(|report| vec![report]))
     }
 
     fn try_chitin(&self, clock: Clock, program: &Program) -> Result<Report> {

@@ -26,6 +26,7 @@ use clap::Args;
 use crate::answer;
 use crate::build::{self, Images};
 use crate::failure::{Failure, Result};
+use crate::interrupt::Interruption;
 use crate::progress::Progress;
 use crate::scratch;
 use crate::toolchain::Toolchain;
@@ -82,7 +83,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     }
     let run =
         Run { catalogue: &catalogue, results: &results, origin: &origin, symbols: &|program| ground.symbols(program) };
-    show(workspace, options, &tables, &run)?;
+    let interrupted = ground.interruption.signal();
+    show(workspace, &Options { keep: options.keep && interrupted.is_none(), ..options.clone() }, &tables, &run)?;
+    if let Some(signal) = interrupted {
+        const TOLD: &str = "interrupted: only what was measured until then is told, and nothing kept";
+        return Err(Failure::with_status(128 + signal as u8, TOLD));
+    }
     let broken: BTreeSet<String> = results.measured.iter().filter_map(complaint).collect();
     broken.iter().for_each(|line| answer::remark(format_args!("chitin: {line}\n")));
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -137,7 +143,8 @@ fn ground<'a>(workspace: &'a Workspace, folder: &'a Path, options: &Options) -> 
     let images = Images::build(Toolchain::detect(), workspace, build::MEASURED)?;
     let peer = if options.alone { Err(Failure::new("--alone leaves Linux out")) } else { peer::kernel(workspace) };
     let limit = options.limit.map(Duration::from_secs);
-    Ok(Ground { workspace, images, peer, folder, plugin, limit, root: OnceCell::new() })
+    let (interruption, root) = (Interruption::watch(), OnceCell::new());
+    Ok(Ground { workspace, images, peer, folder, plugin, limit, interruption, root })
 }
 
 /// Runs all programs that `tables` refer to, on both systems and by both clocks. What goes wrong costs one boot.
@@ -165,8 +172,9 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         }
         for program in programs(catalogue, tables, Side::Chitin) {
             progress.busy_with(&format!("Chitin, {clock:?}: {}", program.name));
-            let report = ground.chitin(clock, program);
-            results.measured.push(Measured { system: System::Chitin, clock, report });
+            let reports = ground.chitin(clock, program);
+            let measured = |report| Measured { system: System::Chitin, clock, report };
+            results.measured.extend(reports.into_iter().map(measured));
         }
     }
     results
