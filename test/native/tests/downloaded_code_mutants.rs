@@ -1,5 +1,5 @@
 //! Deliberately wrong verifiers and compilers (`mutants/*.patch`): each compiles and passes the plain tests of its crate,
-//! and the tests under guard pages catch it. Runs only with `CHITIN_FULL=1`: it builds the crates once for each.
+//! and the tests under guard pages, or those with mispredicted jumps, catch it. Runs only with `CHITIN_FULL=1`: it builds the crates once for each.
 //! `CHITIN_MUTANT` restricts it to the patches whose name contains that.
 
 use std::path::{Path, PathBuf};
@@ -49,7 +49,9 @@ fn check_all() {
     let _ = std::fs::remove_dir_all(&tree);
     copy_tree(&root(), &tree);
     let plain = ["test", "-p", "downloaded-code"];
-    let strong = ["test", "-p", "native", "--test", "downloaded_code", "--test", "downloaded_code_conformance"];
+    let strong = ["downloaded_code", "downloaded_code_conformance", "downloaded_code_misprediction"];
+    let strong: Vec<&str> =
+        ["test", "-p", "native"].into_iter().chain(strong.into_iter().flat_map(|test| ["--test", test])).collect();
     assert!(succeeds(&tree, "cargo", &plain) && succeeds(&tree, "cargo", &strong), "the tree itself must pass");
     let only = std::env::var("CHITIN_MUTANT").unwrap_or_default();
     let patches = std::fs::read_dir(root().join("test/native/mutants")).expect("the folder of patches");

@@ -180,7 +180,11 @@ impl<'r> Builder<'r> {
     fn few_registers(&mut self, size: usize) {
         let end = self.slots.len() + size / 2;
         while self.slots.len() < end {
-            self.walk();
+            if self.random.once_in(3) {
+                self.loop_to_the_end();
+            } else {
+                self.walk();
+            }
         }
     }
 
@@ -399,6 +403,13 @@ impl<'r> Builder<'r> {
         self.emit(0x07, 1, 0, 0, way_in);
         self.emit(0xbf, 3, 6, 0, 0);
         self.emit(0x0f, 3, 7, 0, 0);
+        // The end may be moved by what is a constant only because of a jump.
+        let moved = (index > 3 && self.random.once_in(3)).then_some(self.slots.len());
+        if moved.is_some() {
+            let constant = self.random.below(4) as i32;
+            self.emit(0x55, index, 0, 0, constant);
+            self.emit(0x0f, 3, index, 0, 0);
+        }
         let first = self.slots.len();
         let (leave, stay) = self.random.choose(&[(0x2d, 0xbd), (0x3d, 0xad), (0x1d, 0x5d), (0x2d, 0xad)]);
         self.emit(leave, 1, 3, 0, 0);
@@ -408,12 +419,15 @@ impl<'r> Builder<'r> {
             self.emit(0x61 | bits, 2, 1, -size - back, 0);
             self.emit(0x0f, 0, 2, 0, 0);
         }
-        let step = self.random.choose(&[1, 2, 4, 8]);
+        // Until it is equal to the end, a pointer moves by ones.
+        let step = if stay == 0x5d { 1 } else { self.random.choose(&[1, 2, 4, 8]) };
         self.emit(0x07, 1, 0, 0, step);
         let back = head as i16 - self.slots.len() as i16 - 1;
         self.emit(stay, 1, 3, back, 0);
         self.holds[0] = Holds::Number;
-        self.slots[first].offset = (self.slots.len() - first - 1) as i16;
+        for way_out in [Some(first), moved].into_iter().flatten() {
+            self.slots[way_out].offset = (self.slots.len() - way_out - 1) as i16;
+        }
         self.land(patch, before);
     }
 
@@ -433,7 +447,7 @@ impl<'r> Builder<'r> {
         let opcode = self.random.choose(&[0x25, 0x35, 0x65, 0x75, 0x26, 0x55]);
         let limit = self.random.below(64) as i32;
         self.emit(opcode, 1, 0, 0, limit);
-        let base = if self.holds[8] == Holds::Region(1) { 8 } else { 10 };
+        let base = if self.holds[8] == Holds::Region(1) && self.random.once_in(2) { 8 } else { 10 };
         self.emit(0xbf, 3, base, 0, 0);
         self.emit(0x0f, 3, 2, 0, 0);
         let offset = self.random.below(4) as i16 - if base == 10 { 90 } else { 0 };

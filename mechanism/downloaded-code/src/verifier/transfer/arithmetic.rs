@@ -221,13 +221,13 @@ fn relation_of_result(
             .relation
             .map(|relation| Relation { untaught: relation.untaught && (wide || relation.slack == 0), ..relation }),
         Arithmetic::Add => match (left.scalar.as_constant(), right.scalar.as_constant()) {
-            (_, Some(constant)) => moved(left, signed_constant(constant, wide), most),
-            (Some(constant), None) => moved(right, signed_constant(constant, wide), most),
+            (_, Some(constant)) => moved_by(left, signed_constant(constant, wide), right, most),
+            (Some(constant), None) => moved_by(right, signed_constant(constant, wide), left, most),
             _ => None,
         },
         Arithmetic::Subtract => {
             let constant = right.scalar.as_constant()?;
-            moved(left, signed_constant(constant, wide).checked_neg()?, most)
+            moved_by(left, signed_constant(constant, wide).checked_neg()?, right, most)
         }
         // The result is not greater than the left operand.
         Arithmetic::And | Arithmetic::ShiftRight | Arithmetic::Divide | Arithmetic::Modulo
@@ -257,6 +257,12 @@ fn origin_of_result(operation: Arithmetic, wide: bool, left: &Value, right: &Val
 
 fn signed_constant(constant: u64, wide: bool) -> i64 {
     if wide { constant as i64 } else { i64::from(constant as i32) }
+}
+
+/// The relation of a value moved by another that is this constant, perhaps only because of jumps.
+fn moved_by(value: &Value, constant: i64, other: &Value, most: u64) -> Option<Relation> {
+    let relation = moved(value, constant, most)?;
+    Some(Relation { untaught: relation.untaught && other.guarded == Guarded::Nothing, ..relation })
 }
 
 /// The relation of `value + constant`, when that cannot wrap. That it does not may be known because of jumps: but an

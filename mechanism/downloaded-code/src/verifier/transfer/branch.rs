@@ -109,7 +109,9 @@ impl Transfer<'_> {
                 Some(old) => old.region == new.region && !old.exact && old.slack < new.slack,
                 None => true,
             };
-            copy.relation = moved(learnt, distance, u64::MAX).filter(closer).or(copy.relation);
+            // That they are copies may itself be known because of a jump.
+            let taught = moved(learnt, distance, u64::MAX).map(|relation| Relation { untaught: false, ..relation });
+            copy.relation = taught.filter(closer).or(copy.relation);
         });
     }
 }

@@ -173,6 +173,8 @@ impl Transfer<'_> {
         if !self.state.all_written(start, end - start) {
             self.start_with(Annotation::ZERO_FRAME);
         }
-        Ok((Value::pointer(Kind::CallersStack { before, after }, 0), Some((start, end))))
+        let guarded = value.guarded.altered();
+        let seen = Value { guarded, ..Value::pointer(Kind::CallersStack { before, after }, 0) };
+        Ok((seen, Some((start, end))))
     }
 }

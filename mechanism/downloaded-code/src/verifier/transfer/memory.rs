@@ -37,7 +37,12 @@ impl Transfer<'_> {
         let bytes = size.bytes();
         let loaded = match self.access(base, i64::from(offset), bytes, false)? {
             Place::Memory => Value::number(Scalar::of_bits(size.bits())),
-            Place::Frame { first, last } => self.load_from_frame(base, first, last, bytes)?,
+            Place::Frame { first, last } => {
+                let loaded = self.load_from_frame(base, first, last, bytes)?;
+                // What is masked may be zero instead.
+                let guarded = loaded.guarded.max(self.state.register(base).guarded.altered());
+                Value { guarded, ..loaded }
+            }
         };
         let value = match loaded.kind {
             Kind::Number if signed => {

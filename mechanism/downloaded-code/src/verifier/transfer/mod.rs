@@ -100,7 +100,10 @@ impl Transfer<'_> {
         let sharper =
             |scalar: Scalar| scalar.with_maximum(u64::try_from(most).ok()?)?.with_minimum(least.max(0) as u64);
         if let Some(scalar) = sharper(value.scalar) {
-            let free = relation.exact && value.guarded == Guarded::Nothing && scalar.minimum == value.scalar.minimum;
+            let free = relation.exact
+                && relation.untaught
+                && value.guarded == Guarded::Nothing
+                && scalar.minimum == value.scalar.minimum;
             if scalar != value.scalar && !free {
                 value.guarded = value.guarded.taught(&value.scalar, &scalar);
             }
