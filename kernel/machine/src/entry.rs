@@ -386,6 +386,13 @@ pub(crate) fn loaded_on(state: &EntryState) -> u64 {
     }
 }
 
+/// Whether the CPU of a structure has the kernel's own address space loaded, and runs no context. Called with the kernel's
+/// lock held, without which neither changes to that nor from it.
+pub(crate) fn shows_no_program(state: &EntryState) -> bool {
+    state.current.load(Ordering::SeqCst) == 0
+        && state.address_space.load(Ordering::SeqCst) == crate::kernel_map::root_address()
+}
+
 /// Leaves the running context with all its registers and vector state, as it was interrupted.
 pub fn leave_whole(context: &Context, frame: &TrapFrame) {
     for (kept, register) in context.registers.iter().zip(frame.registers) {

@@ -57,10 +57,12 @@ fn drop_on_others(root: PageNumber) {
     }
 }
 
-/// Makes sure that every other CPU has left whatever it did in the kernel when this was called.
+/// Makes sure that every other CPU has left whatever it did in the kernel when this was called, and has dropped all that it
+/// held of programs. One that shows no program's address space has: it idles, or waits for the lock. The host of a virtual
+/// machine may take long to run it.
 pub fn quiesce() {
     core::sync::atomic::fence(Ordering::SeqCst);
-    ask(|_| true);
+    ask(|cpu| !entry::shows_no_program(&per_cpu::get(cpu).entry));
 }
 
 /// Asks every other CPU that is concerned, and waits for the answers. Who is concerned later has not seen what is dropped.
