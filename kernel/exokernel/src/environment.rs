@@ -231,6 +231,7 @@ impl Kernel {
             destruction: Progress::default(),
             owes_slice: false,
             lent: [None; LENT_POSITIONS],
+            homes: 0,
         };
         self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
         environment.change(|info| fill_record(info, creator, &name, wanted));

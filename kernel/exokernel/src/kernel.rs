@@ -19,7 +19,8 @@ pub(crate) struct Kernel {
     pub(crate) fresh: u64,
     /// Slice vectors and what each CPU does.
     pub(crate) processors: [Processor; CPUS],
-    /// CPUs that passed over somebody who ran on another CPU, as bits: they look again when somebody stops running.
+    /// CPUs that passed over somebody who ran on another CPU, or found somebody asleep who was roused on another, as bits: they
+    /// look again when somebody stops running.
     pub(crate) passed_over: u64,
     /// First and last slot of the environment table that wait to be used, each plus one; 0: none.
     pub(crate) free_slots: (u64, u64),

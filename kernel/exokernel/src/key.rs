@@ -37,6 +37,8 @@ pub(crate) struct Secrets {
     pub(crate) owes_slice: bool,
     /// Positions of its own that it has lent by synchronous transfers; some may have come back.
     pub(crate) lent: [Option<&'static SliceInfo>; LENT_POSITIONS],
+    /// CPUs on which it had a position of its own or another's, as bits.
+    pub(crate) homes: u16,
 }
 
 impl Kernel {

@@ -195,6 +195,12 @@ impl Kernel {
         Err(Wakeup::At(clock::now() + length_of_next_slice()))
     }
 
+    /// Who slept is run on this CPU, outside its position: the CPUs that found it asleep there, and may have halted for good,
+    /// look again when somebody stops running.
+    pub(crate) fn note_roused(&mut self, environment: Environment) {
+        self.passed_over |= u64::from(self.secrets(environment).homes) & !(1 << entry::cpu());
+    }
+
     /// Somebody stops running on this CPU, and its position may be one that another CPU passed over.
     #[cold]
     fn wake_who_passed_over(&mut self) {

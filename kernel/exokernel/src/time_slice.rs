@@ -50,6 +50,7 @@ impl Kernel {
         info.owner.store(to.0, Ordering::Release);
         info.runner.store(to.0, Ordering::Release);
         self.processors[cpu].vector.allocate(position);
+        self.secrets_mut(environment).homes |= 1 << cpu;
         crate::interrupt::wake(cpu);
         Ok(position as u64)
     }
@@ -162,8 +163,12 @@ impl Kernel {
     fn claim_target(&mut self, to: EnvironmentId) -> Outcome<Claimed> {
         let environment = self.living(to)?;
         let context = self.context_of(environment);
+        let slept = context.is_waiting();
         let can_run =
             self.may_begin(environment, context) && self.wakeup(environment, context) == Wakeup::Now && context.claim();
+        if slept && !context.is_waiting() {
+            self.note_roused(environment);
+        }
         if can_run { Ok(Claimed { environment, context }) } else { refuse(Error::Busy, to.0) }
     }
 

@@ -30,7 +30,10 @@ pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<
         return refuse(Error::Busy, callee.number().0);
     };
     // Whatever it waited for, it is entered now.
-    kernel.drop_predicate(callee);
+    if to.is_waiting() {
+        kernel.drop_predicate(callee);
+        kernel.note_roused(callee);
+    }
     to.private_words().caller.store(caller.number().0, Ordering::Relaxed);
     if entry_point == Entry::Synchronous {
         kernel.move_position(caller, callee);
@@ -103,6 +106,7 @@ impl Kernel {
             return;
         }
         slice.runner.store(runner.number().0, Ordering::Release);
+        self.secrets_mut(runner).homes |= 1 << entry::cpu();
     }
 
     /// Notes that an owner lends a position; false where there is no place for it.

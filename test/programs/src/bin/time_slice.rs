@@ -42,6 +42,7 @@ guest! {
     Here fault_38_window_given_to_a_victim;
     Here a_slice_that_is_over_before_it_began_begins_again;
     Here who_was_passed_over_is_not_forgotten;
+    Here who_was_roused_elsewhere_is_not_forgotten;
 }
 
 fn own() -> EnvironmentId {
@@ -446,7 +447,8 @@ extern "C" fn wander(_: u64) {
             let _ = syscall::cpu_kick(HOME);
             let end = clock::now() + 1_000_000_000;
             let has_looked = || home.rounds.load(SeqCst) != looks && home.state.load(SeqCst) == CpuState::Idle as u64;
-            while !has_looked() && clock::now() < end {
+            // Where the host took the rest of the slice it goes on at home, which is not idle then.
+            while area::cpu() != HOME && !has_looked() && clock::now() < end {
                 core::hint::spin_loop();
             }
             let before = kicks();
@@ -480,6 +482,42 @@ fn who_was_passed_over_is_not_forgotten(world: &World) -> Outcome {
     }
     let (away, woken) = (status(&child, AWAY), status(&child, WOKEN));
     check!(woken >= ENOUGH, "its CPU was woken in {woken} of {away} rounds");
+    granted!(child.destroy());
+    drop(window);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// Waits for a round, and gives the CPU away in it while it could go on.
+extern "C" fn pause(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let shown = unsafe { &*(SHOWN as *const AtomicU64) };
+    for round in 1.. {
+        let _ = wait_any(&[&[word(shown, Operator::GreaterOrEqual, round)]], None);
+        time_slice::yield_now();
+        Area::current().status(DONE).store(round, SeqCst);
+    }
+}
+
+/// Who sleeps is roused by a slice that is given to it on another CPU, and stops there before it is done: its own CPU, which
+/// halts without a time to look again, is told, though nobody kicked it.
+fn who_was_roused_elsewhere_is_not_forgotten(world: &World) -> Outcome {
+    let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, pause, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = granted!(builder.create());
+    granted!(child.run(HOME, time_slice::ANY_POSITION));
+    let waits = || child.info().is_some_and(|info| info.budget[Resource::Predicate as usize].used.load(SeqCst) != 0);
+    for round in 1..=20 {
+        let is_idle = || waits() && home.state.load(SeqCst) == CpuState::Idle as u64;
+        check!(eventually(is_idle), "round {round}: the child does not sleep");
+        window.words()[0].store(round, SeqCst);
+        while time_slice::yield_to(child.number).is_err() && status(&child, DONE) < round {}
+        let done = || status(&child, DONE);
+        check!(eventually(|| done() == round), "round {round}: the child is at {}: {}", done(), death(&child));
+    }
     granted!(child.destroy());
     drop(window);
     granted!(Allocator::own().free(page));
