@@ -3,8 +3,10 @@
 use super::mounts;
 use crate::file_system::watch::{MOST_EVENTS, MOST_WATCHES};
 use crate::guardian::protocol::IpcKind;
+use crate::layout::LEAST_ADDRESS;
 use crate::session::{board, load};
 use crate::user_memory::current::process;
+use crate::user_memory::entropy;
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
@@ -34,15 +36,22 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
         ["sys"] => Some(&["kernel", "vm", "fs"]),
         ["sys", "kernel"] => Some(&[
             "cap_last_cap",
+            "core_pattern",
+            "domainname",
             "hostname",
             "ngroups_max",
             "osrelease",
             "ostype",
             "pid_max",
+            "random",
+            "randomize_va_space",
             "threads-max",
             "version",
         ]),
-        ["sys", "vm"] => Some(&["overcommit_memory", "max_map_count"]),
+        ["sys", "kernel", "random"] => Some(&["boot_id", "entropy_avail", "poolsize", "uuid"]),
+        ["sys", "vm"] => {
+            Some(&["max_map_count", "mmap_min_addr", "overcommit_memory", "overcommit_ratio", "swappiness"])
+        }
         ["sysvipc"] => Some(&["msg", "sem", "shm"]),
         ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size"]),
         ["sys", "fs", "inotify"] => Some(&["max_queued_events", "max_user_instances", "max_user_watches"]),
@@ -91,12 +100,39 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "kernel", "version"] => String::from("#1 Chitin ExOS\n"),
         ["sys", "kernel", "pid_max"] => String::from("4194304\n"),
         ["sys", "kernel", "threads-max"] => format!("{}\n", exposed::kernel().environments.load(Relaxed)),
-        ["sys", "vm", "overcommit_memory"] => String::from("1\n"),
+        ["sys", "kernel", "core_pattern"] => String::from("core\n"),
+        ["sys", "kernel", "domainname"] => String::from("(none)\n"),
+        // Programs lie where they lie.
+        ["sys", "kernel", "randomize_va_space"] => String::from("0\n"),
+        ["sys", "kernel", "random", "entropy_avail" | "poolsize"] => String::from("256\n"),
+        ["sys", "kernel", "random", "uuid"] => fresh_number()?,
+        ["sys", "kernel", "random", "boot_id"] => {
+            let boot = exposed::kernel().wall_clock_at_boot.load(Relaxed);
+            universal(u128::from(boot).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+        }
+        ["sys", "vm", "overcommit_memory"] => String::from("0\n"),
+        ["sys", "vm", "overcommit_ratio"] => String::from("50\n"),
+        ["sys", "vm", "swappiness"] => String::from("60\n"),
+        ["sys", "vm", "mmap_min_addr"] => format!("{LEAST_ADDRESS}\n"),
         ["sys", "vm", "max_map_count"] => String::from("65530\n"),
         ["sys", "fs", "file-max"] => String::from("1048576\n"),
         ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::CAPACITY),
         _ => return None,
     })
+}
+
+/// A number that nobody else has, as RFC 9562 writes a random one.
+fn universal(number: u128) -> String {
+    let number = number & !(0xf << 76) & !(3 << 62) | 4 << 76 | 2 << 62;
+    let part = |from: u32, digits: u32| (number >> from) as u64 & ((1 << (4 * digits)) - 1);
+    format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}\n", part(96, 8), part(80, 4), part(64, 4), part(48, 4), part(0, 12))
+}
+
+/// Such a number, as there was none before; none on a machine without a source of entropy.
+fn fresh_number() -> Option<String> {
+    let mut bytes = [0; 16];
+    entropy(&mut bytes).ok()?;
+    Some(universal(u128::from_le_bytes(bytes)))
 }
 
 /// Nanoseconds that all CPUs together had nothing to do.

@@ -1,7 +1,7 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
 //! `machine` is about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
-//! about its memory, `mounts` about mounts; `ask` has another process's library make what only that one knows.
+//! and `sizes` about its memory, `mounts` about mounts; `ask` has another process's library make what only that one knows.
 
 mod ask;
 mod machine;
@@ -9,6 +9,7 @@ mod maps;
 mod mounts;
 mod own;
 mod processes;
+mod sizes;
 
 pub(crate) use ask::{answer, request};
 pub(crate) use machine::total_pages;

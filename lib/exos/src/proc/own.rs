@@ -1,7 +1,7 @@
 //! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
 
 use super::{
-    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor,
+    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor, sizes,
 };
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -13,9 +13,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Files that only the process itself can tell, beside those of any process.
-const OWN_FILES: [&str; 11] = [
+const OWN_FILES: [&str; 20] = [
     "cgroup",
+    "coredump_filter",
     "environ",
+    "gid_map",
     "limits",
     "loginuid",
     "maps",
@@ -24,6 +26,13 @@ const OWN_FILES: [&str; 11] = [
     "oom_adj",
     "oom_score",
     "oom_score_adj",
+    "personality",
+    "sessionid",
+    "setgroups",
+    "smaps",
+    "smaps_rollup",
+    "timerslack_ns",
+    "uid_map",
     "wchan",
 ];
 /// Its links and folders.
@@ -57,6 +66,14 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
         ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
         ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
+        ["smaps"] => Ok(Entry::Text(sizes::smaps().into_bytes())),
+        ["smaps_rollup"] => Ok(Entry::Text(sizes::rollup().into_bytes())),
+        ["coredump_filter"] => text("00000033\n"),
+        ["personality"] => text(&format!("{:08x}\n", process.attributes.lock().personality)),
+        ["timerslack_ns"] => text(&format!("{}\n", process.attributes.lock().timer_slack)),
+        ["uid_map" | "gid_map"] => text("         0          0 4294967295\n"),
+        ["setgroups"] => text("allow\n"),
+        ["sessionid"] => text("4294967295"),
         ["limits"] => Ok(Entry::Text(limits().into_bytes())),
         ["cgroup"] => text("0::/\n"),
         ["loginuid"] => text("4294967295"),

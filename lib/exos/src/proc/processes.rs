@@ -1,7 +1,9 @@
 //! Files of `/proc` that tell of any process: from its public page, where it says who it is, and from the kernel's
 //! record of its environment, where it cannot lie.
 
-use crate::layout::PAGE_SIZE;
+use super::sizes;
+use crate::layout::{PAGE_SIZE, STACK_TOP};
+use crate::process::capabilities::{ALL, Capabilities};
 use crate::process::status::Change;
 use crate::relatives::{Other, is_runnable};
 use crate::terminal;
@@ -27,6 +29,7 @@ pub(super) fn text(other: &Other, rest: &[&str]) -> Option<Vec<u8>> {
         ["cmdline"] if other.ended => return Some(Vec::new()),
         ["cmdline"] => return Some(other.arguments.clone()),
         ["stat"] => statistics(other, &name),
+        ["statm"] if other.number == process().number() => sizes::statm(),
         ["statm"] => {
             let pages = pages(other.environment);
             format!("{pages} {pages} 0 0 0 {pages} 0\n")
@@ -80,6 +83,7 @@ fn statistics(other: &Other, name: &str) -> String {
     [(4, other.parent), (5, other.group), (6, other.session), (7, other.terminal[0])]
         .map(|(number, value)| set(number, value as i64));
     set(8, foreground(other));
+    set(28, (STACK_TOP - PAGE_SIZE) as i64);
     set(14, (program / TICK) as i64);
     set(15, (library / TICK) as i64);
     [(18, 20 + nice), (19, nice), (20, other.threads as i64), (22, (other.start / TICK) as i64)]
@@ -90,17 +94,46 @@ fn statistics(other: &Other, name: &str) -> String {
     format!("{} ({name}) {} {}\n", other.number, state(other).0, rest.join(" "))
 }
 
+/// What only a process itself knows to tell in its status: its other groups, its memory, its capabilities.
+fn details(other: &Other) -> [String; 3] {
+    let is_own = other.number == process().number();
+    let lines = |sets: Capabilities, renounced: bool| {
+        format!(
+            "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n\
+             NoNewPrivs:\t{}\nSeccomp:\t0\n",
+            sets.inheritable,
+            sets.permitted,
+            sets.effective,
+            sets.bounding,
+            sets.ambient,
+            u8::from(renounced),
+        )
+    };
+    if !is_own {
+        let kilobytes = pages(other.environment) * PAGE_SIZE / 1024;
+        let memory = ["VmPeak", "VmSize", "VmRSS"].map(|name| format!("{name}:\t{kilobytes:>8} kB\n")).concat();
+        let all = if other.user[1] == 0 { ALL } else { 0 };
+        let sets = Capabilities { effective: all, permitted: all, ..Capabilities::default() };
+        return [String::new(), memory, lines(sets, false)];
+    }
+    let identity = process().identity.lock().clone();
+    let groups = identity.groups.iter().map(|group| format!("{group} ")).collect();
+    let sets = process().attributes.lock().capabilities;
+    [groups, sizes::status(), lines(sets, identity.no_new_privileges)]
+}
+
 fn status(other: &Other, name: &str) -> String {
-    let (number, parent, kilobytes) = (other.number, other.parent, pages(other.environment) * PAGE_SIZE / 1024);
+    let (number, parent) = (other.number, other.parent);
+    let [groups, memory, capabilities] = details(other);
     let ([user, acting], [group, group_acting]) = (other.user, other.groups);
     let [pending, blocked, ignored, caught] = other.signals;
     format!(
         "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
          TracerPid:\t0\nUid:\t{user}\t{acting}\t{acting}\t{acting}\n\
-         Gid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t\n\
-         VmPeak:\t{kilobytes:>8} kB\nVmSize:\t{kilobytes:>8} kB\nVmRSS:\t{kilobytes:>8} kB\nThreads:\t{}\n\
+         Gid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t{groups}\n\
+         {memory}Threads:\t{}\n\
          SigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n\
-         SigCgt:\t{caught:016x}\n",
+         SigCgt:\t{caught:016x}\n{capabilities}",
         state(other).1,
         other.threads,
         0,
