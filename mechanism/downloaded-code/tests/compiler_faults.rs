@@ -257,6 +257,8 @@ fn fault_90_the_comparison_of_a_loop_serves_its_mask() {
     use Mnemonic::{Add, Cmova, Cmovae, Cmp, Jb, Jbe, Jne, Mov};
     let loop_of = |text: &str| names(&round(&compile(text, &PACKET, &REQUEST)));
     assert_eq!(loop_of(SUM), [Mov, Cmova, Add, Add, Cmp, Jbe]);
+    let pair = SUM.replace("jle r4, r3, -4", "jgt r4, r3, +1\nja -5").replace("jgt r4, r3, +4", "jgt r4, r3, +5");
+    assert_eq!(loop_of(&pair), [Mov, Cmova, Add, Add, Cmp, Jbe], "as clang ends loops");
     assert_eq!(loop_of(&SUM.replace("jle r4, r3", "jge r3, r4")), [Mov, Cmova, Add, Add, Cmp, Jbe], "the other way");
     let below = SUM.replace("ldxw r5, [r4-4]", "ldxb r5, [r4]").replace("jle", "jlt").replace("jgt", "jge");
     assert_eq!(loop_of(&below), [Mnemonic::Movzx, Cmovae, Add, Add, Cmp, Jb]);

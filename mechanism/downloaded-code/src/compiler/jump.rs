@@ -9,6 +9,9 @@ use crate::x86_64::{Arithmetic, Condition};
 
 impl Emitter<'_, '_, '_> {
     pub(super) fn jump(&mut self, target: usize) {
+        if self.index > 0 && self.turned(self.index - 1).is_some() {
+            return;
+        }
         if let Some(cost) = self.cost_of_jump(target) {
             self.charge(cost);
         }
@@ -32,9 +35,16 @@ impl Emitter<'_, '_, '_> {
         if note.has(Annotation::ALWAYS) {
             return self.jump(target);
         }
-        if let Some((comparison, address, end)) = self.compares_for_mask(comparison, wide, left, right, target) {
+        let back = self.turned(self.index);
+        let leads = back.unwrap_or(target);
+        let turned = |condition: Condition| if back.is_some() { condition.negated() } else { condition };
+        if let Some((comparison, address, end)) = self.compares_for_mask(comparison, wide, left, right, leads) {
             self.compare(comparison, wide, address, Operand::Register(end));
-            return self.assembler.jump_if(condition(comparison), self.labels.compared(target));
+            return self.assembler.jump_if(turned(condition(comparison)), self.labels.compared(leads));
+        }
+        if back.is_some() {
+            self.compare(comparison, wide, left, right);
+            return self.assembler.jump_if(turned(condition(comparison)), self.labels.slot(leads));
         }
         self.compare(comparison, wide, left, right);
         let condition = condition(comparison);
@@ -47,6 +57,24 @@ impl Emitter<'_, '_, '_> {
                 self.assembler.land(over);
             }
         }
+    }
+
+    /// Where the jump after a conditional one leads that only passes it by, as compilers end loops: `if … goto out; goto head`
+    /// with `out` behind it. Such a pair is one jump back under the opposite condition. Where jumps back are charged it stays two.
+    fn turned(&self, index: usize) -> Option<usize> {
+        let (program, notes) = (self.verified.program, [index, index + 1].map(|index| self.verified.annotation(index)));
+        let either = |note: Annotation| note.has(Annotation::REACHED);
+        let decided = notes[0].has(Annotation::ALWAYS) || notes[0].has(Annotation::NEVER);
+        if self.verified.counts_budget()
+            || decided
+            || !notes.into_iter().all(either)
+            || notes[1].has(Annotation::TARGET)
+        {
+            return None;
+        }
+        let Instruction::Branch { target: out, .. } = Instruction::decode(program, index).ok()? else { return None };
+        let Instruction::Jump { target } = Instruction::decode(program, index + 1).ok()? else { return None };
+        (out as usize == index + 2 && target as usize <= index).then_some(target as usize)
     }
 
     /// Whether a jump back leads to an access that first compares, for its mask, what the jump compares. Then it leads

@@ -423,7 +423,13 @@ impl<'r> Builder<'r> {
         let step = if stay == 0x5d { 1 } else { self.random.choose(&[1, 2, 4, 8]) };
         self.emit(0x07, 1, 0, 0, step);
         let back = head as i16 - self.slots.len() as i16 - 1;
-        self.emit(stay, 1, 3, back, 0);
+        if self.random.once_in(3) {
+            // As compilers end loops: out of it, or back.
+            self.emit(leave, 1, 3, 1, 0);
+            self.emit(0x05, 0, 0, back - 1, 0);
+        } else {
+            self.emit(stay, 1, 3, back, 0);
+        }
         self.holds[0] = Holds::Number;
         for way_out in [Some(first), moved].into_iter().flatten() {
             self.slots[way_out].offset = (self.slots.len() - way_out - 1) as i16;
