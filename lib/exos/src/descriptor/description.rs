@@ -247,6 +247,18 @@ impl Records {
 
     fn take(&mut self, flags: u32) -> Result<Record> {
         let (first, index) = self.next;
+        match self.pages.get(first).and_then(|page| Record::take_at(page, index, flags)) {
+            Some(record) => {
+                self.next.1 = (index + 1) % RECORDS;
+                Ok(record)
+            }
+            None => self.take_somewhere(flags),
+        }
+    }
+
+    #[inline(never)]
+    fn take_somewhere(&mut self, flags: u32) -> Result<Record> {
+        let (first, index) = self.next;
         let (before, behind) = self.pages.split_at(first.min(self.pages.len()));
         let pages = (first..).zip(behind).chain((0..).zip(before));
         let taken = pages.into_iter().find_map(|(number, page)| Some((number, Record::take_in(page, index, flags)?)));
@@ -266,14 +278,19 @@ impl Records {
 impl Record {
     /// A free record of a page, looked for from an index on.
     fn take_in(page: &Shared, start: usize, flags: u32) -> Option<Self> {
-        let fresh = u64::from(flags) << 32 | 1;
-        let is_taken = |index: &usize| {
-            let state = &page.words()[index * WORDS + 1];
-            state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok()
-        };
-        (start..RECORDS).chain(0..start).find(is_taken).map(|index| Self { page: page.clone(), index })
+        (start..RECORDS).chain(0..start).find_map(|index| Self::take_at(page, index, flags))
     }
 
+    /// The record at an index, if it is free.
+    #[inline]
+    fn take_at(page: &Shared, index: usize, flags: u32) -> Option<Self> {
+        let state = page.first_page().get(index * WORDS + 1)?;
+        let fresh = u64::from(flags) << 32 | 1;
+        let is_taken = state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
+        is_taken.then(|| Self { page: page.clone(), index })
+    }
+
+    #[inline]
     fn offset(&self) -> &'static AtomicU64 {
         &self.page.first_page()[self.index * WORDS]
     }
@@ -284,10 +301,10 @@ impl Record {
     }
 
     fn locks(&self) -> &'static AtomicU64 {
-        &self.page.words()[self.index * WORDS + 3]
+        &self.page.first_page()[self.index * WORDS + 3]
     }
 
     fn lock(&self) -> &'static OwnerLock {
-        OwnerLock::at(&self.page.words()[self.index * WORDS + 2])
+        OwnerLock::at(&self.page.first_page()[self.index * WORDS + 2])
     }
 }

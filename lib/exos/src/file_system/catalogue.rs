@@ -371,7 +371,7 @@ fn table<const WORDS: usize, const ENTRIES: usize>(words: &[AtomicU64]) -> &[[At
 const MOST_LINKS: u32 = 4;
 
 /// The sequence number and the words of an entry, unless it is being written.
-#[inline]
+#[inline(always)]
 fn read<const WORDS: usize, const COUNT: usize>(entry: &[AtomicU64; WORDS]) -> Option<(u64, [u64; COUNT])> {
     let before = entry[0].load(Acquire);
     let words = core::array::from_fn(|index| entry[index + 1].load(Relaxed));

@@ -155,10 +155,15 @@ extern "C" fn rest() {
         "mov [rsp + 32], rbp",
         "mov [rsp + 40], rbx",
         "mov rdi, rsp",
-        "mov esi, eax",
+        "cmp eax, {signals}",
+        "jne 2f",
+        "call {deliver}",
+        "jmp {resume}",
+        "2:",
         "call {whole}",
         "jmp {resume}",
-        registers = const left::REGISTERS, whole = sym whole, resume = sym upcall::resume,
+        registers = const left::REGISTERS, signals = const left::SIGNALS, deliver = sym deliver, whole = sym whole,
+        resume = sym upcall::resume,
     )
 }
 
@@ -237,14 +242,16 @@ extern "C" fn return_by_gate(context: &mut Context) -> u32 {
 }
 
 /// The rest of the way of a call that has to do with every register: they are all in the context.
-extern "C" fn whole(context: &mut Context, left: u32) {
-    if left == left::ALL {
-        thread().account.enter_library();
-        call::perform(context);
-        signal::deliver_pending(context);
-    } else {
-        signal::deliver(context);
-    }
+extern "C" fn whole(context: &mut Context) {
+    thread().account.enter_library();
+    call::perform(context);
+    signal::deliver_pending(context);
+    thread().account.leave_library();
+}
+
+/// The rest of the way of a call that finds signals to look at.
+extern "C" fn deliver(context: &mut Context) {
+    signal::deliver(context);
     thread().account.leave_library();
 }
 
