@@ -18,7 +18,7 @@ use crate::pipe::{Pipe, Side};
 use crate::proc;
 use crate::process::{option, place};
 use crate::terminal::{control, master};
-use crate::user_memory::copy;
+use crate::user_memory::copy::{self, PathBuffer};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -81,9 +81,10 @@ pub(super) fn openat(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn open_at(call: &Call<'_>, at: u64, path: u64, flags: u32, mode: u32) -> Result<u64> {
-    let path = copy::read_path(path)?;
-    let outcome = open_path(call, at, &path, flags, mode);
-    note_missing(call, &path, outcome)
+    let mut buffer = PathBuffer::default();
+    let path = buffer.read(path)?;
+    let outcome = open_path(call, at, path, flags, mode);
+    note_missing(call, path, outcome)
 }
 
 pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
@@ -310,8 +311,9 @@ fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
 /// Status of what a program's path leads to; `flags`: of the guardian.
 #[inline(always)]
 pub(super) fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
-    let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, &path)?;
+    let mut buffer = PathBuffer::default();
+    let path = buffer.read(path)?;
+    let (at, path) = start(call, at, path)?;
     match find_shown(call, at, &path, flags & FOLLOW != 0) {
         Some(Ok(status)) => Ok(status),
         Some(error) => note_missing(call, &path, error),
@@ -392,8 +394,9 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
     if wanted & !7 != 0 {
         return Err(Errno::EINVAL);
     }
-    let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, &path)?;
+    let mut buffer = PathBuffer::default();
+    let path = buffer.read(path)?;
+    let (at, path) = start(call, at, path)?;
     // Whether something may be written or run is its mount's affair, too.
     let is_shown = wanted as u32 & !access::READ == 0;
     if let Some(shown) = is_shown.then(|| find_shown(call, at, &path, flags & FOLLOW != 0)).flatten() {
@@ -424,8 +427,9 @@ fn read_link_at(call: &Call<'_>, at: u64, path: u64, to: u64, bytes: u64) -> Res
     if bytes as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    let path = copy::read_path(path)?;
-    let (at, path) = start(call, at, &path)?;
+    let mut buffer = PathBuffer::default();
+    let path = buffer.read(path)?;
+    let (at, path) = start(call, at, path)?;
     let shown = find_shown(call, at, &path, false).and_then(Result::ok);
     // Found before it is written: a fault of the program's page may need the lock.
     let target = shown.and_then(|status| call.process.files.lock().target(&status));

@@ -238,16 +238,41 @@ impl Deref for Path {
     }
 }
 
+/// Room for a path, which is read into it and stays where it is.
+#[derive(Debug)]
+pub struct PathBuffer {
+    chunk: [u8; CHUNK],
+    long: Vec<u8>,
+}
+
+impl Default for PathBuffer {
+    #[inline]
+    fn default() -> Self {
+        Self { chunk: [0; CHUNK], long: Vec::new() }
+    }
+}
+
+impl PathBuffer {
+    /// A path that a program named.
+    #[inline]
+    pub fn read(&mut self, from: u64) -> Result<&[u8]> {
+        let length = CHUNK.min((PAGE_SIZE - from % PAGE_SIZE) as usize);
+        read(from, &mut self.chunk[..length])?;
+        let end = first_zero(&self.chunk);
+        if end < length {
+            return Ok(&self.chunk[..end]);
+        }
+        self.long = read_string(from, PATH_BYTES, Errno::ENAMETOOLONG)?;
+        Ok(&self.long)
+    }
+}
+
 /// A path.
 #[inline]
 pub fn read_path(from: u64) -> Result<Path> {
-    let mut chunk = [0u8; CHUNK];
-    let length = CHUNK.min((PAGE_SIZE - from % PAGE_SIZE) as usize);
-    read(from, &mut chunk[..length])?;
-    match first_zero(&chunk) {
-        end if end < length => Ok(Path::Short(chunk, end)),
-        _ => read_string(from, PATH_BYTES, Errno::ENAMETOOLONG).map(Path::Long),
-    }
+    let mut buffer = PathBuffer::default();
+    let length = buffer.read(from)?.len();
+    Ok(if buffer.long.is_empty() { Path::Short(buffer.chunk, length) } else { Path::Long(buffer.long) })
 }
 
 /// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
