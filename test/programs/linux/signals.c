@@ -189,7 +189,9 @@ static void frames(void) {
     __asm__ volatile("ud2; pushfq; pop %0" : "=r"(flags));
     CHECK((flags & 0x7000) == 0 && (flags & 0x200));
     CHECK(ends_by(wild_return) == SIGSEGV);
-    CHECK(ends_by(stack_nowhere) == SIGBUS);
+    // A CPU raises #SS for it, QEMU 7.2 #GP.
+    int nowhere = ends_by(stack_nowhere);
+    CHECK(nowhere == SIGBUS || nowhere == SIGSEGV);
     CHECK(ends_by(jump_to_kernel) == SIGSEGV);
     CHECK(ends_by(blocked_fault) == SIGSEGV);
     CHECK(ends_by(no_room) == SIGSEGV);
