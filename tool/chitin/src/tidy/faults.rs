@@ -78,6 +78,17 @@ mod tests {
         assert_eq!(found("| 97 | fault_97_x, …_d |\n"), ["no test is called fault_97_x", "no test is called …_d"]);
     }
 
+    /// What this row wants is a statement, not a mechanism: that nothing is promised, as long as nothing is.
+    #[test]
+    fn fault_91_covert_channels_are_stated_to_be_out_of_scope() {
+        let caveats = include_str!("../../../../doc/caveats.md");
+        let protection = caveats.split("\n## ").find(|section| section.starts_with("Protection")).expect("a section");
+        let statement = protection.split("\n- ").find(|item| item.contains("covert channels")).expect("a statement");
+        for channel in ["slices", "caches", "order of allocation", "out of scope"] {
+            assert!(statement.contains(channel), "{channel}: {statement}");
+        }
+    }
+
     #[test]
     fn a_row_that_is_missing_is_found() {
         let subject = Subject::planted(vec![(PAGE, "| 1 | fault_1… |\n"), ("a.rs", "fn fault_1x() {}\n")]);
