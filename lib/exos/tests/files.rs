@@ -493,6 +493,28 @@ fn is_open(tree: &Tree<HostStore>, mut id: u64) -> bool {
     false
 }
 
+/// Links of links of links: ten times ten times ten of them, ten levels deep, are shown and found, or not, in no time.
+#[test]
+fn links_that_multiply_are_given_up() {
+    use exos::file_system::catalogue::{Catalogue, WORDS};
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let mut tree = tree(50);
+    let mut link = |name: String, target: String| {
+        let fresh = Fresh { mode: 0o120777, owner: Credentials::default(), device: (0, 0), target: target.as_bytes() };
+        tree.create(ROOT, name.as_bytes(), fresh).expect("it is made");
+    };
+    link("0".into(), ".".into());
+    (1..=10).for_each(|level: u32| link(level.to_string(), vec![(level - 1).to_string(); 10].join("/")));
+    for level in 0..=10 {
+        let path = format!("/{level}");
+        tree.show(catalogue, ROOT, path.as_bytes()).expect("what can be shown is");
+        let found = catalogue.find(ROOT, path.as_bytes(), true);
+        assert_eq!(found.is_some(), level == 0, "level {level}");
+        assert!(catalogue.find(ROOT, path.as_bytes(), false).is_some(), "level {level}");
+    }
+}
+
 #[test]
 fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
     use exos::file_system::catalogue::{Catalogue, WORDS};

@@ -193,14 +193,14 @@ impl<'a> Catalogue<'a> {
     /// finds it in a directory that everybody may search.
     #[inline(always)]
     pub fn find(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
-        match self.lead(from, path, follow, 0)? {
+        match self.lead(from, path, follow, &mut 0)? {
             Named { node: 0, .. } => Some(Err(Errno::ENOENT)),
             found => self.node(found.node).map(Ok),
         }
     }
 
     /// The same, but for what `stat` tells; node 0 where it is shown that there is nothing.
-    fn lead(self, from: NodeId, path: &[u8], follow: bool, links: u32) -> Option<Named> {
+    fn lead(self, from: NodeId, path: &[u8], follow: bool, links: &mut u32) -> Option<Named> {
         const HERE: u64 = b'.' as u64;
         const ABOVE: u64 = HERE << 8 | HERE;
         let (mut at, mut place) = match path {
@@ -229,9 +229,10 @@ impl<'a> Catalogue<'a> {
 
     /// What a symbolic link in a directory leads to.
     #[inline(never)]
-    fn lead_through(self, directory: NodeId, link: NodeId, links: u32) -> Option<Named> {
-        let (target, length) = self.target(link).filter(|_| links < MOST_LINKS)?;
-        self.lead(directory, &target[..length], true, links + 1)
+    fn lead_through(self, directory: NodeId, link: NodeId, links: &mut u32) -> Option<Named> {
+        let (target, length) = self.target(link).filter(|_| *links < MOST_LINKS)?;
+        *links += 1;
+        self.lead(directory, &target[..length], true, links)
     }
 
     /// The directory itself, for the name `.`, where everybody may search it.
@@ -367,7 +368,7 @@ fn table<const WORDS: usize, const ENTRIES: usize>(words: &[AtomicU64]) -> &[[At
     words.as_chunks().0.first_chunk().expect("there are words enough for the catalogue")
 }
 
-/// Symbolic links that are followed one within the other: who meets more asks.
+/// Symbolic links that are followed in one walk: who meets more asks.
 const MOST_LINKS: u32 = 4;
 
 /// The sequence number and the words of an entry, unless it is being written.

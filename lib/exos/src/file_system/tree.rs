@@ -458,15 +458,23 @@ impl<S: Store> Tree<S> {
     /// Shows what a walk along a path finds, as far as everybody may see it.
     pub fn show(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8]) -> Result<()> {
         if self.mounts.root == FIRST {
-            self.show_from(catalogue, from, path, 0)?;
+            let mut links = LINKS;
+            self.show_from(catalogue, from, path, &mut links)?;
         }
         Ok(())
     }
 
-    /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too.
-    fn show_from(&self, catalogue: Catalogue<'_>, from: NodeId, path: &[u8], links: usize) -> Result<Option<NodeId>> {
+    /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too, so many of
+    /// them on all of the way: links of links of links could take for ever.
+    fn show_from(
+        &self,
+        catalogue: Catalogue<'_>,
+        from: NodeId,
+        path: &[u8],
+        links: &mut usize,
+    ) -> Result<Option<NodeId>> {
         let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
-        if links > LINKS || !self.is_open_to_all(at)? {
+        if !self.is_open_to_all(at)? {
             return Ok(None);
         }
         catalogue.show_node(&self.status(at)?);
@@ -482,7 +490,9 @@ impl<S: Store> Tree<S> {
             catalogue.show_node(&self.status(found)?);
             if let Body::Link(target) = &self.node(found)?.body {
                 catalogue.show_target(found, target);
-                let Some(end) = self.show_from(catalogue, at, target, links + 1)? else { return Ok(None) };
+                let Some(left) = links.checked_sub(1) else { return Ok(None) };
+                *links = left;
+                let Some(end) = self.show_from(catalogue, at, target, links)? else { return Ok(None) };
                 found = end;
             }
             if index + 1 < last && !self.node(found)?.is_open_to_all() {
