@@ -69,6 +69,7 @@ fn hand_over() -> bool {
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 5;
     const MILLISECOND: u64 = 1_000_000;
+    process().rest();
     let mut predicate = Predicate::new();
     for term in signals() {
         predicate.add(&[term])?;

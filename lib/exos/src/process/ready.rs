@@ -333,6 +333,27 @@ impl Process {
         true
     }
 
+    /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
+    /// What it will be made of stays.
+    pub fn rest(&self) {
+        if thread().number() != self.environment() || self.copies.lock().is_empty() {
+            return;
+        }
+        let mut nursery = self.nursery.lock();
+        if nursery.current.is_some() || !self.children.lock().all.is_empty() {
+            return;
+        }
+        nursery.look_away();
+        if let Some(ready) = &mut nursery.ready {
+            for spare in core::mem::take(&mut ready.room.spare) {
+                ready.pages().free_many(&spare);
+            }
+        }
+        drop(nursery);
+        let copies = core::mem::take(&mut *self.copies.lock());
+        Allocator::own().free_many(&copies);
+    }
+
     /// Gives up what is kept for the next child.
     pub fn empty_nursery(&self) {
         let mut nursery = self.nursery.lock();
