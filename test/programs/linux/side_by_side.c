@@ -152,6 +152,7 @@ static void *makers(void *argument) {
     return NULL;
 }
 
+static pthread_barrier_t pair;
 static int ends[2];
 static atomic_int reader;
 
@@ -189,6 +190,29 @@ static void closing(void) {
     puts("closing what another thread reads");
 }
 
+static void *close_one(void *argument) {
+    for (int i = 0; i < rounds * 10; i++) {
+        pthread_barrier_wait(&pair);
+        CHECK(!close(ends[(long)argument]));
+        pthread_barrier_wait(&pair);
+    }
+    return NULL;
+}
+
+// Two threads close the two ends at once.
+static void closing_both(void) {
+    pthread_t threads[2];
+    CHECK(!pthread_barrier_init(&pair, NULL, 3));
+    for (long i = 0; i < 2; i++) CHECK(!pthread_create(&threads[i], NULL, close_one, (void *)i));
+    for (int i = 0; i < rounds * 10; i++) {
+        CHECK(!(i & 1 ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends)));
+        pthread_barrier_wait(&pair);
+        pthread_barrier_wait(&pair);
+    }
+    for (int i = 0; i < 2; i++) CHECK(!pthread_join(threads[i], NULL));
+    puts("closing both ends at once");
+}
+
 // Processes with one offset write one after the other, each line whole.
 static void one_offset(void) {
     char line[32];
@@ -223,5 +247,6 @@ int main(int count, char **arguments) {
         puts(parts[part].what);
     }
     closing();
+    closing_both();
     one_offset();
 }

@@ -18,7 +18,7 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
 pub(super) fn close(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let description = call.process.descriptors.lock().remove(u64::from(number as u32))?;
+    let description = call.process.take_out(u64::from(number as u32))?;
     description.close();
     Ok(0)
 }
@@ -36,7 +36,7 @@ pub(super) fn close_range(call: &mut Call<'_>) -> Result<u64> {
         if flags & u64::from(CLOSE_RANGE_CLOEXEC) != 0 {
             call.process.descriptors.lock().set_close_on_exec(number, true)?;
         } else {
-            let description = call.process.descriptors.lock().remove(number)?;
+            let description = call.process.take_out(number)?;
             description.close();
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn dup3(call: &mut Call<'_>) -> Result<u64> {
 fn replace(call: &Call<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(old)?;
     description.duplicate();
-    let replaced = call.process.descriptors.lock().replace(new, description.clone(), close_on_exec);
+    let replaced = call.process.put_in_place(new, description.clone(), close_on_exec);
     if let Some(before) = replaced.inspect_err(|_| description.close())? {
         before.close();
     }

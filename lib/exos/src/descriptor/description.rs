@@ -227,10 +227,14 @@ impl Description {
             self.record.state().store(0, SeqCst);
         }
         if self.descriptors.fetch_sub(1, Relaxed) > 1 {
-            return self.object.closed_one();
+            self.object.closed_one();
+        } else {
+            let has_locks = last && self.record.locks().load(Acquire) != 0;
+            self.object.closed(last, if has_locks { self.number() } else { 0 });
         }
-        let has_locks = last && self.record.locks().load(Acquire) != 0;
-        self.object.closed(last, if has_locks { self.number() } else { 0 });
+        if self.object.has_window() && !process().has_left(&self) {
+            self.object.close_window();
+        }
     }
 }
 

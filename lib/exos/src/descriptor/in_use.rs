@@ -2,7 +2,9 @@
 //! Linux: they are let go when the last such call has ended.
 //!
 //! A call notes what it works with under the lock of the descriptors, and only in a process that has threads. Who takes a
-//! description out of the descriptors therefore sees every thread that found it there.
+//! description out of the descriptors therefore sees every thread that found it there. In the same way who takes one out notes
+//! that it is leaving, until it is let go: two threads that close the two ends of a pipe look through one window, which the
+//! one of them closes that is done last.
 
 use super::description::Description;
 use crate::errno::{Errno, Result};
@@ -19,6 +21,8 @@ pub struct Uses {
     notes: Vec<(u64, u64)>,
     /// Descriptions that no descriptor refers to any more.
     left: Vec<Description>,
+    /// Descriptions with a window that were taken out of the descriptors and are not let go yet, once for each descriptor.
+    leaving: Vec<Description>,
 }
 
 impl Uses {
@@ -50,6 +54,41 @@ impl Process {
     pub fn opened(&self, number: u64) -> Result<Description> {
         let description = self.description(number)?;
         if description.flags() & linux::O_PATH != 0 { Err(Errno::EBADF) } else { Ok(description) }
+    }
+
+    /// Takes a descriptor out, which is then to be closed.
+    pub fn take_out(&self, number: u64) -> Result<Description> {
+        let mut descriptors = self.descriptors.lock();
+        let description = descriptors.remove(number)?;
+        self.note_leaving(&description);
+        Ok(description)
+    }
+
+    /// Puts a description in the place of another one, which is then to be closed.
+    pub fn put_in_place(&self, number: u64, new: Description, close_on_exec: bool) -> Result<Option<Description>> {
+        let mut descriptors = self.descriptors.lock();
+        let before = descriptors.replace(number, new, close_on_exec)?;
+        before.iter().for_each(|before| self.note_leaving(before));
+        Ok(before)
+    }
+
+    fn note_leaving(&self, description: &Description) {
+        if self.has_threads.load(Relaxed) && description.object.has_window() {
+            self.uses.lock().leaving.push(description.clone());
+        }
+    }
+
+    /// A descriptor of a description with a window is done with it. Whether another one of this process looks through the same
+    /// window: of two that ask, one is told that it was the last.
+    pub(super) fn has_left(&self, description: &Description) -> bool {
+        let descriptors = self.descriptors.lock();
+        let mut uses = self.uses.lock();
+        if let Some(at) = uses.leaving.iter().position(|leaving| leaving.is_same(description)) {
+            uses.leaving.swap_remove(at);
+        }
+        let same = |other: &Description| description.object.shares_window(&other.object);
+        let others = descriptors.iter().map(|(_, other)| other).chain(&uses.leaving).chain(&uses.left);
+        others.into_iter().any(same)
     }
 
     /// Keeps what is to be closed, if a call of another thread works with it; else gives it back.
@@ -90,9 +129,10 @@ impl Process {
         free.into_iter().for_each(Description::close);
     }
 
-    /// Whether a description that this test is true of is open, or left to who uses it.
+    /// Whether a description that this test is true of is open, left to who uses it, or not let go yet.
     pub fn has_open(&self, test: impl Fn(&Description) -> bool) -> bool {
-        let open = self.descriptors.lock().iter().any(|(_, description)| test(description));
-        open || self.uses.lock().left.iter().any(test)
+        let descriptors = self.descriptors.lock();
+        let uses = self.uses.lock();
+        descriptors.iter().any(|(_, description)| test(description)) || uses.left.iter().chain(&uses.leaving).any(test)
     }
 }

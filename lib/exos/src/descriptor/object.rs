@@ -118,17 +118,10 @@ impl Object {
                 if pipe.node != 0 {
                     process().files.lock().hold(pipe.node, false);
                 }
-                let same = |object: &Self| matches!(object, Self::Pipe(other, _) if other == pipe);
-                if !process().has_open(|description| same(&description.object)) {
-                    pipe::discard(pipe);
-                }
             }
             Self::Terminal(terminal) => {
                 if let Some(node) = terminal.node() {
                     process().files.lock().hold(node, false);
-                }
-                if !job::is_used(terminal) {
-                    master::forget(terminal);
                 }
             }
             Self::Other(other) => {
@@ -149,6 +142,30 @@ impl Object {
         self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
         if let Self::File { node } | Self::Directory { node } = self {
             process().files.lock().close_one(*node);
+        }
+    }
+
+    /// Whether it is seen through a window that other descriptions may look through as well.
+    #[inline]
+    pub const fn has_window(&self) -> bool {
+        matches!(self, Self::Pipe(..) | Self::Terminal(_))
+    }
+
+    /// Whether two are seen through one window.
+    pub fn shares_window(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pipe(one, _), Self::Pipe(other, _)) => one == other,
+            (Self::Terminal(one), Self::Terminal(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// No description of this process looks through its window any more.
+    pub fn close_window(&self) {
+        match self {
+            Self::Pipe(pipe, _) => pipe::discard(pipe),
+            Self::Terminal(terminal) if !job::is_controlling(terminal) => master::forget(terminal),
+            _ => {}
         }
     }
 

@@ -80,16 +80,16 @@ fn statistics(other: &Other, name: &str) -> String {
     let [pending, blocked, ignored, caught] = other.signals.map(|set| (set & 0x7fff_ffff) as i64);
     let mut fields = [0i64; 52];
     let mut set = |number: usize, value: i64| fields[number - 1] = value;
-    [(4, other.parent), (5, other.group), (6, other.session), (7, other.terminal[0])]
-        .map(|(number, value)| set(number, value as i64));
+    let descent = [(4, other.parent), (5, other.group), (6, other.session), (7, other.terminal[0])];
+    descent.into_iter().for_each(|(number, value)| set(number, value as i64));
     set(8, foreground(other));
     set(28, (STACK_TOP - PAGE_SIZE) as i64);
     set(14, (program / TICK) as i64);
     set(15, (library / TICK) as i64);
-    [(18, 20 + nice), (19, nice), (20, other.threads as i64), (22, (other.start / TICK) as i64)]
-        .map(|(number, value)| set(number, value));
-    [(23, pages * PAGE_SIZE as i64), (24, pages), (25, i64::MAX)].map(|(number, value)| set(number, value));
-    [(31, pending), (32, blocked), (33, ignored), (34, caught), (38, 17)].map(|(number, value)| set(number, value));
+    let schedule = [(18, 20 + nice), (19, nice), (20, other.threads as i64), (22, (other.start / TICK) as i64)];
+    let memory = [(23, pages * PAGE_SIZE as i64), (24, pages), (25, i64::MAX)];
+    let signals = [(31, pending), (32, blocked), (33, ignored), (34, caught), (38, 17)];
+    schedule.into_iter().chain(memory).chain(signals).for_each(|(number, value)| set(number, value));
     let rest: Vec<String> = fields[3..].iter().map(|field| format!("{field}")).collect();
     format!("{} ({name}) {} {}\n", other.number, state(other).0, rest.join(" "))
 }

@@ -128,8 +128,12 @@ pub fn publish(process: &Process) {
 pub fn is_used(terminal: &Terminal) -> bool {
     let process = process();
     let is_it = |object: &Object| matches!(object, Object::Terminal(other) if other == terminal);
-    let is_open = process.descriptors.lock().iter().any(|(_, description)| is_it(&description.object));
-    is_open || process.terminal.lock().as_ref() == Some(terminal)
+    process.has_open(|description| is_it(&description.object)) || is_controlling(terminal)
+}
+
+/// Whether the running process knows a terminal as the one that controls it.
+pub fn is_controlling(terminal: &Terminal) -> bool {
+    process().terminal.lock().as_ref() == Some(terminal)
 }
 
 /// Nobody has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.
