@@ -11,8 +11,10 @@ pub(super) fn privileged(_: &mut Call<'_>) -> Result<u64> {
 }
 
 /// Handles of files: none of the file systems has any.
-pub(super) fn name_to_handle_at(_: &mut Call<'_>) -> Result<u64> {
-    Err(Errno::EOPNOTSUPP)
+pub(super) fn name_to_handle_at(call: &mut Call<'_>) -> Result<u64> {
+    const KNOWN: u32 = linux::AT_SYMLINK_FOLLOW | linux::AT_EMPTY_PATH | linux::AT_HANDLE_FID;
+    let [_, _, _, _, flags, _] = call.arguments();
+    Err(if flags as u32 & !KNOWN != 0 { Errno::EINVAL } else { Errno::EOPNOTSUPP })
 }
 
 /// There are no name spaces, as on a Linux that was built without; who has one thread shares nothing that could be made its own.
