@@ -334,9 +334,10 @@ impl Process {
     }
 
     /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
-    /// What it will be made of stays.
+    /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
+    /// the children while it asks for the nursery.
     pub fn rest(&self) {
-        if thread().number() != self.environment() || self.copies.lock().is_empty() {
+        if self.has_threads.load(Relaxed) || thread().number() != self.environment() || self.copies.lock().is_empty() {
             return;
         }
         let mut nursery = self.nursery.lock();
