@@ -97,7 +97,9 @@ fn compile_rust() -> Vec<u8> {
     let advice = "is rust-src installed (rustup component add rust-src)?";
     assert!(output.status.success(), "{advice} {}", String::from_utf8_lossy(&output.stderr));
     let assembly = files(&crate_folder.join("target/bpfel-unknown-none/release/deps"), "s");
-    let object = crate_folder.join("corpus.o");
+    // Other tests, which are processes of their own, assemble at the same time.
+    let scratch = tempfile::tempdir().expect("a folder for the object");
+    let object = scratch.path().join("corpus.o");
     let assembled = Command::new("clang")
         .args(["-target", "bpf", "-c", "-x", "assembler", "-o"])
         .arg(&object)
