@@ -75,6 +75,7 @@ impl AddressSpace {
             // SAFETY: the rows are as many as we say; the caller answers for what they change.
             let outcome =
                 unsafe { syscall::page_map(self.key, self.root, UserAddress(some.as_ptr() as u64), some.len() as u64) };
+            crate::critical_section::give_way();
             match outcome {
                 Ok(_) => done += some.len(),
                 Err(Failure { error: Error::Again, detail }) => done += detail as usize,

@@ -43,11 +43,21 @@ impl Drop for CriticalSection {
 /// longer than the grace is no excess. Nothing is delivered meanwhile, and locks stay held: who waits for them waits on.
 #[inline]
 pub fn give_way() {
-    let pending = &Area::current().private().pending;
-    if pending.load(SeqCst) & PENDING_SLICE_END != 0 {
-        pending.fetch_and(!PENDING_SLICE_END, SeqCst);
-        let _ = crate::time_slice::yield_to(abi::EnvironmentId::NONE);
+    // SAFETY: as in `enter`; nothing is changed.
+    unsafe {
+        asm!(
+            "test dword ptr gs:[{pending}], {ended}",
+            "jne {yield_now}",
+            pending = const PENDING, ended = const PENDING_SLICE_END as u32, yield_now = label { yield_at_end() },
+            options(nostack),
+        );
     }
+}
+
+#[cold]
+fn yield_at_end() {
+    Area::current().private().pending.fetch_and(!PENDING_SLICE_END, SeqCst);
+    crate::time_slice::yield_now();
 }
 
 /// Closes one, whoever opened it.

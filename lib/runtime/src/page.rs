@@ -1,6 +1,7 @@
 //! Allocating physical pages, by number, under an access list (DESIGN.md §4, Page).
 
 use crate::area;
+use crate::critical_section;
 use crate::exposed;
 use crate::syscall::{self, BatchRow, number};
 use abi::limits::BATCH_ROWS;
@@ -179,6 +180,8 @@ pub(crate) fn batch(rows: &mut [BatchRow]) -> Result<(), (usize, Failure)> {
     // SAFETY: the rows are ours alone, as many as we say; both callers put only page calls into them, which change no
     // memory at an address.
     let outcome = unsafe { syscall::batch(abi::UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) };
+    // Who gives up a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+    critical_section::give_way();
     outcome.map(|_| ()).map_err(|failure| {
         let row = failure.detail as usize;
         let detail = rows.get(row).map_or(0, |row| row.arguments[0]);

@@ -11,7 +11,7 @@ use abi::page_table::{MapRow, PRESENT};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use runtime::page::Allocator;
-use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, critical_section, exposed, syscall};
 
 /// Tables that stay for the next program at most.
 const KEPT: usize = 12;
@@ -90,6 +90,8 @@ impl Tables {
                 few if few <= FEW => self.edit_rows::<FEW>(editor, left),
                 _ => self.edit_rows::<MAP_ROWS>(editor, &left[..left.len().min(MAP_ROWS)]),
             };
+            // A process that changes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+            critical_section::give_way();
             left = &left[done?..];
         }
         Ok(())

@@ -19,7 +19,7 @@ use runtime::page::Allocator;
 use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, area, clock, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, critical_section, exposed, syscall, time_slice};
 use test_programs::child::{death, eventually, expect_death, prepare, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
@@ -37,6 +37,7 @@ guest! {
     Here fault_38_hoarder_of_time;
     Here fault_38_hoarder_of_given_time;
     Here fault_38_critical_section_without_end;
+    Here long_work_in_a_critical_section_is_no_excess;
     Here fault_38_others_keep_their_share;
     Here fault_38_who_never_gives_way_is_destroyed;
     Here fault_38_window_given_to_a_victim;
@@ -419,6 +420,41 @@ fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
     check!(child.alive(), "the child died: {}", test_programs::child::death(&child));
     let excess = child.info().map_or(0, |info| info.excess.load(SeqCst));
     check!(excess <= 1, "its excess is {excess}");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Allocates pages and gives them up again, many times, in one critical section that lasts for many slices. Tells the most of
+/// its own excess.
+extern "C" fn work_long(pages: u64) {
+    let mut pages = alloc::vec![PageNumber::NONE; pages as usize];
+    let excess = || exposed::environment(own()).map_or(u64::MAX, |info| info.excess.load(SeqCst));
+    let section = critical_section::enter();
+    let most = (0..60).map(|_| {
+        let had = Allocator::own().allocate_many(&mut pages).is_ok();
+        let freed = Allocator::own().free_many(&pages);
+        if had && freed == pages.len() { excess() } else { u64::MAX }
+    });
+    let most = most.max().unwrap_or(u64::MAX);
+    drop(section);
+    let area = Area::current();
+    area.status(1).store(most, SeqCst);
+    area.status(2).store(1, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+/// The runtime gives the CPU away between two calls of the kernel where a slice has ended.
+fn long_work_in_a_critical_section_is_no_excess(world: &World) -> Outcome {
+    const PAGES: u64 = 300;
+    let child = spawn(world, work_long, PAGES)?;
+    check!(eventually(|| status(&child, 2) == 1), "it does not come to its end");
+    let (most, slices) = (status(&child, 1), child.info().map_or(0, |info| info.slices.load(SeqCst)));
+    check!(most != u64::MAX, "it could not have its pages");
+    check!(slices > 8, "the work took {slices} slices only");
+    // A busy host may stop the machine between any two instructions.
+    check!(if is_counting() { most == 0 } else { most < slices }, "its excess was {most} in {slices} slices");
     granted!(child.destroy());
     Ok(())
 }
