@@ -61,6 +61,8 @@ pub const ZEROED: u8 = 1 << 0;
 pub const ORPHAN: u8 = 1 << 1;
 /// Bit of the flags: written through some mapping that has since been removed or narrowed.
 pub const DIRTY: u8 = 1 << 2;
+/// Bit of the flags: somebody has slept over a word of the page since it was given out. When it is given up, idle CPUs look.
+pub const WATCHED: u8 = 1 << 3;
 
 /// Bit of [`PageInfo::state`] from which on, for a page table, stand the eighths of it that may hold entries, one bit each.
 pub const EIGHTHS_SHIFT: u32 = 24;
