@@ -2,6 +2,7 @@
 //!
 //! Frames pass whole. The kernel looks at a header only to know how long the frame is.
 
+use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use abi::capability::{Capability, DEVICE, HOST_CHANNEL, Rights};
 use abi::host_channel::{HEADER, Header, PAYLOAD};
@@ -65,7 +66,8 @@ fn name() -> Capability {
     capability::named([DEVICE, HOST_CHANNEL])
 }
 
-/// Looks for a frame that has arrived, and says so in the exposed word.
+/// Looks for a frame that has arrived, and for room, and says so in the exposed words. The device interrupts one CPU only, and
+/// programs do not know when these words change: so the others are made to look, if they are idle.
 pub(crate) fn poll(kernel: &mut Kernel) {
     if !present() {
         return;
@@ -73,8 +75,10 @@ pub(crate) fn poll(kernel: &mut Kernel) {
     console::poll();
     let whole = kernel.channel.fill();
     let info = exposed::kernel();
-    info.channel_frames.store(u64::from(whole), Ordering::Release);
-    info.channel_room.store(console::room() as u64, Ordering::Release);
+    let found = [(&info.channel_frames, u64::from(whole)), (&info.channel_room, console::room() as u64)];
+    if found.iter().fold(false, |news, (word, value)| word.swap(*value, Ordering::SeqCst) != *value || news) {
+        interrupt::wake_all_idle();
+    }
 }
 
 fn present() -> bool {

@@ -8,7 +8,7 @@ use crate::destruction::Progress;
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::Secrets;
-use crate::page::Pin;
+use crate::page::{Pin, wake_watchers};
 use crate::predicate::Watched;
 use crate::revocation::Taking;
 use abi::budget::Resource;
@@ -196,6 +196,7 @@ impl Kernel {
     /// Makes ordinary pages those of an area.
     pub(crate) fn make_area(&mut self, wanted: &Specification) {
         for page in &wanted.private[..wanted.private_count as usize] {
+            memory::info(PageNumber(*page)).into_iter().for_each(wake_watchers);
             self.memory.make_area_page(PageNumber(*page), PageKind::EnvironmentPrivate);
         }
         self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);

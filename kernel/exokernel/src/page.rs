@@ -8,12 +8,13 @@
 use crate::budget;
 use crate::environment::Environment;
 use crate::free_list;
+use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::limits::PINS;
-use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, ZEROED};
+use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, WATCHED, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::exposed::{self, add, subtract};
@@ -76,6 +77,13 @@ fn put_under(page: PageNumber, info: &PageInfo, list: PageNumber) {
     info.access.store(word & !0xffff_ffff | list.0, Ordering::Release);
 }
 
+/// A page will be nobody's to watch any more: whoever sleeps over it on an idle CPU is made to look.
+pub(crate) fn wake_watchers(info: &PageInfo) {
+    if state(info).flags & WATCHED != 0 {
+        interrupt::wake_all_idle();
+    }
+}
+
 /// Units of work of taking a page, which may have to be filled with zeros.
 const TAKE: u32 = 22;
 
@@ -115,7 +123,10 @@ impl Kernel {
     pub(crate) fn donatable(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
         let info = self.owned_page(key, page)?;
         match references(info) + pins(info) {
-            0 => Ok(info),
+            0 => {
+                wake_watchers(info);
+                Ok(info)
+            }
             holds => Err(Error::InUse.about(u64::from(holds))),
         }
     }
@@ -271,6 +282,9 @@ impl Kernel {
         } else {
             self.finish_free(page);
         }
+        if found.flags & WATCHED != 0 {
+            interrupt::wake_all_idle();
+        }
         Ok(())
     }
 
@@ -383,6 +397,7 @@ impl Kernel {
     /// page wakes.
     pub(crate) fn end_pins(&mut self, page: PageNumber, info: &PageInfo) {
         memory::begin_generation(info);
+        wake_watchers(info);
         set_pins(info, 0);
         self.settle(page);
     }

@@ -2,7 +2,7 @@
 //!
 //! The words that a predicate watches are found once, when it is accepted. That holds no page: whoever gives one up that is
 //! watched is rid of it, and it may be somebody else's the next moment. The sleeper knows by its generation that it is gone,
-//! before it looks at the word.
+//! before it looks at the word; a flag of the page says that idle CPUs must look then.
 
 use crate::budget;
 use crate::environment::Environment;
@@ -23,6 +23,10 @@ use machine::memory::{self, Generation, Memory};
 use machine::page_table::{page_of, translate};
 use machine::{clock, exposed, user};
 use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
+
+/// Units of work of evaluating a predicate, and each of its terms.
+const EVALUATION: u32 = 6;
+const TERM: u32 = 3;
 
 /// When an environment can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,12 @@ impl Watched {
     /// Notes the word of a term.
     fn watch(&mut self, term: usize, physical: u64) {
         (self.words[term], self.generations[term]) = (physical, memory::generation(record(physical)));
+    }
+
+    /// Says of each page that somebody sleeps over it.
+    fn mark(&self, count: usize) {
+        let words = self.words[..count].iter().filter(|physical| **physical != CLOCK);
+        words.for_each(|physical| memory::note_watched(record(*physical)));
     }
 
     /// The terms, of the first `count`, whose page was given up, as bits.
@@ -100,6 +110,7 @@ pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
     let caller = kernel.caller();
     let (predicate, watched) = kernel.accept(caller, terms, count)?;
     budget::charge(caller, Resource::Predicate, predicate.watched().count() as u64);
+    watched.mark(predicate.terms().len());
     let secrets = kernel.secrets_mut(caller);
     secrets.predicate = Some(predicate);
     secrets.watched = watched;
@@ -158,6 +169,7 @@ impl Kernel {
         let words = Seen { memory: &self.memory, words: &watched.words, gone: watched.gone(count) };
         let now = clock::now();
         add(&environment.info().predicate_terms, count as u64);
+        self.spend(EVALUATION + count as u32 * TERM);
         let fired = match predicate.evaluate(now, &words) {
             Evaluation::Fired { product, .. } => product as u64,
             Evaluation::Gone { .. } => FIRED_GONE,

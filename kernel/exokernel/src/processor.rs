@@ -4,7 +4,7 @@ use crate::environment::Environment;
 use abi::EnvironmentId;
 use abi::time_slice::SliceInfo;
 use machine::entry::TrapFrame;
-use time_slice::SliceVector;
+use time_slice::{Look, Next, SliceVector};
 
 /// Where in a time slice a CPU is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,14 @@ impl Told {
 pub(crate) struct Processor {
     /// Which positions are allocated.
     pub(crate) vector: SliceVector,
-    /// The position that runs, or ran last.
+    /// The position that runs, or was looked at last.
     pub(crate) position: usize,
+    /// The look for who runs next, which may take several entries.
+    look: Look,
+    /// The earliest time at which somebody who was passed over in it may run.
+    pub(crate) earliest: Option<u64>,
+    /// The CPU said that it is idle before it began.
+    pub(crate) announced: bool,
     /// Where in its slice.
     pub(crate) phase: Phase,
     /// When the slice ends, in nanoseconds since boot.
@@ -69,6 +75,9 @@ impl Processor {
         Self {
             vector: SliceVector::new(),
             position: 0,
+            look: Look::after(0),
+            earliest: None,
+            announced: false,
             phase: Phase::Idle,
             slice_end: 0,
             told: Told::NOBODY,
@@ -78,5 +87,22 @@ impl Processor {
             slice: None,
             last: 0,
         }
+    }
+
+    /// Begins a look around the vector.
+    pub(crate) fn look_around(&mut self, announced: bool) {
+        (self.look, self.earliest, self.announced) = (Look::after(self.position), None, announced);
+    }
+
+    /// The position to look at next, and whether it is the last of the look.
+    pub(crate) fn next_position(&mut self) -> Option<(Next, bool)> {
+        let (next, is_last) = self.look.next(&self.vector)?;
+        self.position = next.position;
+        Some((next, is_last))
+    }
+
+    /// Somebody was passed over who may run from this time on.
+    pub(crate) fn note_later(&mut self, time: u64) {
+        self.earliest = Some(self.earliest.map_or(time, |other| other.min(time)));
     }
 }

@@ -1,9 +1,10 @@
 //! Who runs next: the slice vector of this CPU, round robin (exokernel-sosp95 §5.1.1; DESIGN.md §4, "Time slice").
 //!
 //! There is no policy here: positions come in order; a position is passed over while its runner cannot run (it runs
-//! elsewhere, its predicate is false, it pays for an excess, it is dying). A search looks at a bounded number of positions
-//! in one kernel entry and then lets interrupts in. A CPU that found nothing says that it is idle, looks once more, and
-//! halts until the earliest time that any predicate waits for.
+//! elsewhere, its predicate is false, it pays for an excess, it is dying). A look around the vector does a bounded amount
+//! of work in one kernel entry, then lets interrupts in and goes on. A CPU that found nobody says that it is idle, looks around
+//! once more, from the beginning whenever an interrupt came in between, and halts until the earliest time that any predicate
+//! waits for.
 
 use crate::environment::Environment;
 use crate::event::{self, Waiting};
@@ -13,7 +14,7 @@ use crate::predicate::Wakeup;
 use crate::processor::{Phase, Processor};
 use abi::EnvironmentId;
 use abi::exposed::CpuState;
-use abi::limits::{CPUS, SLICES_PER_CPU};
+use abi::limits::CPUS;
 use abi::time_slice::SliceInfo;
 use abi::upcall::kind;
 use core::sync::atomic::{Ordering, fence};
@@ -21,8 +22,8 @@ use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
 use machine::exposed::{self, add};
 use machine::{clock, cpu_control, entry};
 
-/// Positions that one kernel entry looks at.
-const POSITIONS_PER_ENTRY: usize = 48;
+/// Units of work of looking at a position, without the predicate of its runner.
+const LOOK: u32 = 4;
 
 /// An environment that this CPU has claimed to run it.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ enum Found {
     Runner(Claimed),
     /// Nobody can run; the earliest time at which somebody may.
     Nobody(Option<u64>),
-    /// The bound was reached; go on from here in a new entry.
+    /// This entry has done enough; go on from here in a new one.
     More,
 }
 
@@ -55,64 +56,60 @@ extern "C" fn schedule_again() -> ! {
     schedule()
 }
 
+/// Goes on with a look. An interrupt may have come to a CPU that said that it is idle because something changed that was
+/// looked at already.
+extern "C" fn search_on() -> ! {
+    let kernel = lock();
+    if entry::breathed_undisturbed() { search(kernel) } else { schedule_with(kernel) }
+}
+
 /// The same, with the lock held.
 pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
-    let cpu = entry::cpu();
-    let processor = &mut kernel.processors[cpu];
-    if processor.phase == Phase::Idle {
-        let now = clock::now();
-        add(&exposed::cpus()[cpu].idle_time, now.saturating_sub(processor.entered));
-        processor.entered = now;
-    }
     let info = exposed::own_cpu();
     info.environment.store(0, Ordering::Release);
     info.state.store(CpuState::Running as u64, Ordering::Release);
-    match kernel.next_runner(cpu) {
-        Found::Runner(claimed) => begin(kernel, claimed, length_of_next_slice()),
-        Found::More => go_on(kernel),
-        Found::Nobody(_) => idle(kernel, cpu),
+    let processor = kernel.processor();
+    processor.note_idle_time();
+    processor.look_around(false);
+    search(kernel)
+}
+
+/// Looks on, and runs whom it finds; where that is nobody in two looks, halts.
+fn search(mut kernel: Locked) -> ! {
+    loop {
+        match kernel.next_runner() {
+            Found::Runner(claimed) => begin(kernel, claimed, length_of_next_slice()),
+            Found::More => go_on(kernel, search_on),
+            Found::Nobody(earliest) if kernel.processor().announced => idle(kernel, earliest),
+            Found::Nobody(_) => kernel.announce_idle(),
+        }
     }
 }
 
-/// Ends this entry and goes on searching in the next. No program's address space stays loaded: its root may be freed as soon
-/// as the lock is let go.
-fn go_on(kernel: Locked) -> ! {
+/// Ends this entry and goes on in the next. No program's address space stays loaded: its root may be freed as soon as the
+/// lock is let go.
+fn go_on(kernel: Locked, then: extern "C" fn() -> !) -> ! {
     cpu_control::load_kernel_address_space();
     drop(kernel);
-    machine::entry::breathe(schedule_again)
+    machine::entry::breathe(then)
 }
 
 fn length_of_next_slice() -> u64 {
     exposed::kernel().quantum.load(Ordering::Relaxed)
 }
 
-/// Halts until something happens. Says so first and looks once more, so that whoever changes a watched word after this
-/// look sees the CPU idle and kicks it.
-fn idle(mut kernel: Locked, cpu: usize) -> ! {
-    let info = exposed::own_cpu();
-    info.state.store(CpuState::Idle as u64, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    if kernel.processors[cpu].phase != Phase::Idle {
-        kernel.processors[cpu].phase = Phase::Idle;
-        kernel.processors[cpu].entered = clock::now();
+/// Halts until something happens, or fills pages with zeros.
+fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
+    if kernel.zero_ahead() {
+        go_on(kernel, schedule_again);
     }
-    match kernel.next_runner(cpu) {
-        Found::Runner(claimed) => {
-            info.state.store(CpuState::Running as u64, Ordering::Release);
-            begin(kernel, claimed, length_of_next_slice())
-        }
-        Found::More => go_on(kernel),
-        Found::Nobody(_) if kernel.zero_ahead() => go_on(kernel),
-        Found::Nobody(earliest) => {
-            cpu_control::load_kernel_address_space();
-            drop(kernel);
-            match earliest {
-                Some(time) => clock::set_timer(time),
-                None => clock::stop_timer(),
-            }
-            machine::entry::halt(schedule_again)
-        }
+    cpu_control::load_kernel_address_space();
+    drop(kernel);
+    match earliest {
+        Some(time) => clock::set_timer(time),
+        None => clock::stop_timer(),
     }
+    machine::entry::halt(schedule_again)
 }
 
 /// Starts a slice for an environment that this CPU has claimed.
@@ -121,9 +118,11 @@ fn begin(mut kernel: Locked, claimed: Claimed, length: u64) -> ! {
     let now = clock::now();
     let end = now + length;
     let processor = kernel.processor();
+    processor.note_idle_time();
     (processor.phase, processor.slice_end) = (Phase::Running, end);
     processor.slice = Some(&exposed::slices(entry::cpu())[processor.position]);
     let info = exposed::own_cpu();
+    info.state.store(CpuState::Running as u64, Ordering::Release);
     info.position.store(processor.position as u64, Ordering::Release);
     info.slice_end.store(end, Ordering::Release);
     add(&claimed.environment.info().slices, 1);
@@ -138,30 +137,38 @@ impl Kernel {
         &mut self.processors[entry::cpu() % CPUS]
     }
 
-    /// Looks for the next runner from the position after the last one, and claims it.
-    fn next_runner(&mut self, cpu: usize) -> Found {
-        let start = self.processors[cpu].position;
-        let mut position = start;
-        let mut earliest = None;
-        for _ in 0..POSITIONS_PER_ENTRY {
-            let Some(next) = self.processors[cpu].vector.after(position) else { return Found::Nobody(None) };
-            position = next.position;
+    /// Says that this CPU is idle, and begins another look: whoever changes a watched word after that sees the CPU idle and
+    /// kicks it.
+    fn announce_idle(&mut self) {
+        exposed::own_cpu().state.store(CpuState::Idle as u64, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let processor = self.processor();
+        if processor.phase != Phase::Idle {
+            (processor.phase, processor.entered) = (Phase::Idle, clock::now());
+        }
+        processor.look_around(true);
+    }
+
+    /// Looks on for the next runner, and claims it.
+    fn next_runner(&mut self) -> Found {
+        let cpu = entry::cpu();
+        while !self.is_spent() {
+            self.spend(LOOK);
+            let Some((next, is_last)) = self.processor().next_position() else {
+                return Found::Nobody(self.processor().earliest);
+            };
             if next.wrapped {
-                add(&exposed::cpus()[cpu].rounds, 1);
+                add(&exposed::own_cpu().rounds, 1);
             }
-            match self.try_position(cpu, position) {
-                Ok(claimed) => {
-                    self.processors[cpu].position = position;
-                    return Found::Runner(claimed);
-                }
-                Err(Wakeup::At(time)) => earliest = Some(earliest.map_or(time, |other: u64| other.min(time))),
+            match self.try_position(cpu, next.position) {
+                Ok(claimed) => return Found::Runner(claimed),
+                Err(Wakeup::At(time)) => self.processor().note_later(time),
                 Err(Wakeup::Now | Wakeup::Never) => {}
             }
-            if position == start {
-                return Found::Nobody(earliest);
+            if is_last {
+                return Found::Nobody(self.processor().earliest);
             }
         }
-        self.processors[cpu].position = position;
         Found::More
     }
 
@@ -274,6 +281,15 @@ impl Kernel {
 }
 
 impl Processor {
+    /// Counts the time since the last look as idle, if nobody ran.
+    fn note_idle_time(&mut self) {
+        if self.phase == Phase::Idle {
+            let now = clock::now();
+            add(&exposed::own_cpu().idle_time, now.saturating_sub(self.entered));
+            self.entered = now;
+        }
+    }
+
     /// Who runs in the position, as far as it was told; nobody where it was lost.
     #[inline(always)]
     pub(crate) fn runner(&self) -> EnvironmentId {
@@ -336,5 +352,3 @@ impl Locked {
         entry::enter(claimed.context, program)
     }
 }
-
-const _: () = assert!(POSITIONS_PER_ENTRY < SLICES_PER_CPU);

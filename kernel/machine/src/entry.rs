@@ -543,6 +543,11 @@ pub fn breathe(then: extern "C" fn() -> !) -> ! {
     unsafe { chitin_breathe(then) }
 }
 
+/// Whether no interrupt came in the breath before this entry.
+pub fn breathed_undisturbed() -> bool {
+    entry_state().entry_cause.load(Ordering::Relaxed) == BREATH
+}
+
 /// Halts until an interrupt came, then calls `then` with an empty stack.
 pub fn halt(then: extern "C" fn() -> !) -> ! {
     ended();

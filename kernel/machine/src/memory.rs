@@ -36,7 +36,7 @@ pub struct Memory {
 pub struct PageState {
     /// What the page is.
     pub kind: PageKind,
-    /// `abi::page::{ZEROED, ORPHAN, DIRTY}`.
+    /// `abi::page::{ZEROED, ORPHAN, DIRTY, WATCHED}`.
     pub flags: u8,
     /// Level of a page table.
     pub level: u8,
@@ -77,10 +77,11 @@ pub(crate) fn first_state(kind: PageKind) -> u64 {
     1 << 32 | PageState::of(kind).word()
 }
 
-/// Writes it for a page whose contents stay, and stay readable to whom they were.
-fn rename(info: &PageInfo, state: PageState) {
+/// Makes a page another kind, whose contents stay, and stay readable to whom they were.
+fn rename(info: &PageInfo, kind: PageKind) {
     let generation = info.state.load(Ordering::Relaxed) >> 32;
-    info.state.store(generation << 32 | state.word(), Ordering::Release);
+    let flags = state(info).flags & abi::page::WATCHED;
+    info.state.store(generation << 32 | PageState { flags, ..PageState::of(kind) }.word(), Ordering::Release);
 }
 
 /// How often the generations of some page began at 0 again.
@@ -148,6 +149,15 @@ pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
 pub fn forget_zeroed(info: &PageInfo) {
     if info.state.load(Ordering::Relaxed) & u64::from(abi::page::ZEROED) << 8 != 0 {
         set_flags(info, 0, abi::page::ZEROED);
+    }
+}
+
+/// Notes that somebody sleeps over a word of the page. The kernel's own are never given up.
+#[inline]
+pub fn note_watched(info: &PageInfo) {
+    let state = state(info);
+    if state.flags & abi::page::WATCHED == 0 && state.kind != PageKind::Kernel {
+        set_flags(info, abi::page::WATCHED, 0);
     }
 }
 
@@ -323,7 +333,7 @@ impl Memory {
         let info = info(page).expect("a donated page has a record");
         assert_eq!(state(info).kind, PageKind::Ordinary, "an area is made of ordinary pages");
         match kind {
-            PageKind::EnvironmentPublic => rename(info, PageState::of(kind)),
+            PageKind::EnvironmentPublic => rename(info, kind),
             _ => set_state(info, PageState::of(kind)),
         }
     }
@@ -332,7 +342,7 @@ impl Memory {
     pub fn release_public(&mut self, page: PageNumber) {
         let info = info(page).expect("a public page has a record");
         assert_eq!(state(info).kind, PageKind::EnvironmentPublic);
-        rename(info, PageState::of(PageKind::Ordinary));
+        rename(info, PageKind::Ordinary);
     }
 
     /// Writes words of a public page through the kernel's alias.

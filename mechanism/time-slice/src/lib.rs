@@ -86,6 +86,33 @@ impl SliceVector {
     }
 }
 
+/// A look around a vector, which may change meanwhile: it passes every position that is allocated all the while, and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    start: usize,
+    at: usize,
+    wrapped: bool,
+}
+
+impl Look {
+    /// One that begins after a position, and comes to it last.
+    pub const fn after(start: usize) -> Self {
+        Self { start, at: start, wrapped: false }
+    }
+
+    /// The next position, and whether it is the last; none where there is none any more.
+    pub fn next(&mut self, vector: &SliceVector) -> Option<(Next, bool)> {
+        let next = vector.after(self.at)?;
+        // The position that it began with, and all after that, may have been freed.
+        if self.wrapped && next.wrapped {
+            return None;
+        }
+        self.at = next.position;
+        self.wrapped |= next.wrapped;
+        Some((next, self.wrapped && next.position >= self.start))
+    }
+}
+
 impl Default for SliceVector {
     fn default() -> Self {
         Self::new()

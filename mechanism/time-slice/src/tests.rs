@@ -89,6 +89,35 @@ proptest! {
         prop_assert_eq!(seen, positions.into_iter().collect::<Vec<_>>());
     }
 
+    /// Whatever comes and goes while it lasts.
+    #[test]
+    fn a_look_passes_what_stays_and_ends(
+        stays in prop::collection::btree_set(0..SLICES_PER_CPU, 0..20),
+        changes in prop::collection::vec(0..SLICES_PER_CPU, 0..60),
+        start in 0..SLICES_PER_CPU,
+    ) {
+        let mut vector = vector(&stays);
+        let mut look = Look::after(start);
+        let mut seen = BTreeSet::new();
+        let mut steps = 0;
+        let mut changes = changes.into_iter().filter(|position| !stays.contains(position));
+        while let Some((next, is_last)) = look.next(&vector) {
+            prop_assert!(vector.is_allocated(next.position));
+            seen.insert(next.position);
+            steps += 1;
+            if is_last {
+                break;
+            }
+            match changes.next() {
+                Some(position) if vector.is_allocated(position) => vector.free(position),
+                Some(position) => vector.allocate(position),
+                None => {}
+            }
+        }
+        prop_assert!(stays.is_subset(&seen), "passed {:?} only", seen);
+        prop_assert!(steps <= 2 * (20 + 60), "{} steps", steps);
+    }
+
     #[test]
     fn free_and_allocate_undo_each_other(positions in prop::collection::btree_set(0..SLICES_PER_CPU, 1..40)) {
         let mut vector = vector(&positions);

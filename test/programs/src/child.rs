@@ -106,6 +106,25 @@ pub fn status(child: &Child, index: usize) -> u64 {
     child.public().map_or(0, |public| public.words()[word].load(Acquire))
 }
 
+/// Whether a child sleeps on a predicate over words: it is charged for each.
+pub fn sleeps(child: &Child) -> bool {
+    child.info().is_some_and(|info| info.budget[Resource::Predicate as usize].used.load(Acquire) != 0)
+}
+
+/// Lets a child that serves transfers, and says so in its first status word, come to its waiting place. That it was given time says nothing: a busy host may have used it up before the
+/// child's first instruction, or between two of them; and then the child is refused as busy, rightly.
+///
+/// # Errors
+/// When it does not come there.
+pub fn settle(child: &Child) -> Outcome {
+    let waits = || {
+        let _ = time_slice::yield_to(child.number);
+        status(child, 1) == 1 && sleeps(child) && !exposed::runs(child.number)
+    };
+    check!(eventually(waits), "the callee does not come to wait");
+    Ok(())
+}
+
 /// Waits until a condition holds, for as long as a busy host may need.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let end = clock::now() + LIMIT / 2;

@@ -5,18 +5,23 @@
 extern crate alloc;
 
 use abi::budget::Resource;
+use abi::exposed::CpuState;
+use abi::host_channel::{HEADER, PAYLOAD};
 use abi::limits::PREDICATE_TERMS;
 use abi::predicate::Term;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::Access;
 use runtime::area::Area;
+use runtime::environment::{Builder, Child};
 use runtime::page::{Allocator, PageKind};
 use runtime::predicate::{
     Event, EventLoop, Fired, Next, Operator, Predicate, Source, clock as until, wait_any, word, word_masked,
 };
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, area, clock, exposed, syscall, time_slice};
-use test_programs::child::{eventually, launch, prepare, spawn, status};
+use runtime::{Failure, KeyIndex, Kind, area, channel, clock, exposed, syscall, time_slice};
+use test_programs::child::{LIMIT, eventually, launch, prepare, sleeps, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -25,8 +30,11 @@ guest! {
     Child the_product_that_fired_is_named;
     Here a_word_of_another_wakes;
     Here no_wakeup_is_lost;
+    Here a_frame_of_the_host_wakes_on_every_cpu;
+    Here many_sleepers_let_their_cpu_idle_and_lose_no_wakeup;
     Child an_event_loop_serves_its_sources;
     Here fault_41_watched_page_is_freed;
+    Here fault_41_who_watches_on_an_idle_cpu_is_told;
     Child fault_41_words_that_cannot_be_watched;
     Child fault_41_too_many_terms;
     Here fault_41_never_true;
@@ -156,6 +164,100 @@ fn no_wakeup_is_lost(world: &World) -> Outcome {
     Ok(())
 }
 
+/// Says that a frame has come from the host.
+extern "C" fn watch_frames(_: u64) {
+    let frames = &exposed::kernel().channel_frames;
+    let _ = wait_any(&[&[word(frames, Operator::NotEqual, 0)]], None);
+    Area::current().status(1).store(1, SeqCst);
+    let _ = syscall::cpu_kick(0);
+}
+
+/// The device interrupts one CPU. Who sleeps on another until a frame is there is woken all the same, and nobody but the kernel
+/// could do it. The frame says that this guest has no input, which the host tells once, when it may send some.
+fn a_frame_of_the_host_wakes_on_every_cpu(world: &World) -> Outcome {
+    let child = sleeper(world, watch_frames)?;
+    channel::send(Kind::InputCredit, &1u32.to_le_bytes());
+    let public = granted!(child.public());
+    let seen = &public.words()[abi::area::PUBLIC_STATUS as usize / 8 + 1];
+    let event = granted!(wait_any(&[&[word(seen, Operator::Equal, 1)]], Some(clock::now() + LIMIT / 2)));
+    check!(event == Event::Source(0), "{event:?}, and {} frames wait", exposed::kernel().channel_frames.load(SeqCst));
+    let mut frame = [0; HEADER + PAYLOAD];
+    let (header, _) = granted!(channel::receive(&mut frame)).ok_or("no frame")?;
+    check!(header.kind == Kind::InputEnd as u8, "the frame was {header:?}");
+    drop(public);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// A child on the last CPU, asleep, and the CPU with it where it has nobody else.
+fn sleeper(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
+    sleeper_of(prepare(world, function, 0)?)
+}
+
+fn sleeper_of(builder: Builder) -> Result<Child, String> {
+    let cpu = exposed::kernel().cpus.load(SeqCst) - 1;
+    let home = exposed::cpu(cpu).ok_or("no such CPU")?;
+    let child = granted!(builder.create());
+    granted!(child.run(cpu, time_slice::ANY_POSITION));
+    let is_idle = || cpu == 0 || home.state.load(SeqCst) == CpuState::Idle as u64;
+    check!(eventually(|| sleeps(&child) && is_idle()), "the child does not sleep");
+    Ok(child)
+}
+
+/// Sleepers on one CPU, and positions of each: many more than one entry into the kernel may look at, because each has a
+/// predicate as long as can be.
+const SLEEPERS: usize = 24;
+const POSITIONS: u64 = 4;
+/// What each waits for, and what it has seen of it. They share this address space.
+static CALLED: [AtomicU64; SLEEPERS] = [const { AtomicU64::new(0) }; SLEEPERS];
+static ANSWERED: [AtomicU64; SLEEPERS] = [const { AtomicU64::new(0) }; SLEEPERS];
+static NEVER: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn answer_calls(number: u64) {
+    let (called, answered) = (&CALLED[number as usize], &ANSWERED[number as usize]);
+    let never = [word(&NEVER, Operator::NotEqual, 0)];
+    loop {
+        let call = word(called, Operator::NotEqual, answered.load(SeqCst));
+        let mut conditions = [&never[..]; PREDICATE_TERMS];
+        conditions[PREDICATE_TERMS - 1] = core::slice::from_ref(&call);
+        let _ = wait_any(&conditions, None);
+        answered.store(called.load(SeqCst), SeqCst);
+        let _ = syscall::cpu_kick(0);
+    }
+}
+
+/// Looking for who runs next takes several entries, none of which may be long, and lets interrupts in between. The CPU comes to
+/// rest all the same, and a kick that comes in the middle is not lost.
+fn many_sleepers_let_their_cpu_idle_and_lose_no_wakeup(_: &World) -> Outcome {
+    let cpu = exposed::kernel().cpus.load(SeqCst) - 1;
+    let home = exposed::cpu(cpu).ok_or("no such CPU")?;
+    let mut sleepers = Vec::new();
+    for number in 0..SLEEPERS {
+        let mut builder = granted!(Builder::sharing());
+        builder.function(answer_calls, number as u64).budget(Resource::Slice, POSITIONS);
+        builder.budget(Resource::Predicate, PREDICATE_TERMS as u64);
+        let sleeper = granted!(builder.create());
+        for _ in 0..POSITIONS {
+            granted!(sleeper.run(cpu, time_slice::ANY_POSITION));
+        }
+        sleepers.push(sleeper);
+    }
+    let is_idle = || cpu == 0 || home.state.load(SeqCst) == CpuState::Idle as u64;
+    check!(eventually(|| sleepers.iter().all(sleeps) && is_idle()), "they do not come to sleep, or their CPU to rest");
+    for round in 1..=300u64 {
+        let number = (round as usize * 31) % SLEEPERS;
+        CALLED[number].store(round, SeqCst);
+        granted!(syscall::cpu_kick(cpu));
+        let answer = word(&ANSWERED[number], Operator::Equal, round);
+        let event = granted!(wait_any(&[&[answer]], Some(clock::now() + LIMIT / 2)));
+        check!(event == Event::Source(0), "round {round}: {event:?} from sleeper {number}");
+    }
+    for sleeper in sleepers {
+        granted!(sleeper.destroy());
+    }
+    Ok(())
+}
+
 struct Ticker {
     next: u64,
     ticks: u64,
@@ -186,10 +288,19 @@ fn an_event_loop_serves_its_sources() -> Outcome {
 }
 
 extern "C" fn watch_shown(_: u64) {
+    watch(Some(clock::now() + 100_000_000_000));
+}
+
+/// As [`watch_shown`]; no time wakes it.
+extern "C" fn watch_shown_for_ever(_: u64) {
+    watch(None);
+}
+
+fn watch(deadline: Option<u64>) {
     // SAFETY: the creator shows its page here, which holds atomics only.
     let shown = unsafe { &*(SHOWN as *const AtomicU64) };
     Area::current().status(1).store(1, SeqCst);
-    let outcome = wait_any(&[&[word(shown, Operator::Equal, 77)]], Some(clock::now() + 100_000_000_000));
+    let outcome = wait_any(&[&[word(shown, Operator::Equal, 77)]], deadline);
     let code = match outcome {
         Ok(Event::Gone) => 1,
         Ok(Event::Source(_)) => 2,
@@ -217,6 +328,21 @@ fn fault_41_watched_page_is_freed(world: &World) -> Outcome {
     check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
     granted!(child.destroy());
     check!(exposed::page(page).map(|info| info.kind()) == Some(PageKind::Free), "the page is not free at last");
+    Ok(())
+}
+
+/// Who gives a page up does not know who watches it. The kernel does, and makes idle CPUs look.
+fn fault_41_who_watches_on_an_idle_cpu_is_told(world: &World) -> Outcome {
+    for _ in 0..4 {
+        let page = granted!(Allocator::own().allocate());
+        let mut builder = prepare(world, watch_shown_for_ever, 0)?;
+        granted!(builder.show(SHOWN, &[page], Access::READ));
+        let child = sleeper_of(builder)?;
+        granted!(Allocator::own().free(page));
+        check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken");
+        check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
+        granted!(child.destroy());
+    }
     Ok(())
 }
 

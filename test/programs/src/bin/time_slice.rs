@@ -20,7 +20,7 @@ use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, critical_section, exposed, syscall, time_slice};
-use test_programs::child::{death, eventually, expect_death, prepare, spawn, status};
+use test_programs::child::{death, eventually, expect_death, prepare, sleeps, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
 guest! {
@@ -545,9 +545,8 @@ fn who_was_roused_elsewhere_is_not_forgotten(world: &World) -> Outcome {
     granted!(builder.show(SHOWN, &[page], Access::READ));
     let child = granted!(builder.create());
     granted!(child.run(HOME, time_slice::ANY_POSITION));
-    let waits = || child.info().is_some_and(|info| info.budget[Resource::Predicate as usize].used.load(SeqCst) != 0);
     for round in 1..=20 {
-        let is_idle = || waits() && home.state.load(SeqCst) == CpuState::Idle as u64;
+        let is_idle = || sleeps(&child) && home.state.load(SeqCst) == CpuState::Idle as u64;
         check!(eventually(is_idle), "round {round}: the child does not sleep");
         window.words()[0].store(round, SeqCst);
         while time_slice::yield_to(child.number).is_err() && status(&child, DONE) < round {}
