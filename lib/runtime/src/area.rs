@@ -43,7 +43,7 @@ pub struct LibraryWords {
     pub vector_state: AtomicU64,
     /// Stack pointer to go on with when a control transfer is answered.
     pub transfer_stack: AtomicU64,
-    /// Environment that may answer it.
+    /// Who may answer it, and how it was called: the word of the transfer.
     pub transfer_callee: AtomicU64,
     /// Initial stack pointer of the entry for control transfers.
     pub service_stack: AtomicU64,

@@ -66,9 +66,9 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     naked_asm!(
         "push rbp; push rbx; push r12; push r13; push r14; push r15; push rdi",
         "mov gs:[{transfer_stack}], rsp",
-        "mov gs:[{transfer_callee}], rsi",
         "mov eax, esi",
         "or rax, rdx",
+        "mov gs:[{transfer_callee}], rax",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
         "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
@@ -89,22 +89,31 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     )
 }
 
+/// Who was called last, and the word that it was called with.
+fn called() -> (EnvironmentId, u64) {
+    let word = Area::current().library().transfer_callee.load(Relaxed);
+    (EnvironmentId(word & 0xffff_ffff), word)
+}
+
 /// A slice of our own began before the answer came. A callee that has it still, because it could not enter us, is asked for
-/// it; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way, not running.
+/// it as it was called; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way,
+/// not running.
 /// Comes back only with the error, when the callee is gone: the answer enters elsewhere, and takes the stack back to where
 /// the call began.
 extern "C" fn wait_for_answer() -> u64 {
-    let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
-    while ask_for_answer(callee.0 | Kind::Asynchronous as u64) != Error::NoSuchEnvironment as u64 {
+    let (callee, word) = called();
+    while ask_for_answer(word) != Error::NoSuchEnvironment as u64 {
         give_way_to(callee);
     }
     Error::NoSuchEnvironment as u64
 }
 
+/// How long who waits for another sleeps before it looks again, in nanoseconds.
+const A_WHILE: u64 = 1_000_000;
+
 /// Gives the rest of the slice to a callee that has not answered yet, or, where it runs on another CPU, to anybody for a
 /// while.
 fn give_way_to(callee: EnvironmentId) {
-    const A_WHILE: u64 = 1_000_000;
     if time_slice::yield_to(callee).is_err() {
         let later = Predicate::new().or(&[clock(crate::clock::now() + A_WHILE)]);
         if later.is_ok_and(|later| later.wait_once().is_err()) {
@@ -135,7 +144,7 @@ extern "C" fn answer_entry() {
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{transfer_stack}]",
         "mov rcx, gs:[{caller}]",
-        "cmp rcx, gs:[{transfer_callee}]",
+        "cmp ecx, gs:[{transfer_callee}]",
         "jne 2f",
         "pop rcx",
         "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
@@ -184,9 +193,9 @@ extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u
     naked_asm!(
         "push rdi",
         "mov gs:[{transfer_stack}], rsp",
-        "mov gs:[{transfer_callee}], rsi",
         "mov eax, esi",
         "or rax, rdx",
+        "mov gs:[{transfer_callee}], rax",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
         "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
@@ -211,7 +220,7 @@ extern "C" fn trusting_answer_entry() {
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{transfer_stack}]",
         "mov rcx, gs:[{caller}]",
-        "cmp rcx, gs:[{transfer_callee}]",
+        "cmp ecx, gs:[{transfer_callee}]",
         "jne 2f",
         "pop rcx",
         "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
@@ -236,7 +245,7 @@ extern "C" fn trusting_answer_entry() {
 /// As [`wait_for_answer`], but the callee keeps nothing: it tries until the answer is taken. The registers that a dead
 /// callee was trusted with are lost.
 extern "C" fn wait_trusting() -> ! {
-    let callee = EnvironmentId(Area::current().library().transfer_callee.load(Relaxed));
+    let (callee, _) = called();
     while exposed::lives(callee) {
         give_way_to(callee);
     }
@@ -316,17 +325,50 @@ extern "C" fn settle() -> ! {
 /// Waits to be entered; upcalls that came meanwhile are delivered between two waits.
 extern "C" fn idle() -> ! {
     let private = Area::current().private();
-    let pending = Predicate::new().or(&[word(&private.pending, Operator::NotEqual, 0)]);
     loop {
         let section = critical_section::enter();
         private.ready.store(1, SeqCst);
-        let waited = pending.as_ref().is_ok_and(|pending| pending.wait().is_ok());
+        let waited = match lender() {
+            Some(caller) => give_back_time(caller),
+            None => sleep(None),
+        };
         private.ready.store(0, SeqCst);
         drop(section);
-        if !waited {
-            crate::time_slice::yield_now();
+        if waited.is_err() {
+            time_slice::yield_now();
         }
     }
+}
+
+/// Sleeps until an upcall waits or, if that is sooner, the time has come.
+fn sleep(until: Option<u64>) -> Result<(), Failure> {
+    let mut waking = Predicate::new().or(&[word(&Area::current().private().pending, Operator::NotEqual, 0)])?;
+    if let Some(time) = until {
+        waking.add(&[clock(time)])?;
+    }
+    waking.wait().map(|_| ())
+}
+
+/// A caller whose answer was kept and whose position came with the call. It may have no other, and could never ask for its
+/// answer while we sleep in that one.
+fn lender() -> Option<EnvironmentId> {
+    if Area::current().library().service_answers.load(Relaxed) == 0 {
+        return None;
+    }
+    let kept = kept_answers().iter();
+    kept.filter(|kept| kept.kind == Kind::Synchronous as u64).map(|kept| kept.caller).find(|one| exposed::lives(*one))
+}
+
+/// Slices of the position that a caller lent are the caller's, until it has its answer; our own are not.
+fn give_back_time(caller: EnvironmentId) -> Result<(), Failure> {
+    let cpu = crate::area::cpu();
+    let position = exposed::cpu(cpu).map_or(0, |cpu| cpu.position.load(Relaxed));
+    let is_its_own =
+        exposed::slices(cpu).get(position as usize).is_some_and(|slice| slice.owner.load(Relaxed) == caller.0);
+    if is_its_own && time_slice::yield_to(caller).is_ok() {
+        return Ok(());
+    }
+    sleep(Some(crate::clock::now() + A_WHILE))
 }
 
 /// Entered by a call: runs the service on its own stack and transfers back the way the call came. A caller that runs just
@@ -365,6 +407,7 @@ extern "C" fn service_entry() {
         "jnz 2b",
         "mov rdi, [rsp + 24]",
         "lea rsi, [rsp + 32]",
+        "mov rdx, [rsp + 16]",
         "call {keep}",
         // Refused, or a slice of our own began: nobody waits for us.
         "3:",
@@ -382,32 +425,37 @@ extern "C" fn service_entry() {
 /// How often an answer is tried to a caller that runs.
 const ANSWER_TRIES: u64 = 16;
 
-/// Answers that could not be delivered, by caller.
-type Kept = Vec<(EnvironmentId, Message)>;
+/// An answer that could not be delivered.
+struct Kept {
+    caller: EnvironmentId,
+    /// The [`Kind`] of the call, as a number.
+    kind: u64,
+    message: Message,
+}
 
 /// Those of the running environment.
-fn kept_answers() -> &'static mut Kept {
+fn kept_answers() -> &'static mut Vec<Kept> {
     let word = &Area::current().library().service_answers;
     if word.load(Relaxed) == 0 {
-        word.store(core::ptr::from_mut(Box::leak(Box::<Kept>::default())) as u64, Relaxed);
+        word.store(core::ptr::from_mut(Box::leak(Box::<Vec<Kept>>::default())) as u64, Relaxed);
     }
-    // SAFETY: the word holds the address of a leaked list, which only this environment knows, in the two functions below,
-    // of which none calls the other.
-    unsafe { &mut *(word.load(Relaxed) as *mut Kept) }
+    // SAFETY: the word holds the address of a leaked list, which only this environment knows, in the three functions below
+    // and above, of which none calls another.
+    unsafe { &mut *(word.load(Relaxed) as *mut Vec<Kept>) }
 }
 
 /// Keeps an answer until its caller asks for it. A caller waits for one answer at a time: there are never more than callers.
-extern "C" fn keep_answer(caller: EnvironmentId, message: &Message) {
+extern "C" fn keep_answer(caller: EnvironmentId, message: &Message, kind: u64) {
     let kept = kept_answers();
-    kept.retain(|(other, _)| *other != caller && exposed::lives(*other));
-    kept.push((caller, *message));
+    kept.retain(|other| other.caller != caller && exposed::lives(other.caller));
+    kept.push(Kept { caller, kind, message: *message });
 }
 
 /// The answer that was kept for a caller; who has none waiting asked for nothing.
 fn kept_answer(caller: EnvironmentId) -> Message {
     let kept = kept_answers();
-    let place = kept.iter().position(|(other, _)| *other == caller);
-    place.map_or([u64::MAX; 6], |place| kept.swap_remove(place).1)
+    let place = kept.iter().position(|other| other.caller == caller);
+    place.map_or([u64::MAX; 6], |place| kept.swap_remove(place).message)
 }
 
 /// Upcalls that can wait may come while the service runs; before the answer goes out they must not.

@@ -6,17 +6,21 @@ extern crate alloc;
 
 use abi::area::PrivateWords;
 use abi::budget::Resource;
-use abi::syscall::{SYNCHRONOUS, number};
+use abi::exposed::CpuState;
+use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
 use alloc::string::String;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
+use runtime::address_space::Access;
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
+use runtime::page::Allocator;
+use runtime::predicate::{Operator, Predicate, word};
 use runtime::transfer::{Kind, Message, call, serve};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::attempt::free_word;
-use test_programs::child::{eventually, prepare, spawn, status};
+use test_programs::child::{death, eventually, prepare, settle, sleeps, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -28,6 +32,7 @@ guest! {
     Here the_position_of_a_dead_callee_comes_back;
     Here the_position_comes_back_from_another_slice;
     Here several_positions_are_lent_at_once;
+    Here who_was_entered_elsewhere_is_not_forgotten;
     Here the_base_of_fs_passes;
     Here who_is_not_ready_is_not_entered;
     Here fault_43_transfer_to_the_dead_and_to_oneself;
@@ -42,21 +47,6 @@ fn without_slice(world: &World, function: extern "C" fn(u64), argument: u64) -> 
     let mut builder = prepare(world, function, argument)?;
     builder.budget(Resource::Slice, 1);
     Ok(granted!(builder.create()))
-}
-
-/// Lets a child come to its waiting place.
-fn settle(child: &Child) -> Outcome {
-    let ready = || !exposed::runs(child.number) && status(child, 1) == 1;
-    let mut turns = 0;
-    check!(
-        eventually(|| {
-            let _ = time_slice::yield_to(child.number);
-            turns += u64::from(ready());
-            turns > 2
-        }),
-        "the callee does not come to wait"
-    );
-    Ok(())
 }
 
 extern "C" fn add_up(caller: EnvironmentId, message: &mut Message) {
@@ -255,10 +245,10 @@ extern "C" fn give_for_ever(to: u64) {
 }
 
 /// Calls a callee that gets slices: it may be running, or was switched out whole by a busy host, and is called again then.
-fn call_when_free(callee: &Child, message: &mut Message) -> Result<(), Failure> {
+fn call_when_free(kind: Kind, callee: &Child, message: &mut Message) -> Result<(), Failure> {
     let mut outcome = Ok(());
     eventually(|| {
-        outcome = call(Kind::Synchronous, callee.number, message).map(|_| ());
+        outcome = call(kind, callee.number, message);
         !outcome.is_err_and(|failure| failure.error == Error::Busy)
     });
     outcome
@@ -277,7 +267,7 @@ fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
         let own = positions_of(area::number()).next().ok_or("no position")?;
         for round in 0..5 {
             let mut message: Message = [own as u64, 0, 0, 0, 0, 0];
-            granted!(call_when_free(&child, &mut message));
+            granted!(call_when_free(Kind::Synchronous, &child, &mut message));
             check!(message[1] != own as u64, "round {round}: the callee answered in our position");
             time_slice::yield_now();
             let runner = exposed::slices(0)[own].runner.load(SeqCst);
@@ -313,12 +303,13 @@ const ENTERED: u64 = 0x100;
 
 /// Makes a call that gives the CPU away, ready to be entered meanwhile: returns [`ENTERED`], or what the call did.
 #[unsafe(naked)]
-extern "C" fn leave_ready(_word: u64, _argument: u64) -> u64 {
+extern "C" fn leave_ready(_word: u64, _first: u64, _second: u64) -> u64 {
     core::arch::naked_asm!(
         "push rbp; push rbx; push r12; push r13; push r14; push r15",
         "mov [rip + {left_at}], rsp",
         "mov rax, rdi",
         "mov rdi, rsi",
+        "mov rsi, rdx",
         // To a service this is a call, and not a question for an answer that it kept.
         "xor r12d, r12d",
         "mov qword ptr gs:[{ready}], 1",
@@ -378,7 +369,7 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
         TOLD.store(0, SeqCst);
         let callees = [callee_beside()?, callee_beside()?, callee_beside()?];
         for callee in &callees {
-            let went = leave_ready(SYNCHRONOUS | callee.number.0, 0);
+            let went = leave_ready(SYNCHRONOUS | callee.number.0, 0, 0);
             check!(went == 0, "after the transfer came {went:#x}");
         }
         time_slice::yield_now();
@@ -387,7 +378,7 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
         let mut wanted = [1; 3];
         for which in order {
             TOLD.store(callees[which].number.0, SeqCst);
-            let back = eventually(|| leave_ready(number::time_slice_yield, callees[which].number.0) == ENTERED);
+            let back = eventually(|| leave_ready(number::time_slice_yield, callees[which].number.0, 0) == ENTERED);
             check!(back, "callee {which} does not answer");
             wanted[which] = 0;
             time_slice::yield_now();
@@ -407,6 +398,57 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
 /// In how many positions of ours somebody runs.
 fn runs_in(runner: EnvironmentId) -> usize {
     positions_of(area::number()).filter(|at| exposed::slices(0)[*at].runner.load(SeqCst) == runner.0).count()
+}
+
+/// Where [`wait_ready`] is shown the word that it waits for, and its own status words: rounds done, and those in which it was
+/// entered.
+const SHOWN: u64 = 0x2200_0000;
+const DONE: usize = 1;
+const ENTERINGS: usize = 2;
+/// The only CPU on which it has a position.
+const HOME: u64 = 1;
+
+/// Sleeps over a word, ready to be entered meanwhile, and gives the CPU away in each round in which it was entered, while it
+/// could go on.
+extern "C" fn wait_ready(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let shown = unsafe { &*(SHOWN as *const AtomicU64) };
+    let _section = runtime::critical_section::enter();
+    let area = Area::current();
+    area.private().asynchronous_entry.store(entered as *const () as u64, SeqCst);
+    for round in 1.. {
+        let Ok(called) = Predicate::new().or(&[word(shown, Operator::GreaterOrEqual, round)]) else { return };
+        let terms = called.terms();
+        if leave_ready(number::predicate_wait, terms.as_ptr() as u64, terms.len() as u64) == ENTERED {
+            area.status(ENTERINGS).fetch_add(1, SeqCst);
+            time_slice::yield_now();
+        }
+        area.status(DONE).store(round, SeqCst);
+    }
+}
+
+/// Who sleeps is entered by a transfer on another CPU, and stops there before it is done: its own CPU, which halts without a
+/// time to look again, is told, though nobody kicked it and the word that was waited for has not changed.
+fn who_was_entered_elsewhere_is_not_forgotten(world: &World) -> Outcome {
+    let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
+    let _section = runtime::critical_section::enter();
+    let page = granted!(Allocator::own().allocate());
+    let mut builder = prepare(world, wait_ready, 0)?;
+    granted!(builder.show(SHOWN, &[page], Access::READ));
+    let child = granted!(builder.create());
+    granted!(child.run(HOME, time_slice::ANY_POSITION));
+    for round in 1..=20 {
+        let is_idle = || sleeps(&child) && home.state.load(SeqCst) == CpuState::Idle as u64;
+        check!(eventually(is_idle), "round {round}: the child does not sleep");
+        let went = leave_ready(ASYNCHRONOUS | child.number.0, 0, 0);
+        check!(went == 0, "round {round}: after the transfer came {went:#x}");
+        let done = || status(&child, DONE);
+        check!(eventually(|| done() == round), "round {round}: the child is at {}: {}", done(), death(&child));
+        check!(status(&child, ENTERINGS) == round, "it was entered in {} of {round} rounds", status(&child, ENTERINGS));
+    }
+    granted!(child.destroy());
+    granted!(Allocator::own().free(page));
+    Ok(())
 }
 
 /// The base of FS, where the CPU has the instruction.
@@ -574,7 +616,8 @@ extern "C" fn close_for_a_while(area: u64) {
     }
 }
 
-/// Who cannot be entered when its answer is there, however long, asks for it afterwards.
+/// Who cannot be entered when its answer is there, however long, asks for it afterwards. A position that went with the call
+/// comes back with the answer.
 fn an_answer_is_kept_for_who_cannot_be_entered(world: &World) -> Outcome {
     let child = without_slice(world, serve_long, 0)?;
     settle(&child)?;
@@ -583,15 +626,17 @@ fn an_answer_is_kept_for_who_cannot_be_entered(world: &World) -> Outcome {
     builder.budget(Resource::Predicate, 8);
     let thread = granted!(builder.create());
     granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, abi::time_slice::ANY_POSITION));
-    for round in 0..2u64 {
-        let mut message: Message = [15, 0, round, 8, 9, 10];
-        while let Err(failure) = call(Kind::Asynchronous, child.number, &mut message) {
-            check!(failure.error == abi::Error::Busy, "round {round}: the call gave {failure:?}");
+    for kind in [Kind::Asynchronous, Kind::Synchronous] {
+        let closings = status(&thread, 1);
+        for round in (0..8u64).take_while(|round| *round == 0 || status(&thread, 1) == closings) {
+            let mut message: Message = [15, 0, round, 8, 9, 10];
+            granted!(call_when_free(kind, &child, &mut message));
+            check!(message[2..] == [round, 8, 9, 10], "{kind:?}, round {round}: the answer was {message:x?}");
             time_slice::yield_now();
+            check!(runs_in(child.number) == 0, "{kind:?}, round {round}: the callee runs in our position");
         }
-        check!(message[2..] == [round, 8, 9, 10], "round {round}: the answer was {message:x?}");
+        check!(status(&thread, 1) > closings, "{kind:?}: nobody was made unready");
     }
-    check!(status(&thread, 1) > 0, "nobody was made unready");
     granted!(thread.destroy());
     granted!(child.destroy());
     Ok(())
@@ -605,10 +650,10 @@ fn fault_43_answer_from_a_stranger(world: &World) -> Outcome {
     for _ in 0..10 {
         let mut message: Message = [4, 0, 7, 8, 9, 10];
         let outcome = call(Kind::Asynchronous, child.number, &mut message);
-        check!(outcome.is_ok(), "the call gave {outcome:?}; the callee: {}", test_programs::child::death(&child));
+        check!(outcome.is_ok(), "the call gave {outcome:?}; the callee: {}", death(&child));
         check!(message[2..] == [7, 8, 9, 10], "the answer was {message:x?}");
     }
-    check!(stranger.alive(), "the stranger died: {}", test_programs::child::death(&stranger));
+    check!(stranger.alive(), "the stranger died: {}", death(&stranger));
     if status(&stranger, 2) > 0 {
         check!(status(&stranger, 3) == u64::MAX, "the stranger was answered {:#x}", status(&stranger, 3));
     }
@@ -674,7 +719,7 @@ fn fault_44_entry_changes_during_transfers(world: &World) -> Outcome {
             time_slice::yield_now();
         }
     }
-    check!(done > 50 && child.alive(), "{done} calls were answered; {}", test_programs::child::death(&child));
+    check!(done > 50 && child.alive(), "{done} calls were answered; {}", death(&child));
     granted!(child.destroy());
     Ok(())
 }
