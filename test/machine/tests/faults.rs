@@ -45,6 +45,15 @@ fn fault_05_kernel_text_is_not_writable_under_any_alias_and_data_not_executable(
 }
 
 #[test]
+fn what_keeps_the_kernel_from_the_memory_of_programs_is_on_on_every_cpu() {
+    for cpus in [1, 4] {
+        Machine { board: "microvm", cpus, ..Machine::new("test=guards") }.ends_with(IN_ORDER);
+    }
+    let without = Machine { model: "qemu64", ..Machine::new("test=guards") }.ends_with(PANIC);
+    assert!(without.contains("CR4"), "a CPU that has none of it showed {without}");
+}
+
+#[test]
 fn fault_95_a_kernel_stack_that_overflows_meets_its_guard_page() {
     for model in ["max", "qemu64"] {
         let serial = Machine { model, ..Machine::new("test=stack-overflow") }.ends_with(PANIC);

@@ -71,6 +71,7 @@ mod kernel {
             "entropy" => check_entropy(),
             "clock" => check_clock(&boot),
             "wait" => wait(&boot),
+            "guards" => check_guards(&boot),
             other => panic!("no test is called {other}"),
         }
         stop::in_order()
@@ -195,6 +196,30 @@ mod kernel {
         again()
     }
 
+    /// Bits of CR0 and CR4 that are set on every CPU.
+    static CONTROL: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
+
+    fn note_control() {
+        let (zero, four): (u64, u64);
+        // SAFETY: reading control registers changes nothing.
+        unsafe {
+            core::arch::asm!("mov {}, cr0", "mov {}, cr4", out(reg) zero, out(reg) four, options(nomem, nostack))
+        };
+        CONTROL[0].fetch_and(zero, Ordering::SeqCst);
+        CONTROL[1].fetch_and(four, Ordering::SeqCst);
+    }
+
+    /// What the CPU has to keep the kernel from programs' memory is on, on every one: WP in CR0; SMEP, SMAP and UMIP in CR4.
+    fn check_guards(boot: &Boot) {
+        const WRITE_PROTECT: u64 = 1 << 16;
+        const GUARDS: u64 = 1 << 20 | 1 << 21 | 1 << 11;
+        note_control();
+        processor_start::release(boot.cpus);
+        wait_for(boot.cpus);
+        let [zero, four] = CONTROL.each_ref().map(|word| word.load(Ordering::SeqCst));
+        assert!(zero & WRITE_PROTECT != 0 && four & GUARDS == GUARDS, "CR0 {zero:#x}, CR4 {four:#x}");
+    }
+
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     /// The latest time that any CPU has seen, in each of many rounds.
     static LATEST: AtomicU64 = AtomicU64::new(0);
@@ -239,6 +264,7 @@ mod kernel {
         extern "C" fn idle() -> ! {
             entry::halt(idle)
         }
+        note_control();
         RUNNING.fetch_add(1, Ordering::AcqRel);
         watch_clock();
         idle()

@@ -5,7 +5,9 @@
 extern crate alloc;
 
 use abi::capability::Rights;
-use abi::page_table::{LARGE, MapRow, PAGE, PRESENT, WRITE};
+use abi::page_table::{
+    CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, PROTECTION_KEY, SOFTWARE, USER, WRITE, WRITE_THROUGH,
+};
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::{Allocator, PageKind};
@@ -18,6 +20,8 @@ use test_programs::{free_large_page, level_one_of};
 guest! {
     Child a_table_is_linked_and_unlinked;
     Child a_table_can_be_read;
+    Child every_bit_of_an_entry_is_kept;
+    Child a_protection_key_of_an_entry_holds;
     Child a_shared_table_is_immutable_until_copied;
     Child a_copy_is_checked_entry_by_entry;
     Child a_copy_that_was_begun_for_nothing_is_given_up;
@@ -105,6 +109,62 @@ fn a_table_can_be_read() -> Outcome {
         table = PageNumber((entry & PAGE) >> 12);
     }
     check!(table == page, "the walk ended at {table:?}, not {page:?}");
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    clear(PLACE)
+}
+
+/// Software bits, cache bits, the protection key: what was asked for stands in the table, and nothing else.
+fn every_bit_of_an_entry_is_kept() -> Outcome {
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::READ.0));
+    let window = granted!(Window::open(&[granted!(level_one_of(PLACE))], KEY, Access::READ));
+    let entry = &window.words()[(PLACE >> 12 & 511) as usize];
+    let no_execute = if exposed::has(abi::feature::NX) { NO_EXECUTE } else { 0 };
+    let all = WRITE | WRITE_THROUGH | CACHE_DISABLE | SOFTWARE | PROTECTION_KEY | no_execute;
+    let bits = (0..64).map(|bit| 1 << bit).filter(|bit| all & bit != 0).chain([all, 0]);
+    for asked in bits {
+        granted!(map(PLACE, page.address() | PRESENT | asked));
+        let found = entry.load(Relaxed);
+        let wanted = page.address() | PRESENT | USER | asked;
+        check!(found == wanted, "asked for {asked:#x}, the entry is {found:#x}");
+    }
+    for asked in (0..64).map(|bit| 1 << bit).filter(|bit| SOFTWARE & bit != 0) {
+        granted!(map(PLACE, asked));
+        check!(entry.load(Relaxed) == asked, "asked for {asked:#x} alone, the entry is {:#x}", entry.load(Relaxed));
+    }
+    granted!(map(PLACE, 0));
+    drop(window);
+    granted!(Allocator::own().free(page));
+    clear(PLACE)
+}
+
+/// The key of an entry takes from whoever has its keys on what the PKRU of the moment forbids, and no more.
+fn a_protection_key_of_an_entry_holds() -> Outcome {
+    const OURS: u64 = 5;
+    const NO_ACCESS: u32 = 1 << (2 * OURS);
+    const NO_WRITE: u32 = 2 << (2 * OURS);
+    if !exposed::has(abi::feature::PKU) {
+        refused!(syscall::protection_keys_set(1), BadArgument);
+        return Ok(());
+    }
+    watch();
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0 | OURS << 59));
+    set_word(PLACE, 77);
+    granted!(syscall::protection_keys_set(1));
+    for (forbidden, read, write) in [(0, None, None), (NO_WRITE, None, Some(0x27)), (NO_ACCESS, Some(0x25), Some(0x27))]
+    {
+        let reading =
+            attempt!(["xor ecx, ecx", "xor edx, edx", "wrpkru", "mov rax, [rdi]"], "eax" = forbidden, "rdi" = PLACE);
+        let writing =
+            attempt!(["xor ecx, ecx", "xor edx, edx", "wrpkru", "mov [rdi], rdi"], "eax" = forbidden, "rdi" = PLACE);
+        // SAFETY: everything is open again.
+        unsafe { core::arch::asm!("wrpkru", in("eax") 0, in("ecx") 0, in("edx") 0, options(nostack)) };
+        let errors = [reading, writing].map(|raised| raised.map(|frame| frame.error));
+        check!(errors == [read, write], "with {forbidden:#x} in PKRU: {errors:x?}");
+    }
+    granted!(syscall::protection_keys_set(0));
     granted!(map(PLACE, 0));
     granted!(Allocator::own().free(page));
     clear(PLACE)

@@ -17,13 +17,14 @@ use runtime::upcall::{Context, set_handler};
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::random::Random;
-use test_programs::{Outcome, World, check, granted, guest, refused};
+use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
 guest! {
     Here an_environment_gives_back_what_is_asked;
     Here fault_39_request_ignored_for_pages;
     Here fault_39_request_ignored_for_slices;
     Here fault_39_named_pages_go_first;
+    Here an_emergency_comes_before_anything_vital_is_taken;
     Here fault_39_pages_hidden_behind_what_cannot_be_taken;
     Here fault_40_answered_with_pages_of_others;
     Here requests_that_make_no_sense;
@@ -35,6 +36,9 @@ const HELD: usize = 1;
 const GIVEN: usize = 2;
 const REPOSSESSIONS: usize = 3;
 const REQUESTS: usize = 4;
+/// And of [`ignore_emergency`]: emergencies seen, and pages taken before the last one.
+const EMERGENCIES: usize = 5;
+const TAKEN_BEFORE: usize = 6;
 /// Pages that a holder allocates.
 const HOARD: u64 = 100;
 /// First word of the public library words in which a holder lists its pages.
@@ -99,6 +103,23 @@ extern "C" fn cooperate(_: u64) {
 extern "C" fn ignore(first: u64) {
     for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
         set_handler(upcall, note_only);
+    }
+    hold(first);
+}
+
+extern "C" fn note_emergency(context: &mut Context) {
+    let area = Area::current();
+    if context.frame.kind == kind::EMERGENCY {
+        area.status(TAKEN_BEFORE).store(area.private().repossessed.load(SeqCst), SeqCst);
+        area.status(EMERGENCIES).fetch_add(1, SeqCst);
+    }
+    note_only(context);
+}
+
+/// As [`ignore`]; notes what was taken when the emergency came.
+extern "C" fn ignore_emergency(first: u64) {
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, note_emergency);
     }
     hold(first);
 }
@@ -231,6 +252,36 @@ fn fault_39_named_pages_go_first(world: &World) -> Outcome {
         first.iter().filter(|page| has(page)).count()
     );
     check!(others.iter().all(has), "pages were taken that were not named first");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Pages that were named go without one. Before any other goes there is an emergency upcall, and a grace to save what is in
+/// them: the exposed record says when it ends.
+fn an_emergency_comes_before_anything_vital_is_taken(world: &World) -> Outcome {
+    let child = holder(world, ignore_emergency, 20)?;
+    let pages: Vec<u64> = (20..HOARD as usize).map(|index| listed(&child, index)).collect();
+    let is_gone = |page: &&u64| exposed::page(PageNumber(**page)).is_none_or(|info| info.owner() != child.number);
+    let vital = || pages.iter().filter(is_gone).count();
+    let emergency = || child.info().map_or(0, |info| info.revocation_emergency.load(SeqCst));
+    request(&child, Resource::Page, 20, 1_000_000)?;
+    enforce(&child)?;
+    check!((emergency(), vital()) == (0, 0), "{} pages that were not named are gone", vital());
+    request(&child, Resource::Page, 10, 1_000_000)?;
+    let (mut warned, mut too_early) = (0, 0);
+    let over = eventually(|| {
+        let done = syscall::revocation_enforce(KeyIndex::FIRST, child.number).is_ok();
+        let is_grace = emergency() == 0 || clock::now() < emergency();
+        warned += u64::from(emergency() != 0 && vital() == 0);
+        too_early += u64::from(!done && is_grace && vital() > 0);
+        done
+    });
+    check!(over && vital() == 10, "{} vital pages were taken, not 10", vital());
+    check!(warned > 0 && too_early == 0, "warned in {warned} steps, taken without warning in {too_early}");
+    check!(eventually(|| status(&child, REPOSSESSIONS) == 30), "the vector tells of {}", status(&child, REPOSSESSIONS));
+    check!(status(&child, EMERGENCIES) == 1, "there were {} emergency upcalls", status(&child, EMERGENCIES));
+    let before = status(&child, TAKEN_BEFORE);
+    check!(before == 20 || !is_counting(), "{before} pages were taken when the emergency came, not 20");
     granted!(child.destroy());
     Ok(())
 }

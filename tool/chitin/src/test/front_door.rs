@@ -50,7 +50,7 @@ const fn well(name: &'static str, lines: &'static str, output: &'static str) -> 
     Visit { name, lines, status: 0, output, told: "" }
 }
 
-const VISITS: [Visit; 34] = [
+const VISITS: [Visit; 35] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -85,6 +85,8 @@ const VISITS: [Visit; 34] = [
     ),
     plain("a_folder_that_is_none", "$chitin run -w /etc/passwd -- /bin/pwd", 127, "cannot be entered: it is none"),
     well("the_last_of_two_variables_counts", "$chitin run -e A=1 -e PATH=/nowhere -e A=2 -e PATH=/bin -- env", "HOME=/root\nA=2\nPATH=/bin\n"),
+    well("ten_megabytes_of_every_byte_come_back", r#"perl -e 'print pack("C*", 0..255) x 40960' > all
+        $chitin run -- /bin/cat < all > back; echo $?; cmp all back && wc -c < back"#, "0\n10485760\n"),
     plain("input_that_cannot_be_read", "$chitin run -- /bin/cat < /", 125, "cannot read standard input: Is a directory"),
     plain("output_that_is_full", "$chitin run -- /bin/yes > /dev/full", 125, "cannot write to standard output: No space"),
     Visit { name: "complaints_that_nobody_can_read", lines: "$chitin run -- /bin/none 2> /dev/full", status: 127, output: "", told: "" },
