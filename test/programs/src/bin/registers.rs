@@ -13,17 +13,20 @@ use abi::{UserAddress, feature};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::EnvironmentId;
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::layout::AREA_ALIGNMENT;
+use runtime::transfer::{Kind, Message, call, serve};
 use runtime::upcall::{set_entry, slice_start_entry};
-use runtime::{exposed, syscall, time_slice};
+use runtime::{area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::child::{eventually, launch, prepare, settle, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, guest};
 
 guest! {
     Here fault_30_vector_state_of_another;
+    Here fault_30_vector_registers_over_a_transfer;
     Child fault_30_reserved_bits_in_vector_state;
     Child fault_30_vector_unit_off;
     Here fault_31_registers_after_a_yield;
@@ -229,6 +232,103 @@ fn fault_30_vector_state_of_another(world: &World) -> Outcome {
     });
     granted!(syscall::vector_state_set(0));
     outcome
+}
+
+/// What a service with its vector unit off says of the first use.
+const UNIT_OFF: u64 = 0x0ff;
+
+/// Tells what its vector registers hold, and what they hold once its unit is on if it was off; leaves the pattern in them.
+extern "C" fn tell_vectors(_: EnvironmentId, message: &mut Message) {
+    let is_off = attempt!(["pxor xmm0, xmm0"]).is_some_and(|frame| frame.kind == kind::DEVICE_NOT_AVAILABLE);
+    if is_off {
+        message[0] = UNIT_OFF;
+        let _ = syscall::vector_state_set(1);
+    } else {
+        // The attempt has emptied the first.
+        message[0] = vectors()[1];
+    }
+    message[1] = vectors()[2];
+    message[2] = vectors()[16] & 0xffff_ffff;
+    paint_vectors();
+    if is_off {
+        let _ = syscall::vector_state_set(0);
+    }
+}
+
+extern "C" fn serve_vectors(on: u64) {
+    watch();
+    let _ = syscall::vector_state_set(on);
+    Area::current().status(1).store(1, SeqCst);
+    serve(tell_vectors)
+}
+
+/// Vector registers are part of the message where both have their unit on. To a callee that has it on, a caller without gives
+/// the initial state, and nothing is left behind for a callee that switches it on itself; so it is on the way back.
+fn fault_30_vector_registers_over_a_transfer(world: &World) -> Outcome {
+    for callee_on in [0, 1] {
+        let mut builder = prepare(world, serve_vectors, callee_on)?;
+        builder.budget(abi::budget::Resource::Slice, 0);
+        let child = granted!(builder.create());
+        settle(&child)?;
+        for (caller_on, kind) in
+            [(0, Kind::Synchronous), (1, Kind::Synchronous), (0, Kind::Asynchronous), (1, Kind::Asynchronous)]
+        {
+            let case = alloc::format!("{kind:?}, units {caller_on} and {callee_on}");
+            // The end of a slice leaves the initial state to both, who have not declared theirs live.
+            let slice = || exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.slice_end.load(SeqCst));
+            let within_a_slice = (0..1000).find_map(|_| {
+                let begun = slice();
+                let (told, back) = exchange_vectors(&child, kind, caller_on)?;
+                (slice() == begun).then_some((told, back))
+            });
+            let Some((told, back)) = within_a_slice else { return Err(case + ": no call came back within its slice") };
+            let (first, later) = match (caller_on, callee_on) {
+                (1, 1) => (CALLERS, CALLERS),
+                (_, 1) => (0, 0),
+                _ => (UNIT_OFF, 0),
+            };
+            check!(told == [first, later, 0x1f80], "{case}: the callee found {told:x?}");
+            let left = if (caller_on, callee_on) == (1, 1) { PATTERN } else { 0 };
+            // The callee leaves something else in the third and the twelfth where they are wider.
+            let is_left = |(index, word): (usize, &u64)| *word == left || left != 0 && (index == 3 || index == 12);
+            check!(back[..16].iter().enumerate().all(is_left), "{case}: the caller found {back:x?}");
+        }
+        granted!(syscall::vector_state_set(0));
+        granted!(child.destroy());
+    }
+    Ok(())
+}
+
+/// What the caller leaves in its registers.
+const CALLERS: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+/// One call: what the callee found, and what the caller finds afterwards.
+fn exchange_vectors(child: &Child, kind: Kind, caller_on: u64) -> Option<([u64; 3], [u64; 17])> {
+    syscall::vector_state_set(1).ok()?;
+    fill_vectors(CALLERS);
+    if caller_on == 0 {
+        syscall::vector_state_set(0).ok()?;
+    }
+    let mut message: Message = [0; 6];
+    call(kind, child.number, &mut message).ok()?;
+    if caller_on == 0 {
+        syscall::vector_state_set(1).ok()?;
+    }
+    Some(([message[0], message[1], message[2]], vectors()))
+}
+
+/// The same word in every vector register; MXCSR stays.
+fn fill_vectors(word: u64) {
+    // SAFETY: this program keeps nothing in vector registers.
+    unsafe {
+        core::arch::asm!(
+            "movq xmm0, {word}", "punpcklqdq xmm0, xmm0",
+            "movdqa xmm1, xmm0", "movdqa xmm2, xmm0", "movdqa xmm3, xmm0", "movdqa xmm4, xmm0", "movdqa xmm5, xmm0",
+            "movdqa xmm6, xmm0", "movdqa xmm7, xmm0", "movdqa xmm8, xmm0", "movdqa xmm9, xmm0", "movdqa xmm10, xmm0",
+            "movdqa xmm11, xmm0", "movdqa xmm12, xmm0", "movdqa xmm13, xmm0", "movdqa xmm14, xmm0", "movdqa xmm15, xmm0",
+            word = in(reg) word
+        );
+    }
 }
 
 fn fault_30_reserved_bits_in_vector_state() -> Outcome {
