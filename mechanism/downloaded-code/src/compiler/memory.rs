@@ -3,9 +3,10 @@
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
 //! may start at; where the access always ends at one place, the region's length is compared with that; and where an access
 //! that is only masked does not start before its region whatever jumps do, its address is compared with the other end
-//! ([`super::limit`]). The mask is data
+//! ([`super::limit`]). In the frame it is compared with the first and the last place that the verifier counts with, since
+//! what lies elsewhere in it is taken to be unchanged; a single place is a constant and needs no comparison. The mask is data
 //! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can
-//! lead to, a load becomes zero before anything can use it, and a store goes to the start of its region or frame.
+//! lead to, a load becomes zero before anything can use it, and a store goes to the start of its region or to the first place.
 //! Loads are masked after they are made, so that the comparison does not delay them.
 
 use super::Emitter;
@@ -36,7 +37,8 @@ impl Emitter<'_, '_, '_> {
                 one_end.unwrap_or_else(|| self.compare_in_region(region, base, offset, size))
             }
             (Space::Region(region), _) => self.compare_in_region(region, base, offset, size),
-            (Space::Stack, _) => self.compare_in_frame(base, offset, size),
+            (Space::Stack, _) if self.constant_place().is_some() => return None,
+            (Space::Stack, _) => self.compare_in_frame(base, offset),
         };
         if note.protection() == Protection::Checked {
             let exit = self.labels.exit(self.index, Exit::OutOfBounds);
@@ -77,26 +79,33 @@ impl Emitter<'_, '_, '_> {
         Condition::AboveOrEqual
     }
 
-    fn compare_in_frame(&mut self, base: u8, offset: i16, size: Size) -> Condition {
-        let from_lowest = Memory::at(register(base), i32::from(offset) + FRAME_SIZE as i32);
-        let limit = FRAME_SIZE - size.bytes() + 1;
-        self.assembler.load_effective_address(SCRATCH, from_lowest);
+    fn compare_in_frame(&mut self, base: u8, offset: i16) -> Condition {
+        let (first, last) = self.note().frame_places();
+        let from_first = Memory::at(register(base), i32::from(offset) - in_frame(first).displacement);
+        self.assembler.load_effective_address(SCRATCH, from_first);
         self.assembler.arithmetic(Arithmetic::Subtract, Width::Bits64, SCRATCH, FRAME);
-        self.assembler.arithmetic_immediate(Arithmetic::Compare, Width::Bits64, SCRATCH, limit as i32);
+        let places = i32::from(last - first) + 1;
+        self.assembler.arithmetic_immediate(Arithmetic::Compare, Width::Bits64, SCRATCH, places);
         Condition::AboveOrEqual
+    }
+
+    /// The only place in the frame where an access can be, though perhaps only because of jumps.
+    fn constant_place(&self) -> Option<Memory> {
+        let (first, last) = self.note().frame_places();
+        (self.note().space() == Space::Stack && first == last).then(|| in_frame(first))
     }
 
     /// The operand of a store or atomic operation, protected as the verifier says. May use both scratch registers; the
     /// first stays in use.
     fn place(&mut self, base: u8, offset: i16, size: Size) -> Memory {
-        let direct = Memory::at(register(base), offset.into());
+        let direct = self.constant_place().unwrap_or(Memory::at(register(base), offset.into()));
         let Some(outside) = self.guard(base, offset, size) else { return direct };
         self.assembler.load_effective_address(SCRATCH, direct);
         if let Space::Region(region) = self.note().space() {
             self.assembler.load_if(outside, Width::Bits64, SCRATCH, region_base(region));
         } else {
-            let lowest = Memory::at(FRAME, -(FRAME_SIZE as i32));
-            self.assembler.load_effective_address(SECOND_SCRATCH, lowest);
+            let first = in_frame(self.note().frame_places().0);
+            self.assembler.load_effective_address(SECOND_SCRATCH, first);
             self.assembler.move_if(outside, Width::Bits64, SCRATCH, SECOND_SCRATCH);
         }
         Memory::at(SCRATCH, 0)
@@ -104,7 +113,8 @@ impl Emitter<'_, '_, '_> {
 
     pub(super) fn load(&mut self, size: Size, signed: bool, destination: u8, base: u8, offset: i16) {
         let outside = self.guard(base, offset, size);
-        let (target, place) = (register(destination), Memory::at(register(base), offset.into()));
+        let place = self.constant_place().unwrap_or(Memory::at(register(base), offset.into()));
+        let target = register(destination);
         let wide = signed || size == Size::Double;
         if signed {
             self.assembler.load_signed(memory_width(size), target, place);
@@ -210,6 +220,11 @@ impl Emitter<'_, '_, '_> {
             self.assembler.pop(Register::Rax);
         }
     }
+}
+
+/// A place in the current frame, counted from its lowest byte.
+fn in_frame(byte: u16) -> Memory {
+    Memory::at(FRAME, i32::from(byte) - FRAME_SIZE as i32)
 }
 
 fn machine_operation(operation: Atomic) -> Arithmetic {

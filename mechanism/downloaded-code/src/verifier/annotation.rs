@@ -167,6 +167,15 @@ impl Annotation {
         self.has(Self::FIXED_END).then(|| self.upper())
     }
 
+    /// Where in the frame (counted from its lowest byte) an access of [`Space::Stack`] starts first and last.
+    pub(crate) fn frame_places(self) -> (u16, u16) {
+        (self.upper() as u16, (self.upper() >> 16) as u16)
+    }
+
+    pub(crate) fn set_frame_places(&mut self, first: u16, last: u16) {
+        self.0 |= u64::from(first) << 32 | u64::from(last) << 48;
+    }
+
     pub(crate) fn set_end_register(&mut self, register: u8, less_one: bool) {
         self.set_upper(Self::END_IN_REGISTER, u32::from(register) | u32::from(less_one) << 8);
     }

@@ -70,6 +70,14 @@ struct Laid {
     stack_offset: usize,
 }
 
+/// A program that was accepted and compiled, with what its runs draw numbers from.
+struct Case<'p> {
+    program: Program<'p>,
+    verdict: Verdict,
+    random: Random,
+    size: usize,
+}
+
 /// Memory that cases use one after the other.
 pub struct Bench {
     words: Vec<u64>,
@@ -160,6 +168,30 @@ impl Bench {
         Laid { record, offsets, stack, stack_offset }
     }
 
+    /// Verifies and compiles a case, of which every second has its constants hidden if they `may_hide`. `None` when the
+    /// program is refused.
+    fn prepare<'p>(
+        &mut self,
+        bytes: &'p [u8],
+        context: &Context<'_>,
+        helpers: &[u64],
+        seed: u64,
+        may_hide: bool,
+    ) -> Option<Case<'p>> {
+        CASE.store(seed, Ordering::Relaxed);
+        let program = Program::new(bytes).ok()?;
+        let refused = |refusal: Refusal| {
+            if std::env::var_os("CHITIN_SHOW").is_some() {
+                eprintln!("refused: {}", refusal.describe(context));
+            }
+        };
+        let verdict = self.verify(program, context).map_err(refused).ok()?;
+        let mut random = Random::new(seed ^ 0x5eed);
+        let blinding = (may_hide && random.once_in(2)).then(|| random.word());
+        let size = self.compile(program, context, verdict, helpers, blinding);
+        Some(Case { program, verdict, random, size })
+    }
+
     /// Runs a program as a processor would that mispredicts jumps, some times on inputs of its own. `Ok(None)` when the
     /// program is refused. `Err` says what could be seen of memory outside, or was written there.
     pub fn mispredict(
@@ -170,11 +202,9 @@ impl Bench {
         seed: u64,
         runs: usize,
     ) -> Result<Option<(Verdict, Report)>, String> {
-        CASE.store(seed, Ordering::Relaxed);
-        let Ok(program) = Program::new(bytes) else { return Ok(None) };
-        let Ok(verdict) = self.verify(program, context) else { return Ok(None) };
-        let mut random = Random::new(seed ^ 0x5eed);
-        let size = self.compile(program, context, verdict, helpers, None);
+        let Some(Case { verdict, mut random, size, .. }) = self.prepare(bytes, context, helpers, seed, false) else {
+            return Ok(None);
+        };
         let code = self.code.bytes(size).to_vec();
         let mut total = Report::default();
         for run in 0..runs {
@@ -237,20 +267,9 @@ impl Bench {
         seed: u64,
         runs: usize,
     ) -> Result<Option<Counts>, String> {
-        CASE.store(seed, Ordering::Relaxed);
-        let Ok(program) = Program::new(bytes) else { return Ok(None) };
-        let verdict = match self.verify(program, context) {
-            Ok(verdict) => verdict,
-            Err(refusal) => {
-                if std::env::var_os("CHITIN_SHOW").is_some() {
-                    eprintln!("refused: {}", refusal.describe(context));
-                }
-                return Ok(None);
-            }
+        let Some(Case { program, verdict, mut random, .. }) = self.prepare(bytes, context, helpers, seed, true) else {
+            return Ok(None);
         };
-        let mut random = Random::new(seed ^ 0x5eed);
-        let blinding = random.once_in(2).then(|| random.word());
-        self.compile(program, context, verdict, helpers, blinding);
         let mut counts = Counts { verdict, ..Counts::new(verdict) };
         for _ in 0..runs {
             let input = Input::random(context, &mut random);

@@ -37,12 +37,7 @@ impl Transfer<'_> {
         let bytes = size.bytes();
         let loaded = match self.access(base, i64::from(offset), bytes, false)? {
             Place::Memory => Value::number(Scalar::of_bits(size.bits())),
-            Place::Frame { first, last } => {
-                let loaded = self.load_from_frame(base, first, last, bytes)?;
-                // What is masked may be zero instead.
-                let guarded = loaded.guarded.max(self.state.register(base).guarded.altered());
-                Value { guarded, ..loaded }
-            }
+            Place::Frame { first, last } => self.load_from_frame(base, first, last, bytes)?,
         };
         let value = match loaded.kind {
             Kind::Number if signed => {
@@ -181,7 +176,9 @@ impl Transfer<'_> {
         let value = self.read(base)?;
         let (space, protection, place) = self.locate(base, &value, offset, (size, size), write)?;
         self.note.set_access(space, protection);
-        if let (Space::Region(_), Some(end)) = (space, fixed_end(&value, offset, size)) {
+        if let Place::Frame { first, last } = place {
+            self.note.set_frame_places(first as u16, last as u16);
+        } else if let (Space::Region(_), Some(end)) = (space, fixed_end(&value, offset, size)) {
             self.note.set_upper(Annotation::FIXED_END, end);
         } else if matches!(space, Space::Region(_)) && self.starts_inside(&value, offset) {
             self.note.set(Annotation::STARTS_INSIDE);
@@ -274,7 +271,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Frames have a fixed size; what is not proven inside is compared with the whole frame at run time.
+    /// Frames have a fixed size; what is not proven inside is compared with the whole frame at run time. What is proven only
+    /// because of jumps is kept to these places whatever jumps do, so that what is known of others stays true.
     fn in_frame(
         &mut self,
         register: u8,
