@@ -344,3 +344,33 @@ fn too_little_storage_says_how_much_is_needed() {
     assert!(Verifier::run(program, &LAX, &mut vec![0; needed]).is_ok());
     assert!(Verifier::run(program, &LAX, &mut vec![0; needed - 1]).is_err());
 }
+
+/// A length that compilers cut to 32 bits, by two shifts, stays a length: the loop that counts to it is proven.
+#[test]
+fn a_truncated_length_is_still_a_length() {
+    let counted = |truncation: &str, jump: &str| {
+        let text = format!(
+            "mov r0, 0\n{truncation}\njeq r4, 0, +7\nmov r1, 0\nmov r5, r3\nadd r5, r1\nldxb r5, [r5]\nadd r0, r5\nadd r1, 1\n\
+             {jump} r1, r4, -6\nexit"
+        );
+        verify(&assemble(&text), &STRICT).map(|checked| checked.verdict.accesses)
+    };
+    let truncations = ["mov32 r4, r4", "lsh r4, 32\nrsh r4, 32", "lsh r4, 32\narsh r4, 32"];
+    for truncation in truncations {
+        assert_eq!(counted(truncation, "jlt"), Ok(1), "{truncation}");
+        assert_eq!(counted(truncation, "jslt"), Ok(1), "{truncation}");
+    }
+    for other in ["lsh r4, 32\nrsh r4, 31", "lsh r4, 31\nrsh r4, 31", "lsh r4, 32\nmov r5, r4\nrsh r4, 32"] {
+        assert!(counted(other, "jlt").is_err(), "{other}");
+    }
+}
+
+/// A jump between the two shifts finds a number, not a length.
+#[test]
+fn fault_58_half_a_truncation_is_none() {
+    let text =
+        "mov r0, 0\njeq r2, 0, +1\nlsh r4, 32\nrsh r4, 32\njeq r4, 0, +3\nadd r3, r4\nldxb r0, [r3-1]\nexit\nexit";
+    assert!(verify(&assemble(text), &STRICT).is_err());
+    let whole = text.replace("jeq r2, 0, +1\n", "");
+    assert!(verify(&assemble(&whole), &STRICT).is_ok());
+}

@@ -14,6 +14,7 @@ use super::state::{Merge, Part, STATE_WORDS, State};
 use super::storage::Storage;
 use super::structure::decode;
 use super::transfer::Transfer;
+use super::truncation::truncation;
 use super::value::{Kind, Value};
 use crate::context::{Argument, Context, MAX_REGIONS};
 use crate::instruction::{Instruction, Operand};
@@ -161,8 +162,10 @@ impl Analysis {
     }
 
     fn execute(&mut self, subject: &mut Subject<'_, '_>, index: usize) -> Result<(), Refusal> {
-        let instruction = decode(subject.program, index)?;
-        let next = index + instruction.slots();
+        let first = decode(subject.program, index)?;
+        let together = truncation(subject, index, &first);
+        let (instruction, last) = together.map_or((first, index), |both| (both, index + 1));
+        let next = last + instruction.slots();
         let mut transfer = Transfer {
             context: subject.context,
             state: &mut self.state,
@@ -188,7 +191,10 @@ impl Analysis {
             _ => {
                 transfer.apply(&instruction)?;
                 let (note, zeros) = (transfer.note, transfer.zeros.get());
-                self.note(subject, index, note, zeros);
+                if last > index {
+                    self.note(subject, index, Annotation(Annotation::REACHED), 0);
+                }
+                self.note(subject, last, note, zeros);
                 self.advance(subject, next);
             }
         }

@@ -29,6 +29,7 @@ mod storage;
 mod structure;
 mod tnum;
 mod transfer;
+mod truncation;
 mod value;
 
 use analysis::{Analysis, Subject};

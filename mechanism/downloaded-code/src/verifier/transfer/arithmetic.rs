@@ -220,6 +220,7 @@ fn relation_of_result(
         Arithmetic::Move => right
             .relation
             .map(|relation| Relation { untaught: relation.untaught && (wide || relation.slack == 0), ..relation }),
+        Arithmetic::MoveSigned(_) if *result == right.scalar => Some(Relation { untaught: false, ..right.relation? }),
         Arithmetic::Add => match (left.scalar.as_constant(), right.scalar.as_constant()) {
             (_, Some(constant)) => moved_by(left, signed_constant(constant, wide), right, most),
             (Some(constant), None) => moved_by(right, signed_constant(constant, wide), left, most),

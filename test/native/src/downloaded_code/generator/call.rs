@@ -62,7 +62,7 @@ impl Builder<'_> {
     pub(super) fn function(&mut self) {
         let number = self.some_number();
         let (patch, before) = (self.slots.len(), self.holds);
-        let taught = self.random.once_in(3);
+        let taught = self.random.once_in(2);
         if taught {
             let place = self.random.choose(&[0, 8, 16]);
             self.emit(0x55, number, 0, 0, place);

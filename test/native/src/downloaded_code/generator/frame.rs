@@ -31,26 +31,26 @@ impl Builder<'_> {
         self.touch(2, 0, true);
     }
 
-    /// Eight slots, some with constants, some with numbers. A jump says which of them, or how many, a store or load can go
+    /// Four slots, some with constants, some with numbers. A jump says which of them, or how many, a store or load can go
     /// to; what one of them holds then is an index.
     pub(super) fn taught_place(&mut self) {
         if self.holds[8] != Holds::Region(1) {
             return;
         }
         let index = self.some_number();
-        for place in 0..8 {
+        for place in 0..4 {
             let (number, constant) = (self.some_number(), self.random.below(57) as i32);
-            let (opcode, source) = if self.random.once_in(3) { (0x7b, number) } else { (0x7a, 0) };
+            let (opcode, source) = if self.random.once_in(5) { (0x7b, number) } else { (0x7a, 0) };
             self.emit(opcode, 10, source, -192 + 8 * place, constant * i32::from(source == 0));
         }
         self.emit(0xbf, 1, index, 0, 0);
-        self.emit(0x57, 1, 0, 0, 56);
+        self.emit(0x57, 1, 0, 0, 24);
         self.holds[1] = Holds::Nothing;
         let (patch, before) = (self.slots.len(), self.holds);
-        let (opcode, taught) = (self.random.choose(&[0x55, 0x55, 0x25]), 8 * self.random.below(8) as i32);
+        let (opcode, taught) = (self.random.choose(&[0x55, 0x25]), 8 * self.random.below(4) as i32);
         self.emit(opcode, 1, 0, 0, taught);
         self.emit(0x0f, 1, 10, 0, 0);
-        let other = 8 * self.random.below(8) as i16;
+        let other = 8 * self.random.below(4) as i16;
         if self.random.once_in(2) {
             let number = self.some_number();
             self.emit(0x7b, 1, number, -192, 0);

@@ -93,6 +93,9 @@ impl Builder<'_> {
         if bound == 1 {
             // The loop ends somewhat before the end, or after it.
             self.emit(0xbf, 3, 7, 0, 0);
+            if self.random.once_in(2) {
+                self.truncate(3);
+            }
             let distance = self.random.below(5) as i32 - 3;
             self.emit(0x07, 3, 0, 0, distance);
         }

@@ -184,7 +184,7 @@ impl<'r> Builder<'r> {
     }
 
     fn piece(&mut self) {
-        match self.random.below(32) {
+        match self.random.below(33) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -199,8 +199,8 @@ impl<'r> Builder<'r> {
             17 => self.counting_loop(),
             18 => self.loop_to_the_end(),
             19 => self.helper(),
-            20 if self.depth == 0 => self.function(),
-            20 | 21 => self.spill(),
+            20 | 32 if self.depth == 0 => self.function(),
+            20 | 21 | 32 => self.spill(),
             22 => self.header(),
             25 => self.array(),
             30 | 31 => self.taught_place(),

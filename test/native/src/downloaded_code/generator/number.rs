@@ -3,8 +3,18 @@
 use super::{Builder, Holds};
 
 impl Builder<'_> {
+    /// Cuts a number to 32 bits by two shifts, as compilers do.
+    pub(super) fn truncate(&mut self, register: u8) {
+        let back = self.random.choose(&[0x77, 0xc7]);
+        self.emit(0x67, register, 0, 0, 32);
+        self.emit(back, register, 0, 0, 32);
+    }
+
     pub(super) fn arithmetic(&mut self) {
         let (destination, source) = (self.some_number(), self.some_number());
+        if self.random.once_in(20) {
+            return self.truncate(destination);
+        }
         let class = self.random.choose(&[0x07, 0x04]);
         match self.random.below(12) {
             0 => self.emit(0x80 | class, destination, 0, 0, 0),
