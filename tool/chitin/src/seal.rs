@@ -6,14 +6,17 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use walkdir::WalkDir;
 
 use crate::cargo::Executable;
 use crate::failure::{Context, Failure, Result};
 
-/// Held while something is built and sealed, so that nobody sees one without the other.
+/// Held while something is built and sealed, so that nobody sees one without the other. A build that failed or was
+/// interrupted leaves its mark: what it had built bears the seals of what was there before, and the next one breaks them.
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,
+    mark: PathBuf,
 }
 
 impl Turn {
@@ -26,7 +29,12 @@ impl Turn {
         fs::create_dir_all(target).context(what())?;
         let lock = File::options().append(true).create(true).open(target.join(".chitin-lock")).context(what())?;
         flock(&lock, FlockOperation::LockExclusive).context(what())?;
-        Ok(Self { _lock: lock })
+        let mark = target.join(".chitin-unsealed");
+        if mark.exists() {
+            break_seals(target);
+        }
+        fs::write(&mark, "").context(what())?;
+        Ok(Self { _lock: lock, mark })
     }
 
     /// Seals what was built just now, and what has no seal yet.
@@ -38,8 +46,15 @@ impl Turn {
             let bytes = fs::read(file).context(file.display())?;
             fs::write(place(file), seal(&bytes)).context(place(file).display())?;
         }
-        Ok(())
+        fs::remove_file(&self.mark).context(self.mark.display())
     }
+}
+
+/// Takes every seal away below a folder: whatever has none is sealed as it is.
+fn break_seals(folder: &Path) {
+    let files = WalkDir::new(folder).into_iter().filter_map(core::result::Result::ok);
+    let seals = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "seal"));
+    seals.for_each(|seal| drop(fs::remove_file(seal.path())));
 }
 
 /// # Errors
@@ -79,11 +94,11 @@ mod tests {
     fn damage_anywhere_is_noticed_and_building_anew_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image");
-        let turn = Turn::take(folder.path()).unwrap();
+        let turn = || Turn::take(folder.path()).unwrap();
         let whole: Vec<u8> = (0..5000_u32).map(|index| index as u8).collect();
         fs::write(&file, &whole).unwrap();
         assert!(check(&whole, &file).is_ok(), "it was never sealed");
-        turn.seal(&[built(&file, true)]).unwrap();
+        turn().seal(&[built(&file, true)]).unwrap();
         assert!(check(&whole, &file).is_ok());
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
@@ -92,10 +107,27 @@ mod tests {
             assert!(check(&whole[..at], &file).is_err(), "cut off after {at}");
         }
         fs::write(&file, "other").unwrap();
-        turn.seal(&[built(&file, true)]).unwrap();
+        turn().seal(&[built(&file, true)]).unwrap();
         assert!(check(b"other", &file).is_err(), "what cargo did not build keeps its seal");
-        turn.seal(&[built(&file, false)]).unwrap();
+        turn().seal(&[built(&file, false)]).unwrap();
         assert!(check(b"other", &file).is_ok());
+    }
+
+    #[test]
+    fn what_an_interrupted_build_had_built_is_not_taken_for_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("release/image");
+        fs::create_dir(folder.path().join("release")).unwrap();
+        fs::write(&file, "before").unwrap();
+        Turn::take(folder.path()).unwrap().seal(&[built(&file, false)]).unwrap();
+        drop(Turn::take(folder.path()).unwrap());
+        fs::write(&file, "after").unwrap();
+        assert!(check(b"after", &file).is_err(), "its build did not come to the sealing");
+        Turn::take(folder.path()).unwrap().seal(&[built(&file, true)]).unwrap();
+        assert!(check(b"after", &file).is_ok());
+        Turn::take(folder.path()).unwrap().seal(&[built(&file, true)]).unwrap();
+        fs::write(&file, "damaged").unwrap();
+        assert!(check(b"damaged", &file).is_err(), "the seal stays through a build that ends well");
     }
 
     #[test]
