@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -193,6 +194,18 @@ static int second(int pid) {
     return 14;
 }
 
+static void *compute(void *nothing) {
+    for (volatile long rounds = 0;; rounds++) {}
+    return nothing;
+}
+
+// A program that ends before the one that executed it has its turn again, because that one's threads compute: its status is
+// its own all the same.
+static void quick_ones(void) {
+    for (int round = 0; round < 8; round++) CHECK(status_of(start("plain", "with-threads", NULL)) == 15 << 8);
+    for (int round = 0; round < 8; round++) CHECK(status_of(start("of-group", "and-quick", NULL)) == 15 << 8);
+}
+
 // Its parent stops it, sees it go on, and ends it; and others see one process.
 static void with_its_parent(void) {
     int status, seen = 0, others = 0, ends[2];
@@ -313,6 +326,15 @@ int main(int count, char **arguments) {
         if (!strcmp(arguments[1], "group")) return group(pid);
         if (!strcmp(arguments[1], "second")) return second(pid);
         if (!strcmp(arguments[1], "and-rooted")) { execl("rooted", "rooted", "second", arguments[2], NULL); return 1; }
+        if (!strcmp(arguments[1], "quick")) return 15;
+        if (!strcmp(arguments[1], "with-threads")) {
+            pthread_t thread;
+            for (int i = 0; i < 6; i++) CHECK(!pthread_create(&thread, NULL, compute, NULL));
+        }
+        if (!strcmp(arguments[1], "with-threads") || !strcmp(arguments[1], "and-quick")) {
+            execl("rooted", "rooted", "quick", "", NULL);
+            return 1;
+        }
         if (!strcmp(arguments[1], "waits")) { if (write(50, "", 1) != 1) return 1; for (;;) pause(); }
         return 2;
     }
@@ -339,4 +361,6 @@ int main(int count, char **arguments) {
     puts("its parent and others see one process");
     spies();
     puts("nobody reaches into it");
+    quick_ones();
+    puts("quick programs have their own ends");
 }

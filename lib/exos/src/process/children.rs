@@ -47,6 +47,8 @@ pub mod public {
     pub const USAGE: usize = BASE + 10;
     /// Its priority, as 20 less its nice value.
     pub const PRIORITY: usize = BASE + 16;
+    /// The environment that it stands in for, once it sees how that one will end; 0: none.
+    pub const STANDS_IN: usize = BASE + 17;
     /// Real (0..32) and effective user.
     pub const USER: usize = BASE + 20;
     /// Real (0..32) and effective group.

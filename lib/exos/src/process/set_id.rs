@@ -29,7 +29,7 @@ use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, PageNumber, exposed};
@@ -157,6 +157,8 @@ fn stand_in(process: &'static Process, successor: EnvironmentId) -> ! {
     let page = PageNumber(info.map_or(0, |info| info.public.load(Acquire)));
     let window = process.windows.lock().open(vec![page], process.session_key, false);
     let Ok(window) = window else { exit::abandon(DESTROYED) };
+    process.public_word(public::STANDS_IN).store(successor.0, Release);
+    block::kick_idle();
     wait_until_begun(&window, successor);
     loop {
         let open = process.descriptors.lock().take_any();

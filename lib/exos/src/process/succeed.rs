@@ -22,12 +22,16 @@ use crate::signal::timer::Timer;
 use crate::signal::{Action, IGNORE};
 use crate::user_memory::current::adopt;
 use crate::user_memory::vectors;
+use abi::environment::State;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use linux_raw_sys::general as linux;
+use runtime::address_space::Access;
+use runtime::predicate::{Operator, word};
 use runtime::upcall::Context;
-use runtime::{PageNumber, heap};
+use runtime::window::Window;
+use runtime::{EnvironmentId, PageNumber, area, exposed, heap};
 
 /// Makes the record of the process, takes over what it was left, and loads the program.
 pub(super) fn begin(words: &[u64]) -> Result<Context> {
@@ -49,10 +53,26 @@ pub(super) fn begin(words: &[u64]) -> Result<Context> {
     let mut context = Context::default();
     begin::publish(process);
     process.public_word(public::BEGUN).store(1, Release);
+    wait_for_stand_in(process, EnvironmentId(words[birth::PREDECESSOR_WORD]));
     exec::replace(&mut context, &request)?;
     // The guardian held it for this environment from the beginning.
     process.files.lock().hold(words[birth::PROGRAM_WORD], false);
     Ok(context)
+}
+
+/// Waits until whoever stands in for this environment sees its public page, where its status will stand, or is gone: a program
+/// that is quick would have ended and been buried before the other one had its turn.
+fn wait_for_stand_in(process: &Process, predecessor: EnvironmentId) {
+    crate::block::kick_idle();
+    let Some(info) = exposed::environment(predecessor) else { return };
+    let page = PageNumber(info.public.load(Acquire));
+    let Ok(window) = Window::open(&[page], process.session_key, Access::READ) else { return };
+    let stands_in = &window.words()[public::STANDS_IN];
+    let own = area::number().0;
+    while info.alive() && info.number.load(Acquire) == predecessor.0 && stands_in.load(Acquire) != own {
+        let gone = word(info.state_word(), Operator::NotEqual, State::Alive as u64);
+        crate::block::wait_stopped(&[gone, word(stands_in, Operator::Equal, own)]);
+    }
 }
 
 /// Everything that a program keeps. What cannot be had is not there.
