@@ -3,13 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -197,8 +200,89 @@ static void with_limits(void) {
     CHECK(!kill(own, SIGKILL) && status_of(own) == SIGKILL && kill(other, SIGKILL) == -1 && errno == EPERM);
 }
 
+// Sends a descriptor, or receives one where there is none.
+static int pass(int socket, int file) {
+    char byte = 'b', control[CMSG_SPACE(sizeof file)] = {0};
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (file < 0) {
+        CHECK(recvmsg(socket, &message, 0) == 1 && CMSG_FIRSTHDR(&message));
+        memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
+        return file;
+    }
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
+    memcpy(CMSG_DATA(head), &file, sizeof file);
+    return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
+}
+
+// User 0 passes what it opened later to children that became another user, as servers with workers do.
+static void with_descriptors(void) {
+    int channel[2], ends[2], pair[2];
+    char byte;
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
+    pid_t child = fork();
+    if (!child) {
+        CHECK(!setgroups(0, NULL) && !setgid(100) && !setuid(1000) && write(channel[1], "r", 1) == 1);
+        int got = pass(channel[1], -1), other = pass(channel[1], -1), secret = pass(channel[1], -1);
+        CHECK(read(got, &byte, 1) == 1 && byte == 'p' && write(other, "o", 1) == 1 && read(other, &byte, 1) == 1 && byte == 'b');
+        CHECK(read(secret, &byte, 1) == 1 && byte == 's' && open("kept", O_RDONLY) == -1 && errno == EACCES);
+        pid_t below = fork();
+        if (!below) _exit(write(other, "c", 1) == 1 ? 5 : 6);
+        CHECK(status_of(below) == 5 << 8);
+        _exit(7);
+    }
+    CHECK(read(channel[0], &byte, 1) == 1 && !pipe(ends) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    file("kept", 0600, 0, 0);
+    int kept = open("kept", O_RDWR);
+    CHECK(pwrite(kept, "s", 1, 0) == 1 && write(ends[1], "p", 1) == 1 && write(pair[0], "b", 1) == 1);
+    CHECK(!pass(channel[0], ends[0]) && !pass(channel[0], pair[1]) && !pass(channel[0], kept));
+    CHECK(!close(ends[0]) && !close(pair[1]) && !close(kept));
+    CHECK(read(pair[0], &byte, 1) == 1 && byte == 'o' && read(pair[0], &byte, 1) == 1 && byte == 'c');
+    CHECK(status_of(child) == 7 << 8 && read(pair[0], &byte, 1) == 0 && write(ends[1], "q", 1) == -1 && errno == EPIPE);
+}
+
+static long set_effective(unsigned capability) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data)) return -1;
+    data[capability / 32].effective |= 1u << capability % 32;
+    return syscall(SYS_capset, &header, data);
+}
+
+static int takes_groups(gid_t group) {
+    return !setresgid(group, group, group) && !setgroups(2, (gid_t[]){group + 1, group + 2}) && getgid() == group;
+}
+
+// What only those programs may that were user 0 and kept the capability: another program of theirs may not.
+static int without_kept(void) {
+    CHECK(getuid() == 1000 && getgid() == 200 && set_effective(CAP_SETGID) == -1 && errno == EPERM);
+    CHECK(setgid(300) == -1 && errno == EPERM && setgroups(0, NULL) == -1 && errno == EPERM && getgid() == 200);
+    return 0;
+}
+
+// As setpriv(1) does it: the user first, then the groups.
+static void with_kept_capabilities(void) {
+    CHECK(!prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) && !setresuid(1000, 1000, 1000));
+    CHECK(setgid(200) == -1 && errno == EPERM && setgroups(0, NULL) == -1 && errno == EPERM);
+    CHECK(!set_effective(CAP_SETGID) && takes_groups(200));
+    CHECK(setresuid(0, 0, 0) == -1 && errno == EPERM && setuid(1001) == -1 && errno == EPERM);
+    pid_t child = fork();
+    int status;
+    if (!child) _exit(takes_groups(300) ? 9 : 8);
+    CHECK(waitpid(child, &status, 0) == child && status == 9 << 8);
+    execl("/proc/self/exe", "users", "without-kept", NULL);
+    _exit(1);
+}
+
+static void without_capabilities(void) {
+    CHECK(!setresuid(1000, 1000, 1000) && set_effective(CAP_SETGID) == -1 && !takes_groups(200) && getgid() == 0);
+    _exit(0);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "without-kept")) return without_kept();
     if (count > 1 && !strcmp(arguments[1], "again")) return again();
     CHECK(in_child(there_and_back) == 0 && in_child(for_ever) == 0);
     puts("users and groups are changed as far as that is allowed");
@@ -212,4 +296,9 @@ int main(int count, char **arguments) {
     puts("a root is a root");
     CHECK(in_child(with_limits) == 0);
     puts("limits of others are set by who may");
+    CHECK(in_child(with_kept_capabilities) == 0 && in_child(without_capabilities) == 0);
+    puts("who kept a capability changes its groups, and no program after it");
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(in_child(with_descriptors) == 0);
+    puts("descriptors are passed to workers that are another user");
 }

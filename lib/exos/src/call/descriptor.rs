@@ -1,7 +1,7 @@
 //! Calls on descriptors: dup, pipe, fcntl, ioctl, close.
 
 use super::dispatch::Call;
-use super::lock;
+use super::{lock, owner};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -142,7 +142,9 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
         linux::F_GETPIPE_SZ => pipe_size(&description, crate::pipe::ring::CAPACITY),
         linux::F_SETPIPE_SZ => pipe_size(&description, argument),
-        command => lock::fcntl(call, &description, command, argument).unwrap_or(Err(Errno::EINVAL)),
+        command => lock::fcntl(call, &description, command, argument)
+            .or_else(|| owner::fcntl(call, &description, command, argument))
+            .unwrap_or(Err(Errno::EINVAL)),
     }
 }
 
@@ -177,6 +179,7 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             description.set_flags(if on { flags | linux::O_NONBLOCK } else { flags });
             Ok(0)
         }
+        ioctl::FIOASYNC => owner::set_asynchronous(&description, argument),
         ioctl::FIONREAD => match &description.object {
             Object::Pipe(pipe, _) => copy::write_half(argument, pipe.ring().waiting()? as u32).map(|()| 0),
             Object::Terminal(terminal) => control::ioctl(terminal, ioctl::FIONREAD, argument),
@@ -189,7 +192,8 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
         },
         request => match &description.object {
             Object::Terminal(terminal) => control::ioctl(terminal, request, argument),
-            Object::Other(other) => other.ioctl(request, argument),
+            Object::Other(other) => owner::socket_ioctl(call, &description, request, argument)
+                .unwrap_or_else(|| other.ioctl(request, argument)),
             _ => Err(Errno::ENOTTY),
         },
     }

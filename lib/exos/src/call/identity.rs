@@ -55,14 +55,16 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
     let mut wished = before.clone();
     match which {
         USER => wished.user = before.user.changed(change, wanted, call.process.may(linux::CAP_SETUID))?,
-        _ => wished.group = before.group.changed(change, wanted, call.process.may(linux::CAP_SETGID))?,
+        _ => wished.group = before.group.changed(change, wanted, may_change_groups(call.process))?,
     }
+    let keeps = which == USER && before.is_privileged() && call.process.attributes.lock().capabilities.keeps();
+    wished.keeps_groups |= keeps;
     let principal = wished.principal();
     let changes_key = principal != call.process.principal.load(Relaxed);
     if changes_key {
         user::prepare(call.process, principal)?;
     }
-    let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), 0];
+    let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), u64::from(keeps)];
     call.process.files.lock().on_object(Operation::SetIdentity, words)?;
     if changes_key {
         user::become_principal(call.process, principal);
@@ -73,6 +75,11 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
     *call.process.identity.lock() = wished;
     begin::publish(call.process);
     Ok(0)
+}
+
+/// Whether the caller may take any group.
+fn may_change_groups(process: &Process) -> bool {
+    process.identity.lock().may_change_groups() && process.attributes.lock().capabilities.has(linux::CAP_SETGID)
 }
 
 fn wanted(call: &Call<'_>, count: usize) -> [u32; 3] {
@@ -129,7 +136,7 @@ pub(super) fn getgroups(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
     let [count, from, ..] = call.arguments();
     let process: &Process = call.process;
-    if !process.may(linux::CAP_SETGID) {
+    if !may_change_groups(process) {
         return Err(Errno::EPERM);
     }
     if count as u32 as usize > MOST_GROUPS {

@@ -47,6 +47,8 @@ mod mount;
 #[cfg(target_os = "none")]
 mod open_within;
 #[cfg(target_os = "none")]
+mod owner;
+#[cfg(target_os = "none")]
 mod path;
 #[cfg(target_os = "none")]
 mod poll;

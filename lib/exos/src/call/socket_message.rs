@@ -170,7 +170,7 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
         let room = LONGEST + 1 - data.len() as u64;
         data.extend_from_slice(&copy::read_vec(*from, (*length).min(room) as usize)?);
     }
-    let packed = pack(call, message.control)?;
+    let packed = pack(call, number, message.control)?;
     let sent = send(call, number, message.name, &data, &packed, flags);
     if sent.is_err() {
         passing::drop_all(&packed.rights);
@@ -179,7 +179,7 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
 }
 
 /// What the program gives a message to take along.
-fn pack(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Packed> {
+fn pack(call: &Call<'_>, socket: u64, (at, bytes): (u64, u64)) -> Result<Packed> {
     let mut packed = Packed::default();
     let mut place = 0;
     while at != 0 && place + CONTROL_HEAD <= bytes {
@@ -190,7 +190,7 @@ fn pack(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Packed> {
         }
         let outcome = match (level, kind) {
             (SOCKET_LEVEL, RIGHTS) => {
-                pack_numbers(call, at + place + CONTROL_HEAD, length - CONTROL_HEAD, &mut packed.rights)
+                pack_numbers(call, socket, (at + place + CONTROL_HEAD, length - CONTROL_HEAD), &mut packed.rights)
             }
             (SOCKET_LEVEL, CREDENTIALS) => {
                 read_claim(call, at + place + CONTROL_HEAD, length).map(|claimed| packed.claimed = Some(claimed))
@@ -203,13 +203,17 @@ fn pack(call: &Call<'_>, (at, bytes): (u64, u64)) -> Result<Packed> {
     Ok(packed)
 }
 
-fn pack_numbers(call: &Call<'_>, from: u64, bytes: u64, packed: &mut Vec<u8>) -> Result<()> {
+fn pack_numbers(call: &Call<'_>, socket: u64, (from, bytes): (u64, u64), packed: &mut Vec<u8>) -> Result<()> {
     for offset in (0..bytes).step_by(4) {
         if packed.len() == MOST_RIGHTS * passing::BYTES {
             return Err(Errno::EINVAL);
         }
         let number = copy::read_half(from + offset)?;
         let description = call.process.description(u64::from(number))?;
+        with_socket(call, socket, |_, socket| {
+            passing::share_with_heir(socket, &description);
+            Ok(())
+        })?;
         packed.extend(passing::pack(&description)?);
     }
     Ok(())

@@ -22,8 +22,10 @@ use runtime::lock::{Held, OwnerLock};
 use runtime::page::Allocator;
 
 /// Words of a record: offset, then references (0..32) and flags (32..64), then the lock of the offset, then whether a lock on
-/// the file was asked for through it.
+/// the file was asked for through it (bit 0) and its owner (8..64, see `call::owner`).
 const WORDS: usize = 4;
+/// Bit of the last word: a lock on the file was asked for.
+const LOCKED: u64 = 1;
 const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
 const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
@@ -128,9 +130,10 @@ impl Description {
 
     /// Changes what `F_SETFL` can change.
     pub fn set_flags(&self, flags: u32) {
+        let changeable = CHANGEABLE | if self.object.tells_owner() { linux::FASYNC } else { 0 };
         let change = |state: u64| {
-            let kept = (state >> 32) as u32 & !CHANGEABLE;
-            Some(state & 0xffff_ffff | u64::from(kept | flags & CHANGEABLE) << 32)
+            let kept = (state >> 32) as u32 & !changeable;
+            Some(state & 0xffff_ffff | u64::from(kept | flags & changeable) << 32)
         };
         let _ = self.record.state().fetch_update(SeqCst, Relaxed, change);
     }
@@ -186,7 +189,17 @@ impl Description {
 
     /// A lock on the file is asked for through it, which is to end with it.
     pub fn note_lock(&self) {
-        self.record.locks().store(1, Release);
+        self.record.locks().fetch_or(LOCKED, Release);
+    }
+
+    /// Who is to be told of what comes, as `call::owner` has it; 0: nobody.
+    pub fn owner(&self) -> u64 {
+        self.record.locks().load(Acquire) & !LOCKED
+    }
+
+    /// Sets that.
+    pub fn set_owner(&self, owner: u64) {
+        let _ = self.record.locks().fetch_update(SeqCst, Relaxed, |word| Some(word & LOCKED | owner & !LOCKED));
     }
 
     /// One descriptor more of this process stands for it.
@@ -229,7 +242,7 @@ impl Description {
         if self.descriptors.fetch_sub(1, Relaxed) > 1 {
             self.object.closed_one();
         } else {
-            let has_locks = last && self.record.locks().load(Acquire) != 0;
+            let has_locks = last && self.record.locks().load(Acquire) & LOCKED != 0;
             self.object.closed(last, if has_locks { self.number() } else { 0 });
         }
         if self.object.has_window() && !process().has_left(&self) {

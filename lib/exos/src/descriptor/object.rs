@@ -220,6 +220,15 @@ impl Object {
         matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Device(..) | Self::Text(_) | Self::Listing(_))
     }
 
+    /// Whether it has an owner who can be told of what comes (`O_ASYNC`).
+    pub fn tells_owner(&self) -> bool {
+        match self {
+            Self::Pipe(..) | Self::Console(_) | Self::Terminal(_) | Self::Device(Device::Random, _) => true,
+            Self::Other(other) => other.status().0 & linux::S_IFMT == linux::S_IFSOCK,
+            _ => false,
+        }
+    }
+
     /// Whether it is a terminal.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))

@@ -10,13 +10,15 @@ use super::timer::Timer;
 use crate::errno::{Errno, Result};
 use crate::pipe::{Pipe, Side};
 use crate::process::bundle::DESCRIPTOR_WORDS;
+use crate::process::user::take_over;
 use crate::terminal::Terminal;
 use crate::terminal::master::{self, Master};
 use crate::user_memory::current::process;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use runtime::{Kind as Output, PageNumber};
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{Kind as Output, PageNumber, area, exposed};
 
 /// Words of one descriptor: page and index of its record; kind; the number by which the guardian hands over the node that it
 /// holds (0: none), or, where the receiver is going to hold it anyhow, the node; what the kind needs; and for a socket the
@@ -56,6 +58,16 @@ pub fn pack(description: &Description) -> Result<Vec<u8>> {
     }
     send(description);
     Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+/// What user 0 sends to a relative that became another user, through a pair of sockets which both had before, that one may open
+/// as what it had itself. What others made stays closed to it.
+pub fn share_with_heir(socket: &Socket, description: &Description) {
+    let Some(list) = socket.heirs_list().filter(|_| process().principal.load(Relaxed) == 0) else { return };
+    let (record, _) = description.place();
+    let all = [PageNumber(record)].into_iter().chain(description.object.pages());
+    let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == area::access_list());
+    take_over(process(), &all.filter(is_own).collect::<Vec<_>>(), list);
 }
 
 /// It is on its way from now on.

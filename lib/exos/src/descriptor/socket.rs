@@ -26,7 +26,7 @@ use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
-use runtime::{PageNumber, exposed};
+use runtime::{PageNumber, area, exposed};
 
 /// Words of a listener's queue: requests that came, and that were taken; how many may wait, 0: nobody listens.
 const CAME: usize = 1;
@@ -424,6 +424,14 @@ impl Socket {
     pub fn deadline(&self, which: usize) -> Option<u64> {
         let patience = self.settings.lock().patience[which];
         (patience != 0).then(|| runtime::clock::now().saturating_add(patience))
+    }
+
+    /// The access list of whoever took over, as another user, the other end of a pair that this process made (`process::user`).
+    pub fn heirs_list(&self) -> Option<PageNumber> {
+        let ends = self.ends.lock();
+        let is_own_pair = ends.peer.is_some_and(|peer| u64::from(peer.process) == process().number());
+        let under = exposed::page(ends.outgoing.as_ref()?.pages()[0])?.access();
+        (is_own_pair && under != area::access_list()).then_some(under)
     }
 
     /// Where messages go.

@@ -164,7 +164,8 @@ operations! {
     Seal = 34,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     Join = 29,
-    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third): who the caller is from now on.
+    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user 0 goes on
+    /// changing groups as another user): who the caller is from now on.
     SetIdentity = 70,
     /// (count; the groups in the window): the caller's other groups.
     SetGroups = 71,

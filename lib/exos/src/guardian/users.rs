@@ -25,14 +25,18 @@ const KEPT_FOR_ZERO: u64 = 8;
 impl Guardian {
     /// See [`super::protocol::Operation::SetIdentity`]. Keys that the caller may not have any more are gone when this answers.
     pub(super) fn set_identity(&mut self, caller: u64, message: &Message) -> Result<()> {
-        let [_, which, change, two, third, _] = *message;
+        let [_, which, change, two, third, keeps] = *message;
         let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
         let wanted = [two as u32, (two >> 32) as u32, third as u32];
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         let mut identity = client.identity.clone();
         let before = identity.principal();
         match which {
-            0 => identity.change_user(change, wanted)?,
+            0 => {
+                // What user 0 keeps it might have done before.
+                identity.keeps_groups |= keeps != 0 && identity.is_privileged();
+                identity.change_user(change, wanted)?;
+            }
             1 => identity.change_group(change, wanted)?,
             NO_NEW_PRIVILEGES => identity.no_new_privileges = true,
             _ => return Err(Errno::EINVAL),

@@ -58,6 +58,11 @@ impl Capabilities {
         self.effective >> capability & 1 != 0
     }
 
+    /// Whether the permitted ones outlive that user 0 becomes another.
+    pub const fn keeps(&self) -> bool {
+        self.secure_bits & (secure::KEEP | secure::NO_SETUID_FIXUP) != 0
+    }
+
     /// What `capset` makes of them.
     ///
     /// # Errors

@@ -98,6 +98,9 @@ pub struct Identity {
     pub apart: u64,
     /// Whether no program gives it any numbers any more (PR_SET_NO_NEW_PRIVS).
     pub no_new_privileges: bool,
+    /// Whether it may go on changing its groups, until it executes a program, though it is user 0 no more: it kept the capability
+    /// for that (PR_SET_KEEPCAPS).
+    pub keeps_groups: bool,
 }
 
 /// The first principal that is no user.
@@ -131,7 +134,7 @@ impl Identity {
     #[must_use]
     pub fn executing(&self, program: Program) -> Self {
         const SET_GROUP: u32 = linux::S_ISGID | linux::S_IXGRP;
-        let mut after = self.clone();
+        let mut after = Self { keeps_groups: false, ..self.clone() };
         if program.mode & linux::S_ISUID != 0 && !self.no_new_privileges {
             after.user.effective = program.user;
         }
@@ -167,6 +170,11 @@ impl Identity {
         self.user.effective == 0
     }
 
+    /// Whether it may take any group.
+    pub const fn may_change_groups(&self) -> bool {
+        self.is_privileged() || self.keeps_groups
+    }
+
     /// Who it acts as.
     pub const fn acting(&self) -> Credentials {
         Credentials { uid: self.user.effective, gid: self.group.effective }
@@ -191,7 +199,7 @@ impl Identity {
     /// # Errors
     /// As [`Three::changed`].
     pub fn change_group(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
-        self.group = self.group.changed(change, wanted, self.is_privileged())?;
+        self.group = self.group.changed(change, wanted, self.may_change_groups())?;
         Ok(())
     }
 
@@ -200,7 +208,7 @@ impl Identity {
     /// # Errors
     /// `EPERM`, `EINVAL` for too many.
     pub fn set_groups(&mut self, groups: Vec<u32>) -> Result<()> {
-        if !self.is_privileged() {
+        if !self.may_change_groups() {
             return Err(Errno::EPERM);
         }
         if groups.len() > MOST_GROUPS {

@@ -127,7 +127,7 @@ fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
 
 /// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process can
 /// use it, and its children cannot.
-fn take_over(process: &Process, pages: &[PageNumber], list: PageNumber) {
+pub fn take_over(process: &Process, pages: &[PageNumber], list: PageNumber) {
     crate::budget::reserve(pages.len() as u64);
     let key: KeyIndex = process.session_key;
     for page in pages {
