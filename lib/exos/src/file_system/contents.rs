@@ -5,7 +5,6 @@ use super::pages::Pages;
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Largest file, as on Linux.
@@ -191,12 +190,14 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// The pages between two that programs touch, as far as there are pages: index, and number in the upper half.
-    pub fn working_set(&self, id: NodeId, first: u64, end: u64) -> Result<Vec<u64>> {
-        let node = self.node(id)?;
-        let Body::Pages(pages) = &node.body else { return Ok(Vec::new()) };
-        let all = self.working_sets.within(id, first, end.min(node.size.div_ceil(PAGE_SIZE)));
-        Ok(all.filter_map(|index| Some(index | self.store.number(pages.get(index)?) << 32)).collect())
+    /// The pages between two that programs touch, as far as there are pages, in ascending order: index, and number in the upper
+    /// half.
+    pub fn working_set(&mut self, id: NodeId, first: u64, end: u64) -> Result<&[u64]> {
+        let node = self.nodes.get(&id).ok_or(Errno::ENOENT)?;
+        let Body::Pages(pages) = &node.body else { return Ok(&[]) };
+        let number = |index: u64| Some(self.store.number(pages.get(index)?));
+        let range = (first, end.min(node.size.div_ceil(PAGE_SIZE)));
+        Ok(self.working_sets.within(id, range, pages.changes(), number))
     }
 
     /// Whether others may write a page of it, whatever its permissions are.

@@ -18,6 +18,7 @@ pub struct Pages {
     first: Stretch,
     rest: BTreeMap<u64, Stretch>,
     count: u64,
+    changes: u64,
 }
 
 impl Pages {
@@ -29,6 +30,11 @@ impl Pages {
     /// How many there are.
     pub const fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Grows whenever a page comes or goes.
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Puts a page where none is.
@@ -43,6 +49,7 @@ impl Pages {
         }
         stretch[place] = page + 1;
         self.count += 1;
+        self.changes += 1;
     }
 
     /// Takes the pages from `start` to `end` out.
@@ -65,6 +72,7 @@ impl Pages {
         }
         self.rest.retain(|_, stretch| !stretch.is_empty());
         self.count -= taken.len() as u64;
+        self.changes += taken.len() as u64;
         taken
     }
 

@@ -1,7 +1,8 @@
-//! Which pages of a file programs touch: those that faults asked for, the latest last.
+//! Which pages of a file programs touch: those that faults asked for.
 //!
 //! Pure. Who maps a file again gets these at once, instead of a fault for each. A page that stays in the set costs who does
-//! not need it an entry of a table; one that is not in it costs who does a fault, which puts it there.
+//! not need it an entry of a table; one that is not in it costs who does a fault, which puts it there. Programs begin more often
+//! than sets change, so that what was answered last is kept, in the order of the pages: tables are filled quickest so.
 
 use super::node::NodeId;
 use alloc::collections::BTreeMap;
@@ -13,28 +14,68 @@ pub const WORKING_SET: usize = 192;
 /// The working sets of files.
 #[derive(Clone, Debug, Default)]
 pub struct WorkingSets {
-    files: BTreeMap<NodeId, Vec<u32>>,
+    files: BTreeMap<NodeId, WorkingSet>,
+}
+
+/// That of one file.
+#[derive(Clone, Debug, Default)]
+struct WorkingSet {
+    /// The latest that was asked for stands last.
+    pages: Vec<u32>,
+    /// In ascending order: index of each page, and its number in the upper half.
+    answer: Vec<u64>,
+    /// The count of changes of the file's pages for which that is so.
+    holds_for: Option<u64>,
+}
+
+impl WorkingSet {
+    fn note(&mut self, page: u32) {
+        let before = self.pages.len();
+        self.pages.retain(|other| *other != page);
+        if self.pages.len() == before {
+            self.holds_for = None;
+        }
+        if self.pages.len() == WORKING_SET {
+            self.pages.remove(0);
+        }
+        self.pages.push(page);
+    }
+
+    fn look_up(&mut self, number: impl Fn(u64) -> Option<u64>) {
+        let numbered = |page: &u32| Some(u64::from(*page) | number(u64::from(*page))? << 32);
+        self.answer.clear();
+        self.answer.extend(self.pages.iter().filter_map(numbered));
+        self.answer.sort_unstable_by_key(|word| *word as u32);
+    }
 }
 
 impl WorkingSets {
     /// A fault asked for a page.
     pub fn note(&mut self, file: NodeId, page: u64) {
         let Ok(page) = u32::try_from(page) else { return };
-        let pages = self.files.entry(file).or_default();
-        pages.retain(|other| *other != page);
-        if pages.len() == WORKING_SET {
-            pages.remove(0);
+        self.files.entry(file).or_default().note(page);
+    }
+
+    /// Those of a file's pages between two that are there, in ascending order: index, and number in the upper half. `number` tells
+    /// that of a page, if it is there, and is asked anew when `changes`, a count of what became of the file's pages, is another.
+    pub fn within(
+        &mut self,
+        file: NodeId,
+        (first, end): (u64, u64),
+        changes: u64,
+        number: impl Fn(u64) -> Option<u64>,
+    ) -> &[u64] {
+        let Some(set) = self.files.get_mut(&file) else { return &[] };
+        if set.holds_for != Some(changes) {
+            set.look_up(number);
+            set.holds_for = Some(changes);
         }
-        pages.push(page);
+        let place = |index: u64| set.answer.partition_point(|word| word & 0xffff_ffff < index);
+        let (from, to) = (place(first), place(end));
+        &set.answer[from..to.max(from)]
     }
 
-    /// Those of a file's pages between two.
-    pub fn within(&self, file: NodeId, first: u64, end: u64) -> impl Iterator<Item = u64> {
-        let pages = self.files.get(&file).into_iter().flatten();
-        pages.map(|page| u64::from(*page)).filter(move |page| (first..end).contains(page))
-    }
-
-    /// The file is gone, or its contents are others.
+    /// The file is gone.
     pub fn forget(&mut self, file: NodeId) {
         self.files.remove(&file);
     }

@@ -338,7 +338,8 @@ impl Client {
         Ok(page != 0)
     }
 
-    /// Of the pages of a file between two indices those that programs touch and that are in memory: index and number.
+    /// Of the pages of a file between two indices those that programs touch and that are in memory, in ascending order: index and
+    /// number.
     pub fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Operation::WorkingSet as u64, node, first, end, 0, 0])?;

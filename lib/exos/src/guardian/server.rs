@@ -480,8 +480,8 @@ impl Server {
     }
 
     fn working_set(&mut self, caller: u64, id: NodeId, first: u64, end: u64) -> Result<Answer> {
-        let pages = self.tree.working_set(id, first, end)?;
         let window = self.window(caller)?;
+        let pages = self.tree.working_set(id, first, end)?;
         pages.iter().zip(window.words()).for_each(|(page, word)| word.store(*page, Relaxed));
         Ok([pages.len() as u64, 0, 0, 0, 0])
     }

@@ -13,8 +13,8 @@ use elf::endian::LittleEndian;
 use elf::parse::ParseAt;
 use elf::segment::ProgramHeader;
 
-/// Bytes of a file that are read first; most have their program headers there.
-pub const HEAD: usize = 4096;
+/// Bytes of a file that are read first; nearly all have their program headers there, scripts their first line.
+pub const HEAD: usize = 1024;
 /// Bytes of program headers at most.
 const HEADERS_MOST: usize = 65536;
 
