@@ -43,7 +43,7 @@ pub(crate) struct Kernel {
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
-pub(crate) const LISTS_REMEMBERED: usize = 8;
+pub(crate) const LISTS_REMEMBERED: usize = 32;
 
 /// What a key of an environment gave, for as long as no right was lost anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,8 @@ impl Kernel {
     /// Where the last answer about a key and an access list is remembered.
     #[inline]
     pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
-        &self.last_rights[(list.0 ^ key.0) as usize % LISTS_REMEMBERED]
+        // Lists lie near one another, and keys are few: those of one list lie far apart.
+        &self.last_rights[(list.0 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.
