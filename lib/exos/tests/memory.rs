@@ -165,6 +165,8 @@ struct Process {
     /// How many rows can still be changed that were not yet, each in a table that takes memory, and those that were; none:
     /// as many as one likes.
     rows_left: Option<(usize, BTreeSet<u64>)>,
+    /// Pages that are at hand for a program that begins.
+    at_hand: usize,
 }
 
 impl Process {
@@ -199,6 +201,27 @@ impl Pages for Process {
         machine.contents.insert(page, 0);
         machine.owner.insert(page, self.number);
         Ok(page)
+    }
+    fn take_used(&mut self, places: &mut [u64]) -> usize {
+        let mut used = 0;
+        for place in places.iter_mut().take(self.at_hand) {
+            let Ok(page) = self.allocate() else { break };
+            // What the program before wrote.
+            self.machine.borrow_mut().contents.insert(page, 0xee);
+            *place = page;
+            used += 1;
+        }
+        self.at_hand -= used;
+        used
+    }
+    fn owns(&self, pages: &[u64]) -> bool {
+        pages.iter().all(|page| self.machine.borrow().owner.get(page) == Some(&self.number))
+    }
+    fn clear_at(&mut self, addresses: &[u64]) {
+        for address in addresses {
+            assert!(self.table[address] & WRITE != 0, "it may be written");
+            self.machine.borrow_mut().contents.insert(page_of(self.table[address]), 0);
+        }
     }
     fn release(&mut self, pages: &[u64]) {
         pages.iter().for_each(|page| {
@@ -295,6 +318,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             table: BTreeMap::new(),
             others: others.clone(),
             rows_left: None,
+            at_hand: 0,
         };
         let (mut parent, mut child) = (process(0), process(1));
         let mut space = Space::default();
@@ -339,6 +363,7 @@ fn alone() -> Process {
         table: BTreeMap::new(),
         others: Rc::new(RefCell::new(vec![BTreeMap::new()])),
         rows_left: None,
+        at_hand: 0,
     }
 }
 
@@ -418,6 +443,7 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
         let (mut process, mut space) = (alone(), Space::default());
         let last = if random.bool() { 0 } else { random.u64(1..20) };
         process.machine.borrow_mut().last = last;
+        process.at_hand = random.usize(..8);
         let node = random.u64(3..5);
         let [text, data, zeros] = [random.u64(1..20), random.u64(1..25), random.u64(1..12)];
         let backing = |page: u64| Backing::File { node, offset: page * PAGE_SIZE, writable: false };
@@ -543,7 +569,7 @@ fn who_walks_over_shared_memory_faults_less_and_less() {
 fn violations_are_told_apart() {
     let machine = Rc::new(RefCell::new(Machine::default()));
     let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None };
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None, at_hand: 0 };
     let mut space = Space::default();
     space.map(&mut process, Area::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
     assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(Violation::NotMapped));
@@ -601,7 +627,7 @@ fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
 fn the_stack_grows_and_brk_moves() {
     let machine = Rc::new(RefCell::new(Machine::default()));
     let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None };
+    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None, at_hand: 0 };
     let mut space = Space::default();
     space.brk = (BASE, BASE);
     let top = MMAP_TOP + (64 << 20);

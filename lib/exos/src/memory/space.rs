@@ -19,6 +19,12 @@ pub trait Pages {
     fn allocate(&mut self) -> Result<u64>;
     /// The same for each place, or for none.
     fn allocate_many(&mut self, places: &mut [u64]) -> Result<()>;
+    /// Pages of this process that are at hand for a program that begins, with whatever was in them, in the first places: how many.
+    fn take_used(&mut self, places: &mut [u64]) -> usize;
+    /// Whether pages, which are mapped here, are this process's. Whoever made them may have died before they were.
+    fn owns(&self, pages: &[u64]) -> bool;
+    /// Fills pages with zeros that lie at addresses and may be written.
+    fn clear_at(&mut self, addresses: &[u64]);
     /// Gives pages up: those on this process's account are freed, the others were only borrowed.
     fn release(&mut self, pages: &[u64]);
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
@@ -38,8 +44,8 @@ pub trait Pages {
     /// The pages of a file from index `first` on, as far as they are in memory, else 0; the one at index `wanted`, which
     /// this process is to write where it lies or not, is brought. False where that lies past the end.
     fn file_pages(&mut self, node: u64, wanted: u64, write: bool, first: u64, numbers: &mut [u64]) -> Result<bool>;
-    /// Of the pages of a file from index `first` up to `end` those that programs touch and that are in memory: index and
-    /// number.
+    /// Of the pages of a file from index `first` up to `end` those that programs touch and that are in memory, in
+    /// ascending order: index and number.
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;

@@ -8,7 +8,7 @@ use super::area::{Area, Backing, Protection};
 use super::fill::{AHEAD, WARM};
 use super::frames::{COPY_ON_WRITE, FROM_FILE};
 use super::space::{Pages, Space, entry_for};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use abi::page_table::MapRow;
 use alloc::vec;
@@ -60,14 +60,17 @@ impl Space {
         self.carry_out(pages, plan);
     }
 
-    /// Those of a file's pages, with their indices there, that lie in an area that shows the file from `offset` on.
+    /// Those of a file's pages, with their indices there in ascending order, that lie in an area that shows the file from `offset` on.
     fn plan_pages(&self, plan: &mut Plan, area: &Area, offset: u64, set: &[(u64, u64)]) {
         let writable = area.protection.allows(Protection::WRITE);
         let entry = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
-        let (first, count) = (offset / PAGE_SIZE, (area.end - area.start) / PAGE_SIZE);
-        for (index, page) in set.iter().filter(|(index, _)| index.wrapping_sub(first) < count) {
+        let first = offset / PAGE_SIZE;
+        let place = |index: u64| set.partition_point(|(other, _)| *other < index);
+        let here = &set[place(first)..place(first + (area.end - area.start) / PAGE_SIZE)];
+        let is_empty = self.frames.within(area.start, area.end).next().is_none();
+        for (index, page) in here {
             let address = area.start + (index - first) * PAGE_SIZE;
-            if self.frames.get(address) != 0 {
+            if !is_empty && self.frames.get(address) != 0 {
                 continue;
             }
             if writable && plan.copies.len() < COPIES {
@@ -92,7 +95,8 @@ impl Space {
     fn carry_out(&mut self, pages: &mut impl Pages, plan: Plan) {
         let Plan { mut rows, fresh, copies } = plan;
         let mut numbers = vec![0; fresh.len()];
-        for done in (0..numbers.len()).step_by(AHEAD) {
+        let used = pages.take_used(&mut numbers);
+        for done in (used..numbers.len()).step_by(AHEAD) {
             let until = numbers.len().min(done + AHEAD);
             if pages.allocate_many(&mut numbers[done..until]).is_err() {
                 return pages.release(&numbers[..done]);
@@ -103,17 +107,23 @@ impl Space {
             entry: entry | page << PAGE_SIZE.trailing_zeros(),
         };
         rows.extend(fresh.iter().zip(&numbers).map(row));
-        if map_and_copy(pages, &rows, &copies).is_err() {
-            // A page may have left the file meanwhile.
+        if map_and_copy(pages, &rows, &numbers[..used], &copies).is_err() {
+            // A page may have left the file meanwhile, or what was at hand have gone with who made it.
             rows.iter_mut().for_each(|row| row.entry = 0);
             let _ = pages.map(&rows);
             return pages.release(&numbers);
         }
+        let to_clear: Vec<u64> = fresh.iter().take(used).skip(copies.len()).map(|(address, _)| *address).collect();
+        pages.clear_at(&to_clear);
         self.frames.set_rows(&rows);
     }
 }
 
-fn map_and_copy(pages: &mut impl Pages, rows: &[MapRow], copies: &[(u64, u64)]) -> Result<()> {
+fn map_and_copy(pages: &mut impl Pages, rows: &[MapRow], used: &[u64], copies: &[(u64, u64)]) -> Result<()> {
     pages.map(rows)?;
+    // From here on they stay whose they are.
+    if !pages.owns(used) {
+        return Err(Errno::ENOMEM);
+    }
     if copies.is_empty() { Ok(()) } else { pages.copy_to(copies) }
 }

@@ -59,6 +59,8 @@ pub struct Inherited {
     parent: u64,
     parent_mailbox: PageNumber,
     memory: Option<OwnMemory>,
+    /// Pages for the program that the child executes.
+    pub(super) at_hand: Vec<u64>,
 }
 
 /// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
@@ -77,7 +79,15 @@ impl Inherited {
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
         let parent_mailbox = process.mailbox.lock().window().pages()[0];
-        Self { context: *context, mailbox, options, parent: process.environment(), parent_mailbox, memory: None }
+        Self {
+            context: *context,
+            mailbox,
+            options,
+            parent: process.environment(),
+            parent_mailbox,
+            memory: None,
+            at_hand: Vec::new(),
+        }
     }
 
     /// Whether the child borrows its parent's memory: what it writes is the parent's.
@@ -165,8 +175,9 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
 
 /// Notes what differs from the parent's memory, before any of it is used.
 fn take_memory(process: &Process, inherited: &Inherited) {
-    let Some(own) = &inherited.memory else { return };
     let mut memory = process.memory.lock();
+    memory.at_hand.clone_from(&inherited.at_hand);
+    let Some(own) = &inherited.memory else { return };
     memory.tables.clone_from(&own.tables);
     if own.tables.is_empty() {
         memory.space.forget_pages();

@@ -69,6 +69,8 @@ pub mod public {
     pub const THREADS: usize = BASE + 25;
     /// Signals that its first thread blocks, that it ignores, and that it has handlers for.
     pub const SIGNALS: usize = BASE + 26;
+    /// How many pages of its own its program began with, if it executed one.
+    pub const BEGAN_WITH: usize = BASE + 29;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.

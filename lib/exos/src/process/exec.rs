@@ -2,6 +2,7 @@
 //!
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
+use super::children::public;
 use super::preload::{self, Object};
 use super::set_id;
 use super::status::Status;
@@ -158,6 +159,7 @@ pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
     super::vfork::end(process());
     forget_old_program()?;
     let started = start(context, plan, path, environment);
+    tell_what_it_began_with();
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -167,6 +169,17 @@ pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
     }
     plan.close();
     Ok(())
+}
+
+/// Tells the parent how many pages a program begins with, so that the next child has them at once, and gives up what it had at
+/// hand beyond them.
+fn tell_what_it_began_with() {
+    let process = process();
+    let own = process.with_memory(|space, pages| {
+        pages.give_up_at_hand();
+        (space.frames.len() - space.frames.of_files()) as u64
+    });
+    process.public_word(public::BEGAN_WITH).store(own, Relaxed);
 }
 
 impl Plan {
@@ -291,7 +304,7 @@ pub(super) fn forget_old_program() -> Result<()> {
         // Those of files are nobody's here.
         let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
         let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).collect();
-        pages.release(&numbers);
+        pages.keep_at_hand(&numbers);
         for node in gone.files() {
             pages.hold_file(node, false);
         }

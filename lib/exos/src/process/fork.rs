@@ -153,7 +153,11 @@ fn copy_memory(
     let is_borrowed = process().loan.lock().is_some();
     if process().exec.lock().is_some() {
         // It never runs the program that is here.
-        nursery.inherited.iter_mut().for_each(|inherited| inherited.set_memory(OwnMemory::default()));
+        let at_hand = ready.pages_for_program(nursery.began_with);
+        if let Some(inherited) = &mut nursery.inherited {
+            inherited.set_memory(OwnMemory::default());
+            inherited.at_hand = at_hand;
+        }
         return Ok(());
     }
     if own > MAPPED_AT_ONCE && !is_borrowed {

@@ -49,8 +49,8 @@ impl Held<'_> {
 
     /// As [`Process::with_memory`].
     pub fn with_memory<T>(&mut self, process: &Process, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
-        let Memory { space, tables } = &mut *self.memory;
-        action(space, &mut OwnPages { tables, key: process.session_key, files: &process.files })
+        let Memory { space, tables, at_hand } = &mut *self.memory;
+        action(space, &mut OwnPages { tables, at_hand, key: process.session_key, files: &process.files })
     }
 }
 

@@ -13,6 +13,7 @@ use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::{process, thread};
+use crate::user_memory::own_pages::AT_HAND;
 use crate::user_memory::shared::Shared;
 use crate::user_memory::tables::{Editor, Tables, link_common};
 use crate::user_memory::{birth, image};
@@ -37,6 +38,8 @@ pub struct Nursery {
     pub current: Option<Ready>,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
+    /// How many pages of its own the program began with that the last child executed.
+    pub began_with: usize,
     /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
     through: Option<Shared>,
 }
@@ -61,10 +64,11 @@ pub struct Room {
     next: PageNumber,
     /// Pages under its list while it is ready, `next` not counted.
     pages: u64,
-    /// Pages under its list that its program was given when it began: tables, and copies of pages.
-    given: [Vec<PageNumber>; 2],
+    /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand for the
+    /// program that it executes.
+    given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
-    spare: [Vec<PageNumber>; 2],
+    spare: [Vec<PageNumber>; 3],
 }
 
 impl Nursery {
@@ -99,11 +103,12 @@ impl Nursery {
         public.chain(self.through.iter().map(Shared::address))
     }
 
-    /// Where pages for the next child are mapped, if they are, in a row: `before` of them lie before these.
+    /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
     pub fn place_of(&self, before: usize, pages: &[PageNumber]) -> Option<u64> {
         let through = self.through.as_ref()?;
-        let here = through.pages().get(before..before + pages.len())?;
-        (here == pages && !pages.is_empty()).then(|| through.address() + before as u64 * PAGE_SIZE)
+        let is_at = |at: &usize| through.pages().get(*at..*at + pages.len()).is_some_and(|here| here == pages);
+        let place = [before, 0].into_iter().find(is_at).filter(|_| !pages.is_empty())?;
+        Some(through.address() + place as u64 * PAGE_SIZE)
     }
 
     /// How often this process itself maps each of these pages, which a child was made of.
@@ -119,6 +124,15 @@ impl Nursery {
         }
         self.look_away();
         self.through = process().windows.lock().open(pages.collect(), process().session_key, true).ok();
+    }
+
+    /// Notes what the program began with that a child executed, if it did; whether. Who says so may lie.
+    fn note_beginning(&mut self, child: &Child) -> bool {
+        let told = child.public.words()[public::BEGAN_WITH].load(Relaxed) as usize;
+        if told != 0 {
+            self.began_with = told.min(AT_HAND);
+        }
+        told != 0
     }
 
     fn look_away(&mut self) {
@@ -298,6 +312,20 @@ impl Ready {
         self.room.given[0].extend(tables.pages());
         outcome.map(|()| tables)
     }
+
+    /// Gives it pages for what the program begins with that it is to execute: so many, as far as there are, some with what was in
+    /// them.
+    pub fn pages_for_program(&mut self, count: usize) -> Vec<u64> {
+        let spare = &mut self.room.spare[2];
+        let mut pages = spare.split_off(spare.len().saturating_sub(count));
+        let kept = pages.len();
+        pages.resize(count, PageNumber::NONE);
+        if self.pages().allocate_many(&mut pages[kept..]).is_err() {
+            pages.truncate(kept);
+        }
+        self.room.given[2].clone_from(&pages);
+        pages.iter().map(|page| page.0).collect()
+    }
 }
 
 fn pages_under(list: PageNumber) -> u64 {
@@ -319,13 +347,15 @@ impl Process {
         if nursery.ready.is_some() {
             return false;
         }
+        let executed = nursery.note_beginning(child);
         let Ok(ready) = Ready::of(child, &nursery) else { return false };
         nursery.ready = ready;
         match &nursery.ready {
             None => nursery.look_away(),
             // Who makes a second child makes a third.
             Some(ready) if child.room.next != PageNumber::NONE => {
-                let copies = ready.room.spare[1].clone();
+                // Who executes another program has those of the one before for that, as long as nobody else maps them.
+                let copies = if executed { Vec::new() } else { ready.room.spare[1].clone() };
                 nursery.look_at(copies.iter().chain(&child.copies).copied());
             }
             Some(_) => {}

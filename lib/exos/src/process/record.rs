@@ -47,6 +47,8 @@ pub struct Memory {
     pub space: Space,
     /// Page tables.
     pub tables: Tables,
+    /// Pages for the program that is about to begin, with whatever was in them.
+    pub at_hand: Vec<u64>,
 }
 
 /// What runs.
@@ -276,8 +278,8 @@ impl Process {
     /// Does something to its memory.
     pub fn with_memory<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
         let mut memory = self.memory.lock();
-        let Memory { space, tables } = &mut *memory;
-        action(space, &mut OwnPages { tables, key: self.session_key, files: &self.files })
+        let Memory { space, tables, at_hand } = &mut *memory;
+        action(space, &mut OwnPages { tables, at_hand, key: self.session_key, files: &self.files })
     }
 
     /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.

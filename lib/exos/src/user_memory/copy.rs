@@ -129,6 +129,19 @@ pub(super) fn copy_addresses(to: u64, from: u64, bytes: u64) {
     assert!(faulted == 0, "a copy between mapped windows faulted");
 }
 
+/// Fills a page of the program's with zeros. It is there, and may be written.
+pub(super) fn clear_page(address: u64) {
+    assert!(address.is_multiple_of(PAGE_SIZE) && check(address, PAGE_SIZE).is_ok(), "no page of a program");
+    // SAFETY: the page lies in the program's range, which holds no object of ExOS; the caller has mapped it to be written.
+    unsafe {
+        core::arch::asm!(
+            "rep stosq",
+            inout("rcx") PAGE_SIZE / 8 => _, inout("rdi") address => _, in("rax") 0,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// One 64-bit word.
 pub fn read_word(from: u64) -> Result<u64> {
     let mut bytes = [0; 8];

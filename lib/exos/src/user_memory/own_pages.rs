@@ -19,11 +19,16 @@ use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
 use runtime::{KeyIndex, PageNumber, area, exposed};
 
+/// Pages at most that stay for the next program, or that a process has at hand for the one that its child executes.
+pub const AT_HAND: usize = 24;
+
 /// Pages of the running process.
 #[derive(Debug)]
 pub struct OwnPages<'a> {
     /// Its tables.
     pub tables: &'a mut Tables,
+    /// What is at hand for a program that begins.
+    pub at_hand: &'a mut Vec<u64>,
     /// Key to whatever it may map.
     pub key: KeyIndex,
     /// Where the pages of files come from.
@@ -47,6 +52,28 @@ impl OwnPages<'_> {
         self.release(&free);
         Ok(())
     }
+
+    /// Keeps some of the pages that nothing maps any more for the next program, and gives the others up.
+    pub fn keep_at_hand(&mut self, pages: &[u64]) {
+        let own = area::access_list();
+        let is_alone = |page: &u64| {
+            exposed::page(PageNumber(*page)).is_some_and(|info| {
+                let is_unused = info.references() + info.pins() == 0 && !info.is_orphan();
+                info.access() == own && is_unused && info.kind() == PageKind::Ordinary
+            })
+        };
+        let (alone, mut others): (Vec<u64>, Vec<u64>) = pages.iter().partition(|page| is_alone(page));
+        let (kept, rest) = alone.split_at(alone.len().min(AT_HAND.saturating_sub(self.at_hand.len())));
+        self.at_hand.extend_from_slice(kept);
+        others.extend_from_slice(rest);
+        self.release(&others);
+    }
+
+    /// The program has begun: what it had no need of goes.
+    pub fn give_up_at_hand(&mut self) {
+        let left = core::mem::take(self.at_hand);
+        self.release(&left);
+    }
 }
 
 impl Pages for OwnPages<'_> {
@@ -61,6 +88,20 @@ impl Pages for OwnPages<'_> {
         Allocator::own().allocate_many(pages)?;
         places.iter_mut().zip(pages).for_each(|(place, page)| *place = page.0);
         Ok(())
+    }
+
+    fn take_used(&mut self, places: &mut [u64]) -> usize {
+        let taken = self.at_hand.drain(self.at_hand.len().saturating_sub(places.len())..);
+        places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
+    }
+
+    fn owns(&self, pages: &[u64]) -> bool {
+        let own = area::access_list();
+        pages.iter().all(|page| exposed::page(PageNumber(*page)).is_some_and(|info| info.access() == own))
+    }
+
+    fn clear_at(&mut self, addresses: &[u64]) {
+        addresses.iter().for_each(|address| copy::clear_page(*address));
     }
 
     fn release(&mut self, pages: &[u64]) {
