@@ -187,11 +187,14 @@ static void with_roots(void) {
 
 static void with_limits(void) {
     struct rlimit before, after, mine = {40, 50}, more = {60, 60};
+    int ready[2];
+    char byte;
+    CHECK(!pipe(ready));
     pid_t own = fork();
-    if (!own) { CHECK(!setgid(100) && !setuid(1000)); for (;;) pause(); }
+    if (!own) { CHECK(!setgid(100) && !setuid(1000) && write(ready[1], "r", 1) == 1); for (;;) pause(); }
+    CHECK(read(ready[0], &byte, 1) == 1);
     pid_t other = fork();
     if (!other) for (;;) pause();
-    usleep(50000);
     CHECK(!prlimit(other, RLIMIT_NOFILE, &mine, &before) && before.rlim_cur > 50 && !prlimit(other, RLIMIT_NOFILE, NULL, &after));
     CHECK(after.rlim_cur == 40 && after.rlim_max == 50 && !prlimit(other, RLIMIT_NOFILE, &more, NULL) && !prlimit(own, RLIMIT_NOFILE, &mine, NULL));
     CHECK(prlimit(other, 99, NULL, &after) == -1 && errno == EINVAL && prlimit(99999, RLIMIT_CPU, NULL, &after) == -1 && errno == ESRCH);

@@ -37,6 +37,7 @@ pub(crate) fn request(number: u64, path: &str) -> Result<Vec<u8>> {
 
 fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
     let process = process();
+    await_beginning(number);
     let changes = process.files.lock().changes()?;
     let [question, ..] = {
         let words = [number, path.len() as u64, 0, 0, 0];
@@ -58,6 +59,15 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
         signal::answer_questions();
         let asked = word_masked(process.letters.signals(), signal::QUESTION_BIT, Operator::NotEqual, 0);
         block::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
+    }
+}
+
+/// A child that was just made is nobody yet, to whoever else is asked about it.
+fn await_beginning(number: u64) {
+    let dependence = || process().children.lock().all.iter().find(|child| child.number() == number)?.dependence();
+    let deadline = runtime::clock::now() + PATIENCE;
+    while let Some([over, begun]) = dependence().filter(|_| runtime::clock::now() < deadline) {
+        block::wait_stopped(&[over, begun, clock(deadline)]);
     }
 }
 
