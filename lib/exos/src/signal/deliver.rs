@@ -146,11 +146,16 @@ pub fn deliver(context: &mut Context) {
     thread().restore_mask();
 }
 
-/// Takes a signal out; nothing where another thread was faster.
+/// Takes a signal out; nothing where another thread was faster, or where it was a question, which came after the last look
+/// for them and is answered.
 #[inline(always)]
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
     let information = post.take(signal);
+    if signal == QUESTION_SIGNAL && information.code == QUESTION {
+        crate::proc::answer(information.value);
+        return None;
+    }
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
     if action.has(linux::SA_RESETHAND) && action.is_handler() {
