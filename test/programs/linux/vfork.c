@@ -67,7 +67,7 @@ static void signals(void) {
     while (!handled) usleep(100);
     CHECK(handled == 1 && sender == child && code == CLD_EXITED && handled_in == getpid() && status_of(child) == 3 << 8);
     // What comes for the parent waits until it goes on, and is not its child's.
-    struct itimerval soon = {.it_value = {.tv_usec = 2000}};
+    struct itimerval soon = {.it_value = {.tv_usec = 20000}};
     static volatile int seen;
     signal(SIGCHLD, SIG_DFL);
     handled = 0;
