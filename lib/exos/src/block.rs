@@ -67,7 +67,7 @@ fn hand_over() -> bool {
 
 /// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 5;
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 6;
     const MILLISECOND: u64 = 1_000_000;
     process().rest();
     let mut predicate = Predicate::new();
@@ -87,13 +87,15 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// What becomes true when a signal comes that this thread does not block, or when the process stops or ends.
-fn signals() -> [Term; 3] {
+/// What becomes true when a signal comes that this thread does not block, when others ask something, or when the process stops
+/// or ends.
+fn signals() -> [Term; 4] {
     let (process, thread) = (process(), thread());
     let wanted = !thread.blocked();
     [
         word_masked(process.letters.signals(), wanted, Operator::NotEqual, 0),
         word_masked(thread.post().pending(), wanted, Operator::NotEqual, 0),
+        word(process.letters.questions(), Operator::NotEqual, 0),
         word(&process.stopped, Operator::NotEqual, 0),
     ]
 }

@@ -208,6 +208,11 @@ impl Sight {
         signal::send_of_child(self.key, EnvironmentId(other.environment), other.mailbox, information)
     }
 
+    /// Tells a process that the guardian has a question for it.
+    pub fn tell_of_question(self, other: &Other) -> Result<()> {
+        signal::send_of_question(self.key, EnvironmentId(other.environment), other.mailbox)
+    }
+
     /// Sends a signal to a process. One that has ended takes every signal, without effect.
     pub fn send(self, other: &Other, information: &Information) -> Result<()> {
         if other.ended {

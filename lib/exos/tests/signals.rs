@@ -20,7 +20,8 @@ fn a_signal_is_pending_once_and_keeps_what_came_first() {
     let post = Post::new(&words);
     post.put(&from_user(linux::SIGUSR1, 7)).unwrap();
     post.put(&from_user(linux::SIGUSR1, 8)).unwrap();
-    assert_eq!(post.take(linux::SIGUSR1), from_user(linux::SIGUSR1, 7));
+    assert_eq!(post.take(linux::SIGUSR1), Some(from_user(linux::SIGUSR1, 7)));
+    assert_eq!(post.take(linux::SIGUSR1), None);
     assert_eq!(post.pending().load(SeqCst), 0);
 }
 
@@ -34,7 +35,7 @@ fn queued_signals_come_each_in_order() {
     sent.iter().for_each(|information| post.put(information).unwrap());
     for information in &sent {
         assert_eq!(post.pending().load(SeqCst), bit(signal));
-        assert_eq!(post.take(signal), *information);
+        assert_eq!(post.take(signal), Some(*information));
     }
     assert_eq!(post.pending().load(SeqCst), 0);
 }
@@ -48,7 +49,49 @@ fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
     assert_eq!(post.put(&one), Err(Errno::EAGAIN));
     post.drop_all(bit(40));
     assert_eq!(post.put(&one), Ok(()));
-    assert_eq!(post.take(40), one);
+    assert_eq!(post.take(40), Some(one));
+    assert_eq!(post.take(40), None);
+    (0..8).for_each(|_| post.put(&one).unwrap());
+    assert_eq!(post.put(&Information { signal: 41, ..one }), Err(Errno::EAGAIN));
+    assert_eq!(post.put(&from_user(42, 7)), Err(Errno::EAGAIN));
+    // What sigqueue sent is refused; kill's signal comes, once, without its sender.
+    assert_eq!(post.pending().load(SeqCst), bit(40) | bit(42));
+    assert_eq!(post.take(42), Some(Information { signal: 42, ..Information::default() }));
+    assert_eq!(post.take(42), None);
+    (0..8).for_each(|_| assert_eq!(post.take(40), Some(one)));
+    assert_eq!(post.pending().load(SeqCst), 0);
+}
+
+/// Who takes a signal out sees its entry sooner than its bit, and with another one's bit it may be gone before its own is set.
+#[test]
+fn what_several_send_at_once_is_taken_once_each() {
+    const SENDERS: u64 = 3;
+    const EACH: u64 = 20_000;
+    let words = words(512);
+    let post = Post::new(&words);
+    let send = |sender: u64| {
+        for value in 0..EACH {
+            let one = Information { signal: 34, code: linux::SI_QUEUE, detail: sender, value };
+            while post.put(&one).is_err() {
+                std::thread::yield_now();
+            }
+        }
+    };
+    let mut next = [0; SENDERS as usize];
+    std::thread::scope(|scope| {
+        (0..SENDERS).for_each(|sender| drop(scope.spawn(move || send(sender))));
+        while next != [EACH; SENDERS as usize] {
+            if post.pending().load(SeqCst) & bit(34) != 0
+                && let Some(taken) = post.take(34)
+            {
+                let expected = &mut next[taken.detail as usize];
+                assert_eq!((taken.code, taken.value), (linux::SI_QUEUE, *expected));
+                *expected += 1;
+            }
+        }
+    });
+    assert!(post.take(34).is_none());
+    assert_eq!(post.pending().load(SeqCst), 0);
 }
 
 #[test]
@@ -72,7 +115,7 @@ fn fault_86_any_words_are_signals_of_some_kind() {
         words.iter().for_each(|word| word.store(if random.bool() { random.u64(..) } else { random.u64(..99) }, SeqCst));
         let post = Post::new(&words);
         for signal in 1..=64 {
-            assert_eq!(post.take(signal).signal, signal);
+            assert!(post.take(signal).is_none_or(|taken| taken.signal == signal));
             let _ = post.put(&from_user(signal, 1));
         }
         post.drop_all(u64::MAX);

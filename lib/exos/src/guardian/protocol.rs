@@ -25,6 +25,8 @@ pub const CATALOGUE_PAGES: usize = 8;
 pub const ELSEWHERE: u64 = 1 << 32;
 /// As the offset of a write: at the end.
 pub const APPEND: u64 = u64::MAX;
+/// An offset in an answer: nobody waits for it any more.
+pub const NO_LONGER_WANTED: u64 = u64::MAX;
 /// As a time to set: now.
 pub const TIME_NOW: u64 = i64::MIN as u64;
 /// As a time to set: leave it.
@@ -201,12 +203,13 @@ operations! {
     /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
     /// question.
     Ask = 76,
-    /// (number) -> length of the name of the file that the caller is asked about, in the window.
+    /// () -> number of the oldest question that the caller is asked and did not take yet; length of the name of the file that it
+    /// is about, in the window. `ENOENT` where there is none.
     TakeQuestion = 77,
     /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
     Answer = 78,
     /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last of
-    /// them, when the question is forgotten.
+    /// them, when the question is forgotten; it is at once with an offset of [`NO_LONGER_WANTED`].
     TakeAnswer = 79,
     /// () -> node of an instance of watches. The caller holds it.
     MakeWatcher = 81,

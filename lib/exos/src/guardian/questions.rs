@@ -1,17 +1,15 @@
 //! What processes ask each other: a file of another process below `/proc` is made by the library of that process, which
 //! alone knows what it says, and handed on here. The guardian knows both, and so who may ask what (proc(5), ptrace(2)).
 //!
-//! Holds always: an answer comes from the process that was asked, and goes to the one that asked.
+//! Holds always: an answer comes from the process that was asked, and goes to the one that asked. A word in the mailbox of a
+//! process says that there are questions for it; it takes them from here one by one, so that none is lost however many come.
 
-use super::protocol::WINDOW_BYTES;
+use super::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
 use super::server::{Answer, NOTHING, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::path::PATH_BYTES;
 use crate::process::identity::{Identity, Three};
 use crate::process::request;
-use crate::relatives::Other;
-use crate::signal::QUESTION_SIGNAL;
-use crate::signal::frame::Information;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use runtime::{EnvironmentId, exposed};
@@ -43,6 +41,8 @@ struct Question {
     asker: u64,
     asked: u64,
     path: Vec<u8>,
+    /// Whether who is asked has taken it.
+    taken: bool,
     /// Error and kind of entry, once all of the answer is there.
     outcome: Option<[u64; 2]>,
     bytes: Vec<u8>,
@@ -62,13 +62,12 @@ fn may_look_into(asker: &Identity, asked: &Identity) -> bool {
 }
 
 impl Server {
-    /// See [`super::protocol::Operation::Ask`]; the process that is asked is told with `send`.
+    /// See [`super::protocol::Operation::Ask`]; the process that is asked is told with `tell`.
     pub(super) fn ask(
         &mut self,
         caller: u64,
         (asked, length): (u64, u64),
-        other: &Other,
-        send: impl Fn(&Other, &Information) -> Result<()>,
+        tell: impl Fn() -> Result<()>,
     ) -> Result<Answer> {
         let path = self.bytes(caller, length.min(PATH_BYTES as u64))?;
         let (Some(asker), Some(target)) = (self.clients.get(&caller), self.clients.get(&asked)) else {
@@ -83,24 +82,30 @@ impl Server {
             return Err(Errno::EACCES);
         }
         let lives = |number: u64| exposed::lives(EnvironmentId(number));
-        self.questions.open.retain(|_, question| question.asker != caller && lives(question.asker));
+        self.questions.open.retain(|_, question| lives(question.asker));
+        if self.questions.open.len() >= MOST {
+            // Its threads may have left some when another program began.
+            self.questions.open.retain(|_, question| question.asker != caller);
+        }
         if self.questions.open.len() >= MOST {
             return Err(Errno::EAGAIN);
         }
         self.questions.last += 1;
         let number = self.questions.last;
-        let information =
-            Information { signal: QUESTION_SIGNAL, code: crate::signal::QUESTION, detail: 0, value: number };
-        send(other, &information)?;
-        self.questions.open.insert(number, Question { asker: caller, asked, path, outcome: None, bytes: Vec::new() });
+        tell()?;
+        let question = Question { asker: caller, asked, path, taken: false, outcome: None, bytes: Vec::new() };
+        self.questions.open.insert(number, question);
         Ok([number, 0, 0, 0, 0])
     }
 
     /// See [`super::protocol::Operation::TakeQuestion`].
-    pub(super) fn take_question(&mut self, caller: u64, number: u64) -> Result<Answer> {
-        let question = self.questions.open.get(&number).filter(|question| question.asked == caller);
-        let path = question.ok_or(Errno::ENOENT)?.path.clone();
-        Ok([self.put(caller, &path)?, 0, 0, 0, 0])
+    pub(super) fn take_question(&mut self, caller: u64) -> Result<Answer> {
+        let is_next = |question: &Question| question.asked == caller && !question.taken;
+        let next = self.questions.open.iter_mut().find(|(_, question)| is_next(question));
+        let (number, question) = next.ok_or(Errno::ENOENT)?;
+        question.taken = true;
+        let (number, path) = (*number, question.path.clone());
+        Ok([number, self.put(caller, &path)?, 0, 0, 0])
     }
 
     /// See [`super::protocol::Operation::Answer`].
@@ -121,6 +126,10 @@ impl Server {
     pub(super) fn take_answer(&mut self, caller: u64, number: u64, offset: u64) -> Result<Answer> {
         let question = self.questions.open.get(&number).filter(|question| question.asker == caller);
         let question = question.ok_or(Errno::ENOENT)?;
+        if offset == NO_LONGER_WANTED {
+            self.questions.open.remove(&number);
+            return Ok(NOTHING);
+        }
         let Some([error, kind]) = question.outcome else {
             return if exposed::lives(EnvironmentId(question.asked)) { Ok(NOTHING) } else { Err(Errno::ESRCH) };
         };

@@ -173,7 +173,7 @@ impl Server {
             Operation::PivotRoot => self.pivot_root(caller, who, [a, b], c),
             Operation::Mounts => self.list_mounts(caller, a as usize).map(Outcome::Done),
             Operation::Space => self.on_path(caller, who, a, b, c, |server, at| server.space(at)),
-            Operation::TakeQuestion => self.take_question(caller, a).map(Outcome::Done),
+            Operation::TakeQuestion => self.take_question(caller).map(Outcome::Done),
             Operation::Answer => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
             Operation::TakeAnswer => self.take_answer(caller, a, b).map(Outcome::Done),
             Operation::MakeWatcher => self.make_watcher(caller, who).map(Outcome::Done),

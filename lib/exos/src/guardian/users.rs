@@ -8,7 +8,7 @@ use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
 use crate::process::identity::{Change, FIRST_APART};
-use crate::relatives::{Other, Sight};
+use crate::relatives::Sight;
 use crate::session::board;
 use crate::session::succession::Succession;
 use crate::signal::frame::Information;
@@ -130,8 +130,7 @@ impl Guardian {
     pub(super) fn ask(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let sight = self.sight();
         let other = sight.find(message[1]).ok_or(Errno::ESRCH)?;
-        let send = |other: &Other, information: &Information| sight.send(other, information);
-        let answer = self.server.ask(caller, (other.environment, message[2]), &other, send)?;
+        let answer = self.server.ask(caller, (other.environment, message[2]), || sight.tell_of_question(&other))?;
         message[1] = answer[0];
         Ok(())
     }

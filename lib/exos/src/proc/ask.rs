@@ -6,14 +6,14 @@
 use super::{Entry, own_entry, read_descriptor};
 use crate::block;
 use crate::errno::{Errno, Result};
-use crate::guardian::protocol::{Operation, WINDOW_BYTES};
+use crate::guardian::protocol::{NO_LONGER_WANTED, Operation, WINDOW_BYTES};
 use crate::process::request;
 use crate::signal;
 use crate::user_memory::current::process;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
-use runtime::predicate::{Operator, clock, word, word_masked};
+use runtime::predicate::{Operator, clock, word};
 
 /// Nanoseconds that an answer may take.
 const PATIENCE: u64 = 1_000_000_000;
@@ -52,12 +52,16 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
                 return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO));
             }
             Some([_, kind]) => return decode(kind, bytes),
-            None if runtime::clock::now() >= deadline => return Err(Errno::EACCES),
+            None if runtime::clock::now() >= deadline => {
+                let words = [question, NO_LONGER_WANTED, 0, 0, 0];
+                let _ = process.files.lock().on_object(Operation::TakeAnswer, words);
+                return Err(Errno::EACCES);
+            }
             None => {}
         }
         // Who is asked may be asking, too.
         signal::answer_questions();
-        let asked = word_masked(process.letters.signals(), signal::QUESTION_BIT, Operator::NotEqual, 0);
+        let asked = word(process.letters.questions(), Operator::NotEqual, 0);
         block::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
     }
 }
@@ -87,10 +91,15 @@ fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Option<[u64; 2]>> {
     }
 }
 
-/// Answers a question about this process.
-pub(crate) fn answer(question: u64) {
-    let Ok(path) = question_of(question) else { return };
-    let text = String::from_utf8_lossy(&path);
+/// Answers the oldest question about this process; whether there was one.
+pub(crate) fn answer() -> bool {
+    let Ok((question, path)) = next_question() else { return false };
+    answer_to(question, &path);
+    true
+}
+
+fn answer_to(question: u64, path: &[u8]) {
+    let text = String::from_utf8_lossy(path);
     let parts: Vec<&str> = text.split('/').collect();
     let entry = match parts.first() {
         Some(&(request::LIMIT | request::RAISED_LIMIT)) => {
@@ -121,11 +130,11 @@ pub(crate) fn answer(question: u64) {
     }
 }
 
-fn question_of(question: u64) -> Result<Vec<u8>> {
+fn next_question() -> Result<(u64, Vec<u8>)> {
     let mut files = process().files.lock();
     files.changes()?;
-    let [length, ..] = files.on_object(Operation::TakeQuestion, [question, 0, 0, 0, 0])?;
-    files.left(length)
+    let [question, length, ..] = files.on_object(Operation::TakeQuestion, [0; 5])?;
+    Ok((question, files.left(length)?))
 }
 
 /// An entry as kind and bytes. Of a descriptor others see where it leads.

@@ -217,8 +217,9 @@ fn pass_on_until_end(process: &Process, window: &Shared, successor: EnvironmentI
 fn pass_signals_on(process: &Process, successor: EnvironmentId) {
     let pending = process.letters.signals().load(Acquire);
     for signal in (1..=SIGNALS).filter(|signal| pending & bit(*signal) != 0) {
-        let information = process.letters.post().take(signal);
-        if signal != linux::SIGCHLD {
+        if signal != linux::SIGCHLD
+            && let Some(information) = process.letters.post().take(signal)
+        {
             let _ = client::signal(process.guardian, successor.0, &information);
         }
     }

@@ -3,12 +3,12 @@
 use super::frame::Information;
 use super::post::{Post, from_user};
 use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
-use super::{Action, IGNORE, QUESTION, QUESTION_BIT, QUESTION_SIGNAL, handler, stop};
+use super::{Action, IGNORE, handler, stop};
 use crate::errno::Result;
 use crate::process::state;
 use crate::process::status::Status;
 use crate::user_memory::current::{process, thread};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 
@@ -60,20 +60,21 @@ pub fn waiting() -> u64 {
     thread().pending().load(Acquire) | process().letters.signals().load(Acquire)
 }
 
-/// Whether there is nothing to act on: no signal that comes through, no timer that is due, no mask to put back, and no
+/// Whether there is nothing to act on: no signal that comes through, no question of others, no timer that is due, no mask to put back, and no
 /// other thread that decided something for all. That is how nearly every call ends.
 #[inline(always)]
 pub fn is_quiet() -> bool {
     let (process, thread) = (process(), thread());
     let waiting = thread.pending().load(Acquire) | process.letters.signals().load(Acquire);
     let others = process.stopped.load(Acquire) | process.alarms.soonest() | thread.has_saved_mask.load(Relaxed);
-    waiting | others == 0 || is_quiet_all_the_same(waiting)
+    waiting | others | process.letters.questions().load(Acquire) == 0 || is_quiet_all_the_same(waiting)
 }
 
 #[inline(never)]
 fn is_quiet_all_the_same(waiting: u64) -> bool {
     let (process, thread) = (process(), thread());
-    waiting & (!thread.blocked() | QUESTION_BIT) == 0
+    waiting & !thread.blocked() == 0
+        && process.letters.questions().load(Acquire) == 0
         && process.stopped.load(Acquire) == state::RUNS
         && thread.has_saved_mask.load(Relaxed) == 0
         && !process.alarms.is_due()
@@ -101,21 +102,19 @@ pub fn settle() -> bool {
     }
 }
 
-/// Answers what other processes ask, whether the program blocks the signal that brings it or not.
+/// Answers what other processes ask.
 #[inline]
 pub fn answer_questions() {
-    if process().letters.signals().load(Acquire) & QUESTION_BIT != 0 {
+    if process().letters.questions().load(Acquire) != 0 {
         answer_all();
     }
 }
 
+/// Takes the word back before it looks: what is asked after the last look sets it again.
 #[cold]
 fn answer_all() {
-    let post = process().letters.post();
-    while post.pending().load(Acquire) & bit(QUESTION_SIGNAL) != 0 {
-        let Some(number) = post.take_coded(QUESTION_SIGNAL, QUESTION) else { return };
-        crate::proc::answer(number);
-    }
+    process().letters.questions().store(0, SeqCst);
+    while crate::proc::answer() {}
 }
 
 /// Whether a call that the next signal interrupts is made again.
@@ -146,16 +145,11 @@ pub fn deliver(context: &mut Context) {
     thread().restore_mask();
 }
 
-/// Takes a signal out; nothing where another thread was faster, or where it was a question, which came after the last look
-/// for them and is answered.
+/// Takes a signal out; nothing where another thread was faster.
 #[inline(always)]
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
-    let information = post.take(signal);
-    if signal == QUESTION_SIGNAL && information.code == QUESTION {
-        crate::proc::answer(information.value);
-        return None;
-    }
+    let information = post.take(signal)?;
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
     if action.has(linux::SA_RESETHAND) && action.is_handler() {
@@ -177,7 +171,7 @@ fn find(signal: u32) -> Option<(Post<'static>, bool)> {
 /// Takes one of the signals in `wanted` out for `sigtimedwait` or a descriptor that reads signals.
 pub fn take_wanted(wanted: u64) -> Option<Information> {
     let signal = set::first(waiting() & wanted & !UNSTOPPABLE)?;
-    find(signal).map(|(post, _)| post.take(signal))
+    find(signal).and_then(|(post, _)| post.take(signal))
 }
 
 /// Does what a signal does by itself, where the program does not ignore it.

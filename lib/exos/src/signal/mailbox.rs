@@ -20,6 +20,8 @@ const CHILDREN: usize = 1;
 const FLAGS: usize = 2;
 /// Word of the process group: written by the process and by its parent, as `setpgid` allows.
 pub const GROUP: usize = 3;
+/// Word that is not 0 where the guardian has questions of others for the owner.
+const QUESTIONS: usize = 6;
 /// Flag: the owner does not want to hear of children that stop or go on.
 const NO_STOPS: u64 = 1;
 
@@ -79,6 +81,12 @@ impl Letters {
         &self.0[GROUP]
     }
 
+    /// Not 0: others ask something, as the guardian knows.
+    #[inline]
+    pub fn questions(self) -> &'static AtomicU64 {
+        &self.0[QUESTIONS]
+    }
+
     /// Says whether the owner wants to hear of children that stop or go on.
     pub fn set_wants_stops(self, wants: bool) {
         self.0[FLAGS].store(if wants { 0 } else { NO_STOPS }, SeqCst);
@@ -117,6 +125,12 @@ pub fn send(key: KeyIndex, target: EnvironmentId, page: PageNumber, information:
     }
     // A full queue is the sender's affair only where it asked for queueing.
     if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
+}
+
+/// Tells the process `target`, whose mailbox is `page`, that the guardian has a question for it.
+pub fn send_of_question(key: KeyIndex, target: EnvironmentId, page: PageNumber) -> Result<()> {
+    Window::open(&[page], key, Access::WRITE)?.words()[QUESTIONS].store(1, SeqCst);
+    ring(key, target)
 }
 
 /// Makes a process look into its mailbox.

@@ -4,14 +4,6 @@
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
 //! of whoever says to have sent it. What is sent to one thread lies in that thread's record.
 
-/// A signal that carries questions of other processes, beside what programs send with it: it is queued, and the C library
-/// keeps it for itself.
-pub const QUESTION_SIGNAL: u32 = 32;
-/// That signal as a set.
-pub const QUESTION_BIT: u64 = set::bit(QUESTION_SIGNAL);
-/// `si_code` of a question; its value is the question's number.
-pub const QUESTION: i32 = -0x4558;
-
 pub mod frame;
 pub mod post;
 pub mod set;

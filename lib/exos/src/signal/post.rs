@@ -23,6 +23,8 @@ pub const THREAD_WORDS: usize = FIXED + 8 * ENTRY;
 /// The word with the set of pending signals.
 pub const PENDING: usize = 0;
 const SEQUENCE: usize = 4;
+/// The set of queued signals for which there was no room: they are pending, and what came with them is lost.
+const OVERFLOWN: usize = 5;
 /// Code, detail and value of each signal that is not queued.
 const SINGLE: usize = 16;
 /// State of an entry that is being written or taken; 0 is a free one.
@@ -49,7 +51,8 @@ impl<'a> Post<'a> {
         &self.fixed[PENDING]
     }
 
-    /// Puts a signal in. `EAGAIN` where the queue is full: then it is pending all the same, and what came with it is lost.
+    /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is pending all
+    /// the same, without what came with it.
     #[inline]
     pub fn put(self, information: &Information) -> Result<()> {
         let signal = information.signal;
@@ -65,34 +68,26 @@ impl<'a> Post<'a> {
             self.pending().fetch_and(!opposite, SeqCst);
         }
         let outcome = if signal >= FIRST_QUEUED { self.enqueue(information) } else { self.put_single(information) };
+        if outcome.is_err() {
+            if information.code == linux::SI_QUEUE {
+                return outcome;
+            }
+            self.fixed[OVERFLOWN].fetch_or(bit(signal), SeqCst);
+        }
         self.pending().fetch_or(bit(signal), SeqCst);
         outcome
     }
 
-    /// Takes a pending signal out, with what came with it.
+    /// Takes a pending signal out, with what came with it; nothing where it was taken out before: its entry is seen sooner
+    /// than its bit, and with another one's bit it may be gone before its own is set.
     #[inline]
-    pub fn take(self, signal: u32) -> Information {
+    pub fn take(self, signal: u32) -> Option<Information> {
         if signal >= FIRST_QUEUED {
             return self.dequeue(signal);
         }
         let [code, detail, value] = self.single(signal).map(|word| word.load(Acquire));
-        self.pending().fetch_and(!bit(signal), SeqCst);
-        Information { signal, code: code as i32, detail, value }
-    }
-
-    /// Takes out what is queued for a signal with this code: the value that came with it.
-    pub fn take_coded(self, signal: u32, wanted: i32) -> Option<u64> {
-        let ours = |entry: &&'a [AtomicU64]| {
-            Self::is_of(entry[0].load(Acquire), signal) && entry[1].load(Acquire) as i32 == wanted
-        };
-        let entry = self.entries().find(ours)?;
-        let value = entry[3].load(Acquire);
-        entry[0].store(0, Release);
-        self.pending().fetch_and(!bit(signal), SeqCst);
-        if self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal)) {
-            self.pending().fetch_or(bit(signal), SeqCst);
-        }
-        Some(value)
+        let was = self.pending().fetch_and(!bit(signal), SeqCst);
+        (was & bit(signal) != 0).then_some(Information { signal, code: code as i32, detail, value })
     }
 
     /// Drops every pending signal of a set.
@@ -105,6 +100,7 @@ impl<'a> Post<'a> {
                 let _ = entry[0].compare_exchange(state, 0, SeqCst, Relaxed);
             }
         }
+        self.fixed[OVERFLOWN].fetch_and(!set, SeqCst);
         self.pending().fetch_and(!set, SeqCst);
     }
 
@@ -126,19 +122,26 @@ impl<'a> Post<'a> {
     }
 
     #[inline(never)]
-    fn dequeue(self, signal: u32) -> Information {
+    fn dequeue(self, signal: u32) -> Option<Information> {
         let unknown = Information { signal, ..Information::default() };
-        let Some(entry) = self.oldest(signal) else {
-            self.pending().fetch_and(!bit(signal), SeqCst);
-            return unknown;
+        let taken = match self.oldest(signal) {
+            Some(entry) => {
+                let [code, detail, value] = [1, 2, 3].map(|index| entry[index].load(Acquire));
+                entry[0].store(0, Release);
+                Some(Information { code: code as i32, detail, value, ..unknown })
+            }
+            None => {
+                let were = self.fixed[OVERFLOWN].fetch_and(!bit(signal), SeqCst);
+                (were & bit(signal) != 0).then_some(unknown)
+            }
         };
-        let [code, detail, value] = [1, 2, 3].map(|index| entry[index].load(Acquire));
-        entry[0].store(0, Release);
         self.pending().fetch_and(!bit(signal), SeqCst);
-        if self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal)) {
+        let is_left = self.fixed[OVERFLOWN].load(SeqCst) & bit(signal) != 0
+            || self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal));
+        if is_left {
             self.pending().fetch_or(bit(signal), SeqCst);
         }
-        Information { code: code as i32, detail, value, ..unknown }
+        taken
     }
 
     /// The entry that came first for a signal, made busy.

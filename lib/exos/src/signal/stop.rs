@@ -1,6 +1,5 @@
 //! Stopping, and going on: job control's half of signals.
 
-use super::QUESTION_BIT;
 use super::frame::Information;
 use super::set::{CONTINUE, bit};
 use crate::block;
@@ -29,11 +28,11 @@ pub(super) fn stop(signal: u32) {
     let mailbox = process.letters;
     let wanted = CONTINUE | bit(linux::SIGKILL);
     while mailbox.signals().load(Acquire) & wanted == 0 && process.stopped.load(Acquire) == state::STOPPED {
-        // What others want to know of it, it tells while it is stopped, too. What no question came with stays pending.
+        // What others want to know of it, it tells while it is stopped, too.
         super::answer_questions();
-        let looked_at = wanted | QUESTION_BIT & !mailbox.signals().load(Acquire);
         block::wait_stopped(&[
-            word_masked(mailbox.signals(), looked_at, Operator::NotEqual, 0),
+            word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
+            word(mailbox.questions(), Operator::NotEqual, 0),
             word(&process.stopped, Operator::NotEqual, state::STOPPED),
         ]);
     }
