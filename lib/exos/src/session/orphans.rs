@@ -115,8 +115,11 @@ fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();
     let made = Made { number, public: page, list };
+    // Who has no slice yet was introduced, and never ran: its parent was destroyed in between.
+    let may_run = info.budget[Resource::Slice as usize].used.load(Acquire) != 0 || successors.has(number);
     match has_parent {
-        false if is_process && is_ours() => Some(Orphan::Process(made)),
+        false if is_process && may_run && is_ours() => Some(Orphan::Process(made)),
+        false if is_process && is_ours() => Some(Orphan::Unborn(made)),
         // Its list is open to its own session only, so that another one's stays.
         false if is_unborn => Some(Orphan::Unborn(made)),
         _ => None,
