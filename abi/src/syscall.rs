@@ -152,6 +152,10 @@ macro_rules! for_each_syscall {
             /// unmapped page of the caller's comes, and its address space, of which only the area and the tables on the way to
             /// it are left. All else goes as by `environment_destroy`, in steps.
             46 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber) -> EnvironmentId, right "own on the environment and on all its pages", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
+
+            /// Allocates any page under an access list, as `page_allocate` does, with the contents of an ordinary page in the
+            /// place of zeros.
+            47 page_copy(key: KeyIndex, list: PageNumber, source_key: KeyIndex, source: PageNumber) -> PageNumber, right "own on the list; read on the source", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, Exhausted, Again];
         }
     };
 }

@@ -153,18 +153,46 @@ impl Kernel {
 
     /// Allocates a page (see `abi::syscall`).
     pub(crate) fn allocate_page(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
+        let caller = self.check_allocation(key, list)?;
+        let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
+        self.give_page(page, caller, list);
+        Ok(page)
+    }
+
+    /// Allocates a page with the contents of another (see `abi::syscall`): whatever lay in it is gone, as with zeros, and who
+    /// may read a page may have a copy.
+    pub(crate) fn copy_page(
+        &mut self,
+        key: KeyIndex,
+        list: PageNumber,
+        source_key: KeyIndex,
+        source: PageNumber,
+    ) -> Outcome<PageNumber> {
+        let info = self.page(source)?;
+        permit(self.rights_on_page(source_key, info)?, Rights::READ)?;
+        if state(info).kind != PageKind::Ordinary {
+            return refuse(Error::WrongKind, state(info).kind as u64);
+        }
+        let caller = self.check_allocation(key, list)?;
+        let page = self.any_free_page(caller)?;
+        self.give_copy(page, source, caller, list);
+        Ok(page)
+    }
+
+    /// The caller, if it may have one more page under an access list.
+    #[inline(always)]
+    fn check_allocation(&mut self, key: KeyIndex, list: PageNumber) -> Outcome<Environment> {
         permit(self.rights_on_list(key, list)?, Rights::OWN)?;
         let caller = self.caller();
         budget::check(caller, Resource::Page, 1)?;
         if self.short_until != 0 {
             self.check_shortage(caller)?;
         }
-        let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
-        self.give_page(page, caller, list);
-        Ok(page)
+        Ok(caller)
     }
 
     /// The first free page. Where there is none, somebody may be asked for one.
+    #[inline(always)]
     fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
         match free_list::first(&exposed::kernel().first_free_page) {
             Some(page) => Ok(page),
@@ -181,13 +209,32 @@ impl Kernel {
         }
     }
 
-    /// Takes a free page for an environment; the budget was checked.
+    /// Takes a free page for an environment, filled with zeros; the budget was checked.
     #[inline(never)]
     pub(crate) fn give_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
-        let kernel = exposed::kernel();
-        free_list::remove(&kernel.first_free_page, page);
-        self.spend(TAKE);
+        self.take_off_free_list(page);
         self.memory.take_free(page);
+        self.put_in_hands(page, owner, list);
+    }
+
+    /// The same, filled with what lies in an ordinary one.
+    #[inline(never)]
+    fn give_copy(&mut self, page: PageNumber, source: PageNumber, owner: Environment, list: PageNumber) {
+        self.take_off_free_list(page);
+        self.memory.take_free_as_copy(page, source);
+        self.put_in_hands(page, owner, list);
+    }
+
+    #[inline(always)]
+    fn take_off_free_list(&mut self, page: PageNumber) {
+        free_list::remove(&exposed::kernel().first_free_page, page);
+        self.spend(TAKE);
+    }
+
+    /// A page that was taken is an environment's, under an access list.
+    #[inline(always)]
+    fn put_in_hands(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
+        let kernel = exposed::kernel();
         subtract(&kernel.free_pages, 1);
         add(&kernel.owned_pages, 1);
         // A free page is under no list.

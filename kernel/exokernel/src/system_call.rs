@@ -222,6 +222,15 @@ impl Calls for Kernel {
     fn page_allocate(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
         self.allocate_page(key, list, page)
     }
+    fn page_copy(
+        &mut self,
+        key: KeyIndex,
+        list: PageNumber,
+        source_key: KeyIndex,
+        source: PageNumber,
+    ) -> Outcome<PageNumber> {
+        self.copy_page(key, list, source_key, source)
+    }
     fn page_free(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.free_page(key, page)
     }

@@ -207,6 +207,21 @@ impl Memory {
         }
     }
 
+    /// Copies a page through the direct map. Programs may write the source meanwhile.
+    fn copy(from: PageNumber, to: PageNumber) {
+        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the target
+        // yet; no reference to either exists, and what is read of the source is given to nobody but the program.
+        unsafe {
+            core::arch::asm!(
+                "rep movsq",
+                inout("rcx") PAGE_SIZE / 8 => _,
+                inout("rsi") direct(from.address()) => _,
+                inout("rdi") direct(to.address()) => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
     /// Fills an ordinary page that nothing maps with zeros, unless that is what is in it.
     pub(crate) fn make_zero(page: PageNumber) {
         let flags = info(page).map_or(0, |info| state(info).flags);
@@ -225,6 +240,21 @@ impl Memory {
             Self::zero(page);
         }
         set_state(info, PageState::ZEROED);
+    }
+
+    /// The same with the contents of an ordinary page in place of zeros.
+    pub fn take_free_as_copy(&mut self, page: PageNumber, source: PageNumber) {
+        let info = info(page).expect("a free page has a record");
+        assert!(
+            state(info).kind == PageKind::Free && self.is_ordinary(source),
+            "a free page is taken as a copy of an ordinary one"
+        );
+        Self::copy(source, page);
+        set_state(info, PageState::of(PageKind::Ordinary));
+    }
+
+    fn is_ordinary(&self, page: PageNumber) -> bool {
+        info(page).is_some_and(|info| state(info).kind == PageKind::Ordinary)
     }
 
     /// Fills a free page with zeros, so that taking it costs less.

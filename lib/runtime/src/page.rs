@@ -7,10 +7,8 @@ use crate::syscall::{self, BatchRow, number};
 use abi::limits::BATCH_ROWS;
 pub use abi::page::{PageInfo, PageKind};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Rows of a batch that is not worth making all rows for.
-const FEW: usize = 16;
 
 /// Where pages come from: who asks, and the access list that the pages are put under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,34 +58,57 @@ impl Allocator {
     /// # Errors
     /// The refusal of the first page that could not be had; those before it are free again.
     pub fn allocate_many(self, pages: &mut [PageNumber]) -> Result<(), Failure> {
+        let row = [self.key.0, self.list.0, PageNumber::NONE.0, 0, 0, 0];
+        self.take_many(pages, number::page_allocate, |_| row)
+    }
+
+    /// A page for each, with its contents, whose number takes its place; or none, and then the numbers say nothing. `key` may
+    /// read them.
+    ///
+    /// # Errors
+    /// As for [`Self::allocate_many`], for the refusals of `page_copy`.
+    pub fn copy_many(self, key: KeyIndex, pages: &mut [PageNumber]) -> Result<(), Failure> {
+        self.take_many(pages, number::page_copy, |page| [self.key.0, self.list.0, key.0, page.0, 0, 0])
+    }
+
+    /// A page with the contents of another that `key` may read.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_copy`.
+    pub fn copy(self, key: KeyIndex, page: PageNumber) -> Result<PageNumber, Failure> {
+        loop {
+            match syscall::page_copy(self.key, self.list, key, page) {
+                Err(Failure { error: Error::Again, .. }) => let_give_back(),
+                done => return done,
+            }
+        }
+    }
+
+    /// Puts what a call gives in the place of each number.
+    fn take_many(
+        self,
+        pages: &mut [PageNumber],
+        number: u64,
+        arguments: impl Fn(PageNumber) -> [u64; 6],
+    ) -> Result<(), Failure> {
         let mut done = 0;
         while done < pages.len() {
-            let many = BATCH_ROWS.min(pages.len() - done);
-            let some = &mut pages[done..done + many];
-            let (count, outcome) =
-                if many > FEW { self.allocate_batch::<BATCH_ROWS>(some) } else { self.allocate_batch::<FEW>(some) };
+            let some = &mut pages[done..];
+            let mut rows = Rows::new();
+            let rows = rows.fill(some.iter().map(|page| BatchRow { number, arguments: arguments(*page), unused: 0 }));
+            let outcome = batch(rows);
+            let count = outcome.err().map_or(rows.len(), |(row, _)| row);
+            some.iter_mut().zip(&rows[..count]).for_each(|(page, row)| *page = PageNumber(row.arguments[0]));
             done += count;
             match outcome {
-                Ok(()) | Err(Failure { error: Error::Again, .. }) => {}
-                Err(failure) => {
+                Ok(()) | Err((_, Failure { error: Error::Again, .. })) => {}
+                Err((_, failure)) => {
                     self.free_many(&pages[..done]);
                     return Err(failure);
                 }
             }
         }
         Ok(())
-    }
-
-    /// One call for at most `ROWS` pages: how many were had, and why no more.
-    fn allocate_batch<const ROWS: usize>(self, pages: &mut [PageNumber]) -> (usize, Result<(), Failure>) {
-        let row = [self.key.0, self.list.0, PageNumber::NONE.0, 0, 0, 0];
-        let mut rows = [BatchRow { number: number::page_allocate, arguments: row, unused: 0 }; ROWS];
-        let outcome = batch(&mut rows[..pages.len()]);
-        let count = outcome.err().map_or(pages.len(), |(row, _)| row);
-        for (page, row) in pages[..count].iter_mut().zip(&rows) {
-            *page = PageNumber(row.arguments[0]);
-        }
-        (count, outcome.map_err(|(_, failure)| failure))
     }
 
     /// Gives a page up. A table that nothing leads to is emptied in several steps of the kernel's.
@@ -138,37 +159,47 @@ impl Allocator {
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.
     pub fn free_many(self, pages: &[PageNumber]) -> usize {
-        let free_some = |some: &[PageNumber]| match some {
-            [page] => usize::from(self.free(*page).is_ok()),
-            some if some.len() <= FEW => self.free_batch::<FEW>(some),
-            some => self.free_batch::<BATCH_ROWS>(some),
-        };
-        pages.chunks(BATCH_ROWS).map(free_some).sum()
-    }
-
-    /// The same for at most `ROWS` pages.
-    fn free_batch<const ROWS: usize>(self, pages: &[PageNumber]) -> usize {
-        let row_for = |page: PageNumber| BatchRow {
+        if let [page] = pages {
+            return usize::from(self.free(*page).is_ok());
+        }
+        let row_for = |page: &PageNumber| BatchRow {
             number: number::page_free,
             arguments: [self.key.0, page.0, 0, 0, 0, 0],
             unused: 0,
         };
-        let mut rows = [BatchRow::default(); ROWS];
-        for (row, page) in rows.iter_mut().zip(pages) {
-            *row = row_for(*page);
-        }
         let (mut freed, mut start) = (0, 0);
         while start < pages.len() {
-            let outcome = batch(&mut rows[start..pages.len()]);
-            let count = outcome.err().map_or(pages.len() - start, |(row, _)| row);
-            let again = outcome.is_err_and(|(_, failure)| failure.error == Error::Again);
+            let mut rows = Rows::new();
+            let rows = rows.fill(pages[start..].iter().map(row_for));
+            let outcome = batch(rows);
+            let count = outcome.err().map_or(rows.len(), |(row, _)| row);
+            let refused = outcome.is_err_and(|(_, failure)| failure.error != Error::Again);
             freed += count;
-            start += count + usize::from(!again);
-            if again {
-                rows[start] = row_for(pages[start]);
-            }
+            start += count + usize::from(refused);
         }
         freed
+    }
+}
+
+/// Room for the rows of a batch, of which only those are written that there are.
+struct Rows([MaybeUninit<BatchRow>; BATCH_ROWS]);
+
+impl Rows {
+    #[inline(always)]
+    const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; BATCH_ROWS])
+    }
+
+    /// The first of these rows, as many as one batch may have.
+    #[inline(always)]
+    fn fill(&mut self, rows: impl Iterator<Item = BatchRow>) -> &mut [BatchRow] {
+        let mut count = 0;
+        for (place, row) in self.0.iter_mut().zip(rows) {
+            place.write(row);
+            count += 1;
+        }
+        // SAFETY: each of these was just written.
+        unsafe { self.0[..count].assume_init_mut() }
     }
 }
 
