@@ -190,6 +190,15 @@ impl Process {
     }
 }
 
+impl Process {
+    fn copy_page(&self, from: u64, to: u64) -> Result<()> {
+        let mut machine = self.machine.borrow_mut();
+        let value = machine.contents[&from];
+        machine.contents.insert(to, value);
+        Ok(())
+    }
+}
+
 impl Pages for Process {
     fn allocate(&mut self) -> Result<u64> {
         let mut machine = self.machine.borrow_mut();
@@ -249,13 +258,10 @@ impl Pages for Process {
         self.publish();
         Ok(())
     }
-    fn copy(&mut self, copies: &[(u64, u64)]) -> Result<()> {
-        copies.iter().try_for_each(|(address, page)| self.copy_page(page_of(self.table[address]), *page))
-    }
-    fn copy_page(&mut self, from: u64, to: u64) -> Result<()> {
-        let value = self.machine.borrow().contents[&from];
-        self.machine.borrow_mut().contents.insert(to, value);
-        Ok(())
+    fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()> {
+        let originals = places.to_vec();
+        self.allocate_many(places)?;
+        originals.iter().zip(places).try_for_each(|(from, to)| self.copy_page(*from, *to))
     }
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
         copies.iter().try_for_each(|(page, address)| self.copy_page(*page, page_of(self.table[address])))
@@ -298,10 +304,6 @@ impl Pages for Process {
     }
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
-    }
-    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()> {
-        self.copy(&[(address, page_of(entry))])?;
-        self.map(&[MapRow { address, entry }])
     }
     fn hold_file(&mut self, _: u64, _: bool) {}
 }

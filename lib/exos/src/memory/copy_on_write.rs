@@ -12,11 +12,12 @@ use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use abi::page_table::{MapRow, PRESENT};
 
-/// Pages of a run that are copied: address, and number of the copy.
+/// What is to be done for the pages of a run.
 #[derive(Default)]
 struct Run {
-    rows: [MapRow; AHEAD],
-    copies: [(u64, u64); AHEAD],
+    /// The entry of one that nobody else maps; 0 for one to be copied.
+    entries: [u64; AHEAD],
+    /// Those to be copied.
     old: [u64; AHEAD],
     copied: usize,
 }
@@ -45,10 +46,7 @@ impl Space {
         if pages.is_sole(shared) {
             return self.put(pages, address, entry_for(area, shared, 0));
         }
-        let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-        let entry = entry_for(area, copy, 0);
-        pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
-        self.frames.set(address, entry);
+        self.take_copy(pages, area, address)?;
         pages.release(&[shared]);
         Ok(())
     }
@@ -66,41 +64,39 @@ impl Space {
 
     /// The same for several pages in a row, in one table: all or none.
     fn unshare_many(&mut self, pages: &mut impl Pages, area: &Area, address: u64, count: usize) -> Result<()> {
-        let mut run = self.plan_run(pages, area, address, count);
-        let Run { rows, copies, old, copied } = &mut run;
-        let (rows, copies) = (&mut rows[..count], &mut copies[..*copied]);
-        let mut fresh = [0; AHEAD];
-        let fresh = &mut fresh[..*copied];
-        pages.allocate_many(fresh)?;
-        copies.iter_mut().zip(&*fresh).for_each(|(copy, page)| copy.1 = *page);
-        let mut next = copies.iter();
-        for row in rows.iter_mut().filter(|row| row.entry == 0) {
-            row.entry = entry_for(area, next.next().map_or(0, |copy| copy.1), 0);
-        }
-        let outcome = pages.copy(copies).and_then(|()| pages.map(rows));
-        if outcome.is_err() {
+        let Run { mut entries, old, copied } = self.plan_run(pages, area, address, count);
+        let (entries, old) = (&mut entries[..count], &old[..copied]);
+        let mut copies = [0; AHEAD];
+        let copies = &mut copies[..copied];
+        copies.copy_from_slice(old);
+        pages.allocate_copies(copies)?;
+        let to_copy = entries.iter_mut().filter(|entry| **entry == 0);
+        to_copy.zip(&*copies).for_each(|(entry, copy)| *entry = entry_for(area, *copy, 0));
+        let addresses = (address..).step_by(PAGE_SIZE as usize);
+        let mut rows = [MapRow::default(); AHEAD];
+        let rows = &mut rows[..count];
+        let row = |(address, entry): (u64, &u64)| MapRow { address, entry: *entry };
+        rows.iter_mut().zip(addresses.zip(&*entries)).for_each(|(place, one)| *place = row(one));
+        if pages.map(rows).is_err() {
             rows.iter_mut().for_each(|row| row.entry = self.frames.get(row.address));
             let _ = pages.map(rows);
-            pages.release(fresh);
+            pages.release(copies);
             return Err(Errno::ENOMEM);
         }
-        rows.iter().for_each(|row| _ = self.frames.set(row.address, row.entry));
-        pages.release(&old[..*copied]);
+        self.frames.set_many(address, entries);
+        pages.release(old);
         Ok(())
     }
 
-    /// What is to be done for each page of a run: the entry of one that nobody else maps, and 0 for one to be copied.
+    /// What is to be done for each page of a run.
     fn plan_run(&self, pages: &impl Pages, area: &Area, address: u64, count: usize) -> Run {
         let mut run = Run::default();
-        let addresses = (address..).step_by(PAGE_SIZE as usize);
-        for ((row, address), entry) in run.rows.iter_mut().zip(addresses).zip(self.frames.chunk_of(address)).take(count)
-        {
+        for (place, entry) in run.entries.iter_mut().zip(self.frames.chunk_of(address)).take(count) {
             let page = page_of(*entry);
-            row.address = address;
             if pages.is_sole(page) {
-                row.entry = entry_for(area, page, 0);
+                *place = entry_for(area, page, 0);
             } else {
-                (run.copies[run.copied], run.old[run.copied]) = ((address, 0), page);
+                run.old[run.copied] = page;
                 run.copied += 1;
             }
         }
@@ -113,9 +109,9 @@ impl Space {
         if old & COPY_ON_WRITE == 0 || old & PRESENT == 0 {
             return Ok(old);
         }
-        let copy = pages.allocate()?;
-        pages.copy(&[(address, copy)])?;
-        let entry = entry(copy, false, false, 0);
+        let mut copy = [page_of(old)];
+        pages.allocate_copies(&mut copy)?;
+        let entry = entry(copy[0], false, false, 0);
         pages.map(&[MapRow { address, entry }])?;
         self.frames.set(address, entry);
         pages.release(&[page_of(old)]);

@@ -6,7 +6,7 @@
 //! could not have touched by itself; what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
 
 use super::area::{Area, Backing};
-use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED};
+use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
 use super::space::{Pages, Space, Violation, entry_for};
 use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
@@ -154,13 +154,12 @@ impl Space {
         self.put_many(pages, start, entries).or_else(|_| self.put(pages, address, wanted))
     }
 
-    /// Gives the process a page of its own in place of a file's, which lies at the address.
+    /// Gives the process a page of its own in place of the one that lies at the address, with the same contents: nobody writes
+    /// that one as long as others may see it.
     pub(super) fn take_copy(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
-        let copy = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-        let entry = entry_for(area, copy, 0);
-        pages.replace_with_copy(address, entry).map_err(|_| Violation::OutOfMemory)?;
-        self.frames.set(address, entry);
-        Ok(())
+        let mut copy = [page_of(self.frames.get(address))];
+        pages.allocate_copies(&mut copy).map_err(|_| Violation::OutOfMemory)?;
+        self.put(pages, address, entry_for(area, copy[0], 0)).inspect_err(|_| pages.release(&copy))
     }
 
     /// Sets the entries of pages in a row, but for those that are 0: all or none.

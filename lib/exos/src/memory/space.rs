@@ -29,10 +29,8 @@ pub trait Pages {
     fn release(&mut self, pages: &[u64]);
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;
-    /// Copies what can be read at addresses, a page each, into pages that are not mapped.
-    fn copy(&mut self, copies: &[(u64, u64)]) -> Result<()>;
-    /// Copies the contents of one page into another, neither of which need be mapped.
-    fn copy_page(&mut self, from: u64, to: u64) -> Result<()>;
+    /// Fresh pages with the contents of others, mapped or not, in the places of these; or none, and then the places say nothing.
+    fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()>;
     /// Copies the contents of pages, mapped or not, to addresses where pages lie that may be written.
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()>;
     /// Puts bytes at the beginning of a page, mapped or not.
@@ -49,8 +47,6 @@ pub trait Pages {
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
-    /// Puts an entry, whose page nobody has seen, in the place of the page at `address`, with the contents of that.
-    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()>;
     /// A handle to a file is kept as long as areas name it: one more, or one less.
     fn hold_file(&mut self, node: u64, hold: bool);
 }
@@ -480,9 +476,9 @@ impl Space {
         let private = all.into_iter().filter(|(_, entry)| entry & SHARED == 0);
         for (address, old) in private.filter(|(_, entry)| is_foreign(page_of(*entry))) {
             let Some(area) = self.areas.find(address).copied() else { continue };
-            let copy = pages.allocate()?;
-            pages.copy_page(page_of(old), copy)?;
-            let entry = entry_for(&area, copy, 0);
+            let mut copy = [page_of(old)];
+            pages.allocate_copies(&mut copy)?;
+            let entry = entry_for(&area, copy[0], 0);
             pages.map(&[MapRow { address, entry }])?;
             self.frames.set(address, entry);
             pages.release(&[page_of(old)]);

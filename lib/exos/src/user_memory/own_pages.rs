@@ -12,15 +12,17 @@ use crate::memory::space::Pages;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::mem::MaybeUninit;
 use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{KeyIndex, PageNumber, area, exposed};
+use runtime::{Failure, KeyIndex, PageNumber, area, exposed};
 
 /// Pages at most that stay for the next program, or that a process has at hand for the one that its child executes.
 pub const AT_HAND: usize = 24;
+
+/// Pages that are given up in one call of the kernel.
+const AT_ONCE: usize = 16;
 
 /// Pages of the running process.
 #[derive(Debug)]
@@ -76,18 +78,35 @@ impl OwnPages<'_> {
     }
 }
 
+/// Has `take` put pages of this process's in the places of these, a few.
+fn in_places(
+    places: &mut [u64],
+    take: impl FnOnce(&mut [PageNumber]) -> core::result::Result<(), Failure>,
+) -> Result<()> {
+    let mut pages = [PageNumber::NONE; AHEAD];
+    let pages = pages.get_mut(..places.len()).ok_or(Errno::ENOMEM)?;
+    pages.iter_mut().zip(&*places).for_each(|(page, place)| *page = PageNumber(*place));
+    budget::reserve(places.len() as u64);
+    take(pages)?;
+    places.iter_mut().zip(pages).for_each(|(place, page)| *place = page.0);
+    Ok(())
+}
+
 impl Pages for OwnPages<'_> {
     fn allocate(&mut self) -> Result<u64> {
         Ok(budget::allocate()?.0)
     }
 
     fn allocate_many(&mut self, places: &mut [u64]) -> Result<()> {
-        let mut pages = [PageNumber::NONE; AHEAD];
-        let pages = pages.get_mut(..places.len()).ok_or(Errno::ENOMEM)?;
-        budget::reserve(places.len() as u64);
-        Allocator::own().allocate_many(pages)?;
-        places.iter_mut().zip(pages).for_each(|(place, page)| *place = page.0);
-        Ok(())
+        in_places(places, |pages| Allocator::own().allocate_many(pages))
+    }
+
+    fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()> {
+        in_places(places, |pages| match pages {
+            // No rows are worth making for one.
+            [page] => Allocator::own().copy(self.key, *page).map(|copy| *page = copy),
+            pages => Allocator::own().copy_many(self.key, pages),
+        })
     }
 
     fn take_used(&mut self, places: &mut [u64]) -> usize {
@@ -113,38 +132,17 @@ impl Pages for OwnPages<'_> {
                     && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
             })
         };
-        if let [page] = pages {
-            // Nothing has to be gathered.
-            return Some(PageNumber(*page)).iter().filter(|page| is_own(page)).for_each(|page| {
-                let _ = Allocator::own().free(*page);
-            });
+        for some in pages.chunks(AT_ONCE) {
+            let mut mine = [PageNumber::NONE; AT_ONCE];
+            let found = some.iter().map(|page| PageNumber(*page)).filter(is_own);
+            let count = mine.iter_mut().zip(found).map(|(place, page)| *place = page).count();
+            Allocator::own().free_many(&mine[..count]);
         }
-        let mine: Vec<PageNumber> = pages.iter().map(|page| PageNumber(*page)).filter(is_own).collect();
-        Allocator::own().free_many(&mine);
     }
 
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
         let editor = self.editor();
         budget::with_reserve(|| self.tables.edit(&editor, rows))
-    }
-
-    fn copy(&mut self, copies: &[(u64, u64)]) -> Result<()> {
-        for some in copies.chunks(AHEAD) {
-            let mut targets = [PageNumber::NONE; AHEAD];
-            targets.iter_mut().zip(some).for_each(|(target, (_, page))| *target = PageNumber(*page));
-            let window = Window::open(&targets[..some.len()], self.key, Access::WRITE)?;
-            for ((address, _), target) in some.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
-                copy::copy_addresses(target, *address, PAGE_SIZE);
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_page(&mut self, from: u64, to: u64) -> Result<()> {
-        let source = Window::open(&[PageNumber(from)], self.key, Access::READ)?;
-        let target = Window::open(&[PageNumber(to)], self.key, Access::WRITE)?;
-        copy::copy_addresses(target.address(), source.address(), PAGE_SIZE);
-        Ok(())
     }
 
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
@@ -185,21 +183,6 @@ impl Pages for OwnPages<'_> {
     fn prepare(&mut self, address: u64) -> Result<()> {
         let editor = self.editor();
         budget::with_reserve(|| self.tables.prepare(&editor, address, true))
-    }
-
-    fn replace_with_copy(&mut self, address: u64, entry: u64) -> Result<()> {
-        let row = MapRow { address, entry };
-        // Another thread must not see the page before its contents are there.
-        if exposed::page(area::root()).is_none_or(|root| root.links() > 1) {
-            self.copy(&[(address, page_of(entry))])?;
-            return self.map(&[row]);
-        }
-        let mut contents = MaybeUninit::<[u64; PAGE_SIZE as usize / 8]>::uninit();
-        let buffer = contents.as_mut_ptr() as u64;
-        copy::copy_addresses(buffer, address, PAGE_SIZE);
-        self.map(&[row])?;
-        copy::copy_addresses(address, buffer, PAGE_SIZE);
-        Ok(())
     }
 
     fn hold_file(&mut self, node: u64, hold: bool) {
