@@ -65,12 +65,6 @@ pub(crate) enum Progress {
     Own,
 }
 
-impl Default for Progress {
-    fn default() -> Self {
-        Self::Pins
-    }
-}
-
 /// Makes `creator` the creator of an environment.
 pub(crate) fn adopt(creator: Environment, child: Environment) {
     let first = creator.info().first_child.swap(child.slot() as u64 + 1, Ordering::AcqRel);

@@ -4,17 +4,14 @@
 //! slots wait in a queue, the longest dead first, so that the record of a death stays as long as it can. Destruction has a
 //! file of its own.
 
-use crate::destruction::Progress;
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::Secrets;
-use crate::page::{Pin, wake_watchers};
-use crate::predicate::Watched;
-use crate::revocation::Taking;
+use crate::page::wake_watchers;
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Budget, EnvironmentInfo, Specification, State};
-use abi::limits::{KEYS, LENT_POSITIONS, PAGE_SIZE, PINS, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
+use abi::limits::{PAGE_SIZE, PRIVATE_PAGES, PRIVATE_PAGES_LEAST};
 use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
@@ -218,23 +215,10 @@ impl Kernel {
         let stack_base = wanted.area + abi::area::UPCALL_STACK;
         let (number, control) = (environment.number(), PageNumber(wanted.control));
         self.memory.create_context(control, number, root, stack_base, &private[..count], environment.info());
-        let mut keys = [capability::empty(); KEYS];
-        keys[KeyIndex::WELL_KNOWN.0 as usize] = capability::well_known();
-        keys[KeyIndex::FIRST.0 as usize] = name;
-        let secrets = Secrets {
-            keys,
-            private: private.map(|page| page.0 as u32),
-            private_count: count as u8,
-            predicate: None,
-            watched: Watched::NOTHING,
-            pinned: [Pin::NONE; PINS],
-            taking: Taking::default(),
-            destruction: Progress::default(),
-            owes_slice: false,
-            lent: [None; LENT_POSITIONS],
-            homes: 0,
-        };
-        self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, secrets);
+        self.memory.create(PageNumber(wanted.key_ring), PageKind::KeyRing, Secrets::FRESH);
+        let secrets = self.memory.get_mut::<Secrets>(PageNumber(wanted.key_ring)).expect("made just now");
+        secrets.keys[KeyIndex::FIRST.0 as usize] = name;
+        (secrets.private, secrets.private_count) = (private.map(|page| page.0 as u32), count as u8);
         environment.change(|info| fill_record(info, creator, &name, wanted));
         if let Some(creator) = creator {
             crate::destruction::adopt(creator, environment);

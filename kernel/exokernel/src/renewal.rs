@@ -148,10 +148,12 @@ impl Kernel {
         let mut table = self.context_of(environment).root();
         for level in (2..=ROOT_LEVEL).rev() {
             let way = Slot { table, index: index(area, level) };
-            while let Some(other) = self.first_beside(way) {
+            let mut from = 0;
+            while let Some(other) = self.first_beside(way, from) {
                 if self.work_left() < UNLINK || !self.release_under(other, level) {
                     return false;
                 }
+                from = other.index + 1;
             }
             table = page_of(way.entry());
         }
@@ -165,9 +167,9 @@ impl Kernel {
         self.clear_table_from(table, end)
     }
 
-    /// The first present entry of a table but for one.
-    fn first_beside(&self, way: Slot) -> Option<Slot> {
-        let mut slot = self.memory.first_used(way.table, 0)?;
+    /// The first present entry of a table from an index on, but for one.
+    fn first_beside(&self, way: Slot, from: usize) -> Option<Slot> {
+        let mut slot = self.memory.first_used(way.table, from)?;
         while slot.index == way.index || slot.entry() & PRESENT == 0 {
             slot = self.memory.first_used(way.table, slot.index + 1)?;
         }

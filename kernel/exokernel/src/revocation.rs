@@ -34,7 +34,7 @@ const SHORTAGE_DEADLINE: u64 = 10_000_000;
 const CANDIDATES_PER_STEP: usize = 64;
 
 /// How far the taking of one page has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taking {
     /// The page, plus one; 0: none was chosen.
     page: u32,
@@ -44,6 +44,11 @@ pub(crate) struct Taking {
     passed: u32,
     /// How many pages the environment had when nothing of them could be taken; 0: that was never so.
     barren: u32,
+}
+
+impl Taking {
+    /// Nothing is being taken.
+    pub(crate) const NONE: Self = Self { page: 0, cursor: 0, passed: 0, barren: 0 };
 }
 
 fn numbered(page: u32) -> PageNumber {
@@ -94,7 +99,7 @@ impl Kernel {
             info.revocation_deadline.store(deadline, Ordering::Release);
             info.revocation_emergency.store(0, Ordering::Release);
         });
-        self.secrets_mut(environment).taking = Taking::default();
+        self.secrets_mut(environment).taking = Taking::NONE;
         if count != 0 {
             self.post(environment, PENDING_REVOCATION);
         }
