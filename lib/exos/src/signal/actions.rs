@@ -33,26 +33,40 @@ impl Action {
     }
 }
 
-/// The actions of a process; signal 1 comes first.
+/// The actions of a process.
 #[derive(Clone, Debug)]
-pub struct Actions([Action; set::COUNT as usize]);
+pub struct Actions {
+    /// Signal 1 comes first.
+    all: [Action; set::COUNT as usize],
+    /// Signals whose handler is [`IGNORE`].
+    ignored: u64,
+    /// Those that a function of the program handles.
+    caught: u64,
+}
 
 impl Default for Actions {
     fn default() -> Self {
-        Self([Action::default(); set::COUNT as usize])
+        Self { all: [Action::default(); set::COUNT as usize], ignored: 0, caught: 0 }
     }
 }
 
 impl Actions {
     /// What is to be done with a signal.
     pub fn get(&self, signal: u32) -> Action {
-        self.0[(signal as usize).wrapping_sub(1) % self.0.len()]
+        self.all[Self::place(signal)]
     }
 
     /// Sets what is to be done.
     pub fn set(&mut self, signal: u32, action: Action) {
-        let count = self.0.len();
-        self.0[(signal as usize).wrapping_sub(1) % count] = action;
+        let place = Self::place(signal);
+        self.all[place] = action;
+        let put = |set: u64, is_in: bool| set & !(1 << place) | u64::from(is_in) << place;
+        self.ignored = put(self.ignored, action.handler == IGNORE);
+        self.caught = put(self.caught, action.is_handler());
+    }
+
+    const fn place(signal: u32) -> usize {
+        (signal as usize).wrapping_sub(1) % set::COUNT as usize
     }
 
     /// Signals that the program does not notice.
@@ -61,12 +75,8 @@ impl Actions {
     }
 
     /// Signals that are to be ignored, and those that a function of the program handles.
-    pub fn sets(&self) -> (u64, u64) {
-        (1..=set::COUNT).fold((0, 0), |(ignored, caught), signal| match self.get(signal) {
-            Action { handler: DEFAULT, .. } => (ignored, caught),
-            Action { handler: IGNORE, .. } => (ignored | bit(signal), caught),
-            _ => (ignored, caught | bit(signal)),
-        })
+    pub const fn sets(&self) -> (u64, u64) {
+        (self.ignored, self.caught)
     }
 
     /// Whether the program does not notice a signal.
@@ -86,10 +96,11 @@ impl Actions {
 
     /// What exec leaves: handlers become defaults.
     pub fn forget_handlers(&mut self) {
-        for action in &mut self.0 {
-            if action.handler != IGNORE {
+        for (place, action) in self.all.iter_mut().enumerate() {
+            if self.ignored & 1 << place == 0 {
                 *action = Action::default();
             }
         }
+        self.caught = 0;
     }
 }
