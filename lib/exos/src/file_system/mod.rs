@@ -10,6 +10,7 @@ pub mod contents;
 pub mod entries;
 pub mod extent;
 pub mod lock;
+pub mod machine;
 pub mod mount;
 pub mod mount_table;
 pub mod node;

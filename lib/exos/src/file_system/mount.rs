@@ -8,7 +8,7 @@ use super::mount_table::{FIRST, KEPT_FLAGS, Kind, Location, Mount, MountId, Moun
 use super::node::{Body, NodeId};
 use super::path::Walk;
 use super::tree::{Credentials, Fresh, ROOT, Tree};
-use super::volume::{FIRST_FREE, Options, PROC_VOLUME, ROOT_VOLUME, Volume, VolumeId};
+use super::volume::{FIRST_FREE, MACHINE_VOLUME, Options, PROC_VOLUME, ROOT_VOLUME, Volume, VolumeId};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use alloc::boxed::Box;
@@ -57,6 +57,7 @@ impl<S: Store> Tree<S> {
             Kind::Processes => (self.volumes.get(&PROC_VOLUME).ok_or(Errno::ENODEV)?.root, None),
             Kind::Devices => (self.resolve_all(b"/dev")?, None),
             Kind::Terminals => (self.resolve_all(b"/dev/pts")?, None),
+            Kind::Machine => (self.volumes.get(&MACHINE_VOLUME).ok_or(Errno::ENODEV)?.root, None),
         };
         let flags = kept(request.flags);
         let laid = self.lay_new(Mount { kind, source: request.source.into(), flags, ..blank(root) }, on);
@@ -236,13 +237,20 @@ impl<S: Store> Tree<S> {
 
     /// Makes `/proc` a mount of its own, once the tree has its folder.
     pub fn mount_proc(&mut self) -> Result<()> {
-        let on = Location::first(self.resolve_all(b"/proc")?);
-        let fresh = Fresh { mode: linux::S_IFDIR | 0o555, owner: Credentials::default(), device: (0, 0), target: b"" };
-        let root = self.create_volume_root(PROC_VOLUME, fresh)?;
+        let root = self.mount_kept(PROC_VOLUME, Kind::Processes, b"/proc")?;
         self.node_mut(root)?.body = Body::Elsewhere;
-        self.volumes.insert(PROC_VOLUME, Volume::unlimited(root));
+        Ok(())
+    }
+
+    /// Lays a volume that is there always onto a folder of the root; its own root, which is empty.
+    pub(super) fn mount_kept(&mut self, volume: VolumeId, kind: Kind, on: &[u8]) -> Result<NodeId> {
+        let place = Location::first(self.resolve_all(on)?);
+        let fresh = Fresh { mode: linux::S_IFDIR | 0o555, owner: Credentials::default(), device: (0, 0), target: b"" };
+        let root = self.create_volume_root(volume, fresh)?;
+        self.volumes.insert(volume, Volume::unlimited(root));
         let flags = linux::MS_NOSUID | linux::MS_NODEV | linux::MS_NOEXEC | linux::MS_RELATIME;
-        self.lay_new(Mount { kind: Kind::Processes, source: b"proc"[..].into(), flags, ..blank(root) }, on).map(|_| ())
+        self.lay_new(Mount { kind, source: kind.name().as_bytes().into(), flags, ..blank(root) }, place)?;
+        Ok(root)
     }
 
     /// The lines of `/proc/self/mountinfo` from the `skip`-th on, as the root of who asks shows them.

@@ -58,14 +58,18 @@ pub enum Kind {
     Devices,
     /// The slaves of pseudo-terminals: one folder, too.
     Terminals,
+    /// What is told of the machine.
+    Machine,
 }
 
 impl Kind {
-    const ALL: [(Self, &'static str, u64); 4] = [
+    /// All of them, with their names and their numbers as `statfs` tells them.
+    pub const ALL: [(Self, &'static str, u64); 5] = [
         (Self::Memory, "tmpfs", 0x0102_1994),
         (Self::Processes, "proc", 0x9fa0),
         (Self::Devices, "devtmpfs", 0x0102_1994),
         (Self::Terminals, "devpts", 0x1cd1),
+        (Self::Machine, "sysfs", 0x6265_6572),
     ];
 
     /// By the name that mount(2) has for it.

@@ -29,8 +29,15 @@ const LINKS: [(&str, &str); 4] = [
 ];
 
 /// Folders that are made where the archive has none, with their permissions.
-const FOLDERS: [(&str, u32); 6] =
-    [("dev", 0o755), ("proc", 0o555), ("tmp", 0o1777), ("dev/shm", 0o1777), ("dev/pts", 0o755), ("root", 0o700)];
+const FOLDERS: [(&str, u32); 7] = [
+    ("dev", 0o755),
+    ("proc", 0o555),
+    ("sys", 0o555),
+    ("tmp", 0o1777),
+    ("dev/shm", 0o1777),
+    ("dev/pts", 0o755),
+    ("root", 0o700),
+];
 
 /// Where the slaves of pseudo-terminals get their names.
 pub const TERMINALS: &str = "/dev/pts";

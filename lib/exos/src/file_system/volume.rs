@@ -17,8 +17,10 @@ pub const ROOT_VOLUME: VolumeId = 1;
 pub const PROC_VOLUME: VolumeId = 2;
 /// Where pipes, sockets and the like are told to be.
 pub const UNNAMED_VOLUME: VolumeId = 3;
+/// That of `/sys`.
+pub const MACHINE_VOLUME: VolumeId = 4;
 /// The first one that is mounted later.
-pub const FIRST_FREE: VolumeId = 4;
+pub const FIRST_FREE: VolumeId = 5;
 
 /// A volume.
 #[derive(Clone, Debug)]

@@ -62,6 +62,7 @@ impl Guardian {
         let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive), seed());
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
+        tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| "/sys cannot be made")?;
         let mut windows = Windows::of_guardian();
         let notice = open_notice(&mut windows, file_pages).map_err(|_| "there is no page for notices")?;
         let catalogue =

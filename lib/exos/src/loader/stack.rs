@@ -5,6 +5,7 @@
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
+use core::ops::Range;
 use linux_raw_sys::auxvec;
 
 /// Bytes that arguments and environment may take together, pointers included (Linux: a quarter of the stack limit).
@@ -42,6 +43,8 @@ pub struct Stack {
     pub pointer: u64,
     /// From `pointer` to the top.
     pub bytes: Vec<u8>,
+    /// Which of these are the auxiliary vector.
+    pub auxiliary: Range<usize>,
 }
 
 /// Lays out a stack that ends at `top` (a multiple of 16).
@@ -59,12 +62,14 @@ pub fn build(
     words.push(0);
     words.extend_from_slice(&strings.environment);
     words.push(0);
+    let before = words.len() * 8;
     words.extend(vector(auxiliary, &strings).into_iter().flat_map(|(kind, value)| [u64::from(kind), value]));
+    let auxiliary = before..words.len() * 8;
     let pointer = (strings.start - 8 * words.len() as u64) & !15;
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize((strings.start - pointer) as usize, 0);
     bytes.extend_from_slice(&strings.bytes);
-    if bytes.len() > ARGUMENT_BYTES { Err(Errno::E2BIG) } else { Ok(Stack { pointer, bytes }) }
+    if bytes.len() > ARGUMENT_BYTES { Err(Errno::E2BIG) } else { Ok(Stack { pointer, bytes, auxiliary }) }
 }
 
 fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); 20] {

@@ -1,6 +1,8 @@
 //! Files of `/proc` that tell of the whole machine.
 
-use super::mounts;
+use super::{cpu, mounts, network};
+use crate::file_system::mount_table::Kind;
+use crate::file_system::populate::device;
 use crate::file_system::watch::{MOST_EVENTS, MOST_WATCHES};
 use crate::guardian::protocol::IpcKind;
 use crate::layout::LEAST_ADDRESS;
@@ -14,8 +16,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
 
 /// The files, without folders.
-pub(super) const FILES: [&str; 11] = [
+pub(super) const FILES: [&str; 13] = [
     "cpuinfo",
+    "devices",
+    "diskstats",
     "filesystems",
     "loadavg",
     "meminfo",
@@ -52,6 +56,7 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
         ["sys", "vm"] => {
             Some(&["max_map_count", "mmap_min_addr", "overcommit_memory", "overcommit_ratio", "swappiness"])
         }
+        ["net"] => Some(&network::FILES),
         ["sysvipc"] => Some(&["msg", "sem", "shm"]),
         ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size"]),
         ["sys", "fs", "inotify"] => Some(&["max_queued_events", "max_user_instances", "max_user_watches"]),
@@ -67,7 +72,11 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
             format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
         }
         ["version"] => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
-        ["filesystems"] => String::from("nodev\ttmpfs\nnodev\tproc\nnodev\tdevtmpfs\nnodev\tdevpts\n"),
+        ["filesystems"] => Kind::ALL.iter().map(|(_, name, _)| format!("nodev\t{name}\n")).collect(),
+        ["devices"] => devices(),
+        // There are no disks yet.
+        ["diskstats"] => String::new(),
+        ["net", name] => network::text(name)?,
         ["mounts"] => mounts::mounts(&mounts::mountinfo()),
         ["mountinfo"] => mounts::mountinfo(),
         ["loadavg"] => {
@@ -83,7 +92,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
             let free = exposed::kernel().free_pages.load(Relaxed);
             format!("nr_free_pages {free}\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\n")
         }
-        ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu).collect(),
+        ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu::text).collect(),
         ["stat"] => statistics(),
         ["sysvipc", kind] => objects(kind)?,
         ["partitions"] => String::from("major minor  #blocks  name\n\n"),
@@ -180,10 +189,6 @@ fn memory() -> String {
     text
 }
 
-fn cpu(number: u64) -> String {
-    format!("processor\t: {number}\nvendor_id\t: Chitin\nmodel name\t: x86-64\ncpu cores\t: 1\n\n")
-}
-
 fn statistics() -> String {
     let now = clock::now();
     let line = |name: &str, all: u64, idle: u64| {
@@ -205,6 +210,19 @@ fn statistics() -> String {
         "intr 0\nctxt {slices}\nbtime {boot}\nprocesses {all}\nprocs_running {running}\nprocs_blocked 0\n"
     );
     text
+}
+
+/// Drivers by the major numbers of their devices.
+fn devices() -> String {
+    let majors = [
+        (device::NULL.0, "mem"),
+        (device::TTY.0, "/dev/tty"),
+        (device::CONSOLE.0, "/dev/console"),
+        (device::PTMX.0, "/dev/ptmx"),
+        (device::SLAVE_MAJOR, "pts"),
+    ];
+    let lines: String = majors.iter().map(|(major, name)| format!("{major:3} {name}\n")).collect();
+    format!("Character devices:\n{lines}\nBlock devices:\n")
 }
 
 /// The System V objects of a kind, as the guardian tells them, below a line that names the columns.

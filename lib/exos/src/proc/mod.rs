@@ -1,12 +1,14 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
-//! `machine` is about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
+//! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
 //! and `sizes` about its memory, `mounts` about mounts; `ask` has another process's library make what only that one knows.
 
 mod ask;
+mod cpu;
 mod machine;
 mod maps;
 mod mounts;
+mod network;
 mod own;
 mod processes;
 mod sizes;
@@ -55,7 +57,8 @@ pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
     }
     for end in 1..=parts.len() {
         let is_last = end == parts.len();
-        if is_last && last == Last::Keep {
+        // With a slash behind it a link stands for the folder that it leads to.
+        if is_last && last == Last::Keep && path.last() != Some(&b'/') {
             break;
         }
         let rest = parts[end..].join("/").into_bytes();
@@ -101,6 +104,7 @@ fn onwards(folder: &[&str], target: &[u8], rest: &[u8]) -> Vec<u8> {
 fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
     let is_link = match parts {
         ["self" | "thread-self"] => is_last,
+        ["net"] => true,
         [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
         [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd", _] => true,
         _ => false,
@@ -301,6 +305,7 @@ fn look_up(path: &[u8]) -> Result<Entry> {
     match first {
         "self" if rest.is_empty() => Ok(Entry::Link(format!("{own}").into_bytes())),
         "self" | "thread-self" => own_entry(&rest),
+        "net" if rest.is_empty() => Ok(Entry::Link(b"self/net".to_vec())),
         number if number.parse() == Ok(own) => own_entry(&rest),
         number if number.parse::<u64>().is_ok() => other_entry(number.parse().map_err(|_| Errno::ENOENT)?, &rest),
         _ => machine_entry(&parts_of(path)),
@@ -333,6 +338,7 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     let other = crate::relatives::find_any(number).ok_or(Errno::ENOENT)?;
     match rest {
         [] => Ok(own::folder()),
+        ["net", ..] if !other.ended => machine_entry(rest),
         _ if other.ended => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         // Longer ones than fit into the public page only the process itself knows.
@@ -344,7 +350,7 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
 fn root() -> Entry {
     let mut names = named(machine::FILES.into_iter(), |_| FILE);
     names.extend(
-        [("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY), ("sysvipc", DIRECTORY)]
+        [("net", LINK), ("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY), ("sysvipc", DIRECTORY)]
             .map(|(n, kind)| (String::from(n), kind)),
     );
     names.extend(crate::relatives::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));

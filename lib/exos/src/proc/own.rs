@@ -13,7 +13,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Files that only the process itself can tell, beside those of any process.
-const OWN_FILES: [&str; 20] = [
+const OWN_FILES: [&str; 21] = [
+    "auxv",
     "cgroup",
     "coredump_filter",
     "environ",
@@ -36,8 +37,15 @@ const OWN_FILES: [&str; 20] = [
     "wchan",
 ];
 /// Its links and folders.
-const OTHERS: [(&str, u32); 6] =
-    [("cwd", LINK), ("exe", LINK), ("fd", DIRECTORY), ("fdinfo", DIRECTORY), ("root", LINK), ("task", DIRECTORY)];
+const OTHERS: [(&str, u32); 7] = [
+    ("cwd", LINK),
+    ("exe", LINK),
+    ("fd", DIRECTORY),
+    ("fdinfo", DIRECTORY),
+    ("net", DIRECTORY),
+    ("root", LINK),
+    ("task", DIRECTORY),
+];
 
 /// Names in the folder of any process.
 pub(super) fn folder() -> Entry {
@@ -65,6 +73,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["fdinfo", number] => descriptor(number.parse().map_err(|_| Errno::ENOENT)?),
         ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
         ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
+        ["auxv"] => Ok(Entry::Text(process.program.lock().auxiliary.clone())),
         ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
         ["smaps"] => Ok(Entry::Text(sizes::smaps().into_bytes())),
         ["smaps_rollup"] => Ok(Entry::Text(sizes::rollup().into_bytes())),
@@ -79,7 +88,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["loginuid"] => text("4294967295"),
         ["oom_adj" | "oom_score" | "oom_score_adj"] => text("0\n"),
         ["wchan"] => text("0"),
-        ["mounts" | "mountinfo"] => machine_entry(rest),
+        ["mounts" | "mountinfo"] | ["net", ..] => machine_entry(rest),
         ["task"] => {
             let numbers =
                 process.threads.lock().iter().map(|thread| thread.shown_number().to_string()).collect::<Vec<_>>();

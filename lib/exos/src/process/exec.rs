@@ -373,6 +373,7 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
     let written = (stack.pointer & PAGE_MASK) - PAGE_SIZE..STACK_TOP;
     process().with_memory(|space, pages| space.fill_with_few_zeros(pages, written));
     copy::write(stack.pointer, &stack.bytes)?;
+    process().program.lock().auxiliary = stack.bytes[stack.auxiliary].to_vec();
     *context = Context::default();
     let frame = &mut context.frame;
     (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);

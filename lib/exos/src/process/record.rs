@@ -62,6 +62,8 @@ pub struct Program {
     pub arguments: Vec<u8>,
     /// Its environment, each string with its NUL.
     pub environment: Vec<u8>,
+    /// The auxiliary vector that it began with.
+    pub auxiliary: Vec<u8>,
 }
 
 /// Pages that the process has no use for any more, while others may have.
