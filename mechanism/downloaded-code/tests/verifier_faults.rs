@@ -220,6 +220,48 @@ fn packet_code_that_compares_first_needs_no_check() {
 }
 
 #[test]
+fn pointers_that_move_in_step_with_a_counter_need_no_check() {
+    // The map has 16 bytes.
+    let texts = [
+        // for (i = 0; i < n; i++) map[i] = i, n at most 4, by elements of 4 bytes
+        "and r2, 3\nmov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\nadd r6, 1\njlt r6, r2, -4\nmov r0, 0\nexit",
+        // for (i = n + 1; i > 0; i--) map[i - 1] = i, with the counter in 32 bits
+        "and r2, 3\nadd r2, 1\nmov r7, r2\nlsh r7, 2\nadd r7, r1\nadd r7, -4\n\
+         stxw [r7], r2\nadd r7, -4\nadd32 r2, -1\njgt32 r2, 0, -4\nmov r0, 0\nexit",
+        // the counter is a copy of what the pointer was made from
+        "and r2, 3\nadd r2, 1\nmov r7, r2\nlsh r7, 2\nadd r7, r1\nadd r7, -4\nmov r6, r2\nmov r2, 7\n\
+         stxw [r7], r2\nadd r7, -4\nsub r6, 1\njgt r6, 0, -4\nmov r0, 0\nexit",
+        // an index beside the counter, by which the frame is cleared
+        "mov r6, 0\nmov r7, r10\nadd r7, -64\nstdw [r7], 0\nadd r7, 8\nadd r6, 1\njlt r6, 8, -4\nmov r0, 0\nexit",
+    ];
+    for text in texts {
+        let bytes = assemble(text);
+        let checked = verify(&bytes, &STRICT).unwrap_or_else(|refusal| panic!("{}\n{text}", refusal.describe(&STRICT)));
+        assert_eq!(checked.verdict.checked, 0, "{text}");
+        assert!(checked.verdict.worst_case.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn pointers_that_leave_their_counter_are_checked() {
+    let texts = [
+        // one element too many
+        "and r2, 3\nadd r2, 1\nmov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\nadd r6, 1\njle r6, r2, -4\nmov r0, 0\nexit",
+        // on one way through the loop the pointer moves further
+        "and r2, 3\nmov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\njne r6, 1, +1\nadd r7, 4\nadd r6, 1\njlt r6, r2, -6\nmov r0, 0\nexit",
+        // the counter starts anew, the pointer does not
+        "mov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\nadd r6, 1\njlt r6, 4, -4\nmov r6, 0\njne r2, 0, -6\nmov r0, 0\nexit",
+        // the counter goes around in 32 bits
+        "and r2, 3\nmov r7, r2\nlsh r7, 2\nadd r7, r1\nstxw [r7], r2\nadd r7, -4\nadd32 r2, -1\njne32 r2, 1, -4\nmov r0, 0\nexit",
+    ];
+    for text in texts {
+        let bytes = assemble(text);
+        let checked = verify(&bytes, &LAX).unwrap_or_else(|refusal| panic!("{}\n{text}", refusal.describe(&LAX)));
+        assert_eq!(checked.verdict.checked, 1, "{text}");
+    }
+}
+
+#[test]
 fn refusals_name_the_register_what_is_known_and_what_is_needed() {
     let text = refusal("jlt r4, 10, +2\nldxw r0, [r3+8]\nexit\nmov r0, 0\nexit", &STRICT).describe(&STRICT).to_string();
     assert_eq!(

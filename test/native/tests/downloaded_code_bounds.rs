@@ -83,6 +83,25 @@ fn crowded(size: usize) -> Vec<u8> {
     slots.into_iter().flat_map(Slot::to_bytes).collect()
 }
 
+/// A loop that moves every register by a step of its own, so that each is compared with each other for a tie.
+fn entangled(size: usize) -> Vec<u8> {
+    let mut slots = Vec::new();
+    let mut emit = |opcode, destination, offset, immediate| {
+        slots.push(Slot { opcode, destination, source: 0, offset, immediate });
+    };
+    (0..10).for_each(|register| emit(0xb7, register, 0, 0));
+    let steps = [7, 11, 13, 17, 19, 23, 29, 31, 37, 41];
+    for index in 0..size {
+        emit(0x07, (index % 10) as u8, 0, steps[index % 10]);
+        if index % 10 == 9 {
+            emit(0x25, 0, 0, index as i32);
+        }
+    }
+    emit(0xa5, 0, -100, 1_000_000);
+    emit(0x95, 0, 0, 0);
+    slots.into_iter().flat_map(Slot::to_bytes).collect()
+}
+
 #[test]
 fn fault_57_every_step_is_bounded() {
     let mut words = vec![0; storage_bound(MAX_INSTRUCTIONS)];
@@ -95,8 +114,16 @@ fn fault_57_every_step_is_bounded() {
         worst = (worst.0.max(steps.0), worst.1.max(steps.1));
     };
     note("crowded", longest_steps(&crowded(300), &mut words, &mut random));
-    let program = generator::program(&mut random, 200);
-    note("generated", longest_steps(&program, &mut words, &mut random));
+    note("entangled", longest_steps(&entangled(200), &mut words, &mut random));
+    let mut compiled = 0;
+    while compiled < 4 {
+        let size = 40 + random.below(160) as usize;
+        let steps = longest_steps(&generator::program(&mut random, size), &mut words, &mut random);
+        if steps.1 > 0 {
+            compiled += 1;
+            note("generated", steps);
+        }
+    }
     assert!(worst.0 > 0 && worst.0 <= BOUND && worst.1 <= BOUND, "{worst:?}");
 }
 

@@ -95,7 +95,7 @@ impl Analysis {
             let value = initial_value(subject.context, argument);
             self.state.set_register(index as u8 + 1, value);
         }
-        self.next = Next::Meet { target: 0, part: Part::Registers, then: None };
+        self.next = Next::Meet { target: 0, part: Part::Ties, then: None };
     }
 
     /// One unit of the ascending phase. `false` when nothing is left to do.
@@ -334,7 +334,7 @@ impl Analysis {
             self.go_on(subject, then);
         } else {
             self.changed = false;
-            self.next = Next::Meet { target, part: Part::Registers, then };
+            self.next = Next::Meet { target, part: Part::Ties, then };
         }
     }
 
@@ -371,8 +371,7 @@ impl Analysis {
         let mut old = State::EMPTY;
         old.load(words);
         let thresholds = &self.thresholds;
-        let give_up = effort == Effort::GiveUp;
-        let mut changed = old.merge(&self.state, part, give_up, |pair| merge_values(pair, effort, thresholds));
+        let mut changed = old.merge(&self.state, part, effort, |pair| merge_values(pair, effort, thresholds));
         if part == Part::HighSlots {
             changed |= old.merge_proven(&self.state, (effort != Effort::Exact).then_some(floor));
         }

@@ -21,7 +21,7 @@ pub(crate) enum Effort {
     GiveUp,
 }
 
-/// Constants of the program's comparisons, sorted: a loop's counter rests at one of them.
+/// Constants of the program's comparisons and masks, sorted: a loop's counter rests at one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Thresholds {
     values: [u64; MAX_THRESHOLDS],

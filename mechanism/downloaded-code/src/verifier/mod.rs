@@ -27,6 +27,7 @@ mod scalar;
 mod state;
 mod storage;
 mod structure;
+mod tie;
 mod tnum;
 mod transfer;
 mod truncation;

@@ -3,8 +3,10 @@
 //! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written, one whether it may
 //! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were written whole are kept. A pointer
 //! can be read back only as a whole slot that is tracked; its bytes are never readable as a number, not even those
-//! that are left when it is partly overwritten.
+//! that are left when it is partly overwritten. Registers that move in step are tied to each other ([`super::tie`]).
 
+use super::merge::Effort;
+use super::tie::{Tie, Ties};
 use super::value::{Kind, VALUE_WORDS, Value};
 use crate::context::MAX_REGIONS;
 use crate::instruction::FRAME_POINTER;
@@ -14,11 +16,13 @@ use crate::invocation::FRAME_SIZE;
 pub(crate) const TRACKED_REGISTERS: usize = 10;
 /// Slots whose values are kept.
 pub(crate) const TRACKED_SLOTS: usize = 24;
-/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, registers, slots.
+/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, ties, registers, slots.
 pub(crate) const STATE_WORDS: usize = VALUES_AT + (TRACKED_REGISTERS + TRACKED_SLOTS) * VALUE_WORDS;
 
 /// Where the values start in a packed state.
-pub(crate) const VALUES_AT: usize = 1 + 8 + 8 + 8 + MAX_REGIONS / 2;
+pub(crate) const VALUES_AT: usize = TIES_AT + TRACKED_REGISTERS;
+/// Where the ties start.
+const TIES_AT: usize = 1 + 8 + 8 + 8 + MAX_REGIONS / 2;
 /// The tag of a tracked slot that is not in use.
 pub(crate) const NO_SLOT: u8 = u8::MAX;
 
@@ -26,6 +30,7 @@ pub(crate) const NO_SLOT: u8 = u8::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     registers: [Value; TRACKED_REGISTERS],
+    pub(super) ties: Ties,
     slots: [(u8, Value); TRACKED_SLOTS],
     written: [u64; 8],
     touched: [u64; 8],
@@ -38,6 +43,7 @@ impl State {
     /// Nothing written, nothing known.
     pub(crate) const EMPTY: Self = Self {
         registers: [Value::UNWRITTEN; TRACKED_REGISTERS],
+        ties: Ties::NONE,
         slots: [(NO_SLOT, Value::UNINITIALISED); TRACKED_SLOTS],
         written: [0; 8],
         touched: [0; 8],
@@ -53,8 +59,25 @@ impl State {
         }
     }
 
-    /// Sets a register other than r10.
+    /// Gives a register other than r10 another value.
     pub(crate) fn set_register(&mut self, register: u8, value: Value) {
+        self.set_tied(register, value, None);
+    }
+
+    /// Gives a register a value that is tied to another's.
+    pub(crate) fn set_tied(&mut self, register: u8, value: Value, tie: Option<Tie>) {
+        self.know(register, value);
+        self.ties.overwrite(register, tie);
+    }
+
+    /// Moves a register by a constant, to this value.
+    pub(crate) fn step_register(&mut self, register: u8, value: Value, by: i64) {
+        self.know(register, value);
+        self.ties.step(register, by);
+    }
+
+    /// Notes what else is known of the value that a register has.
+    pub(crate) fn know(&mut self, register: u8, value: Value) {
         debug_assert!(register < FRAME_POINTER);
         if let Some(place) = self.registers.get_mut(usize::from(register)) {
             *place = value;
@@ -78,7 +101,7 @@ impl State {
 
     /// Calls leave nothing in r1 to r5.
     pub(crate) fn forget_arguments(&mut self) {
-        self.registers[1..6].fill(Value::UNINITIALISED);
+        (1..6).for_each(|register| self.set_register(register, Value::UNINITIALISED));
     }
 
     /// The value of a slot that is tracked.
@@ -151,9 +174,10 @@ impl State {
         words[1..9].copy_from_slice(&self.written);
         words[9..17].copy_from_slice(&self.touched);
         words[17..25].copy_from_slice(&self.pointers);
-        for (word, pair) in words[25..VALUES_AT].iter_mut().zip(self.proven.chunks_exact(2)) {
+        for (word, pair) in words[25..TIES_AT].iter_mut().zip(self.proven.chunks_exact(2)) {
             *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
         }
+        words[TIES_AT..VALUES_AT].copy_from_slice(&self.ties.pack());
         let values = self.registers.iter().map(|value| value.pack(NO_SLOT));
         let values = values.chain(self.slots.iter().map(|(slot, value)| value.pack(*slot)));
         for (place, value) in words[VALUES_AT..].chunks_exact_mut(VALUE_WORDS).zip(values) {
@@ -166,8 +190,11 @@ impl State {
         self.written.copy_from_slice(&words[1..9]);
         self.touched.copy_from_slice(&words[9..17]);
         self.pointers.copy_from_slice(&words[17..25]);
-        for (pair, word) in self.proven.chunks_exact_mut(2).zip(&words[25..VALUES_AT]) {
+        for (pair, word) in self.proven.chunks_exact_mut(2).zip(&words[25..TIES_AT]) {
             (pair[0], pair[1]) = (*word as u32, (*word >> 32) as u32);
+        }
+        if let Some(ties) = words[TIES_AT..].first_chunk() {
+            self.ties = Ties::unpack(ties);
         }
         let mut values = words[VALUES_AT..].as_chunks::<VALUE_WORDS>().0.iter().map(Value::unpack);
         for (place, (value, _)) in self.registers.iter_mut().zip(&mut values) {
@@ -179,21 +206,30 @@ impl State {
     }
 
     /// Replaces one part of this state by one that covers both, value by value with `merge`. Says whether anything
-    /// changed. With `give_up`, whatever changes in the frame is lost altogether.
+    /// changed. With [`Effort::GiveUp`], whatever changes in the frame is lost altogether.
     pub(crate) fn merge(
         &mut self,
         other: &Self,
         part: Part,
-        give_up: bool,
+        effort: Effort,
         merge: impl FnMut(&Merge<'_>) -> Value,
     ) -> bool {
         match part {
+            Part::Ties => self.merge_ties(other, effort),
             Part::Registers => self.merge_registers(other, merge),
             Part::LowSlots => self.merge_slots(other, 0..TRACKED_SLOTS / 2, merge),
             Part::HighSlots => {
-                self.merge_slots(other, TRACKED_SLOTS / 2..TRACKED_SLOTS, merge) | self.merge_bits(other, give_up)
+                self.merge_slots(other, TRACKED_SLOTS / 2..TRACKED_SLOTS, merge)
+                    | self.merge_bits(other, effort == Effort::GiveUp)
             }
         }
+    }
+
+    fn merge_ties(&mut self, other: &Self, effort: Effort) -> bool {
+        let ties = Ties::met(self, other, effort == Effort::Exact);
+        let changed = ties != self.ties;
+        self.ties = ties;
+        changed
     }
 
     fn merge_registers(&mut self, other: &Self, mut merge: impl FnMut(&Merge<'_>) -> Value) -> bool {
@@ -266,6 +302,8 @@ impl State {
 /// A part of a state that is merged in one unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    /// Before the registers, from whose values new ties are made.
+    Ties,
     Registers,
     LowSlots,
     HighSlots,
@@ -275,6 +313,7 @@ impl Part {
     /// The part after this one.
     pub(crate) fn next(self) -> Option<Self> {
         match self {
+            Self::Ties => Some(Self::Registers),
             Self::Registers => Some(Self::LowSlots),
             Self::LowSlots => Some(Self::HighSlots),
             Self::HighSlots => None,

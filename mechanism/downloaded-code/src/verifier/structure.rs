@@ -5,7 +5,7 @@ use super::annotation::Annotation;
 use super::merge::Thresholds;
 use super::storage::{Layout, Storage};
 use crate::context::Context;
-use crate::instruction::{Instruction, Operand};
+use crate::instruction::{Arithmetic, Instruction, Operand};
 use crate::invocation::MAX_FRAMES;
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
@@ -41,6 +41,10 @@ pub(crate) fn scan(
         }
         Instruction::Branch { right: Operand::Immediate(constant), wide, .. } => {
             thresholds.add_around(if wide { constant as i64 as u64 } else { u64::from(constant as u32) });
+        }
+        // What goes around in a ring of entries rests at the last one.
+        Instruction::Arithmetic { operation: Arithmetic::And, operand: Operand::Immediate(mask @ 0..), .. } => {
+            thresholds.add(mask as u64);
         }
         _ => {}
     }

@@ -20,6 +20,12 @@ impl Transfer<'_> {
             self.move_(destination, operand)?;
             return Ok(());
         }
+        if let (Arithmetic::Move, Operand::Register(source)) = (operation, operand)
+            && self.state.register(source).is_number()
+        {
+            // A move that cuts nothing off is a copy.
+            self.copy(source);
+        }
         let right = self.operand(operand)?;
         let moves = matches!(operation, Arithmetic::Move | Arithmetic::MoveSigned(_));
         let left = if moves { Value::constant(0) } else { self.read(destination)? };
@@ -37,8 +43,44 @@ impl Transfer<'_> {
                 .ok_or_else(|| self.refuse(culprit, Reason::PointerArithmetic))?
         };
         self.note_steps(operation, wide, &left, &right);
-        self.state.set_register(destination, result);
+        self.set_result(operation, wide, destination, operand, (&left, &right), result);
         Ok(())
+    }
+
+    /// Keeps what ties the result to other registers. Operations of 32 bits are those of 64 where they cut nothing off.
+    fn set_result(
+        &mut self,
+        operation: Arithmetic,
+        wide: bool,
+        destination: u8,
+        operand: Operand,
+        (left, right): (&Value, &Value),
+        result: Value,
+    ) {
+        let constant = right.as_constant().map(|constant| signed_constant(constant, wide));
+        let small = |value: &Value| value.scalar.maximum <= u64::from(u32::MAX);
+        let step = match (operation, constant) {
+            (Arithmetic::Add, Some(constant)) => Some(constant),
+            (Arithmetic::Subtract, Some(constant)) => constant.checked_neg(),
+            _ => None,
+        };
+        if let Some(by) = step.filter(|by| wide || small(left) && does_not_wrap(&left.scalar, *by)) {
+            return self.state.step_register(destination, result, by);
+        }
+        let multiple = |by: i64| {
+            let whole = wide || small(left) && by > 0 && left.scalar.maximum <= u64::from(u32::MAX) / by as u64;
+            if whole { self.state.tie_of_multiple(destination, by) } else { None }
+        };
+        let tie = match (operation, operand, constant) {
+            (_, Operand::Register(source), _) if is_copy(operation, wide, &right.scalar) => {
+                self.state.tie_of_copy(source)
+            }
+            (Arithmetic::Add, Operand::Register(source), _) if wide => self.state.tie_of_sum(destination, source),
+            (Arithmetic::Multiply, _, Some(by)) => multiple(by),
+            (Arithmetic::ShiftLeft, _, Some(by @ 0..16)) => multiple(1 << by),
+            _ => None,
+        };
+        self.state.set_tied(destination, result, tie);
     }
 
     /// A copy of 64 bits. What holds no value may be copied: compilers do so before they overwrite the copy.
@@ -48,7 +90,11 @@ impl Transfer<'_> {
             Operand::Immediate(_) => self.operand(operand)?,
         };
         self.note_constant(&copied);
-        self.state.set_register(destination, copied);
+        let tie = match operand {
+            Operand::Register(source) => self.state.tie_of_copy(source),
+            Operand::Immediate(_) => None,
+        };
+        self.state.set_tied(destination, copied, tie);
         Ok(())
     }
 
@@ -60,7 +106,7 @@ impl Transfer<'_> {
         if value.origin.is_none() && !fixed && source < FRAME_POINTER {
             self.state.forget_origin(self.index as u16);
             value.origin = Some(Origin { number: self.index as u16, distance: 0 });
-            self.state.set_register(source, value);
+            self.state.know(source, value);
         }
         value
     }
@@ -220,7 +266,9 @@ fn relation_of_result(
         Arithmetic::Move => right
             .relation
             .map(|relation| Relation { untaught: relation.untaught && (wide || relation.slack == 0), ..relation }),
-        Arithmetic::MoveSigned(_) if *result == right.scalar => Some(Relation { untaught: false, ..right.relation? }),
+        Arithmetic::MoveSigned(_) if is_copy(operation, wide, &right.scalar) => {
+            Some(Relation { untaught: false, ..right.relation? })
+        }
         Arithmetic::Add => match (left.scalar.as_constant(), right.scalar.as_constant()) {
             (_, Some(constant)) => moved_by(left, signed_constant(constant, wide), right, most),
             (Some(constant), None) => moved_by(right, signed_constant(constant, wide), left, most),
@@ -244,6 +292,7 @@ fn relation_of_result(
 fn origin_of_result(operation: Arithmetic, wide: bool, left: &Value, right: &Value) -> Option<Origin> {
     let constant = |value: &Value| value.as_constant().map(|constant| constant as i64);
     let (from, added) = match operation {
+        Arithmetic::Move if is_copy(operation, wide, &right.scalar) => (right, 0),
         _ if !wide => return None,
         Arithmetic::Add => match (constant(left), constant(right)) {
             (_, Some(added)) => (left, added),
@@ -254,6 +303,20 @@ fn origin_of_result(operation: Arithmetic, wide: bool, left: &Value, right: &Val
         _ => return None,
     };
     from.origin.map(|origin| Origin { distance: origin.distance.wrapping_add(added), ..origin })
+}
+
+/// Whether a move cuts nothing off and extends no sign.
+fn is_copy(operation: Arithmetic, wide: bool, moved: &Scalar) -> bool {
+    match operation {
+        Arithmetic::Move => wide || moved.maximum <= u64::from(u32::MAX),
+        Arithmetic::MoveSigned(size) => moved.maximum < 1 << (size.bits() - 1),
+        _ => false,
+    }
+}
+
+/// Whether moving an operation's operand of 32 bits leaves it one.
+fn does_not_wrap(scalar: &Scalar, by: i64) -> bool {
+    if by < 0 { scalar.minimum >= by.unsigned_abs() } else { scalar.maximum + by as u64 <= u64::from(u32::MAX) }
 }
 
 fn signed_constant(constant: u64, wide: bool) -> i64 {

@@ -70,7 +70,7 @@ impl Transfer<'_> {
 
     fn learn_value(&mut self, register: u8, value: &Value) {
         if register < crate::instruction::FRAME_POINTER {
-            self.state.set_register(register, *value);
+            self.state.know(register, *value);
         }
         self.learn_length_of(value);
         if let Some(origin) = value.origin {
@@ -133,7 +133,8 @@ fn is_near(value: &Value) -> bool {
     least >= -NEAR && greatest <= NEAR
 }
 
-/// Pointers into the same memory compare as their offsets do, when those are small enough not to wrap.
+/// Pointers into the same memory compare as their offsets do, when those are small enough not to wrap; they are equal
+/// when their offsets are.
 fn compare_pointers(comparison: Comparison, wide: bool, left: &Value, right: &Value) -> Option<Outcome> {
     let signed = match comparison {
         Comparison::Equal | Comparison::NotEqual => comparison,
@@ -143,7 +144,9 @@ fn compare_pointers(comparison: Comparison, wide: bool, left: &Value, right: &Va
         Comparison::LessOrEqual => Comparison::SignedLessOrEqual,
         _ => return None,
     };
-    if !wide || !is_near(left) || !is_near(right) {
+    // Whether they are equal tells nothing of where the region lies, however far they are.
+    let equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+    if !wide || !equality && !(is_near(left) && is_near(right)) {
         return None;
     }
     match (left.kind, right.kind) {

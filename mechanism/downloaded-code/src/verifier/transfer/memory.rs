@@ -77,7 +77,7 @@ impl Transfer<'_> {
             return Err(self.refuse(base, Reason::PartOfPointer));
         }
         if !self.state.all_written(first, span) {
-            if first == last && !self.state.all_touched(first, span) {
+            if self.settled && first == last && !self.state.all_touched(first, span) {
                 return Err(self.refuse(base, Reason::StackNotInitialised));
             }
             self.start_with(Annotation::ZERO_FRAME);

@@ -11,6 +11,7 @@ use super::annotation::Annotation;
 use super::guarded::Guarded;
 use super::scalar::Scalar;
 use super::state::State;
+use super::tie::{self, Tie};
 use super::value::{Kind, Value};
 use crate::context::Context;
 use crate::instruction::{Instruction, Operand};
@@ -69,7 +70,7 @@ impl Transfer<'_> {
                 if value.assumed {
                     self.start_with(Annotation::ZERO_REGISTERS);
                 }
-                Ok(self.sharpened(Value { assumed: false, ..value }))
+                Ok(self.seen_through_tie(register, self.sharpened(Value { assumed: false, ..value })))
             }
         }
     }
@@ -112,6 +113,18 @@ impl Transfer<'_> {
         value
     }
 
+    /// The value of a register, sharpened by what is known of the register that it is tied to, and of the one that this
+    /// is tied to.
+    fn seen_through_tie(&self, register: u8, mut value: Value) -> Value {
+        let Some(tie) = self.state.ties.get(register) else { return value };
+        let mut base = self.sharpened(self.state.register(tie.base));
+        if let Some(next) = self.state.ties.get(tie.base) {
+            base = through(next, &self.sharpened(self.state.register(next.base)), base);
+        }
+        value = through(tie, &base, value);
+        value
+    }
+
     /// A refusal that concerns a register.
     pub(crate) fn refuse(&self, register: u8, reason: Reason) -> Refusal {
         let value = self.state.register(register);
@@ -133,4 +146,11 @@ impl Transfer<'_> {
             self.note.set_upper(Annotation::CONSTANT, constant as u32);
         }
     }
+}
+
+/// What a tie to `base` adds to what is known of a value. It rests on jumps: those that taught something of the base.
+fn through(tie: Tie, base: &Value, value: Value) -> Value {
+    let sharper = tie::range(tie, &base.scalar).and_then(|range| value.scalar.intersect(&range));
+    let Some(scalar) = sharper.filter(|scalar| base.is_number() && *scalar != value.scalar) else { return value };
+    Value { guarded: value.guarded.taught(&value.scalar, &scalar), scalar, ..value }
 }
