@@ -48,7 +48,8 @@ pub(super) fn dup(call: &mut Call<'_>) -> Result<u64> {
     duplicate(call, number, 0, false)
 }
 
-fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
+/// One more descriptor for what one is open on, not below the least.
+pub(super) fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(number)?;
     description.duplicate();
     let added = call.process.descriptors.lock().add(description.clone(), least, close_on_exec);

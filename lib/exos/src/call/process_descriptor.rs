@@ -1,5 +1,6 @@
-//! Calls on descriptors of processes: `pidfd_open` and `pidfd_send_signal`.
+//! Calls on descriptors of processes: `pidfd_open`, `pidfd_send_signal` and `pidfd_getfd`.
 
+use super::descriptor;
 use super::dispatch::Call;
 use super::event;
 use super::signal::read_information;
@@ -36,6 +37,19 @@ pub(super) fn process_of(process: &Process, number: u64) -> Result<(u64, bool)> 
     let description = process.description(number)?;
     let of: &ProcessDescriptor = description.as_kind().ok_or(Errno::EBADF)?;
     Ok((of.number, description.is_nonblocking()))
+}
+
+/// Takes a descriptor of the own process; nobody takes one of another.
+pub(super) fn pidfd_getfd(call: &mut Call<'_>) -> Result<u64> {
+    let [number, taken, flags, ..] = call.arguments();
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match process_of(call.process, number)?.0 {
+        own if own == call.process.number() => descriptor::duplicate(call, taken, 0, true),
+        other if relatives::find(other).is_some() => Err(Errno::EPERM),
+        _ => Err(Errno::ESRCH),
+    }
 }
 
 pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {

@@ -16,6 +16,8 @@ const PRIO_GROUP: u32 = 1;
 const PRIO_USER: u32 = 2;
 /// Bytes of the first version of `struct sched_attr`.
 const ATTRIBUTE_BYTES: u64 = 48;
+/// With the bounds of use that later ones have behind, which are not there: 0.
+const MOST_ATTRIBUTE_BYTES: u64 = 56;
 
 /// The processes that a call on priorities means.
 fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<Other>> {
@@ -212,8 +214,9 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     }
     let attributes = attributes_of(call, number)?;
     let nice = (20 - attributes.priority as i64) as i32 as u32;
-    copy::write(to, &[0; ATTRIBUTE_BYTES as usize])?;
-    copy::write_half(to, ATTRIBUTE_BYTES as u32)?;
+    let told = bytes.min(MOST_ATTRIBUTE_BYTES);
+    copy::write(to, &[0; MOST_ATTRIBUTE_BYTES as usize][..told as usize])?;
+    copy::write_half(to, told as u32)?;
     copy::write_half(to + 4, attributes.policy)?;
     copy::write_half(to + 16, nice)?;
     copy::write_half(to + 20, attributes.real_time_priority).map(|()| 0)
