@@ -26,7 +26,7 @@ pub(crate) struct Secrets {
     /// How many of them.
     pub(crate) private_count: u8,
     /// What it waits for, if it waits.
-    pub(crate) predicate: Option<Predicate>,
+    pub(crate) predicate: Predicate,
     /// The words that it watches.
     pub(crate) watched: Watched,
     /// Pages that it pins.
@@ -54,7 +54,7 @@ impl Secrets {
         },
         private: [0; PRIVATE_PAGES],
         private_count: 0,
-        predicate: None,
+        predicate: Predicate::NONE,
         watched: Watched::NOTHING,
         pinned: [Pin::NONE; PINS],
         taking: Taking::NONE,

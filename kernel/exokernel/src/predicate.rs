@@ -7,6 +7,7 @@
 use crate::budget;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, copied, lock, refuse};
+use crate::key::Secrets;
 use crate::scheduler;
 use abi::area::{FIRED_GONE, FIRED_UPCALL};
 use abi::budget::Resource;
@@ -15,6 +16,7 @@ use abi::memory_map::in_user_half;
 use abi::page::{ORPHAN, PageInfo};
 use abi::predicate::Term;
 use abi::{Error, PageNumber, UserAddress};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::context::Context;
 use machine::entry::SyscallFrame;
@@ -52,6 +54,12 @@ impl Watched {
     /// The clock alone.
     pub(crate) const NOTHING: Self =
         Self { words: [CLOCK; PREDICATE_TERMS], generations: [Generation::FIRST; PREDICATE_TERMS], era: 0 };
+
+    /// Begins anew, with the clock for each of so many terms.
+    fn begin(&mut self, count: usize) {
+        self.words[..count].fill(CLOCK);
+        self.era = memory::era();
+    }
 
     /// Notes the word of a term.
     fn watch(&mut self, term: usize, physical: u64) {
@@ -108,50 +116,33 @@ pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
     let [terms, count, ..] = frame.arguments;
     let terms = UserAddress(terms);
     let caller = kernel.caller();
-    let (predicate, watched) = kernel.accept(caller, terms, count)?;
-    budget::charge(caller, Resource::Predicate, predicate.watched().count() as u64);
-    watched.mark(predicate.terms().len());
-    let secrets = kernel.secrets_mut(caller);
-    secrets.predicate = Some(predicate);
-    secrets.watched = watched;
+    kernel.accept(caller, terms, count)?;
     kernel.callers_context().set_waiting(true);
     kernel.leave_caller(frame);
     scheduler::schedule_with(kernel)
 }
 
 impl Kernel {
-    /// Checks a predicate and finds the words that it watches.
-    fn accept(&self, caller: Environment, terms: UserAddress, count: u64) -> Outcome<(Predicate, Watched)> {
+    /// Checks a predicate, finds the words that it watches, and keeps both with the caller's secrets, where they are made: a
+    /// refused one leaves none.
+    fn accept(&mut self, caller: Environment, terms: UserAddress, count: u64) -> Outcome<()> {
         if count > PREDICATE_TERMS as u64 {
             return refuse(Error::TooMany, PREDICATE_TERMS as u64);
         }
-        let mut copy = [Term::default(); PREDICATE_TERMS];
-        let copy = &mut copy[..count as usize];
-        copied(user::copy_in(copy, terms), terms)?;
-        let predicate = match Predicate::check(copy) {
-            Ok(predicate) => predicate,
-            Err(refusal) => return refuse(Error::BadArgument, refusal.detail()),
-        };
-        let mut watched = Watched { era: memory::era(), ..Watched::NOTHING };
-        for (term, address) in predicate.watched() {
-            watched.watch(term, self.find_word(caller, address)?);
+        let mut copy = [const { MaybeUninit::uninit() }; PREDICATE_TERMS];
+        let copy: &[Term] = copied(user::copy_rows_in(&mut copy[..count as usize], terms), terms)?;
+        let root = self.context_of(caller).root();
+        let secrets = self.secrets_mut(caller);
+        let outcome = set(secrets, root, copy).and_then(|watched| {
+            budget::check(caller, Resource::Predicate, watched)?;
+            budget::charge(caller, Resource::Predicate, watched);
+            Ok(())
+        });
+        match outcome {
+            Ok(()) => secrets.watched.mark(copy.len()),
+            Err(_) => secrets.predicate.clear(),
         }
-        budget::check(caller, Resource::Predicate, predicate.watched().count() as u64)?;
-        Ok((predicate, watched))
-    }
-
-    /// The physical address of a word that an environment may read.
-    fn find_word(&self, environment: Environment, address: u64) -> Outcome<u64> {
-        if let Some(physical) = exposed::physical(address) {
-            return Ok(physical);
-        }
-        if !in_user_half(address, 8) {
-            return refuse(Error::BadAddress, address);
-        }
-        let Some((entry, span)) = translate(self.context_of(environment).root(), address) else {
-            return Err(crate::kernel::Stop::Fault(user::UserFault { address, error: 4 }));
-        };
-        Ok(page_of(entry).address() + (address & (span - 1)))
+        outcome
     }
 
     /// When an environment can run. If it wakes now, its predicate is dropped and what fired is told.
@@ -163,9 +154,9 @@ impl Kernel {
     #[inline(never)]
     fn evaluate(&mut self, environment: Environment, context: &Context) -> Wakeup {
         let secrets = self.secrets(environment);
-        let predicate = secrets.predicate.as_ref().expect("who waits has a predicate");
+        let (predicate, watched) = (&secrets.predicate, &secrets.watched);
         let count = predicate.terms().len();
-        let watched = &secrets.watched;
+        assert_ne!(count, 0, "who waits has a predicate");
         let words = Seen { memory: &self.memory, words: &watched.words, gone: watched.gone(count) };
         let now = clock::now();
         add(&environment.info().predicate_terms, count as u64);
@@ -186,10 +177,44 @@ impl Kernel {
 
     /// Ends what an environment waits for.
     pub(crate) fn drop_predicate(&mut self, environment: Environment) {
-        let Some(predicate) = self.secrets_mut(environment).predicate.take() else { return };
+        let predicate = &mut self.secrets_mut(environment).predicate;
+        if predicate.terms().is_empty() {
+            return;
+        }
+        let watched = predicate.watched().count() as u64;
+        predicate.clear();
         self.context_of(environment).set_waiting(false);
-        budget::discharge(environment, Resource::Predicate, predicate.watched().count() as u64);
+        budget::discharge(environment, Resource::Predicate, watched);
     }
+}
+
+/// Makes the predicate that is kept one of these terms, and finds the words that it watches under a root: how many.
+fn set(secrets: &mut Secrets, root: PageNumber, terms: &[Term]) -> Outcome<u64> {
+    let Secrets { predicate, watched, .. } = secrets;
+    if let Err(refusal) = predicate.set(terms) {
+        return refuse(Error::BadArgument, refusal.detail());
+    }
+    watched.begin(terms.len());
+    let mut count = 0;
+    for (term, address) in predicate.watched() {
+        watched.watch(term, find_word(root, address)?);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The physical address of a word that may be read at an address under a root.
+fn find_word(root: PageNumber, address: u64) -> Outcome<u64> {
+    if let Some(physical) = exposed::physical(address) {
+        return Ok(physical);
+    }
+    if !in_user_half(address, 8) {
+        return refuse(Error::BadAddress, address);
+    }
+    let Some((entry, span)) = translate(root, address) else {
+        return Err(crate::kernel::Stop::Fault(user::UserFault { address, error: 4 }));
+    };
+    Ok(page_of(entry).address() + (address & (span - 1)))
 }
 
 /// Stands for the clock among the addresses of words: no word that can be watched lies there.

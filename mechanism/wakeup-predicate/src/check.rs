@@ -77,18 +77,34 @@ impl Predicate {
     /// at before any term. At most [`TERMS_MAX`] terms are read, however long the
     /// array is.
     pub fn check(array: &[predicate::Term]) -> Result<Predicate, Refusal> {
+        let mut predicate = Self::NONE;
+        predicate.set(array)?;
+        Ok(predicate)
+    }
+
+    /// The same where the predicate lies. After an error there are no terms.
+    ///
+    /// # Errors
+    /// As for [`Self::check`].
+    pub fn set(&mut self, array: &[predicate::Term]) -> Result<(), Refusal> {
         let refuse = |term, reason| Err(Refusal { term, reason });
+        self.clear();
         match array.len() {
             0 => return refuse(0, Reason::Empty),
             1..=TERMS_MAX => {}
             _ => return refuse(TERMS_MAX, Reason::TooManyTerms),
         }
-        let mut predicate = Predicate { terms: [Term::UNUSED; TERMS_MAX], count: array.len() };
-        for (index, (place, given)) in predicate.terms.iter_mut().zip(array).enumerate() {
+        for (index, (place, given)) in self.terms.iter_mut().zip(array).enumerate() {
             *place = check_term(given).map_err(|reason| Refusal { term: index, reason })?;
         }
-        predicate.terms[array.len() - 1].ends_product = true;
-        Ok(predicate)
+        self.terms[array.len() - 1].ends_product = true;
+        self.count = array.len();
+        Ok(())
+    }
+
+    /// There are no terms any more.
+    pub fn clear(&mut self) {
+        self.count = 0;
     }
 }
 

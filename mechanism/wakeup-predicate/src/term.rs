@@ -56,7 +56,7 @@ impl Term {
 
 /// A checked predicate: true when all terms of at least one product hold.
 ///
-/// Made only by [`Predicate::check`]. 32 bytes a term and no pointers, so that the
+/// Made only by [`Predicate::check`] and [`Predicate::set`]. 32 bytes a term and no pointers, so that the
 /// kernel keeps it in a page the owner donated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predicate {
@@ -65,7 +65,10 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// The terms in order, 1 to [`TERMS_MAX`] of them; the last ends a product.
+    /// None: no terms.
+    pub const NONE: Self = Self { terms: [Term::UNUSED; TERMS_MAX], count: 0 };
+
+    /// The terms in order, 1 to [`TERMS_MAX`] of them, if it is one; the last ends a product.
     pub fn terms(&self) -> &[Term] {
         &self.terms[..self.count]
     }

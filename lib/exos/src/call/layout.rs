@@ -10,10 +10,11 @@ const NANOSECONDS: i64 = 1_000_000_000;
 const BLOCK: u64 = 512;
 
 /// `struct stat`: 144 bytes.
-#[inline]
+#[inline(always)]
 pub fn stat(status: &Status) -> [u64; 18] {
-    let mut words = [0; 18];
-    words[..9].copy_from_slice(&[
+    let (accessed, modified) = (seconds_and_rest(status.accessed), seconds_and_rest(status.modified));
+    let changed = seconds_and_rest(status.changed);
+    [
         device((0, status.volume())),
         status.node,
         status.mode_links >> 32,
@@ -23,9 +24,16 @@ pub fn stat(status: &Status) -> [u64; 18] {
         status.size,
         crate::layout::PAGE_SIZE,
         status.allocated / BLOCK,
-    ]);
-    put_times(&mut words[9..15], &[status.accessed, status.modified, status.changed]);
-    words
+        accessed[0],
+        accessed[1],
+        modified[0],
+        modified[1],
+        changed[0],
+        changed[1],
+        0,
+        0,
+        0,
+    ]
 }
 
 /// `struct statx`: 256 bytes.
@@ -57,6 +65,7 @@ fn put_times(words: &mut [u64], times: &[u64]) {
 }
 
 /// A time of the file system as Linux writes it: seconds, which may be negative, and nanoseconds, which are not.
+#[inline(always)]
 fn seconds_and_rest(time: u64) -> [u64; 2] {
     match time as i64 {
         // Most are, and that is quicker.

@@ -27,7 +27,7 @@ use linux_raw_sys::general as linux;
 pub(super) const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
 /// The node where a path begins, that of a descriptor or of the working directory, and the path from there.
-#[inline]
+#[inline(always)]
 pub(super) fn start<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(u64, Cow<'p, [u8]>)> {
     if path.first() == Some(&b'/') { Ok((ROOT, path.into())) } else { start_below(call, descriptor, path) }
 }
@@ -137,14 +137,18 @@ fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Resul
     if status.kind() == linux::S_IFLNK {
         return None;
     }
-    let reopened = plain_rights(&status, who, flags).and_then(|rights| files.reopen(&status, rights));
+    let reopened = plain_rights(&status, who, flags).and_then(|rights| files.reopen(status.node, rights));
     match reopened {
-        Some(opened) => Some(Ok(opened)),
+        Some(node) => {
+            let device = ((status.device >> 32) as u32, status.device as u32);
+            Some(Ok(Opened { node, mode: status.mode(), device, size: status.size, left_mapped: false }))
+        }
         None => files.open(status.node, b"", flags, 0).ok()?.here(Errno::ENXIO).ok().map(Ok),
     }
 }
 
 /// The rights that opening gives where it is no more than looking whether that may be done.
+#[inline]
 fn plain_rights(status: &Status, (who, groups): (Credentials, &[u32]), flags: u32) -> Option<u8> {
     let (wanted, rights) = match flags & linux::O_ACCMODE {
         linux::O_RDONLY => (access::READ, right::READ),
@@ -244,27 +248,32 @@ fn open_fifo(node: u64, flags: u32) -> Result<Object> {
 
 pub(super) fn stat(call: &mut Call<'_>) -> Result<u64> {
     let [path, to, ..] = call.arguments();
-    let status = status_at(call, HERE, path, FOLLOW)?;
-    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
+    put_status_at(call, HERE, path, FOLLOW, to)
 }
 
 pub(super) fn lstat(call: &mut Call<'_>) -> Result<u64> {
     let [path, to, ..] = call.arguments();
-    let status = status_at(call, HERE, path, 0)?;
-    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
+    put_status_at(call, HERE, path, 0, to)
+}
+
+/// Stores what `stat` tells.
+#[inline(always)]
+fn put_status(to: u64, status: &Status) -> Result<u64> {
+    copy::write_words(to, &layout::stat(status)).map(|()| 0)
 }
 
 pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    let status = status_of(&call.process.description(number)?)?;
-    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
+    put_status(to, &status_of(&call.process.description(number)?)?)
 }
 
 pub(super) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, to, flags, ..] = call.arguments();
     known(flags, STATUS_FLAGS)?;
-    let status = status_with_flags(call, at, path, flags as u32)?;
-    copy::write_words(to, &layout::stat(&status)).map(|()| 0)
+    if flags as u32 & linux::AT_EMPTY_PATH != 0 {
+        return put_status(to, &status_with_flags(call, at, path, flags as u32)?);
+    }
+    put_status_at(call, at, path, follow(flags as u32), to)
 }
 
 pub(super) fn statx(call: &mut Call<'_>) -> Result<u64> {
@@ -286,13 +295,16 @@ pub(super) const fn known(flags: u64, all: u32) -> Result<()> {
     if flags as u32 & !all == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-#[inline(always)]
+/// What the guardian is told of whether a symbolic link is meant itself.
+const fn follow(flags: u32) -> u64 {
+    if flags & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW }
+}
+
 pub(super) fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32) -> Result<Status> {
-    let follow = if flags & linux::AT_SYMLINK_NOFOLLOW != 0 { 0 } else { FOLLOW };
     if flags & linux::AT_EMPTY_PATH != 0 && (path == 0 || copy::is_empty_string(path)?) {
         return status_of_start(call, at);
     }
-    status_at(call, at, path, follow)
+    status_at(call, at, path, follow(flags))
 }
 
 /// Status of a descriptor, or of the working directory.
@@ -308,8 +320,32 @@ fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
     }
 }
 
-/// Status of what a program's path leads to; `flags`: of the guardian.
+/// Stores the status of what a program's path leads to: what is shown goes from the guardian's page to the program's memory at
+/// once.
 #[inline(always)]
+fn put_status_at(call: &Call<'_>, at: u64, path: u64, flags: u64, to: u64) -> Result<u64> {
+    let mut buffer = PathBuffer::default();
+    let path = buffer.read(path)?;
+    let from_below;
+    let (at, path) = if path.first() == Some(&b'/') {
+        (ROOT, path)
+    } else {
+        from_below = start_below(call, at, path)?;
+        (from_below.0, &*from_below.1)
+    };
+    match find_shown(call, at, path, flags & FOLLOW != 0) {
+        Some(Ok(status)) => put_status(to, &status),
+        Some(Err(error)) => note_missing(call, path, Err(error)),
+        None => put_asked(call, at, path, flags, to),
+    }
+}
+
+#[inline(never)]
+fn put_asked(call: &Call<'_>, at: u64, path: &[u8], flags: u64, to: u64) -> Result<u64> {
+    put_status(to, &ask_status(call, at, path, flags)?)
+}
+
+/// Status of what a program's path leads to; `flags`: of the guardian.
 pub(super) fn status_at(call: &Call<'_>, at: u64, path: u64, flags: u64) -> Result<Status> {
     let mut buffer = PathBuffer::default();
     let path = buffer.read(path)?;

@@ -76,6 +76,7 @@ pub struct Node {
 }
 
 /// Whether somebody may do `wanted` (bits of `access(2)`) to a node of this mode, owner and group.
+#[inline]
 pub fn permits([mode, uid, gid]: [u32; 3], who: Credentials, groups: &[u32], wanted: u32) -> bool {
     if who.uid == 0 {
         let some_execute = mode & 0o111 != 0 || mode & linux::S_IFMT == linux::S_IFDIR;
@@ -229,6 +230,7 @@ impl Status {
     }
 
     /// Whether somebody may do this to the node.
+    #[inline]
     pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
         permits([self.mode(), self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
     }

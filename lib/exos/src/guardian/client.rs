@@ -129,15 +129,14 @@ impl Client {
         Catalogue::new(self.catalogue.as_ref()?.words()).target(shown.node)
     }
 
-    /// Opens what [`Self::find`] told of, if this process holds it without need: nobody is asked.
-    /// With the rights that it is opened for, no more and no less.
-    pub fn reopen(&mut self, shown: &Status, rights: u8) -> Option<Opened> {
+    /// Opens a node that [`Self::find`] told of, if this process holds it without need: nobody is asked.
+    /// With the rights that it is opened for, no more and no less. The result is the handle.
+    #[inline]
+    pub fn reopen(&mut self, shown: u64, rights: u8) -> Option<u64> {
         let idle = self.idle()?;
-        let node = idle.find(shown.node)?;
+        let node = idle.find(shown)?;
         let has = Handle::from_word(node).rights & (right::READ | right::WRITE);
-        let device = ((shown.device >> 32) as u32, shown.device as u32);
-        let opened = Opened { node, mode: shown.mode(), device, size: shown.size, left_mapped: false };
-        (has == rights && idle.take(node)).then_some(opened)
+        (has == rights && idle.take(node)).then_some(node)
     }
 
     /// Whether anybody watches files: the guardian is told of everything then.

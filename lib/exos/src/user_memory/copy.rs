@@ -254,14 +254,14 @@ impl Deref for Path {
 /// Room for a path, which is read into it and stays where it is.
 #[derive(Debug)]
 pub struct PathBuffer {
-    chunk: [u8; CHUNK],
+    chunk: MaybeUninit<[u8; CHUNK]>,
     long: Vec<u8>,
 }
 
 impl Default for PathBuffer {
     #[inline]
     fn default() -> Self {
-        Self { chunk: [0; CHUNK], long: Vec::new() }
+        Self { chunk: MaybeUninit::uninit(), long: Vec::new() }
     }
 }
 
@@ -270,10 +270,18 @@ impl PathBuffer {
     #[inline]
     pub fn read(&mut self, from: u64) -> Result<&[u8]> {
         let length = CHUNK.min((PAGE_SIZE - from % PAGE_SIZE) as usize);
-        read(from, &mut self.chunk[..length])?;
-        let end = first_zero(&self.chunk);
+        check(from, length as u64)?;
+        if length < CHUNK {
+            self.chunk.write([0; CHUNK]);
+        }
+        // SAFETY: the target is a buffer of ours, as long at least; the source lies in the program's range, where a fault is
+        // fixed up.
+        outcome(unsafe { exos_user_copy(self.chunk.as_mut_ptr() as u64, from, length as u64) })?;
+        // SAFETY: all of it was written: by the copy, which is whole, or before it.
+        let chunk = unsafe { self.chunk.assume_init_ref() };
+        let end = first_zero(chunk);
         if end < length {
-            return Ok(&self.chunk[..end]);
+            return Ok(&chunk[..end]);
         }
         self.long = read_string(from, PATH_BYTES, Errno::ENAMETOOLONG)?;
         Ok(&self.long)
@@ -285,7 +293,11 @@ impl PathBuffer {
 pub fn read_path(from: u64) -> Result<Path> {
     let mut buffer = PathBuffer::default();
     let length = buffer.read(from)?.len();
-    Ok(if buffer.long.is_empty() { Path::Short(buffer.chunk, length) } else { Path::Long(buffer.long) })
+    if !buffer.long.is_empty() {
+        return Ok(Path::Long(buffer.long));
+    }
+    // SAFETY: `read` has written all of it.
+    Ok(Path::Short(unsafe { buffer.chunk.assume_init() }, length))
 }
 
 /// A string up to its NUL; `too_long` where there is none in the first `most` bytes.
