@@ -356,9 +356,13 @@ fn fault_38_hoarder_of_given_time(world: &World) -> Outcome {
     builder.budget(Resource::Slice, 0);
     let child = granted!(builder.create());
     let mut given = 0;
-    while child.alive() && given < 10 * abi::limits::EXCESS_LIMIT {
+    // Not every slice that is given is overrun: where the host has no time for the CPU, some end before an instruction of it.
+    let dies = eventually(|| {
         given += u64::from(time_slice::yield_to(child.number).is_ok());
-    }
+        !child.alive()
+    });
+    let excess = child.info().map_or(0, |info| info.excess.load(SeqCst));
+    check!(dies, "it lives on after {given} slices, with an excess of {excess}");
     check!(given >= abi::limits::EXCESS_LIMIT, "it died after {given} slices");
     expect_death(child, DeathReason::ExcessTime)
 }
