@@ -5,6 +5,7 @@
 
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
+use crate::page::wake_watchers;
 use crate::page_map::editable;
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
@@ -142,7 +143,7 @@ impl Kernel {
         self.memory.unlink(slot);
         tlb::drop_everywhere(root, Extent::All);
         if last {
-            self.memory.dissolve_table(table);
+            self.dissolve_table(table);
             self.settle(table);
         }
         Ok(table)
@@ -250,7 +251,7 @@ impl Kernel {
     /// Undoes as much of a refused copy as one entry can; `page_free` does the rest.
     fn abandon_copy(&mut self, fresh: PageNumber, level: u8) {
         if self.empty_table(fresh, level) {
-            self.memory.dissolve_table(fresh);
+            self.dissolve_table(fresh);
         }
     }
 
@@ -317,10 +318,16 @@ impl Kernel {
         true
     }
 
+    /// Makes an empty table without links an ordinary page again. Whoever sleeps over an entry of it is told.
+    pub(crate) fn dissolve_table(&mut self, table: PageNumber) {
+        wake_watchers(memory::info(table).expect("a table has a record"));
+        self.memory.dissolve_table(table);
+    }
+
     /// Takes the only link to an empty table out.
     fn release_table(&mut self, slot: Slot) {
         let table = self.memory.unlink(slot);
-        self.memory.dissolve_table(table);
+        self.dissolve_table(table);
         self.settle(table);
     }
 
@@ -332,7 +339,7 @@ impl Kernel {
         if !self.empty_table(page, memory::state(info).level) {
             return refuse(Error::Again, 0);
         }
-        self.memory.dissolve_table(page);
+        self.dissolve_table(page);
         // A root that is none any more: whoever was allowed to edit it is not.
         self.forget();
         Ok(())

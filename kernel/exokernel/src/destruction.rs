@@ -8,7 +8,7 @@
 use crate::budget;
 use crate::environment::{Environment, first_page};
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
-use crate::page::Pin;
+use crate::page::{Pin, wake_watchers};
 use abi::area::PUBLIC_STATUS;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -316,10 +316,9 @@ impl Kernel {
 
     /// A private page becomes ordinary again; what another environment of the same address space still maps it to is gone.
     pub(crate) fn dissolve_private(&mut self, page: PageNumber) {
-        assert_eq!(
-            memory::state(memory::info(page).expect("a private page has a record")).kind,
-            PageKind::EnvironmentPrivate
-        );
+        let info = memory::info(page).expect("a private page has a record");
+        assert_eq!(memory::state(info).kind, PageKind::EnvironmentPrivate);
+        wake_watchers(info);
         self.memory.dissolve(page);
         self.settle(page);
     }

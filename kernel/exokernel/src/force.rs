@@ -154,7 +154,7 @@ impl Kernel {
         }
         self.memory.unlink(slot);
         if is_last {
-            self.memory.dissolve_table(page);
+            self.dissolve_table(page);
             self.settle(page);
         }
     }

@@ -4,15 +4,17 @@
 
 extern crate alloc;
 
+use abi::UserAddress;
 use abi::budget::Resource;
 use abi::exposed::CpuState;
 use abi::host_channel::{HEADER, PAYLOAD};
 use abi::limits::PREDICATE_TERMS;
+use abi::page_table::MapRow;
 use abi::predicate::Term;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use runtime::address_space::Access;
+use runtime::address_space::{self, Access};
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::page::{Allocator, PageKind};
@@ -20,7 +22,7 @@ use runtime::predicate::{
     Event, EventLoop, Fired, Next, Operator, Predicate, Source, clock as until, wait_any, word, word_masked,
 };
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, Kind, area, channel, clock, exposed, syscall, time_slice};
+use runtime::{Failure, KeyIndex, Kind, PageNumber, area, channel, clock, exposed, syscall, time_slice};
 use test_programs::child::{LIMIT, eventually, launch, prepare, sleeps, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -35,6 +37,8 @@ guest! {
     Child an_event_loop_serves_its_sources;
     Here fault_41_watched_page_is_freed;
     Here fault_41_who_watches_on_an_idle_cpu_is_told;
+    Here fault_41_who_watches_a_table_that_goes_is_told;
+    Here fault_41_who_watches_through_a_table_that_goes_is_told;
     Child fault_41_words_that_cannot_be_watched;
     Child fault_41_too_many_terms;
     Here fault_41_never_true;
@@ -195,9 +199,12 @@ fn sleeper(world: &World, function: extern "C" fn(u64)) -> Result<Child, String>
 }
 
 fn sleeper_of(builder: Builder) -> Result<Child, String> {
+    asleep_on_the_last_cpu(granted!(builder.create()))
+}
+
+fn asleep_on_the_last_cpu(child: Child) -> Result<Child, String> {
     let cpu = exposed::kernel().cpus.load(SeqCst) - 1;
     let home = exposed::cpu(cpu).ok_or("no such CPU")?;
-    let child = granted!(builder.create());
     granted!(child.run(cpu, time_slice::ANY_POSITION));
     let is_idle = || cpu == 0 || home.state.load(SeqCst) == CpuState::Idle as u64;
     check!(eventually(|| sleeps(&child) && is_idle()), "the child does not sleep");
@@ -342,6 +349,124 @@ fn fault_41_who_watches_on_an_idle_cpu_is_told(world: &World) -> Outcome {
         check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken");
         check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
         granted!(child.destroy());
+    }
+    Ok(())
+}
+
+/// Where tables are linked that others watch, or watch through.
+const TABLES: u64 = 0x200_0000_0000;
+const KEY: KeyIndex = KeyIndex::FIRST;
+
+fn link(root: PageNumber, address: u64, level: u64, table: PageNumber) -> Result<(), Failure> {
+    // SAFETY: the places that the tests use hold nothing of a program.
+    unsafe { syscall::page_table_link(KEY, root, UserAddress(address), level, table, KEY) }
+}
+
+fn unlink(root: PageNumber, address: u64, level: u64) -> Result<PageNumber, Failure> {
+    // SAFETY: as for `link`.
+    unsafe { syscall::page_table_unlink(KEY, root, UserAddress(address), level) }
+}
+
+/// Three tables in our own address space, the lowest of which has one entry for `page`.
+fn build_tables(page: PageNumber) -> Result<[PageNumber; 3], String> {
+    let own = Allocator::own();
+    let tables = [granted!(own.allocate()), granted!(own.allocate()), granted!(own.allocate())];
+    for (level, table) in (1..=3).rev().zip(tables) {
+        granted!(link(area::root(), TABLES, level, table));
+    }
+    let row = MapRow { address: TABLES | KEY.0, entry: page.address() | Access::READ.0 };
+    granted!(address_space::own().apply(&[row]));
+    Ok(tables)
+}
+
+/// How a page table can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Unlinked,
+    GivenUp,
+    Forced,
+}
+
+fn end_table(end: End, table: PageNumber) -> Outcome {
+    match end {
+        End::Unlinked => drop(granted!(unlink(area::root(), TABLES, 1))),
+        End::GivenUp => granted!(syscall::page_free(KEY, table)),
+        End::Forced => {
+            let mut cursor = 0;
+            // SAFETY: the place that the table is for holds nothing of the program.
+            while let Err(failure) = unsafe { syscall::page_unbind(KEY, table, area::root(), UserAddress(cursor)) } {
+                check!(failure.error == abi::Error::Again, "unbinding gave {failure:?}");
+                cursor = failure.detail;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A page table is shown like any page, and somebody sleeps over an entry of it on an idle CPU. However the table goes, it is
+/// told.
+fn fault_41_who_watches_a_table_that_goes_is_told(world: &World) -> Outcome {
+    for end in [End::Unlinked, End::GivenUp, End::Forced] {
+        let page = granted!(Allocator::own().allocate());
+        let tables = build_tables(page)?;
+        let mut builder = prepare(world, watch_shown_for_ever, 0)?;
+        granted!(builder.show(SHOWN, &[tables[2]], Access::READ));
+        let child = sleeper_of(builder)?;
+        end_table(end, tables[2])?;
+        check!(eventually(|| status(&child, 2) != 0), "{end:?}: the watcher is not woken");
+        check!(status(&child, 2) == 1, "{end:?}: it was told {}, not that the table is gone", status(&child, 2));
+        granted!(child.destroy());
+        if end == End::GivenUp {
+            granted!(unlink(area::root(), TABLES, 1));
+        }
+        for level in 2..=3 {
+            granted!(unlink(area::root(), TABLES, level));
+        }
+        for given in [page, tables[0], tables[1]] {
+            granted!(Allocator::own().free(given));
+        }
+        if end != End::GivenUp {
+            granted!(Allocator::own().free(tables[2]));
+        }
+    }
+    Ok(())
+}
+
+/// Somebody sleeps on an idle CPU over a word of a page that it sees through a table of ours. Without the table it sleeps on;
+/// with the page given up, before or after, it is told.
+fn fault_41_who_watches_through_a_table_that_goes_is_told(world: &World) -> Outcome {
+    for page_first in [false, true] {
+        let page = granted!(Allocator::own().allocate());
+        let tables = build_tables(page)?;
+        let other = granted!(Allocator::own().allocate());
+        let mut builder = prepare(world, watch_shown_for_ever, 0)?;
+        // The table for this place is there, and makes room for ours.
+        granted!(builder.show(SHOWN, &[other], Access::READ));
+        let child = granted!(builder.create());
+        let root = child.info().map(|info| PageNumber(info.root.load(SeqCst))).ok_or("no root")?;
+        let replaced = granted!(unlink(root, SHOWN, 1));
+        granted!(link(root, SHOWN, 1, tables[2]));
+        let child = asleep_on_the_last_cpu(child)?;
+        if page_first {
+            granted!(Allocator::own().free(page));
+            check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken by the page");
+        }
+        check!(granted!(unlink(root, SHOWN, 1)) == tables[2], "another table was unlinked");
+        check!(granted!(unlink(area::root(), TABLES, 1)) == tables[2], "another table was unlinked");
+        if !page_first {
+            check!(sleeps(&child), "the watcher was woken though its page is as it was");
+            granted!(Allocator::own().free(page));
+            check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken");
+        }
+        check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
+        check!(exposed::page(page).map(|info| info.kind()) == Some(PageKind::Free), "the page is not free at last");
+        granted!(child.destroy());
+        for level in 2..=3 {
+            granted!(unlink(area::root(), TABLES, level));
+        }
+        for given in [tables[0], tables[1], tables[2], other, replaced] {
+            let _ = Allocator::own().free(given);
+        }
     }
     Ok(())
 }
