@@ -350,6 +350,21 @@ fn fault_57_verifier_bombs_take_bounded_work() {
 }
 
 #[test]
+fn fault_57_a_pointer_to_the_end_of_all_addresses_is_refused_where_it_is_passed() {
+    // r2 = r10 + (2^63 - 1), passed to a function.
+    let bytes = slots(&[
+        (0x18, 2, 0, 0, -1),
+        (0, 0, 0, 0, i32::MAX),
+        (0x0f, 2, 10, 0, 0),
+        (0x85, 0, 1, 0, 1),
+        (0x95, 0, 0, 0, 0),
+        (0xb7, 0, 0, 0, 0),
+        (0x95, 0, 0, 0, 0),
+    ]);
+    assert_eq!(reason(&bytes, &LAX), Reason::OutsideStack { size: 1 });
+}
+
+#[test]
 fn fault_57_no_bytes_make_the_verifier_panic() {
     let full = std::env::var_os("CHITIN_FULL").is_some_and(|value| value == "1");
     let given = std::env::var("CHITIN_SEED").ok().and_then(|text| text.parse().ok());

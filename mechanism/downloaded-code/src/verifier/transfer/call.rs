@@ -161,13 +161,10 @@ impl Transfer<'_> {
     /// How a pointer into the own frame looks to a called function, and which bytes it makes reachable. They read as
     /// zero where they were not written.
     fn pass_frame(&mut self, register: u8, value: &Value) -> Result<(Value, Option<(i64, i64)>), Refusal> {
-        let Some(offset) = value.scalar.as_constant() else {
+        let place = value.scalar.as_constant().and_then(|offset| (offset as i64).checked_add(i64::from(FRAME_SIZE)));
+        let Some(byte) = place.filter(|byte| (0..=i64::from(FRAME_SIZE)).contains(byte)) else {
             return Err(self.refuse(register, Reason::OutsideStack { size: 1 }));
         };
-        let byte = offset as i64 + i64::from(FRAME_SIZE);
-        if !(0..=i64::from(FRAME_SIZE)).contains(&byte) {
-            return Err(self.refuse(register, Reason::OutsideStack { size: 1 }));
-        }
         let (start, end) = self.state.plain_window(byte);
         let (before, after) = ((byte - start) as u16, (end - byte) as u16);
         if !self.state.all_written(start, end - start) {
