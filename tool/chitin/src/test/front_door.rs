@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::build::{self, Images};
 use crate::failure::{Context, Result};
+use crate::qemu::kvm_answer;
 use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -118,8 +119,9 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<C
     if chosen.is_empty() {
         return Vec::new();
     }
-    // Built beforehand: strangers see what is wrong, not the progress of a build.
-    if let Err(failure) = Images::build(toolchain, workspace, build::EXOS) {
+    // Built, and KVM tried, beforehand: strangers see what is wrong, not the progress of what is done once in a tree.
+    let ready = Images::build(toolchain, workspace, build::EXOS).and_then(|_| kvm_answer(&workspace.cache()));
+    if let Err(failure) = ready {
         return vec![Case::failed("build::front-door", failure.to_string())];
     }
     let case = |(name, visit): (String, &'static Visit)| {
