@@ -344,6 +344,27 @@ static void hang_up(void) {
     puts("hang-up, controlling terminals");
 }
 
+// Who reads a line and writes at once, on whatever CPU, writes behind the line's echo.
+static void answers(void) {
+    int master, slave;
+    CHECK(!openpty(&master, &slave, NULL, NULL, NULL));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        char line[16];
+        close(master);
+        while (read(slave, line, sizeof line) > 1) type(slave, "!\n");
+        _exit(0);
+    }
+    for (int round = 0; round < 500; round++) {
+        type(master, "ab\n");
+        expect(master, "ab\r\n!\r\n");
+    }
+    type(master, "\n");
+    CHECK(waitpid(child, NULL, 0) == child && !close(master) && !close(slave));
+    puts("echo before answers");
+}
+
 static void packets(void) {
     int master, slave, on = 1;
     char got[16];
@@ -450,6 +471,7 @@ int main(void) {
     sessions();
     ended_groups();
     hang_up();
+    answers();
     packets();
     messages();
     edges();

@@ -21,11 +21,8 @@ pub(super) fn type_bytes(sight: Sight, terminal: &Terminal, waiting: &mut Vec<u8
             return;
         }
         let some = waiting.len().min(AT_ONCE);
-        let typed = terminal.type_bytes(&waiting[..some]);
+        let typed = terminal.type_bytes(&waiting[..some], |screen| channel::send(Kind::Output, screen));
         waiting.drain(..some);
-        if !typed.screen.is_empty() {
-            channel::send(Kind::Output, &typed.screen);
-        }
         for signal in typed.signals {
             signal_foreground(sight, terminal, signal);
         }

@@ -105,11 +105,10 @@ impl Master {
     /// Types bytes: what is echoed goes into the ring as far as it has room, and signals to the foreground group.
     fn type_bytes(&self, bytes: &[u8]) {
         let was_held = self.slave.is_held();
-        let typed = self.slave.type_bytes(bytes);
-        if !typed.screen.is_empty() {
+        let typed = self.slave.type_bytes(bytes, |screen| {
             // A ring whose words make no sense shows no echo.
-            let _ = self.ring.write_bytes(&typed.screen);
-        }
+            let _ = self.ring.write_bytes(screen);
+        });
         typed.signals.into_iter().for_each(|signal| job::signal_foreground(&self.slave, signal));
         if was_held != self.slave.is_held() {
             self.slave.note_held();

@@ -100,8 +100,6 @@ pub fn tell_closed(words: &[AtomicU64]) {
 pub struct Typed {
     /// Bytes that were taken.
     pub taken: usize,
-    /// Bytes for the screen.
-    pub screen: Vec<u8>,
     /// Signals for the foreground process group.
     pub signals: Vec<u32>,
 }
@@ -205,26 +203,32 @@ impl Terminal {
         }
     }
 
-    /// Runs the discipline on bytes that were typed, as many as readers have room for.
-    pub fn type_bytes(&self, bytes: &[u8]) -> Typed {
+    /// Runs the discipline on bytes that were typed, as many as readers have room for. What is echoed is shown before
+    /// readers get any of it, so that it stands before what they write about it.
+    pub fn type_bytes(&self, bytes: &[u8], echo: impl FnOnce(&[u8])) -> Typed {
         let _held = self.lock();
         let modes = self.modes();
         let mut line = self.line();
-        let mut typed = Typed::default();
+        let (mut typed, mut screen, mut cells) = (Typed::default(), Vec::new(), Vec::new());
         for byte in bytes {
-            let room = self.room();
+            let room = self.room().saturating_sub(cells.len());
             let mut discipline = Discipline { modes: &modes, line: &mut line, room, effects: Effects::default() };
             discipline.type_byte(*byte);
             let effects = discipline.effects;
             if effects.flush {
+                cells.clear();
                 self.word(place::READ).store(self.word(place::WRITTEN).load(Acquire), SeqCst);
             }
-            self.put_cells(&effects.cells);
-            typed.screen.extend(effects.screen);
+            cells.extend(effects.cells);
+            screen.extend(effects.screen);
             typed.signals.extend(effects.signals);
             typed.taken += 1;
         }
         self.put_line(&line);
+        if !screen.is_empty() {
+            echo(&screen);
+        }
+        self.put_cells(&cells);
         typed
     }
 
