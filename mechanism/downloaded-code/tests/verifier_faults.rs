@@ -249,6 +249,9 @@ fn pointers_that_leave_their_counter_are_checked() {
         "and r2, 3\nmov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\njne r6, 1, +1\nadd r7, 4\nadd r6, 1\njlt r6, r2, -6\nmov r0, 0\nexit",
         // the counter starts anew, the pointer does not
         "mov r6, 0\nmov r7, r1\nstxw [r7], r6\nadd r7, 4\nadd r6, 1\njlt r6, 4, -4\nmov r6, 0\njne r2, 0, -6\nmov r0, 0\nexit",
+        // a multiple of 32 bits of which the index may be too large
+        "mov r0, 0\nmov r6, r2\nand r6, 0x7fffffff\nmov r7, r6\nlsh32 r7, 2\njlt r6, 0x3fffffff, +6\njgt r6, 0x40000003, +5\n\
+         lddw r8, 0xfffffffc\nsub r7, r8\nadd r7, r1\nldxb r0, [r7]\nexit",
         // the counter goes around in 32 bits
         "and r2, 3\nmov r7, r2\nlsh r7, 2\nadd r7, r1\nstxw [r7], r2\nadd r7, -4\nadd32 r2, -1\njne32 r2, 1, -4\nmov r0, 0\nexit",
     ];
