@@ -179,7 +179,7 @@ fn read_sections<'a>(
     let read = |section: &elf::SectionHeader64<LittleEndian>| {
         let name = name(names, section.sh_name.get(ENDIAN))?;
         let bytes = section.data(ENDIAN, bytes).map_err(malformed)?;
-        Ok(Section { name, kind: kind_of(section), bytes, relocations: Vec::new() })
+        Ok(Section { name, kind: kind_of(section, name), bytes, relocations: Vec::new() })
     };
     table.iter().map(read).collect()
 }
@@ -188,12 +188,17 @@ fn bad(what: &str) -> Refusal {
     Refusal::whole(Reason::Malformed(what.into()))
 }
 
-fn kind_of(section: &elf::SectionHeader64<LittleEndian>) -> Kind {
+/// Where compilers put constants that hold addresses: writable only until a loader has filled these in.
+const RELOCATED_CONSTANTS: &str = ".data.rel.ro";
+
+fn kind_of(section: &elf::SectionHeader64<LittleEndian>, name: &str) -> Kind {
     let flags = section.sh_flags(ENDIAN);
     if !flags.contains(elf::SHF_ALLOC) {
         Kind::Other
     } else if flags.contains(elf::SHF_EXECINSTR) {
         Kind::Code
+    } else if name.starts_with(RELOCATED_CONSTANTS) {
+        Kind::Constants
     } else if flags.contains(elf::SHF_WRITE) || section.sh_type(ENDIAN) == elf::SHT_NOBITS {
         Kind::Variables
     } else {

@@ -72,6 +72,8 @@ pub enum Reason {
     HalfLoad,
     /// No helper has this name; the names there are.
     NoSuchHelper(String, Vec<String>),
+    /// The program calls Rust's panic machinery.
+    Panics,
     /// No region has this name; the names there are.
     NoSuchRegion(String, Vec<String>),
     /// The program uses constants, and the context has no region for them.
@@ -162,7 +164,7 @@ impl fmt::Display for Reason {
             }
             Reason::AddressInConstants(section) => write!(
                 out,
-                "constants of section `{section}` hold addresses: use no pointers in tables, and -fno-jump-tables"
+                "constants of section `{section}` hold addresses: use no pointers in tables, and -fno-jump-tables; in Rust nothing that may panic, since a panic says where (`get` instead of an index)"
             ),
             Reason::OutsideSymbol(name) => write!(out, "an address lies outside `{name}`"),
             fixed => out.write_str(fixed.fixed_text()),
@@ -183,6 +185,9 @@ impl Reason {
             }
             Reason::NoFunctions => "the object defines no global function: the entry must not be static",
             Reason::NoConstants => "the program uses constants, and this context has no region `constants` for them",
+            Reason::Panics => {
+                "the program may panic, and no one is there to catch it: in Rust use `get` instead of an index, `checked_` or `wrapping_` arithmetic, and no `unwrap`"
+            }
             Reason::TwoRelocations => "two relocations change one instruction",
             Reason::MisplacedRelocation => "a relocation does not fit the instruction it would change",
             Reason::NoSuchSymbol => "a relocation names a symbol that does not exist",

@@ -27,6 +27,9 @@ pub(crate) enum Target {
 /// Sections whose symbols are regions though the object defines them.
 const REGION_SECTIONS: [&str; 2] = ["maps", ".maps"];
 
+/// Part of the names of functions that Rust calls in order to panic.
+const PANICKING: &str = "core9panicking";
+
 /// Resolves relocations of one object.
 pub(crate) struct Resolver<'a> {
     pub(crate) object: &'a Object<'a>,
@@ -91,7 +94,10 @@ impl Resolver<'_> {
             None => {
                 let known = || self.context.helpers.iter().map(|helper| helper.name.into()).collect();
                 let found = self.context.helpers.iter().find(|helper| helper.name == symbol.name);
-                let missing = || Reason::NoSuchHelper(symbol.name.into(), known());
+                let missing = || match symbol.name.contains(PANICKING) {
+                    true => Reason::Panics,
+                    false => Reason::NoSuchHelper(symbol.name.into(), known()),
+                };
                 found.map(|helper| Target::Helper(helper.number)).ok_or_else(missing)
             }
         }

@@ -33,26 +33,44 @@ impl CodeMemory for Arena {
     }
 }
 
+/// Bytes of a packet's buffer.
+const BUFFER: usize = 64;
+
+/// Packets one behind the other in buffers of a cache line, as a network card's ring has them.
+struct Packets {
+    buffers: Vec<[u8; BUFFER]>,
+    length: usize,
+}
+
+impl Packets {
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.buffers.iter().map(|buffer| &buffer[..self.length])
+    }
+}
+
 /// Packets for installed filters (hits) or for none (misses), in random order.
-fn packets(differ: Differ, count: u32, hit: bool) -> Vec<Vec<u8>> {
+fn packets(differ: Differ, count: u32, hit: bool) -> Packets {
     let mut random = Random(u64::from(count));
     let first = if hit { 0 } else { count };
     let packet = |random: &mut Random| {
         let (address, port) = endpoint(differ, first + random.below(u64::from(count)) as u32);
         tcp_packet(address, port, 5)
     };
-    (0..PACKETS).map(|_| packet(&mut random)).collect()
+    let packets: Vec<Vec<u8>> = (0..PACKETS).map(|_| packet(&mut random)).collect();
+    let length = packets[0].len();
+    let buffer = |packet: Vec<u8>| core::array::from_fn(|byte| packet.get(byte).copied().unwrap_or(0));
+    Packets { buffers: packets.into_iter().map(buffer).collect(), length }
 }
 
 /// How many packets make a pass of about a millisecond, which others on the machine seldom disturb: all of them, or of
 /// slow contenders the first few hundred.
-fn packets_in_a_pass(packets: &[Vec<u8>], classify: &mut impl FnMut(&[u8]) -> u32) -> usize {
+fn packets_in_a_pass(packets: &Packets, classify: &mut impl FnMut(&[u8]) -> u32) -> usize {
     let start = Instant::now();
-    for packet in &packets[..FEWEST] {
+    for packet in packets.iter().take(FEWEST) {
         black_box(classify(black_box(packet)));
     }
     let fits = 1_000_000 * FEWEST as u128 / start.elapsed().as_nanos().max(1);
-    (fits as usize).clamp(FEWEST, packets.len())
+    (fits as usize).clamp(FEWEST, PACKETS)
 }
 
 /// Runs one contender over all packets; the time is for one packet.
@@ -61,12 +79,12 @@ fn measure(
     case: &str,
     contender: &str,
     filters: u32,
-    packets: &[Vec<u8>],
+    packets: &Packets,
     mut classify: impl FnMut(&[u8]) -> u32,
 ) {
     let count = packets_in_a_pass(packets, &mut classify);
     bench.measure(case, contender, filters as usize, count, || {
-        for packet in &packets[..count] {
+        for packet in packets.iter().take(count) {
             black_box(classify(black_box(packet)));
         }
     });

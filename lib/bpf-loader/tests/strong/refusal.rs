@@ -1,8 +1,8 @@
 //! Each way an object can be wrong has its own refusal.
 
 use bpf_loader::{Object, Reason, Refusal, contexts};
-use object::SectionKind;
-use object::SymbolScope;
+use object::write::Relocation;
+use object::{RelocationFlags, SectionKind, SymbolScope};
 
 use crate::compiler::compile;
 use crate::synthetic::*;
@@ -113,6 +113,28 @@ fn memory_of_its_own_and_addresses_of_functions() {
     let other = made.function("other", 16, 8, SymbolScope::Dynamic);
     made.relocate(0, ADDRESS, other);
     assert_eq!(reason(&made), Reason::FunctionAddress("other".into()));
+}
+
+#[test]
+fn rust_that_may_panic() {
+    let called =
+        ["_ZN4core9panicking18panic_bounds_check17h0E", "_RNvNtCs1vf5PXl31O4_4core9panicking18panic_bounds_check"];
+    for name in called {
+        let mut made = Synthetic::new(&[CALL_FUNCTION, EXIT]);
+        let panic = made.undefined(name);
+        made.relocate(0, CALL, panic);
+        assert_eq!(reason(&made), Reason::Panics);
+    }
+    // Where it panics is a constant that holds the address of a file's name.
+    let mut made = Synthetic::new(&[WIDE_LOAD, SECOND_HALF, EXIT]);
+    let place = made.data(".data.rel.ro..Lanon.1", SectionKind::ReadOnlyDataWithRel, &[0; 24]);
+    made.relocate(0, ADDRESS, place);
+    let section = made.object.symbol(place).section.id().expect("a section");
+    let file = made.data(".rodata.file", SectionKind::ReadOnlyData, b"lib.rs");
+    let flags = RelocationFlags::Elf { r_type: object::elf::RelocationType(2) };
+    let address = Relocation { offset: 0, symbol: file, addend: 0, flags };
+    made.object.add_relocation(section, address).expect("written");
+    assert_eq!(reason(&made), Reason::AddressInConstants(".data.rel.ro..Lanon.1".into()));
 }
 
 #[test]

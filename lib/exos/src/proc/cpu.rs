@@ -75,10 +75,8 @@ fn name() -> String {
     if __cpuid(0x8000_0000).eax < 0x8000_0004 {
         return String::from("unknown");
     }
-    let words: Vec<u32> = (0x8000_0002..=0x8000_0004u32)
-        .map(__cpuid)
-        .flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx])
-        .collect();
+    let words: Vec<u32> =
+        (0x8000_0002..=0x8000_0004u32).map(__cpuid).flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]).collect();
     text_of(&words)
 }
 

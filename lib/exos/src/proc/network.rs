@@ -23,9 +23,9 @@ pub(super) fn text(name: &str) -> Option<String> {
              frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
         ),
         "if_inet6" => String::new(),
-        "netlink" => String::from(
-            "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n",
-        ),
+        "netlink" => {
+            String::from("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n")
+        }
         "packet" => String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
         "route" => padded("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT", 127),
         "tcp" => padded(&format!("  {SHORT}"), 149),
