@@ -4,7 +4,7 @@ use exos::call::layout;
 use exos::descriptor::table::Table;
 use exos::errno::Errno;
 use exos::file_system::node::Status as NodeStatus;
-use exos::pipe::ring::{CAPACITY, Ring};
+use exos::pipe::ring::{ATOMIC, CAPACITY, Ring};
 use exos::process::status::Status;
 use exos::session::{archive, command};
 use exos::signal::frame::{self, Frame, Information};
@@ -35,10 +35,24 @@ fn fault_83_descriptors_beyond_the_limit_are_refused() {
 }
 
 #[test]
+fn descriptors_above_a_lowered_limit_take_no_room() {
+    let mut table = Table::default();
+    for number in 0..20 {
+        assert_eq!(table.add(number, number * 3, false), Ok(number * 3));
+    }
+    table.set_limit(10);
+    assert_eq!(table.room(), 6, "0, 3, 6 and 9 are taken");
+    assert_eq!((table.remove(57), table.remove(9), table.room()), (Ok(19), Ok(3), 7));
+    assert_eq!((table.put_at(50, 7), table.room()), (Ok(None), 7));
+    table.set_limit(100);
+    assert_eq!(table.room(), 100 - 19);
+}
+
+#[test]
 fn a_ring_passes_every_byte_in_order() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut memory = vec![0u8; CAPACITY as usize];
-    let mut ring = Ring { written: u64::MAX - 1000, read: u64::MAX - 1000 };
+    let mut ring = Ring { written: u64::MAX - 1000, read: u64::MAX - 1000, withheld: 0 };
     let (mut sent, mut received) = (0u64, 0u64);
     while received < 1_000_000 {
         let stretch = ring.to_write(random.u64(..40_000)).expect("sane");
@@ -60,9 +74,21 @@ fn a_ring_passes_every_byte_in_order() {
 #[test]
 fn fault_86_counts_that_make_no_sense_are_eio() {
     for (written, read) in [(0, 1), (CAPACITY + 1, 0), (u64::MAX, 0), (5, u64::MAX - CAPACITY)] {
-        let ring = Ring { written, read };
+        let ring = Ring { written, read, withheld: 0 };
         assert_eq!(ring.waiting(), Err(Errno::EIO));
         assert_eq!((ring.to_read(1), ring.to_write(1)), (Err(Errno::EIO), Err(Errno::EIO)));
+    }
+}
+
+#[test]
+fn a_ring_holds_no_more_than_its_size() {
+    let ring = |waiting, withheld| Ring { written: waiting, read: 0, withheld };
+    assert_eq!((ring(0, CAPACITY - 8192).room(), ring(8192, CAPACITY - 8192).room()), (Ok(8192), Ok(0)));
+    assert_eq!(ring(9000, CAPACITY - 8192).room(), Ok(0), "others wrote when it was larger");
+    assert_eq!(ring(4096, CAPACITY - 8192).takes(ATOMIC), Ok(true));
+    assert_eq!(ring(4097, CAPACITY - 8192).takes(ATOMIC), Ok(false));
+    for nonsense in [CAPACITY, CAPACITY + 1, u64::MAX] {
+        assert_eq!(ring(0, nonsense).size(), ATOMIC, "whatever stands there, what is written as one fits");
     }
 }
 

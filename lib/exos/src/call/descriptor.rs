@@ -141,8 +141,8 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
         }
         linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
-        linux::F_GETPIPE_SZ => pipe_size(&description, crate::pipe::ring::CAPACITY),
-        linux::F_SETPIPE_SZ => pipe_size(&description, argument),
+        linux::F_GETPIPE_SZ => pipe_of(&description).map(|pipe| pipe.ring().size()),
+        linux::F_SETPIPE_SZ => set_pipe_size(&description, argument),
         command => lock::fcntl(call, &description, command, argument)
             .or_else(|| owner::fcntl(call, &description, command, argument))
             .unwrap_or(Err(Errno::EINVAL)),
@@ -156,16 +156,15 @@ fn seals(call: &Call<'_>, description: &Description, command: u32, seals: u64) -
     Ok(if wanted.is_some() { 0 } else { now })
 }
 
-/// All pipes have the size that they begin with: more than that is refused, as beyond `/proc/sys/fs/pipe-max-size`.
-fn pipe_size(description: &Description, wanted: u64) -> Result<u64> {
-    use crate::pipe::ring::CAPACITY;
+fn pipe_of(description: &Description) -> Result<&Pipe> {
+    if let Object::Pipe(pipe, _) = &description.object { Ok(pipe) } else { Err(Errno::EBADF) }
+}
+
+/// Pipes can be made smaller than they begin; to make them larger is refused, as beyond `/proc/sys/fs/pipe-max-size`.
+fn set_pipe_size(description: &Description, wanted: u64) -> Result<u64> {
     const MOST: u64 = 1 << 31;
-    match description.object {
-        Object::Pipe(..) if wanted <= CAPACITY => Ok(CAPACITY),
-        Object::Pipe(..) if wanted > CAPACITY && wanted <= MOST => Err(Errno::EPERM),
-        Object::Pipe(..) => Err(Errno::EINVAL),
-        _ => Err(Errno::EBADF),
-    }
+    let (pipe, wanted) = (pipe_of(description)?, wanted & 0xffff_ffff);
+    if wanted > MOST { Err(Errno::EINVAL) } else { pipe.set_size(wanted) }
 }
 
 pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {

@@ -14,9 +14,6 @@ use crate::guardian::protocol::WINDOW_BYTES;
 use crate::user_memory::copy;
 use linux_raw_sys::general as linux;
 
-/// Flags of `splice`: move, do not block, more to come, a gift.
-const SPLICE_FLAGS: u64 = 15;
-
 pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     let [number, mode, offset, length, ..] = call.arguments();
     let description = call.process.opened(number)?;
@@ -85,20 +82,6 @@ pub(super) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
     set_place(&from, from_at, read_at + done)?;
     set_place(&to, to_at, write_at + done)?;
     Ok(done)
-}
-
-/// No file here can be spliced, which is `EINVAL`: programs then copy, where they would end at a call that is not there (grep, with
-/// a pipe before it and nobody behind it).
-pub(super) fn splice(call: &mut Call<'_>) -> Result<u64> {
-    let [from, _, to, _, count, flags] = call.arguments();
-    if count == 0 {
-        return Ok(0);
-    }
-    if flags & !SPLICE_FLAGS != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (from, to) = (call.process.description(from)?, call.process.description(to)?);
-    if from.can_read() && to.can_write() { Err(Errno::EINVAL) } else { Err(Errno::EBADF) }
 }
 
 fn place(description: &Description, at: u64) -> Result<u64> {

@@ -4,11 +4,15 @@ use super::cut::cut_mappings;
 use super::dispatch::Call;
 use super::layout;
 use super::limit::check_file_size;
+use super::socket_message;
 use crate::descriptor::description::Description;
-use crate::descriptor::object::{MOST, Object};
+use crate::descriptor::object::{Event, MOST, Object};
+use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
+use crate::pipe::ring::ATOMIC;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use linux_raw_sys::general as linux;
 
 /// Pieces of one scattered call.
@@ -48,12 +52,42 @@ fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Descr
 
 pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
-    scattered(&call.process.description(number)?, pieces, count, None, Description::read)
+    let description = call.process.description(number)?;
+    match is_socket(&description) {
+        true => socket_message::read_into_pieces(call, number, &read_pieces(pieces, count)?),
+        false => read_scattered(&description, pieces, count),
+    }
 }
 
 pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
-    scattered(&call.process.description(number)?, pieces, count, None, Description::write)
+    let description = call.process.description(number)?;
+    match &description.object {
+        _ if is_socket(&description) => {
+            socket_message::write_from_pieces(call, number, &read_pieces(pieces, count)?)
+        }
+        Object::Pipe(..) if description.can_write() => write_into_pipe(&description, pieces, count),
+        _ => scattered(&description, pieces, count, None, Description::write),
+    }
+}
+
+fn is_socket(description: &Description) -> bool {
+    description.as_kind::<Socket>().is_some()
+}
+
+/// What a pipe takes as one is written as one, of however many pieces it is.
+fn write_into_pipe(description: &Description, pieces: u64, count: u64) -> Result<u64> {
+    let wanted = read_pieces(pieces, count)?;
+    let sum = wanted.iter().fold(0u64, |sum, [_, length]| sum.saturating_add(*length));
+    let is_there = |[from, length]: &[u64; 2]| copy::prepare(*from, *length, false) == Ok(*length);
+    if sum > ATOMIC || !wanted.iter().all(is_there) {
+        return scattered(description, pieces, count, None, Description::write);
+    }
+    let mut bytes = Vec::new();
+    for [from, length] in wanted {
+        bytes.extend_from_slice(&copy::read_vec(from, length as usize)?);
+    }
+    description.write_bytes(&bytes)
 }
 
 pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
@@ -66,7 +100,7 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, _, flags] = call.arguments();
     known_flags(flags)?;
     match offset {
-        u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::read),
+        u64::MAX => readv(call),
         _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read),
     }
 }
@@ -83,7 +117,7 @@ pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
                 description.append(from, count, offset == u64::MAX)
             })
         }
-        u64::MAX => scattered(&call.process.description(number)?, pieces, count, None, Description::write),
+        u64::MAX => writev(call),
         _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write),
     }
 }
@@ -104,13 +138,7 @@ fn check_long(address: u64, count: u64) -> Result<()> {
     if count > MOST { copy::check(address, count) } else { Ok(()) }
 }
 
-fn scattered(
-    description: &Description,
-    pieces: u64,
-    count: u64,
-    place: Option<u64>,
-    transfer: impl Fn(&Description, u64, u64, Option<u64>) -> Result<u64>,
-) -> Result<u64> {
+fn read_pieces(pieces: u64, count: u64) -> Result<Vec<[u64; 2]>> {
     if count > PIECES {
         return Err(Errno::EINVAL);
     }
@@ -119,8 +147,30 @@ fn scattered(
         return Err(Errno::EINVAL);
     }
     pieces.iter().try_for_each(|[address, length]| check_long(*address, *length))?;
+    Ok(pieces)
+}
+
+/// Reads into one piece of memory after the other; only the first may wait for something to read.
+pub(super) fn read_scattered(description: &Description, pieces: u64, count: u64) -> Result<u64> {
+    let is_first = Cell::new(true);
+    scattered(description, pieces, count, None, |description, to, count, _| {
+        match is_first.replace(false) || description.is_ready(Event::Readable) {
+            true => description.read(to, count, None),
+            false => Ok(0),
+        }
+    })
+}
+
+/// Does the same with one piece of memory after the other, as long as each is done whole.
+pub(super) fn scattered(
+    description: &Description,
+    pieces: u64,
+    count: u64,
+    place: Option<u64>,
+    transfer: impl Fn(&Description, u64, u64, Option<u64>) -> Result<u64>,
+) -> Result<u64> {
     let mut done = 0;
-    for [address, length] in pieces {
+    for [address, length] in read_pieces(pieces, count)? {
         let length = length.min(MOST - done);
         if length == 0 {
             continue;

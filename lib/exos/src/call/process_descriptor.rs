@@ -4,6 +4,7 @@ use super::descriptor;
 use super::dispatch::Call;
 use super::event;
 use super::signal::read_information;
+use crate::descriptor::object::Object;
 use crate::descriptor::process::ProcessDescriptor;
 use crate::errno::{Errno, Result};
 use crate::process::Process;
@@ -57,19 +58,28 @@ pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let description = call.process.description(number)?;
-    let of: &ProcessDescriptor = description.as_kind().ok_or(Errno::EBADF)?;
+    let receiver = signalled(call.process, number)?;
     let information = match information {
         0 => from_user(signal as u32, call.process.sender()),
         at if copy::read_half(at)? != signal as u32 => return Err(Errno::EINVAL),
         at => {
             let told = read_information(at, signal)?;
-            let may_say = of.number == call.process.number() || told.code < 0 && told.code != linux::SI_TKILL;
+            let may_say = receiver == call.process.number() || told.code < 0 && told.code != linux::SI_TKILL;
             if !may_say {
                 return Err(Errno::EPERM);
             }
             told
         }
     };
-    relatives::send(of.number, &information)
+    relatives::send(receiver, &information)
+}
+
+/// The process that a descriptor is of to who sends a signal: a folder of `/proc` does as well.
+fn signalled(process: &Process, number: u64) -> Result<u64> {
+    let description = process.opened(number)?;
+    if let Object::Listing(folder) = &description.object {
+        let named = core::str::from_utf8(&folder.path).ok().and_then(|path| path.parse().ok());
+        return named.ok_or(Errno::EBADF);
+    }
+    description.as_kind().map(|of: &ProcessDescriptor| of.number).ok_or(Errno::EBADF)
 }

@@ -24,6 +24,8 @@ const CLOSE_ON_EXEC: u32 = 0x4000_0000;
 const WAIT_ALL: u32 = 0x100;
 /// Only the first of many messages is waited for.
 const WAIT_FOR_ONE: u32 = 0x1_0000;
+/// Bytes of a stream that one call sends.
+const MOST_OF_STREAM: u64 = 1 << 20;
 /// Descriptors in one message, as on Linux.
 const MOST_RIGHTS: usize = 253;
 /// Bytes of the head of a control message.
@@ -36,8 +38,54 @@ const MOST_AT_ONCE: u64 = 1024;
 
 pub(super) fn sendto(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, flags, name, name_bytes] = call.arguments();
-    let data = copy::read_vec(from, count.min(LONGEST + 1) as usize)?;
+    let data = gather(call, number, &[[from, count]])?;
     send(call, number, (name, name_bytes), &data, &Packed::default(), flags as u32)
+}
+
+/// `writev`: one message.
+pub(super) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<u64> {
+    match gather(call, number, pieces)? {
+        nothing if nothing.is_empty() => Ok(0),
+        data => send(call, number, (0, 0), &data, &Packed::default(), 0),
+    }
+}
+
+/// What the program sends, as far as one call takes it: of a message one byte more than the longest has.
+fn gather(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<Vec<u8>> {
+    let most = with_socket(call, number, |_, socket| Ok(if socket.is_bordered() { LONGEST + 1 } else { MOST_OF_STREAM }))?;
+    let mut data = Vec::new();
+    for [from, length] in pieces {
+        let room = most - data.len() as u64;
+        data.extend_from_slice(&copy::read_vec(*from, (*length).min(room) as usize)?);
+    }
+    Ok(data)
+}
+
+/// `readv`: one message, or what a stream has.
+pub(super) fn read_into_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<u64> {
+    let room = room_of(pieces);
+    if room == 0 {
+        return Ok(0);
+    }
+    let frame = receive(call, number, room, 0)?;
+    let (_, rights) = frame.parts().unwrap_or_default();
+    passing::drop_all(rights);
+    scatter(&frame.data, pieces)
+}
+
+fn room_of(pieces: &[[u64; 2]]) -> u64 {
+    pieces.iter().fold(0, |sum, [_, length]| sum.saturating_add(*length))
+}
+
+/// Gives the program what came, piece by piece.
+fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
+    let mut done = 0;
+    for [to, length] in pieces {
+        let now = (*length).min((data.len() - done) as u64) as usize;
+        copy::write(*to, &data[done..done + now])?;
+        done += now;
+    }
+    Ok(done as u64)
 }
 
 /// What goes with the bytes of a message.
@@ -165,11 +213,7 @@ pub(super) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
-    let mut data = Vec::new();
-    for [from, length] in &message.pieces {
-        let room = LONGEST + 1 - data.len() as u64;
-        data.extend_from_slice(&copy::read_vec(*from, (*length).min(room) as usize)?);
-    }
+    let data = gather(call, number, &message.pieces)?;
     let packed = pack(call, number, message.control)?;
     let sent = send(call, number, message.name, &data, &packed, flags);
     if sent.is_err() {
@@ -272,14 +316,8 @@ pub(super) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
-    let room = message.pieces.iter().fold(0u64, |sum, [_, length]| sum.saturating_add(*length));
-    let frame = receive(call, number, room, flags)?;
-    let mut done = 0;
-    for [to, length] in &message.pieces {
-        let now = (*length).min((frame.data.len() - done) as u64) as usize;
-        copy::write(*to, &frame.data[done..done + now])?;
-        done += now;
-    }
+    let frame = receive(call, number, room_of(&message.pieces), flags)?;
+    let done = scatter(&frame.data, &message.pieces)?;
     let (sender, _) = frame.parts().unwrap_or_default();
     let (bordered, wants_credentials) =
         with_socket(call, number, |_, socket| Ok((socket.is_bordered(), socket.settings.lock().wants_credentials)))?;
@@ -288,7 +326,7 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
         control.put_credentials(with_socket(call, number, |_, socket| Ok(socket.sender(&frame)))?)?;
     }
     control.put_rights(call, &frame, flags)?;
-    let lost = if frame.whole > done as u64 && bordered { TRUNCATED } else { 0 };
+    let lost = if frame.whole > done && bordered { TRUNCATED } else { 0 };
     if message.name.0 == 0 {
         copy::write_half(at + 8, 0)?;
     } else {
@@ -296,7 +334,7 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     }
     copy::write_word(at + 40, control.used)?;
     copy::write_half(at + 48, control.flags | lost | flags & CLOSE_ON_EXEC)?;
-    Ok(if flags & TRUNCATED != 0 && bordered { frame.whole } else { done as u64 })
+    Ok(if flags & TRUNCATED != 0 && bordered { frame.whole } else { done })
 }
 
 /// The program's room for control messages.

@@ -4,8 +4,8 @@ use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
     attributes, capability, control, descriptor, event, extra, file, foreign_memory, futex, identity, limit, lock,
     memory, memory_advice, memory_lock, message, mount, open_within, path, poll, process, process_descriptor, queue,
-    refused, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, system, time, timer,
-    watch,
+    refused, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, splice, system, time,
+    timer, watch,
 };
 use linux_raw_sys::general as linux;
 
@@ -60,7 +60,9 @@ pub const OPERATIONS: Operations = operations! {
     __NR_fork => process::fork,
     __NR_vfork => process::vfork,
     __NR_execve => process::execve,
-    __NR_splice => extra::splice,
+    __NR_splice => splice::splice,
+    __NR_tee => splice::tee,
+    __NR_vmsplice => splice::vmsplice,
     __NR_execveat => process::execveat,
     __NR_exit => process::exit,
     __NR_wait4 => process::wait4,

@@ -469,6 +469,12 @@ impl Description {
         Ok(done)
     }
 
+    /// Writes bytes of ExOS at a place of its file, as far as the process's limit allows.
+    pub(crate) fn write_at(&self, node: u64, at: u64, bytes: &[u8]) -> Result<u64> {
+        let room = self.room_in_file(node, at, bytes.len() as u64)?;
+        process().files.lock().write(node, at, &bytes[..room as usize]).map(|(done, _)| done)
+    }
+
     /// How many bytes the process may write at a place of a file.
     fn room_in_file(&self, node: u64, at: u64, count: u64) -> Result<u64> {
         if process().limits.lock().soft(linux::RLIMIT_FSIZE) == UNLIMITED {
@@ -524,7 +530,8 @@ impl Description {
     }
 }
 
-fn broken_pipe() -> Errno {
+/// Nobody reads any more: a signal, and the error.
+pub(crate) fn broken_pipe() -> Errno {
     crate::signal::raise_own(linux::SIGPIPE);
     Errno::EPIPE
 }

@@ -483,12 +483,33 @@ impl Socket {
 
 impl Operations for Socket {
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+        if count == 0 {
+            return Ok(0);
+        }
         let manner = Manner { bordered: self.is_bordered(), peek: false };
         copy::prepare(to, count.min(1 << 16), true)?;
         let frame = self.receive(count.min(1 << 16), manner, description.is_nonblocking())?;
         copy::write(to, &frame.data)?;
         frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
         Ok(frame.data.len() as u64)
+    }
+
+    fn write(&self, description: &Description, from: u64, count: u64) -> Result<u64> {
+        const PIECE: u64 = 1 << 16;
+        let mut done = 0;
+        loop {
+            let wanted = (count - done).min(PIECE);
+            let sent = copy::read_vec(from + done, wanted as usize)
+                .and_then(|bytes| self.write_bytes(description, &bytes));
+            match sent {
+                Err(_) if done > 0 => return Ok(done),
+                sent => done += sent?,
+            }
+            // A message that is so long was refused.
+            if done == count || done % PIECE != 0 {
+                return Ok(done);
+            }
+        }
     }
 
     fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {

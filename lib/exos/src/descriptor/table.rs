@@ -22,7 +22,7 @@ struct Slot<T> {
 pub struct Table<T> {
     slots: Vec<Option<Slot<T>>>,
     limit: usize,
-    /// How many are open.
+    /// How many are open below the limit.
     open: usize,
     /// Every number below this one is open.
     full_below: usize,
@@ -133,6 +133,7 @@ impl<T: Clone> Table<T> {
     /// Sets the limit; what is open above it stays open.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(LIMIT_MOST);
+        self.open = self.slots.iter().take(self.limit).flatten().count();
     }
 
     #[inline]
@@ -147,12 +148,12 @@ impl<T: Clone> Table<T> {
             self.slots.resize_with(number + 1, || None);
         }
         self.slots[number] = Some(slot);
-        self.open += 1;
+        self.open += usize::from(number < self.limit);
     }
 
     fn take(&mut self, number: usize) -> Option<T> {
         let slot = self.slots.get_mut(number)?.take()?;
-        self.open -= 1;
+        self.open -= usize::from(number < self.limit);
         self.taken_out += 1;
         self.full_below = self.full_below.min(number);
         Some(slot.file)

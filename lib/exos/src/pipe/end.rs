@@ -1,7 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use super::holders::{self, Holders, Known};
-use super::ring::{CAPACITY, Ring};
+use super::ring::{ATOMIC, CAPACITY, Ring};
 use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -39,6 +39,8 @@ pub(super) const VOUCHER: usize = 10;
 /// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `block::note_awakened`.
 const READER: usize = 11;
 const WRITER: usize = 12;
+/// Bytes of its capacity that it may not hold.
+const WITHHELD: usize = 13;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -297,7 +299,23 @@ impl Pipe {
     /// The counts now.
     #[inline]
     pub fn ring(&self) -> Ring {
-        Ring { written: self.word(WRITTEN).load(Acquire), read: self.word(READ).load(Acquire) }
+        let word = |index: usize| self.word(index).load(Acquire);
+        Ring { written: word(WRITTEN), read: word(READ), withheld: word(WITHHELD) }
+    }
+
+    /// Lets it hold as many bytes as asked for, rounded up as on Linux, at most [`CAPACITY`]: how many that are.
+    pub fn set_size(&self, wanted: u64) -> Result<u64> {
+        let size = wanted.max(ATOMIC).next_power_of_two();
+        if size > CAPACITY {
+            return Err(Errno::EPERM);
+        }
+        let _held = self.lock();
+        if self.ring().waiting()? > size {
+            return Err(Errno::EBUSY);
+        }
+        self.word(WITHHELD).store(CAPACITY - size, SeqCst);
+        self.wake_writer();
+        Ok(size)
     }
 
     /// Reads what is there into the program's memory, which must be in place: 0 where nothing is.
@@ -333,7 +351,7 @@ impl Pipe {
         self.wait_at(WRITER, || self.writable(bytes))
     }
 
-    fn wait_at(&self, waiter: usize, terms: impl FnOnce() -> [Term; 3]) -> Result<()> {
+    fn wait_at<const N: usize>(&self, waiter: usize, terms: impl FnOnce() -> [Term; N]) -> Result<()> {
         self.word(waiter).store(runtime::area::number().0, Relaxed);
         crate::block::wait_for(terms, None).map(|_| ())
     }
@@ -382,16 +400,19 @@ impl Pipe {
         self.word(READ)
     }
 
-    /// What a writer waits for: more room than a full ring has, or no reader.
-    pub fn writable(&self, bytes: u64) -> [Term; 3] {
+    /// What a writer waits for: more room than a full ring has, another size, or no reader.
+    pub fn writable(&self, bytes: u64) -> [Term; 4] {
         let [lets_go, gone] = self.reader_closes();
-        [self.has_room(bytes), lets_go, gone]
+        let withheld = self.word(WITHHELD);
+        let changes_size = word(withheld, Operator::NotEqual, withheld.load(Acquire));
+        [self.has_room(bytes), lets_go, gone, changes_size]
     }
 
     /// True when a write of so many bytes may begin.
     pub fn has_room(&self, bytes: u64) -> Term {
-        let needed = if bytes <= super::ring::ATOMIC { bytes } else { 1 };
-        let least = self.word(WRITTEN).load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
+        let needed = if bytes <= ATOMIC { bytes } else { 1 };
+        let ring = self.ring();
+        let least = ring.written.wrapping_add(needed).saturating_sub(ring.size());
         word(self.word(READ), Operator::GreaterOrEqual, least)
     }
 

@@ -5,18 +5,20 @@
 
 use crate::errno::{Errno, Result};
 
-/// Bytes that a pipe holds: as on Linux.
+/// Bytes that a pipe holds, unless its size was changed: as on Linux.
 pub const CAPACITY: u64 = 65536;
 /// Bytes that are written as one.
 pub const ATOMIC: u64 = 4096;
 
-/// The two counts, as somebody found them.
+/// The two counts, and what the pipe may not hold, as somebody found them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// Bytes ever written.
     pub written: u64,
     /// Bytes ever read.
     pub read: u64,
+    /// Bytes of its capacity that it may not hold (`F_SETPIPE_SZ`).
+    pub withheld: u64,
 }
 
 /// A stretch of the ring without a break.
@@ -35,9 +37,14 @@ impl Ring {
         if waiting <= CAPACITY { Ok(waiting) } else { Err(Errno::EIO) }
     }
 
+    /// Bytes that it may hold.
+    pub const fn size(self) -> u64 {
+        CAPACITY - if self.withheld < CAPACITY - ATOMIC { self.withheld } else { CAPACITY - ATOMIC }
+    }
+
     /// Bytes that can be written.
     pub fn room(self) -> Result<u64> {
-        Ok(CAPACITY - self.waiting()?)
+        Ok(self.size().saturating_sub(self.waiting()?))
     }
 
     /// The first stretch to read of at most `bytes` bytes.

@@ -7,7 +7,6 @@ use crate::errno::{Errno, Result};
 use crate::guardian::client::Client;
 use crate::layout::PAGE_SIZE;
 use crate::memory::fill::AHEAD;
-use crate::memory::frames::page_of;
 use crate::memory::space::Pages;
 use abi::page_table::MapRow;
 use alloc::vec;
