@@ -76,6 +76,7 @@ mod socket;
 mod socket_message;
 #[cfg(target_os = "none")]
 mod socket_option;
+#[cfg(target_os = "none")]
 mod splice;
 #[cfg(target_os = "none")]
 mod system;
