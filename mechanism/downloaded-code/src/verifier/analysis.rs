@@ -95,7 +95,7 @@ impl Analysis {
             let value = initial_value(subject.context, argument);
             self.state.set_register(index as u8 + 1, value);
         }
-        self.next = Next::Meet { target: 0, part: Part::Ties, then: None };
+        self.next = Next::Meet { target: 0, part: Part::Bonds, then: None };
     }
 
     /// One unit of the ascending phase. `false` when nothing is left to do.
@@ -334,7 +334,7 @@ impl Analysis {
             self.go_on(subject, then);
         } else {
             self.changed = false;
-            self.next = Next::Meet { target, part: Part::Ties, then };
+            self.next = Next::Meet { target, part: Part::Bonds, then };
         }
     }
 

@@ -23,6 +23,7 @@ mod guarded;
 mod loops;
 mod merge;
 mod refine;
+mod room;
 mod scalar;
 mod state;
 mod storage;

@@ -3,9 +3,11 @@
 //! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written, one whether it may
 //! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were written whole are kept. A pointer
 //! can be read back only as a whole slot that is tracked; its bytes are never readable as a number, not even those
-//! that are left when it is partly overwritten. Registers that move in step are tied to each other ([`super::tie`]).
+//! that are left when it is partly overwritten. Registers that move in step are tied to each other ([`super::tie`]); pointers may
+//! have room beside a number ([`super::room`]).
 
 use super::merge::Effort;
+use super::room::{Room, Rooms};
 use super::tie::{Tie, Ties};
 use super::value::{Kind, VALUE_WORDS, Value};
 use crate::context::MAX_REGIONS;
@@ -16,11 +18,13 @@ use crate::invocation::FRAME_SIZE;
 pub(crate) const TRACKED_REGISTERS: usize = 10;
 /// Slots whose values are kept.
 pub(crate) const TRACKED_SLOTS: usize = 24;
-/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, ties, registers, slots.
+/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, ties, rooms, registers, slots.
 pub(crate) const STATE_WORDS: usize = VALUES_AT + (TRACKED_REGISTERS + TRACKED_SLOTS) * VALUE_WORDS;
 
 /// Where the values start in a packed state.
-pub(crate) const VALUES_AT: usize = TIES_AT + TRACKED_REGISTERS;
+pub(crate) const VALUES_AT: usize = ROOMS_AT + TRACKED_REGISTERS;
+/// Where the rooms start.
+const ROOMS_AT: usize = TIES_AT + TRACKED_REGISTERS;
 /// Where the ties start.
 const TIES_AT: usize = 1 + 8 + 8 + 8 + MAX_REGIONS / 2;
 /// The tag of a tracked slot that is not in use.
@@ -31,6 +35,7 @@ pub(crate) const NO_SLOT: u8 = u8::MAX;
 pub(crate) struct State {
     registers: [Value; TRACKED_REGISTERS],
     pub(super) ties: Ties,
+    pub(super) rooms: Rooms,
     slots: [(u8, Value); TRACKED_SLOTS],
     written: [u64; 8],
     touched: [u64; 8],
@@ -44,6 +49,7 @@ impl State {
     pub(crate) const EMPTY: Self = Self {
         registers: [Value::UNWRITTEN; TRACKED_REGISTERS],
         ties: Ties::NONE,
+        rooms: Rooms::NONE,
         slots: [(NO_SLOT, Value::UNINITIALISED); TRACKED_SLOTS],
         written: [0; 8],
         touched: [0; 8],
@@ -61,19 +67,31 @@ impl State {
 
     /// Gives a register other than r10 another value.
     pub(crate) fn set_register(&mut self, register: u8, value: Value) {
-        self.set_tied(register, value, None);
+        self.set_bound(register, value, None, None);
     }
 
     /// Gives a register a value that is tied to another's.
     pub(crate) fn set_tied(&mut self, register: u8, value: Value, tie: Option<Tie>) {
-        self.know(register, value);
-        self.ties.overwrite(register, tie);
+        self.set_bound(register, value, tie, None);
     }
 
-    /// Moves a register by a constant, to this value.
-    pub(crate) fn step_register(&mut self, register: u8, value: Value, by: i64) {
+    /// Gives a register what another one has.
+    pub(crate) fn set_copied(&mut self, register: u8, value: Value, source: u8) {
+        let (tie, room) = (self.tie_of_copy(source), self.rooms.get(source));
+        self.set_bound(register, value, tie, room);
+    }
+
+    fn set_bound(&mut self, register: u8, value: Value, tie: Option<Tie>, room: Option<Room>) {
+        self.know(register, value);
+        self.ties.overwrite(register, tie);
+        self.rooms.overwrite(register, room);
+    }
+
+    /// Moves a register, of which `before` is known, by a constant, to this value.
+    pub(crate) fn step_register(&mut self, register: u8, before: &Value, value: Value, by: i64) {
         self.know(register, value);
         self.ties.step(register, by);
+        self.rooms.step(register, before, by);
     }
 
     /// Notes what else is known of the value that a register has.
@@ -177,7 +195,8 @@ impl State {
         for (word, pair) in words[25..TIES_AT].iter_mut().zip(self.proven.chunks_exact(2)) {
             *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
         }
-        words[TIES_AT..VALUES_AT].copy_from_slice(&self.ties.pack());
+        words[TIES_AT..ROOMS_AT].copy_from_slice(&self.ties.pack());
+        words[ROOMS_AT..VALUES_AT].copy_from_slice(&self.rooms.pack());
         let values = self.registers.iter().map(|value| value.pack(NO_SLOT));
         let values = values.chain(self.slots.iter().map(|(slot, value)| value.pack(*slot)));
         for (place, value) in words[VALUES_AT..].chunks_exact_mut(VALUE_WORDS).zip(values) {
@@ -195,6 +214,9 @@ impl State {
         }
         if let Some(ties) = words[TIES_AT..].first_chunk() {
             self.ties = Ties::unpack(ties);
+        }
+        if let Some(rooms) = words[ROOMS_AT..].first_chunk() {
+            self.rooms = Rooms::unpack(rooms);
         }
         let mut values = words[VALUES_AT..].as_chunks::<VALUE_WORDS>().0.iter().map(Value::unpack);
         for (place, (value, _)) in self.registers.iter_mut().zip(&mut values) {
@@ -215,7 +237,7 @@ impl State {
         merge: impl FnMut(&Merge<'_>) -> Value,
     ) -> bool {
         match part {
-            Part::Ties => self.merge_ties(other, effort),
+            Part::Bonds => self.merge_bonds(other, effort),
             Part::Registers => self.merge_registers(other, merge),
             Part::LowSlots => self.merge_slots(other, 0..TRACKED_SLOTS / 2, merge),
             Part::HighSlots => {
@@ -225,10 +247,11 @@ impl State {
         }
     }
 
-    fn merge_ties(&mut self, other: &Self, effort: Effort) -> bool {
-        let ties = Ties::met(self, other, effort == Effort::Exact);
-        let changed = ties != self.ties;
-        self.ties = ties;
+    fn merge_bonds(&mut self, other: &Self, effort: Effort) -> bool {
+        let new = effort == Effort::Exact;
+        let (ties, rooms) = (Ties::met(self, other, new), Rooms::met(self, other, new));
+        let changed = ties != self.ties || rooms != self.rooms;
+        (self.ties, self.rooms) = (ties, rooms);
         changed
     }
 
@@ -302,8 +325,8 @@ impl State {
 /// A part of a state that is merged in one unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Before the registers, from whose values new ties are made.
-    Ties,
+    /// Ties and rooms: before the registers, from whose values new ones are made.
+    Bonds,
     Registers,
     LowSlots,
     HighSlots,
@@ -313,7 +336,7 @@ impl Part {
     /// The part after this one.
     pub(crate) fn next(self) -> Option<Self> {
         match self {
-            Self::Ties => Some(Self::Registers),
+            Self::Bonds => Some(Self::Registers),
             Self::Registers => Some(Self::LowSlots),
             Self::LowSlots => Some(Self::HighSlots),
             Self::HighSlots => None,

@@ -65,7 +65,7 @@ impl Transfer<'_> {
             _ => None,
         };
         if let Some(by) = step.filter(|by| wide || small(left) && does_not_wrap(&left.scalar, *by)) {
-            return self.state.step_register(destination, result, by);
+            return self.state.step_register(destination, left, result, by);
         }
         let multiple = |by: i64| {
             let whole = wide || small(left) && by > 0 && left.scalar.maximum <= u64::from(u32::MAX) / by as u64;
@@ -90,11 +90,10 @@ impl Transfer<'_> {
             Operand::Immediate(_) => self.operand(operand)?,
         };
         self.note_constant(&copied);
-        let tie = match operand {
-            Operand::Register(source) => self.state.tie_of_copy(source),
-            Operand::Immediate(_) => None,
-        };
-        self.state.set_tied(destination, copied, tie);
+        match operand {
+            Operand::Register(source) => self.state.set_copied(destination, copied, source),
+            Operand::Immediate(_) => self.state.set_register(destination, copied),
+        }
         Ok(())
     }
 

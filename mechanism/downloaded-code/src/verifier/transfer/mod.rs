@@ -12,7 +12,7 @@ use super::guarded::Guarded;
 use super::scalar::Scalar;
 use super::state::State;
 use super::tie::{self, Tie};
-use super::value::{Kind, Value};
+use super::value::{Kind, Relation, Value};
 use crate::context::Context;
 use crate::instruction::{Instruction, Operand};
 use crate::refusal::{Known, Reason, Refusal};
@@ -70,7 +70,8 @@ impl Transfer<'_> {
                 if value.assumed {
                     self.start_with(Annotation::ZERO_REGISTERS);
                 }
-                Ok(self.seen_through_tie(register, self.sharpened(Value { assumed: false, ..value })))
+                let value = self.seen_through_tie(register, self.sharpened(Value { assumed: false, ..value }));
+                Ok(self.seen_through_room(register, value))
             }
         }
     }
@@ -123,6 +124,23 @@ impl Transfer<'_> {
         }
         value = through(tie, &base, value);
         value
+    }
+
+    /// The value of a pointer, closer to its region's end by what is known of the number beside which it has room.
+    fn seen_through_room(&self, register: u8, value: Value) -> Value {
+        let (Some(room), Kind::Region(region)) = (self.state.rooms.get(register), value.kind) else { return value };
+        let rest = self.sharpened(self.state.register(room.number)).scalar.minimum.min(u32::MAX.into());
+        let Ok(slack) = i32::try_from(i64::from(room.slack) + rest as i64) else { return value };
+        let closer = match value.relation {
+            Some(known) => known.region == region && !known.exact && known.slack < slack,
+            None => true,
+        };
+        // A relation says that the offset is not negative, too.
+        if !closer || value.scalar.signed_minimum < 0 {
+            return value;
+        }
+        let relation = Some(Relation { region, exact: false, untaught: false, slack });
+        self.sharpened(Value { relation, ..value })
     }
 
     /// A refusal that concerns a register.

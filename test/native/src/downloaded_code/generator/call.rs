@@ -6,6 +6,7 @@ impl Builder<'_> {
     pub(super) fn helper(&mut self) {
         let number = self.some_number();
         let which = 1 + self.random.below(5) as i32;
+        let mut read_from = None;
         match which {
             2 => {
                 let size = self.some_number();
@@ -23,6 +24,7 @@ impl Builder<'_> {
                     self.emit(0xbf, 1, from, 0, 0);
                     let offset = self.random.below(20) as i32;
                     self.emit(0x07, 1, 0, 0, offset);
+                    read_from = Some((from, offset as i16)).filter(|(from, _)| *from == 9);
                 }
             }
             3 => {
@@ -56,6 +58,11 @@ impl Builder<'_> {
         }
         self.emit(0x85, 0, 0, 0, which);
         self.after_call();
+        if let Some((base, offset)) = read_from.filter(|_| self.random.once_in(2)) {
+            // What the helper may have read, and need not have.
+            let further = self.random.below(32) as i16;
+            self.emit(0x71, 0, base, offset + further, 0);
+        }
     }
 
     /// Passes a number, a piece of the frame, and the state. Where the piece lies may be known only because of a jump.

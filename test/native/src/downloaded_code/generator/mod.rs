@@ -2,7 +2,7 @@
 //!
 //! The generator follows what each register holds, so that it seldom uses one wrongly, and builds from patterns that
 //! real programs have: bounds checks before accesses, masked and compared indices, counting loops, loops to a region's
-//! end, pointers that walk to it from unknown places, pointers that move in step with a counter, saved registers on the stack, places in the frame that only a jump
+//! end, pointers that walk to it from unknown places, pointers that move in step with a counter, or up beside what is left of a region, saved registers on the stack, places in the frame that only a jump
 //! says, helper calls with buffers on the stack, atomic operations, functions that get pointers into their caller's frame. Half of the programs are then changed in a few bits.
 
 mod access;
@@ -10,6 +10,7 @@ mod call;
 mod frame;
 mod loops;
 mod number;
+mod rest;
 mod step;
 
 use downloaded_code::instruction::Slot;
@@ -185,7 +186,7 @@ impl<'r> Builder<'r> {
     }
 
     fn piece(&mut self) {
-        match self.random.below(35) {
+        match self.random.below(37) {
             0..=5 => self.arithmetic(),
             6 => {
                 let register = self.free();
@@ -208,6 +209,7 @@ impl<'r> Builder<'r> {
             26 => self.half_written(),
             27 | 28 => self.walk(),
             33 | 34 => self.in_step(),
+            35 | 36 => self.walk_beside_rest(),
             23 | 24 => self.copied_index(),
             _ => self.odd_loop(),
         }
