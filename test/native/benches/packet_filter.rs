@@ -33,44 +33,44 @@ impl CodeMemory for Arena {
     }
 }
 
-/// Bytes of a packet's buffer.
-const BUFFER: usize = 64;
-
-/// Packets one behind the other in buffers of a cache line, as a network card's ring has them.
-struct Packets {
-    buffers: Vec<[u8; BUFFER]>,
-    length: usize,
+/// A packet with its length, in a line of the cache, as a network card's ring has them.
+#[repr(C, align(64))]
+struct Buffer {
+    bytes: [u8; 62],
+    length: u16,
 }
 
-impl Packets {
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.buffers.iter().map(|buffer| &buffer[..self.length])
+impl Buffer {
+    fn new(packet: &[u8]) -> Self {
+        let bytes = core::array::from_fn(|byte| packet.get(byte).copied().unwrap_or(0));
+        Self { bytes, length: packet.len() as u16 }
+    }
+
+    fn packet(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
     }
 }
 
 /// Packets for installed filters (hits) or for none (misses), in random order.
-fn packets(differ: Differ, count: u32, hit: bool) -> Packets {
+fn packets(differ: Differ, count: u32, hit: bool) -> Vec<Buffer> {
     let mut random = Random(u64::from(count));
     let first = if hit { 0 } else { count };
     let packet = |random: &mut Random| {
         let (address, port) = endpoint(differ, first + random.below(u64::from(count)) as u32);
         tcp_packet(address, port, 5)
     };
-    let packets: Vec<Vec<u8>> = (0..PACKETS).map(|_| packet(&mut random)).collect();
-    let length = packets[0].len();
-    let buffer = |packet: Vec<u8>| core::array::from_fn(|byte| packet.get(byte).copied().unwrap_or(0));
-    Packets { buffers: packets.into_iter().map(buffer).collect(), length }
+    (0..PACKETS).map(|_| Buffer::new(&packet(&mut random))).collect()
 }
 
 /// How many packets make a pass of about a millisecond, which others on the machine seldom disturb: all of them, or of
 /// slow contenders the first few hundred.
-fn packets_in_a_pass(packets: &Packets, classify: &mut impl FnMut(&[u8]) -> u32) -> usize {
+fn packets_in_a_pass(packets: &[Buffer], classify: &mut impl FnMut(&[u8]) -> u32) -> usize {
     let start = Instant::now();
-    for packet in packets.iter().take(FEWEST) {
-        black_box(classify(black_box(packet)));
+    for buffer in &packets[..FEWEST] {
+        black_box(classify(black_box(buffer.packet())));
     }
     let fits = 1_000_000 * FEWEST as u128 / start.elapsed().as_nanos().max(1);
-    (fits as usize).clamp(FEWEST, PACKETS)
+    (fits as usize).clamp(FEWEST, packets.len())
 }
 
 /// Runs one contender over all packets; the time is for one packet.
@@ -79,13 +79,13 @@ fn measure(
     case: &str,
     contender: &str,
     filters: u32,
-    packets: &Packets,
+    packets: &[Buffer],
     mut classify: impl FnMut(&[u8]) -> u32,
 ) {
     let count = packets_in_a_pass(packets, &mut classify);
     bench.measure(case, contender, filters as usize, count, || {
-        for packet in packets.iter().take(count) {
-            black_box(classify(black_box(packet)));
+        for buffer in &packets[..count] {
+            black_box(classify(black_box(buffer.packet())));
         }
     });
 }
@@ -104,7 +104,7 @@ fn dpf(bench: &mut Bench) {
             for (hit, kind) in [(true, "hit"), (false, "miss")] {
                 let packets = packets(differ, count, hit);
                 let group = format!("{differ:?}-{kind}").to_lowercase();
-                assert!(packets.iter().all(|packet| classifier.classify(packet).is_some() == hit));
+                assert!(packets.iter().map(Buffer::packet).all(|packet| classifier.classify(packet).is_some() == hit));
                 measure(bench, &group, "dpf", count, &packets, |packet| code.run_plain(packet, classifier.words()));
                 measure(bench, &group, "merged-interpreted", count, &packets, |packet| {
                     classifier.classify(packet).map_or(0, |found| found.filter.slot())
@@ -166,7 +166,7 @@ fn by_hand_hashed(packet: &[u8], filters: &HashMap<(u32, u16), u32>) -> u32 {
 fn hand_written(bench: &mut Bench) {
     for (hit, kind) in [(true, "hit"), (false, "miss")] {
         let packets = packets(Differ::Port, 10, hit);
-        assert!(packets.iter().all(|packet| (by_hand(packet) != 0) == hit));
+        assert!(packets.iter().map(Buffer::packet).all(|packet| (by_hand(packet) != 0) == hit));
         let group = format!("port-{kind}");
         measure(bench, &group, "rust-match", 10, &packets, by_hand);
     }
@@ -294,7 +294,7 @@ fn one_by_one<F: FnMut(&[u8]) -> bool>(bench: &mut Bench, name: &str, counts: &[
             let mut classify = |packet: &[u8]| {
                 filters.iter_mut().position(|filter| filter(packet)).map_or(0, |index| index as u32 + 1)
             };
-            assert!(packets.iter().all(|packet| (classify(packet) != 0) == hit));
+            assert!(packets.iter().map(Buffer::packet).all(|packet| (classify(packet) != 0) == hit));
             measure(bench, &format!("port-{kind}"), name, count, &packets, classify);
         }
     }
