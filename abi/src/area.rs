@@ -89,7 +89,8 @@ pub struct PrivateWords {
     pub take_first_count: AtomicU64,
     /// Written by the kernel at creation: the number of this environment.
     pub number: AtomicU64,
-    /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on.
+    /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on. The upper half is 0 from then
+    /// on, until the library writes something else there: so it learns that a slice has begun since.
     pub cpu: AtomicU64,
     /// The sign bit set: synchronous transfers are let through from anywhere, gate or no gate, and are two instructions shorter.
     pub ungated_transfers: AtomicU64,

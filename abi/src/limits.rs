@@ -26,8 +26,6 @@ pub const ACCESS_LIST_ENTRIES: usize = 62;
 pub const PRIVATE_PAGES_LEAST: usize = 4;
 /// Pages in the private part of an environment area, at most.
 pub const PRIVATE_PAGES: usize = 16;
-/// Positions that one environment has lent by synchronous transfers at a time, at most; a transfer beyond gives the slice only.
-pub const LENT_POSITIONS: usize = 8;
 /// Terms of a wakeup predicate.
 pub const PREDICATE_TERMS: usize = 16;
 /// Rows of one `batch` call.

@@ -112,7 +112,9 @@ macro_rules! for_each_syscall {
             /// the rest of this slice. Registers pass.
             31 transfer_asynchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Protected control transfer, asked for by [`SYNCHRONOUS`](crate::syscall::SYNCHRONOUS) instead of the number: the callee gets this
-            /// position, in every round, until it transfers back.
+            /// position, in every round, until it transfers it back or returns it. Where the position is not the caller's to give, or the
+            /// caller was switched out whole in a critical section and has not been told of this slice, it stays where it is, whoever transfers in
+            /// this slice.
             32 transfer_synchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
 
             /// Makes an unmapped page of the caller's into a page of software regions, empty and nameless.
@@ -156,6 +158,9 @@ macro_rules! for_each_syscall {
             /// Allocates any page under an access list, as `page_allocate` does, with the contents of an ordinary page in the
             /// place of zeros.
             47 page_copy(key: KeyIndex, list: PageNumber, source_key: KeyIndex, source: PageNumber) -> PageNumber, right "own on the list; read on the source", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, Exhausted, Again];
+
+            /// Gives a position that the caller runs in back to whom it is allocated to. The rest of the slice stays the caller's.
+            48 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];
         }
     };
 }

@@ -10,8 +10,7 @@ use crate::page::Pin;
 use crate::predicate::Watched;
 use crate::revocation::Taking;
 use abi::capability::{Capability, Rights};
-use abi::limits::{KEYS, LENT_POSITIONS, PINS, PRIVATE_PAGES};
-use abi::time_slice::SliceInfo;
+use abi::limits::{KEYS, PINS, PRIVATE_PAGES};
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
 use wakeup_predicate::Predicate;
@@ -37,8 +36,6 @@ pub(crate) struct Secrets {
     pub(crate) destruction: Progress,
     /// Its next slice is cancelled, for an excess.
     pub(crate) owes_slice: bool,
-    /// Positions of its own that it has lent by synchronous transfers; some may have come back.
-    pub(crate) lent: [Option<&'static SliceInfo>; LENT_POSITIONS],
     /// CPUs on which it had a position of its own or another's, as bits.
     pub(crate) homes: u16,
 }
@@ -60,7 +57,6 @@ impl Secrets {
         taking: Taking::NONE,
         destruction: Progress::Pins,
         owes_slice: false,
-        lent: [None; LENT_POSITIONS],
         homes: 0,
     };
 }

@@ -63,7 +63,7 @@ pub(crate) struct Processor {
     pub(crate) entered: u64,
     /// Who is charged for it, as long as it has this number: whom the slice was begun for, or to whom it was yielded.
     pub(crate) payer: (Environment, EnvironmentId),
-    /// What is exposed of the position; none if it was freed while its slice ran: then it is nobody's to give.
+    /// What is exposed of the position; none if it is nobody's to give in this slice, because it was freed, for example.
     pub(crate) slice: Option<&'static SliceInfo>,
     /// The number of the environment that ran last; 0: none.
     pub(crate) last: u64,

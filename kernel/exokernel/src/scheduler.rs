@@ -244,6 +244,10 @@ impl Kernel {
         let (words, program) = (context.private_words(), context.program());
         if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
             words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
+            if context.is_forced() {
+                // It may stand before a transfer that is to give another position.
+                self.processor().slice = None;
+            }
             return Ok(program);
         }
         // What was pushed for the last slice has not begun: it counts for this one.

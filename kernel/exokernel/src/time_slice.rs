@@ -66,6 +66,22 @@ impl Kernel {
         Ok(())
     }
 
+    /// Gives a position back to its owner (see `abi::syscall`), whose CPU may be idle.
+    pub(crate) fn return_slice(&mut self, cpu: u64, position: u64) -> Outcome<()> {
+        let (cpu, position, info) = slice(cpu, position)?;
+        let (caller, context) = (self.caller(), self.callers_context());
+        if let Some(slice) = self.processor().moved_on(caller) {
+            self.tell_slice(slice, caller);
+        }
+        if info.runner.load(Ordering::Relaxed) != caller.number().0 {
+            return refuse(Error::NotPermitted, position as u64);
+        }
+        info.runner.store(info.owner.load(Ordering::Relaxed), Ordering::Release);
+        self.processor().note_position(caller, context);
+        crate::interrupt::wake(cpu);
+        Ok(())
+    }
+
     fn slice_owner(&self, info: &SliceInfo) -> Option<Environment> {
         self.known(EnvironmentId(info.owner.load(Ordering::Relaxed)))
     }

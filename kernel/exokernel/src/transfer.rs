@@ -1,9 +1,9 @@
 //! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
-//! until it is transferred back. The kernel keeps no chain: only who runs in which position, and which positions an owner has
-//! lent, so that each comes back also from somebody who was resumed in another slice meanwhile. The callee must not run,
-//! must have said that it is ready, and the kernel must hold no forced-out context of it.
+//! until it is transferred back. The kernel keeps no chain: only who runs in which position. Who was resumed in another slice
+//! meanwhile gives back what it was lent by name, with `time_slice_return`. The callee must not run, must have said that it is
+//! ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, lock, refuse};
@@ -76,70 +76,26 @@ impl Kernel {
         Ok(callee)
     }
 
-    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give. One that the callee has
-    /// lent to the caller goes back instead, wherever the caller was resumed.
+    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give. If not, nobody gives it on in
+    /// this slice: the callee's answer would, were it the callee's own.
     fn move_position(&mut self, caller: Environment, callee: Environment) {
-        if self.give_back_position(caller, callee) {
-            return;
-        }
         match self.processor().slice {
             Some(slice) if slice.runner.load(Ordering::Relaxed) == caller.number().0 => self.set_runner(slice, callee),
-            _ => {}
+            _ => self.processor().slice = None,
         }
     }
 
     /// Transfers by the fast way gave the position that runs to an environment, or back to it: the slice is told now.
     #[cold]
-    pub(crate) fn tell_slice(&mut self, slice: &'static SliceInfo, environment: Environment) {
-        let before = self.known(EnvironmentId(slice.runner.load(Ordering::Relaxed)));
-        if !before.is_some_and(|before| self.give_back_position(before, environment)) {
-            self.set_runner(slice, environment);
-        }
+    pub(crate) fn tell_slice(&mut self, slice: &SliceInfo, environment: Environment) {
+        self.set_runner(slice, environment);
         let context = self.context_of(environment);
         self.processor().note_position(environment, context);
     }
 
-    /// Says who runs in a position from now on. It stays with its owner if that has lent as many as it may.
-    fn set_runner(&mut self, slice: &'static SliceInfo, runner: Environment) {
-        let owner = self.living(EnvironmentId(slice.owner.load(Ordering::Relaxed)));
-        if owner.is_ok_and(|owner| owner != runner && !self.note_lent(owner, slice)) {
-            return;
-        }
+    /// Says who runs in a position of this CPU from now on.
+    fn set_runner(&mut self, slice: &SliceInfo, runner: Environment) {
         slice.runner.store(runner.number().0, Ordering::Release);
         self.secrets_mut(runner).homes |= 1 << entry::cpu();
-    }
-
-    /// Notes that an owner lends a position; false where there is no place for it.
-    fn note_lent(&mut self, owner: Environment, slice: &'static SliceInfo) -> bool {
-        let lent = self.secrets(owner).lent;
-        let is_slice = |place: &Option<&'static SliceInfo>| place.is_some_and(|other| core::ptr::eq(other, slice));
-        let is_free = |place: &Option<&'static SliceInfo>| !place.is_some_and(|other| self.is_lent(owner, other));
-        let place = lent.iter().position(is_slice).or_else(|| lent.iter().position(is_free));
-        if let Some(place) = place {
-            self.secrets_mut(owner).lent[place] = Some(slice);
-        }
-        place.is_some()
-    }
-
-    /// Whether a position is an owner's, and somebody else runs in it who lives.
-    fn is_lent(&self, owner: Environment, slice: &SliceInfo) -> bool {
-        let runner = EnvironmentId(slice.runner.load(Ordering::Relaxed));
-        slice.owner.load(Ordering::Relaxed) == owner.number().0
-            && runner != owner.number()
-            && self.living(runner).is_ok()
-    }
-
-    /// Gives a position that `owner` has lent to `holder` back, if there is one: the one that runs before any other.
-    fn give_back_position(&mut self, holder: Environment, owner: Environment) -> bool {
-        let (owner_number, holder_number) = (owner.number().0, holder.number().0);
-        let is_held = |slice: &SliceInfo| {
-            (slice.owner.load(Ordering::Relaxed), slice.runner.load(Ordering::Relaxed)) == (owner_number, holder_number)
-        };
-        let running = self.processor().slice.filter(|slice| is_held(slice));
-        let slice = running.or_else(|| self.secrets(owner).lent.into_iter().flatten().find(|slice| is_held(slice)));
-        if let Some(slice) = slice {
-            slice.runner.store(owner_number, Ordering::Release);
-        }
-        slice.is_some()
     }
 }
