@@ -43,14 +43,18 @@ pub struct LibraryWords {
     pub vector_state: AtomicU64,
     /// Stack pointer to go on with when a control transfer is answered.
     pub transfer_stack: AtomicU64,
-    /// Who may answer it, and how it was called: the word of the transfer.
+    /// Environment that may answer it.
     pub transfer_callee: AtomicU64,
     /// Initial stack pointer of the entry for control transfers.
     pub service_stack: AtomicU64,
+    /// Where transfers come in that are calls; 0: this is no service.
+    pub service_entry: AtomicU64,
     /// Function that serves control transfers.
     pub service_function: AtomicU64,
     /// Answers that could not be delivered: see [`crate::transfer::serve`]. 0: none yet.
     pub service_answers: AtomicU64,
+    /// The kinds of calls that came since the service slept last, as bits: with synchronous ones came positions.
+    pub service_kinds: AtomicU64,
     /// Handler of each kind of upcall, an `extern "C" fn(&mut Context)`.
     pub handlers: [AtomicU64; upcall::kind::COUNT as usize],
     /// First address after the upcall stack.
@@ -60,7 +64,7 @@ pub struct LibraryWords {
     /// See `archive`. Filled in by the creator.
     pub archive_bytes: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 7],
+    pub unused: [AtomicU64; 5],
     /// For the library OS.
     pub free: [AtomicU64; FREE_WORDS],
 }
@@ -179,6 +183,8 @@ pub fn number() -> EnvironmentId {
     EnvironmentId(private_word::<NUMBER>())
 }
 
+const CPU: u64 = offset_of!(PrivateWords, cpu) as u64;
+
 const UPCALL_PKRU: u64 = offset_of!(PrivateWords, upcall_pkru) as u64;
 
 /// The PKRU that the running environment declared for its upcalls.
@@ -188,8 +194,9 @@ pub fn upcall_pkru() -> u64 {
 }
 
 /// The CPU that it runs on; it may be another one after the next yield.
+#[inline]
 pub fn cpu() -> u64 {
-    Area::current().private().cpu.load(Relaxed)
+    private_word::<CPU>() & 0xffff_ffff
 }
 
 /// The page-table root of the running environment.

@@ -6,9 +6,12 @@
 //! ([`crate::upcall::slice_end_entry`]).
 
 pub use crate::syscall::{time_slice_allocate as allocate, time_slice_free as free};
+use crate::{exposed, syscall};
+use abi::limits::SLICES_PER_CPU;
 use abi::syscall::number;
-pub use abi::time_slice::ANY_POSITION;
+pub use abi::time_slice::{ANY_POSITION, SliceInfo};
 use abi::{EnvironmentId, Failure};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Makes a call that comes back with all general registers lost, by way of a slice start upcall.
 ///
@@ -51,4 +54,50 @@ pub fn yield_to(environment: EnvironmentId) -> Result<(), Failure> {
 pub fn yield_now() {
     // Nobody is named, so there is nothing to refuse.
     let _ = yield_to(EnvironmentId::NONE);
+}
+
+/// A position of some CPU's slice vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The CPU.
+    pub cpu: u64,
+    /// Which of its positions.
+    pub at: u64,
+}
+
+/// The one whose slice runs on this CPU.
+#[inline]
+pub fn position() -> Position {
+    let cpu = crate::area::cpu();
+    Position { cpu, at: exposed::cpu(cpu).map_or(0, |info| info.position.load(Relaxed)) }
+}
+
+impl Position {
+    fn info(self) -> Option<&'static SliceInfo> {
+        exposed::slices(self.cpu).get(self.at as usize)
+    }
+
+    /// Who it is allocated to.
+    pub fn owner(self) -> EnvironmentId {
+        EnvironmentId(self.info().map_or(0, |info| info.owner.load(Relaxed)))
+    }
+
+    /// Whether the running environment is its runner, as far as was told ([`SliceInfo::runner`]), and not its owner.
+    pub fn is_lent(self) -> bool {
+        let own = crate::area::number();
+        self.owner() != own && self.info().is_some_and(|info| info.runner.load(Relaxed) == own.0)
+    }
+}
+
+/// Gives every position that the running environment was lent back to whom it is allocated to.
+pub fn give_back() {
+    let here = position();
+    for cpu in 0..exposed::kernel().cpus.load(Relaxed) {
+        for position in (0..SLICES_PER_CPU as u64).map(|at| Position { cpu, at }) {
+            // This one may be lent though nobody was told; where it is not, it stays as it is.
+            if position == here || position.is_lent() {
+                let _ = syscall::time_slice_return(cpu, position.at);
+            }
+        }
+    }
 }

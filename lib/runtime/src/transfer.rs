@@ -4,6 +4,10 @@
 //! and is entered again by the callee's answer ([`call`]). A callee declares a function and waits ([`serve`]). Both hold
 //! a critical section from the moment they are ready until they are entered: the end of a slice in between would leave
 //! them with two continuations.
+//!
+//! A position that came with a synchronous call goes back with the answer. A service that was resumed in another slice meanwhile
+//! must not give that one: it returns what it was lent to whom it is allocated to, and answers with the slice alone. Whoever
+//! waits for an answer gives the slices of its own positions to whom it called, so that a chain of callers gets on in them.
 
 extern crate alloc;
 
@@ -11,7 +15,7 @@ use crate::area::{Area, LIBRARY, LibraryWords};
 use crate::predicate::{Operator, Predicate, clock, word};
 use crate::{critical_section, exposed, syscall, time_slice, vector};
 use abi::area::PrivateWords;
-use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
+use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS};
 use abi::{EnvironmentId, Error, Failure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -41,6 +45,9 @@ const READY: usize = offset_of!(PrivateWords, ready);
 const CALLER: usize = offset_of!(PrivateWords, caller);
 const TRANSFER_STACK: u64 = LIBRARY + offset_of!(LibraryWords, transfer_stack) as u64;
 const TRANSFER_CALLEE: u64 = LIBRARY + offset_of!(LibraryWords, transfer_callee) as u64;
+/// The upper half of the word that says which CPU this is: the kernel makes it 0 whenever a slice begins.
+const SLICE_MARK: usize = offset_of!(PrivateWords, cpu) + 4;
+const SERVICE_KINDS: u64 = LIBRARY + offset_of!(LibraryWords, service_kinds) as u64;
 const SERVICE_STACK: u64 = LIBRARY + offset_of!(LibraryWords, service_stack) as u64;
 
 /// Calls another environment and waits for its answer, which replaces the message. Nothing of the own registers but the
@@ -49,15 +56,30 @@ const SERVICE_STACK: u64 = LIBRARY + offset_of!(LibraryWords, service_stack) as 
 /// # Errors
 /// `NoSuchEnvironment` where the callee does not live, or dies before it answers; `Busy` where it cannot be entered now.
 pub fn call(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
-    let private = Area::current().private();
     let _vectors = vector::keep();
     let _section = critical_section::enter();
-    private.synchronous_entry.store(answer_entry as *const () as u64, Relaxed);
-    private.asynchronous_entry.store(answer_entry as *const () as u64, Relaxed);
-    let detail = callee.0;
-    let error = exchange(message, callee.0, kind as u64);
-    private.ready.store(0, SeqCst);
-    syscall::result(error, detail)
+    let error = answered_at(answer_entry as *const () as u64, || exchange(message, callee.0, kind as u64));
+    syscall::result(error, callee.0)
+}
+
+/// Makes a call whose answer comes in at an entry. Who serves calls itself can be called again after that.
+#[inline]
+fn answered_at(entry: u64, exchange: impl FnOnce() -> u64) -> u64 {
+    declare(entry);
+    let error = exchange();
+    let service = Area::current().library().service_entry.load(Relaxed);
+    if service != 0 {
+        declare(service);
+    }
+    error
+}
+
+/// Declares where transfers come in.
+#[inline]
+fn declare(entry: u64) {
+    let private = Area::current().private();
+    private.synchronous_entry.store(entry, Relaxed);
+    private.asynchronous_entry.store(entry, Relaxed);
 }
 
 /// Transfers with the message in the registers; comes back by [`answer_entry`], or with the error.
@@ -67,8 +89,8 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
         "push rbp; push rbx; push r12; push r13; push r14; push r15; push rdi",
         "mov gs:[{transfer_stack}], rsp",
         "mov eax, esi",
-        "or rax, rdx",
         "mov gs:[{transfer_callee}], rax",
+        "or rax, rdx",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
         "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
@@ -89,20 +111,18 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     )
 }
 
-/// Who was called last, and the word that it was called with.
-fn called() -> (EnvironmentId, u64) {
-    let word = Area::current().library().transfer_callee.load(Relaxed);
-    (EnvironmentId(word & 0xffff_ffff), word)
+/// Who was called last.
+fn called() -> EnvironmentId {
+    EnvironmentId(Area::current().library().transfer_callee.load(Relaxed))
 }
 
 /// A slice of our own began before the answer came. A callee that has it still, because it could not enter us, is asked for
-/// it as it was called; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way,
-/// not running.
+/// it; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way, not running.
 /// Comes back only with the error, when the callee is gone: the answer enters elsewhere, and takes the stack back to where
 /// the call began.
 extern "C" fn wait_for_answer() -> u64 {
-    let (callee, word) = called();
-    while ask_for_answer(word) != Error::NoSuchEnvironment as u64 {
+    let callee = called();
+    while ask_for_answer(callee.0 | ASYNCHRONOUS) != Error::NoSuchEnvironment as u64 {
         give_way_to(callee);
     }
     Error::NoSuchEnvironment as u64
@@ -111,10 +131,10 @@ extern "C" fn wait_for_answer() -> u64 {
 /// How long who waits for another sleeps before it looks again, in nanoseconds.
 const A_WHILE: u64 = 1_000_000;
 
-/// Gives the rest of the slice to a callee that has not answered yet, or, where it runs on another CPU, to anybody for a
-/// while.
-fn give_way_to(callee: EnvironmentId) {
-    if time_slice::yield_to(callee).is_err() {
+/// Gives the rest of the slice to whom we wait for, a callee that has not answered yet or a caller that cannot be entered, or,
+/// where it runs on another CPU, to anybody for a while.
+fn give_way_to(other: EnvironmentId) {
+    if time_slice::yield_to(other).is_err() {
         let later = Predicate::new().or(&[clock(crate::clock::now() + A_WHILE)]);
         if later.is_ok_and(|later| later.wait_once().is_err()) {
             time_slice::yield_now();
@@ -137,14 +157,15 @@ extern "C" fn ask_for_answer(_callee_and_number: u64) -> u64 {
     )
 }
 
-/// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx.
+/// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx. Who asks for an answer
+/// of ours, which depends on the one that we wait for, gets none yet, and we the slice.
 #[unsafe(naked)]
 extern "C" fn answer_entry() {
     naked_asm!(
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{transfer_stack}]",
         "mov rcx, gs:[{caller}]",
-        "cmp ecx, gs:[{transfer_callee}]",
+        "cmp rcx, gs:[{transfer_callee}]",
         "jne 2f",
         "pop rcx",
         "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
@@ -153,6 +174,8 @@ extern "C" fn answer_entry() {
         "xor eax, eax",
         "ret",
         "2:",
+        "cmp r12d, 1",
+        "je 3f",
         "shr rax, {kind_shift}",
         "shl rax, {kind_shift}",
         "or rax, rcx",
@@ -160,6 +183,8 @@ extern "C" fn answer_entry() {
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
         // Back here the stranger could not be entered, or a slice of our own began: we still wait for our answer.
+        "3:",
+        "mov qword ptr gs:[{ready}], 1",
         "call {wait}",
         "mov qword ptr gs:[{ready}], 0",
         "add rsp, 8",
@@ -177,14 +202,11 @@ extern "C" fn answer_entry() {
 /// `NoSuchEnvironment` or `Busy` where it cannot be entered. If it dies before it answers, so does the caller, whose
 /// registers it had.
 pub fn call_trusting(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
-    let private = Area::current().private();
     let _vectors = vector::keep();
     let _section = critical_section::enter();
-    private.synchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);
-    private.asynchronous_entry.store(trusting_answer_entry as *const () as u64, Relaxed);
-    let detail = callee.0;
-    let error = exchange_trusting(message, callee.0, kind as u64);
-    syscall::result(error, detail)
+    let entry = trusting_answer_entry as *const () as u64;
+    let error = answered_at(entry, || exchange_trusting(message, callee.0, kind as u64));
+    syscall::result(error, callee.0)
 }
 
 /// As [`exchange`], but every register goes as it is.
@@ -194,8 +216,8 @@ extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u
         "push rdi",
         "mov gs:[{transfer_stack}], rsp",
         "mov eax, esi",
-        "or rax, rdx",
         "mov gs:[{transfer_callee}], rax",
+        "or rax, rdx",
         "mov rcx, rdi",
         "mov rdi, [rcx]; mov rsi, [rcx + 8]; mov rdx, [rcx + 16]",
         "mov r10, [rcx + 24]; mov r8, [rcx + 32]; mov r9, [rcx + 40]",
@@ -220,7 +242,7 @@ extern "C" fn trusting_answer_entry() {
         "mov qword ptr gs:[{ready}], 0",
         "mov rsp, gs:[{transfer_stack}]",
         "mov rcx, gs:[{caller}]",
-        "cmp ecx, gs:[{transfer_callee}]",
+        "cmp rcx, gs:[{transfer_callee}]",
         "jne 2f",
         "pop rcx",
         "mov [rcx], rdi; mov [rcx + 8], rsi; mov [rcx + 16], rdx",
@@ -229,12 +251,16 @@ extern "C" fn trusting_answer_entry() {
         "ret",
         // A stranger: it gets an empty answer. Our registers are still with the callee.
         "2:",
+        "cmp r12d, 1",
+        "je 3f",
         "shr rax, {kind_shift}",
         "shl rax, {kind_shift}",
         "or rax, rcx",
         "or rdx, -1",
         "mov qword ptr gs:[{ready}], 1",
         "syscall",
+        "3:",
+        "mov qword ptr gs:[{ready}], 1",
         "call {wait}",
         "ud2",
         transfer_stack = const TRANSFER_STACK, transfer_callee = const TRANSFER_CALLEE, ready = const READY,
@@ -245,7 +271,7 @@ extern "C" fn trusting_answer_entry() {
 /// As [`wait_for_answer`], but the callee keeps nothing: it tries until the answer is taken. The registers that a dead
 /// callee was trusted with are lost.
 extern "C" fn wait_trusting() -> ! {
-    let (callee, _) = called();
+    let callee = called();
     while exposed::lives(callee) {
         give_way_to(callee);
     }
@@ -255,59 +281,20 @@ extern "C" fn wait_trusting() -> ! {
 
 /// Serves calls for ever, one at a time, on the stack that this is called on.
 pub fn serve(service: Service) -> ! {
-    serve_by(service, service_entry as *const () as u64)
+    serve_by(service, untrusted_entry as *const () as u64)
 }
 
 /// Serves calls of [`call_trusting`]: what the callee-saved registers hold goes back as it came.
 pub fn serve_trusted(service: Service) -> ! {
-    serve_by(service, trusted_service_entry as *const () as u64)
+    serve_by(service, trusted_entry as *const () as u64)
 }
 
 fn serve_by(service: Service, entry: u64) -> ! {
-    let area = Area::current();
-    area.library().service_function.store(service as usize as u64, Relaxed);
-    for word in [&area.private().synchronous_entry, &area.private().asynchronous_entry] {
-        word.store(entry, Relaxed);
-    }
+    let library = Area::current().library();
+    library.service_function.store(service as usize as u64, Relaxed);
+    library.service_entry.store(entry, Relaxed);
+    declare(entry);
     settle()
-}
-
-/// As [`service_entry`], but the callee-saved registers go back as they came.
-#[unsafe(naked)]
-extern "C" fn trusted_service_entry() {
-    naked_asm!(
-        "mov qword ptr gs:[{ready}], 0",
-        "mov rsp, gs:[{service_stack}]",
-        "push rbx; push r12",
-        "push r9; push r8; push r10; push rdx; push rsi; push rdi",
-        "mov rbx, rax",
-        "mov rdi, gs:[{caller}]",
-        "mov r12, rdi",
-        "mov rsi, rsp",
-        "xor edx, edx",
-        "call {serve_one}",
-        "pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9",
-        "shr rbx, {kind_shift}",
-        "shl rbx, {kind_shift}",
-        "lea rax, [rbx + r12]",
-        "pop r12; pop rbx",
-        // The registers are the answer: nothing else keeps them while a caller that runs is tried again.
-        "2:",
-        "push rdx; push rax",
-        "mov qword ptr gs:[{ready}], 1",
-        "syscall",
-        "mov qword ptr gs:[{ready}], 0",
-        "cmp eax, {busy}",
-        "pop rax; pop rdx",
-        "je 2b",
-        "mov rsp, gs:[{service_stack}]",
-        "call {leave}",
-        "call {idle}",
-        "ud2",
-        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
-        busy = const Error::Busy as u64, serve_one = sym serve_one, leave = sym leave, idle = sym idle,
-        kind_shift = const KIND_SHIFT,
-    )
 }
 
 /// Takes what lies below the caller as the stack of the service.
@@ -322,16 +309,17 @@ extern "C" fn settle() -> ! {
     )
 }
 
-/// Waits to be entered; upcalls that came meanwhile are delivered between two waits.
+/// Waits to be entered; upcalls that came meanwhile are delivered between two waits. Nobody else's position is slept in.
 extern "C" fn idle() -> ! {
-    let private = Area::current().private();
+    let area = Area::current();
+    let private = area.private();
     loop {
         let section = critical_section::enter();
+        if area.library().service_kinds.swap(0, Relaxed) & SYNCHRONOUS != 0 {
+            time_slice::give_back();
+        }
         private.ready.store(1, SeqCst);
-        let waited = match lender() {
-            Some(caller) => give_back_time(caller),
-            None => sleep(None),
-        };
+        let waited = sleep();
         private.ready.store(0, SeqCst);
         drop(section);
         if waited.is_err() {
@@ -340,96 +328,151 @@ extern "C" fn idle() -> ! {
     }
 }
 
-/// Sleeps until an upcall waits or, if that is sooner, the time has come.
-fn sleep(until: Option<u64>) -> Result<(), Failure> {
-    let mut waking = Predicate::new().or(&[word(&Area::current().private().pending, Operator::NotEqual, 0)])?;
-    if let Some(time) = until {
-        waking.add(&[clock(time)])?;
-    }
+/// Sleeps until an upcall waits.
+fn sleep() -> Result<(), Failure> {
+    let waking = Predicate::new().or(&[word(&Area::current().private().pending, Operator::NotEqual, 0)])?;
     waking.wait().map(|_| ())
 }
 
-/// A caller whose answer was kept and whose position came with the call. It may have no other, and could never ask for its
-/// answer while we sleep in that one.
-fn lender() -> Option<EnvironmentId> {
-    if Area::current().library().service_answers.load(Relaxed) == 0 {
-        return None;
-    }
-    let kept = kept_answers().iter();
-    kept.filter(|kept| kept.kind == Kind::Synchronous as u64).map(|kept| kept.caller).find(|one| exposed::lives(*one))
+/// A call that is served, on the stack of the service.
+#[repr(C)]
+struct Call {
+    padding: u64,
+    /// How often the answer is tried.
+    tries: u64,
+    /// The [`Kind`] of the answer, as a number.
+    kind: u64,
+    caller: EnvironmentId,
+    message: Message,
 }
 
-/// Slices of the position that a caller lent are the caller's, until it has its answer; our own are not.
-fn give_back_time(caller: EnvironmentId) -> Result<(), Failure> {
-    let cpu = crate::area::cpu();
-    let position = exposed::cpu(cpu).map_or(0, |cpu| cpu.position.load(Relaxed));
-    let is_its_own =
-        exposed::slices(cpu).get(position as usize).is_some_and(|slice| slice.owner.load(Relaxed) == caller.0);
-    if is_its_own && time_slice::yield_to(caller).is_ok() {
-        return Ok(());
-    }
-    sleep(Some(crate::clock::now() + A_WHILE))
+const CALL_KIND: usize = offset_of!(Call, kind);
+const CALL_CALLER: usize = offset_of!(Call, caller);
+const CALL_MESSAGE: usize = offset_of!(Call, message);
+const _: () = assert!(size_of::<Call>().is_multiple_of(16));
+
+/// An entry for calls: runs the service on its own stack and transfers back.
+macro_rules! service_entry {
+    ($(#[$doc:meta])* $name:ident, asks_again: $asks_again:literal, hide: $hide:literal, on_busy: $try_again:ident) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "mov qword ptr gs:[{ready}], 0",
+                "mov dword ptr gs:[{slice_mark}], 1",
+                "mov rsp, gs:[{service_stack}]",
+                "push r9; push r8; push r10; push rdx; push rsi; push rdi",
+                "shr rax, {kind_shift}",
+                "shl rax, {kind_shift}",
+                "push gs:[{caller}]",
+                "push rax",
+                "or gs:[{kinds}], rax",
+                "push {tries}",
+                "push 0",
+                "mov rdi, rsp",
+                $asks_again,
+                "call {serve_one}",
+                "cmp dword ptr gs:[{slice_mark}], 0",
+                "je 5f",
+                "2:",
+                "mov rax, [rsp + {call_caller}]",
+                "or rax, [rsp + {kind}]",
+                "mov rdi, [rsp + {message}]; mov rsi, [rsp + {message} + 8]; mov rdx, [rsp + {message} + 16]",
+                "mov r10, [rsp + {message} + 24]; mov r8, [rsp + {message} + 32]; mov r9, [rsp + {message} + 40]",
+                $hide,
+                "mov qword ptr gs:[{ready}], 1",
+                "syscall",
+                "mov qword ptr gs:[{ready}], 0",
+                "cmp eax, {busy}",
+                "jne 3f",
+                "mov rdi, rsp",
+                "call {try_again}",
+                "test eax, eax",
+                "jnz 2b",
+                // Refused, or a slice of our own began: nobody waits for us.
+                "3:",
+                "mov rsp, gs:[{service_stack}]",
+                "call {leave}",
+                "call {idle}",
+                "ud2",
+                "4:",
+                "call {kept_answer}",
+                "jmp 2b",
+                "5:",
+                "mov rdi, rsp",
+                "call {give_no_other_position}",
+                "jmp 2b",
+                ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
+                kind_shift = const KIND_SHIFT, slice_mark = const SLICE_MARK, kinds = const SERVICE_KINDS, tries = const ANSWER_TRIES,
+                kind = const CALL_KIND, call_caller = const CALL_CALLER, message = const CALL_MESSAGE,
+                busy = const Error::Busy as u64, serve_one = sym serve_one, try_again = sym $try_again,
+                leave = sym leave, idle = sym idle, kept_answer = sym kept_answer,
+                give_no_other_position = sym give_no_other_position,
+            )
+        }
+    };
 }
 
-/// Entered by a call: runs the service on its own stack and transfers back the way the call came. A caller that runs just
-/// then, to see that no answer has come, is tried again a few times; then the answer is kept until it asks for it.
-#[unsafe(naked)]
-extern "C" fn service_entry() {
-    naked_asm!(
-        "mov qword ptr gs:[{ready}], 0",
-        "mov rsp, gs:[{service_stack}]",
-        "push r9; push r8; push r10; push rdx; push rsi; push rdi",
-        "shr rax, {kind_shift}",
-        "shl rax, {kind_shift}",
-        "mov rdi, gs:[{caller}]",
-        "push rdi",
-        "push rax",
-        "push {tries}",
-        "push 0",
-        "lea rsi, [rsp + 32]",
-        "mov edx, r12d",
-        "call {serve_one}",
-        "2:",
-        "mov rax, [rsp + 24]",
-        "or rax, [rsp + 16]",
-        "mov rdi, [rsp + 32]; mov rsi, [rsp + 40]; mov rdx, [rsp + 48]",
-        "mov r10, [rsp + 56]; mov r8, [rsp + 64]; mov r9, [rsp + 72]",
-        "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
-        "mov qword ptr gs:[{ready}], 1",
-        "syscall",
-        "mov qword ptr gs:[{ready}], 0",
-        "cmp eax, {busy}",
-        "jne 3f",
-        "mov eax, {yield_number}",
-        "xor edi, edi",
-        "syscall",
-        "dec qword ptr [rsp + 8]",
-        "jnz 2b",
-        "mov rdi, [rsp + 24]",
-        "lea rsi, [rsp + 32]",
-        "mov rdx, [rsp + 16]",
-        "call {keep}",
-        // Refused, or a slice of our own began: nobody waits for us.
-        "3:",
-        "mov rsp, gs:[{service_stack}]",
-        "call {leave}",
-        "call {idle}",
-        "ud2",
-        ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK, tries = const ANSWER_TRIES,
-        busy = const Error::Busy as u64, yield_number = const number::time_slice_yield,
-        serve_one = sym serve_one, keep = sym keep_answer, leave = sym leave, idle = sym idle,
-        kind_shift = const KIND_SHIFT,
-    )
+service_entry! {
+    /// For callers that trust nobody: they are shown no register but the message.
+    untrusted_entry,
+    asks_again: "cmp r12d, 1; je 4f",
+    hide: "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
+    on_busy: try_again
 }
 
-/// How often an answer is tried to a caller that runs.
+service_entry! {
+    /// For callers whose callee-saved registers go back as they came.
+    trusted_entry,
+    asks_again: "",
+    hide: "",
+    on_busy: try_until_taken
+}
+
+/// How often an answer is tried to a caller that cannot be entered, because it runs just then to see that none has come.
 const ANSWER_TRIES: u64 = 16;
+
+/// Serves a call. Upcalls that can wait may come while the service runs; before the answer goes out they must not.
+extern "C" fn serve_one(call: &mut Call) {
+    critical_section::leave();
+    let function = Area::current().library().service_function.load(Relaxed);
+    // SAFETY: `serve` put a function of this type there, and nobody else writes the word.
+    let service: Service = unsafe { core::mem::transmute(function as usize) };
+    service(call.caller, &mut call.message);
+    core::mem::forget(critical_section::enter());
+}
+
+/// Slices have begun since the call came. If this one is not of a position that was lent to us, it is not the caller's: what was lent
+/// goes back by itself, and the answer goes out with the slice alone.
+extern "C" fn give_no_other_position(call: &mut Call) {
+    if call.kind == Kind::Synchronous as u64 && !time_slice::position().is_lent() {
+        time_slice::give_back();
+        call.kind = Kind::Asynchronous as u64;
+    }
+}
+
+/// The caller cannot be entered: whether the answer is to be tried once more. If not, it is kept.
+extern "C" fn try_again(call: &mut Call) -> u32 {
+    time_slice::yield_now();
+    call.tries -= 1;
+    if call.tries == 0 {
+        keep_answer(call.caller, &call.message);
+        return 0;
+    }
+    give_no_other_position(call);
+    1
+}
+
+/// The same where the registers are the answer, and nothing else keeps them: the caller gets the slice until it can be entered.
+extern "C" fn try_until_taken(call: &mut Call) -> u32 {
+    give_way_to(call.caller);
+    give_no_other_position(call);
+    1
+}
 
 /// An answer that could not be delivered.
 struct Kept {
     caller: EnvironmentId,
-    /// The [`Kind`] of the call, as a number.
-    kind: u64,
     message: Message,
 }
 
@@ -439,37 +482,23 @@ fn kept_answers() -> &'static mut Vec<Kept> {
     if word.load(Relaxed) == 0 {
         word.store(core::ptr::from_mut(Box::leak(Box::<Vec<Kept>>::default())) as u64, Relaxed);
     }
-    // SAFETY: the word holds the address of a leaked list, which only this environment knows, in the three functions below
-    // and above, of which none calls another.
+    // SAFETY: the word holds the address of a leaked list, which only this environment knows, in the two functions below, of
+    // which none calls the other.
     unsafe { &mut *(word.load(Relaxed) as *mut Vec<Kept>) }
 }
 
 /// Keeps an answer until its caller asks for it. A caller waits for one answer at a time: there are never more than callers.
-extern "C" fn keep_answer(caller: EnvironmentId, message: &Message, kind: u64) {
+fn keep_answer(caller: EnvironmentId, message: &Message) {
     let kept = kept_answers();
     kept.retain(|other| other.caller != caller && exposed::lives(other.caller));
-    kept.push(Kept { caller, kind, message: *message });
+    kept.push(Kept { caller, message: *message });
 }
 
-/// The answer that was kept for a caller; who has none waiting asked for nothing.
-fn kept_answer(caller: EnvironmentId) -> Message {
+/// Who called asks for an answer that was kept; who has none waiting asked for nothing.
+extern "C" fn kept_answer(call: &mut Call) {
     let kept = kept_answers();
-    let place = kept.iter().position(|other| other.caller == caller);
-    place.map_or([u64::MAX; 6], |place| kept.swap_remove(place).message)
-}
-
-/// Upcalls that can wait may come while the service runs; before the answer goes out they must not.
-extern "C" fn serve_one(caller: EnvironmentId, message: &mut Message, asks_again: u32) {
-    if asks_again == 1 {
-        *message = kept_answer(caller);
-        return;
-    }
-    critical_section::leave();
-    let function = Area::current().library().service_function.load(Relaxed);
-    // SAFETY: `serve` put a function of this type there, and nobody else writes the word.
-    let service: Service = unsafe { core::mem::transmute(function as usize) };
-    service(caller, message);
-    core::mem::forget(critical_section::enter());
+    let place = kept.iter().position(|other| other.caller == call.caller);
+    call.message = place.map_or([u64::MAX; 6], |place| kept.swap_remove(place).message);
 }
 
 /// Closes the critical section that was open while the environment waited.

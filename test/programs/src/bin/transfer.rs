@@ -17,7 +17,7 @@ use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
-use runtime::transfer::{Kind, Message, call, serve};
+use runtime::transfer::{Kind, Message, call, serve, serve_trusted};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::child::{death, eventually, prepare, settle, sleeps, spawn, status};
@@ -31,6 +31,9 @@ guest! {
     Here an_answer_is_kept_for_who_cannot_be_entered;
     Here the_position_of_a_dead_callee_comes_back;
     Here the_position_comes_back_from_another_slice;
+    Here only_the_runner_returns_a_position;
+    Here every_position_comes_back_through_a_chain;
+    Here who_was_forced_out_in_a_trusting_call_is_answered;
     Here several_positions_are_lent_at_once;
     Here who_was_entered_elsewhere_is_not_forgotten;
     Here the_base_of_fs_passes;
@@ -224,7 +227,9 @@ fn the_position_of_a_dead_callee_comes_back(world: &World) -> Outcome {
 
 /// Answers only in a slice of another position than it was called in: in its own, or in one that was given to it.
 extern "C" fn answer_elsewhere(_: EnvironmentId, message: &mut Message) {
-    let position = || exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.position.load(SeqCst));
+    // Those of CPU 0 have the numbers that they have there.
+    let of = |cpu: u64| exposed::cpu(cpu).map_or(0, |info| cpu << 32 | info.position.load(SeqCst));
+    let position = || of(area::cpu());
     let lent = message[0];
     while position() == lent {
         time_slice::yield_now();
@@ -245,10 +250,10 @@ extern "C" fn give_for_ever(to: u64) {
 }
 
 /// Calls a callee that gets slices: it may be running, or was switched out whole by a busy host, and is called again then.
-fn call_when_free(kind: Kind, callee: &Child, message: &mut Message) -> Result<(), Failure> {
+fn call_when_free(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
     let mut outcome = Ok(());
     eventually(|| {
-        outcome = call(kind, callee.number, message);
+        outcome = call(kind, callee, message);
         !outcome.is_err_and(|failure| failure.error == Error::Busy)
     });
     outcome
@@ -267,11 +272,11 @@ fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
         let own = positions_of(area::number()).next().ok_or("no position")?;
         for round in 0..5 {
             let mut message: Message = [own as u64, 0, 0, 0, 0, 0];
-            granted!(call_when_free(Kind::Synchronous, &child, &mut message));
+            granted!(call_when_free(Kind::Synchronous, child.number, &mut message));
             check!(message[1] != own as u64, "round {round}: the callee answered in our position");
-            time_slice::yield_now();
-            let runner = exposed::slices(0)[own].runner.load(SeqCst);
-            check!(runner == area::number().0, "round {round}: after the answer {runner} runs in our position");
+            let runner = || exposed::slices(0)[own].runner.load(SeqCst);
+            let back = eventually(|| runner() == area::number().0);
+            check!(back, "round {round}: after the answer {} runs in our position", runner());
             check_rounds(&child, own, has_slice)?;
         }
         if let Some(giver) = giver {
@@ -294,6 +299,110 @@ fn check_rounds(child: &Child, own: usize, has_slice: bool) -> Outcome {
     check!(begun(area::number()) >= ours + 4, "only {} slices began for us", begun(area::number()) - ours);
     let more = begun(child.number) - theirs;
     check!(has_slice || more == 0, "{more} slices began for the callee, which has none");
+    Ok(())
+}
+
+/// Returns the position that it was lent before it answers, and tells who runs in it then.
+extern "C" fn return_first(_: EnvironmentId, message: &mut Message) {
+    let here = time_slice::position();
+    let outcome = syscall::time_slice_return(here.cpu, here.at);
+    let runner = exposed::slices(here.cpu)[here.at as usize].runner.load(SeqCst);
+    *message = [outcome.err().map_or(0, |failure| failure.error as u64), here.at, runner, 7, 8, 9];
+}
+
+extern "C" fn serve_returning(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(return_first)
+}
+
+/// Who runs in a position returns it, its owner to itself; nobody else moves it.
+fn only_the_runner_returns_a_position(world: &World) -> Outcome {
+    let own = positions_of(area::number()).next().ok_or("no position")? as u64;
+    let runner = |at: u64| exposed::slices(0)[at as usize].runner.load(SeqCst);
+    granted!(syscall::time_slice_return(0, own));
+    check!(runner(own) == area::number().0, "our position runs {}", runner(own));
+    let cpus = exposed::kernel().cpus.load(SeqCst);
+    for (cpu, at) in [(cpus, 0), (u64::MAX, 0), (0, abi::limits::SLICES_PER_CPU as u64), (0, u64::MAX)] {
+        refused!(syscall::time_slice_return(cpu, at), NoSuchSlice);
+    }
+    let other = spawn(world, spin_unready, 0)?;
+    let theirs = positions_of(other.number).next().ok_or("it has no position")? as u64;
+    let free = exposed::slices(0).iter().position(|slice| slice.owner.load(SeqCst) == 0).ok_or("no free position")?;
+    for at in [theirs, free as u64] {
+        let before = runner(at);
+        refused!(syscall::time_slice_return(0, at), NotPermitted);
+        check!(runner(at) == before, "position {at} was moved from {before} to {}", runner(at));
+    }
+    granted!(other.destroy());
+    let child = without_slice(world, serve_returning, 0)?;
+    settle(&child)?;
+    let mut message: Message = [0; 6];
+    granted!(call(Kind::Synchronous, child.number, &mut message));
+    check!(message == [0, own, area::number().0, 7, 8, 9], "who was lent our position {own} said {message:x?}");
+    check!(eventually(|| runner(own) == area::number().0), "our position runs {}", runner(own));
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Calls the environment that the first word names with the other words, and answers with its answer.
+extern "C" fn relay(_: EnvironmentId, message: &mut Message) {
+    let [next, words @ ..] = *message;
+    let mut asked: Message = core::array::from_fn(|index| words.get(index).copied().unwrap_or(0));
+    let outcome = call_when_free(Kind::Synchronous, EnvironmentId(next), &mut asked);
+    message[0] = outcome.err().map_or(0, |failure| failure.error as u64);
+    message[1..].copy_from_slice(&asked[..5]);
+}
+
+extern "C" fn serve_relay(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve(relay)
+}
+
+/// A position that somebody else runs in than its owner.
+fn stray() -> Option<(u64, usize, u64, u64)> {
+    let cpus = 0..exposed::kernel().cpus.load(SeqCst);
+    cpus.flat_map(|cpu| exposed::slices(cpu).iter().enumerate().map(move |(at, slice)| (cpu, at, slice)))
+        .map(|(cpu, at, slice)| (cpu, at, slice.owner.load(SeqCst), slice.runner.load(SeqCst)))
+        .find(|(_, _, owner, runner)| owner != runner)
+}
+
+/// We call one that calls another, each lending the position, and the last answers in another slice: in one that is given to
+/// it, or in its own. The one in the middle, and we, may have slices besides in which no answer comes. In the end everybody
+/// runs in its own positions, and everybody had its answer.
+fn every_position_comes_back_through_a_chain(world: &World) -> Outcome {
+    for case in 0..8 {
+        let [last_has, middle_has, more] = [1, 2, 4].map(|bit| case & bit != 0);
+        let (last, middle) = (without_slice(world, serve_elsewhere, 0)?, without_slice(world, serve_relay, 0)?);
+        settle(&last)?;
+        settle(&middle)?;
+        let own = positions_of(area::number()).next().ok_or("no position")?;
+        let giver = if last_has { None } else { Some(spawn(world, give_for_ever, last.number.0)?) };
+        if last_has {
+            granted!(last.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION));
+        }
+        if middle_has {
+            granted!(middle.run(0, time_slice::ANY_POSITION));
+        }
+        let any = time_slice::ANY_POSITION;
+        let another =
+            if more { Some(granted!(time_slice::allocate(KeyIndex::FIRST, area::number(), 0, any))) } else { None };
+        for round in 0..6u64 {
+            let lent = exposed::cpu(0).map_or(own as u64, |cpu| cpu.position.load(SeqCst));
+            let mut message: Message = [last.number.0, lent, 0, 7, 8, round];
+            granted!(call_when_free(Kind::Synchronous, middle.number, &mut message));
+            check!(message[0] == 0, "case {case}, round {round}: the middle was told {}: {}", message[0], death(&last));
+            check!(message[3..] == [7, 8, round], "case {case}, round {round}: the answer was {message:x?}");
+            check!(message[2] != lent, "case {case}, round {round}: the last answered in our position");
+            let settled = eventually(|| stray().is_none());
+            check!(settled, "case {case}, round {round}: {:?} is lent", stray());
+        }
+        if let Some(position) = another {
+            granted!(time_slice::free(KeyIndex::FIRST, 0, position));
+        }
+        for child in [giver, Some(middle), Some(last)].into_iter().flatten() {
+            granted!(child.destroy());
+        }
+    }
     Ok(())
 }
 
@@ -333,6 +442,75 @@ extern "C" fn entered() {
     )
 }
 
+fn excess(number: u64) -> u64 {
+    exposed::environment(EnvironmentId(number)).map_or(u64::MAX, |info| info.excess.load(SeqCst))
+}
+
+/// Answers when its caller was forced out.
+extern "C" fn answer_when_forced(caller: EnvironmentId, message: &mut Message) {
+    while excess(caller.0) == 0 {
+        time_slice::yield_now();
+    }
+    *message = [1, 2, 3, 4, 5, 6];
+}
+
+extern "C" fn serve_when_forced(_: u64) {
+    Area::current().status(1).store(1, SeqCst);
+    serve_trusted(answer_when_forced)
+}
+
+/// Gives its slices to an environment until that was forced out.
+extern "C" fn give_until_forced(to: u64) {
+    loop {
+        if excess(to) == 0 {
+            let _ = time_slice::yield_to(EnvironmentId(to));
+        }
+        time_slice::yield_now();
+    }
+}
+
+/// Lends its position by a call, overruns a slice that is given to it meanwhile, and waits for its answer.
+extern "C" fn overrun_in_a_call(callee: u64) {
+    core::mem::forget(runtime::critical_section::enter());
+    let area = Area::current();
+    area.private().synchronous_entry.store(entered as *const () as u64, SeqCst);
+    area.private().asynchronous_entry.store(entered as *const () as u64, SeqCst);
+    let mut went = Error::Busy as u64;
+    // A busy host may have switched the callee out whole.
+    while went == Error::Busy as u64 {
+        time_slice::yield_now();
+        // A slice that was given to us is not ours to lend.
+        while time_slice::position().owner() != area::number() {
+            time_slice::yield_now();
+        }
+        went = leave_ready(SYNCHRONOUS | callee, 0, 0);
+    }
+    while went != ENTERED {
+        while excess(area::number().0) == 0 {
+            core::hint::spin_loop();
+        }
+        went = leave_ready(number::time_slice_yield, 0, 0);
+    }
+    area.status(1).store(1, SeqCst);
+    eventually(|| false);
+}
+
+/// A caller is switched out whole while a trusted callee runs in its only position: the callee, which nobody can answer for,
+/// gives it the CPU until it can be entered.
+fn who_was_forced_out_in_a_trusting_call_is_answered(world: &World) -> Outcome {
+    let callee = without_slice(world, serve_when_forced, 0)?;
+    settle(&callee)?;
+    let caller = spawn(world, overrun_in_a_call, callee.number.0)?;
+    let giver = spawn(world, give_until_forced, caller.number.0)?;
+    let answered = eventually(|| status(&caller, 1) == 1 || !callee.alive());
+    check!(callee.alive(), "the callee died: {}", death(&callee));
+    check!(answered, "no answer came");
+    for child in [giver, caller, callee] {
+        granted!(child.destroy());
+    }
+    Ok(())
+}
+
 /// Which callee is to answer. The callees share this address space.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
@@ -360,6 +538,7 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
     let _section = runtime::critical_section::enter();
     let private = Area::current().private();
     private.synchronous_entry.store(entered as *const () as u64, SeqCst);
+    private.asynchronous_entry.store(entered as *const () as u64, SeqCst);
     let first = positions_of(area::number()).next().ok_or("no position")? as u64;
     let mut more = [0; 3];
     for position in &mut more {
@@ -550,6 +729,9 @@ fn fault_43_calls_in_a_circle(world: &World) -> Outcome {
         let mut circle: Message = [2, right.number.0, 0, 0, 0, 0];
         granted!(call(Kind::Synchronous, left.number, &mut circle));
         check!(circle[2] != 0x5eed, "the circle was served: {circle:x?}");
+        let mut straight: Message = [1, right.number.0, 0, 0, 0, 0];
+        granted!(call(Kind::Synchronous, left.number, &mut straight));
+        check!(straight[2] == 0x5eed, "after a circle a call through two gave {straight:x?}");
     }
     granted!(left.destroy());
     granted!(right.destroy());
@@ -626,16 +808,22 @@ fn an_answer_is_kept_for_who_cannot_be_entered(world: &World) -> Outcome {
     builder.budget(Resource::Predicate, 8);
     let thread = granted!(builder.create());
     granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, abi::time_slice::ANY_POSITION));
-    for kind in [Kind::Asynchronous, Kind::Synchronous] {
+    for (kind, more) in [(Kind::Asynchronous, false), (Kind::Synchronous, false), (Kind::Synchronous, true)] {
         let closings = status(&thread, 1);
+        // In a position that was not lent it asks, too.
+        let any = time_slice::ANY_POSITION;
+        let another =
+            if more { Some(granted!(time_slice::allocate(KeyIndex::FIRST, area::number(), 0, any))) } else { None };
         for round in (0..8u64).take_while(|round| *round == 0 || status(&thread, 1) == closings) {
             let mut message: Message = [15, 0, round, 8, 9, 10];
-            granted!(call_when_free(kind, &child, &mut message));
+            granted!(call_when_free(kind, child.number, &mut message));
             check!(message[2..] == [round, 8, 9, 10], "{kind:?}, round {round}: the answer was {message:x?}");
-            time_slice::yield_now();
-            check!(runs_in(child.number) == 0, "{kind:?}, round {round}: the callee runs in our position");
+            check!(eventually(|| runs_in(child.number) == 0), "{kind:?}, round {round}: the callee runs in our position");
         }
         check!(status(&thread, 1) > closings, "{kind:?}: nobody was made unready");
+        if let Some(position) = another {
+            granted!(time_slice::free(KeyIndex::FIRST, 0, position));
+        }
     }
     granted!(thread.destroy());
     granted!(child.destroy());
