@@ -94,10 +94,9 @@ impl Resolver<'_> {
             None => {
                 let known = || self.context.helpers.iter().map(|helper| helper.name.into()).collect();
                 let found = self.context.helpers.iter().find(|helper| helper.name == symbol.name);
-                let missing = || match symbol.name.contains(PANICKING) {
-                    true => Reason::Panics,
-                    false => Reason::NoSuchHelper(symbol.name.into(), known()),
-                };
+                let panics = symbol.name.contains(PANICKING);
+                let missing =
+                    || if panics { Reason::Panics } else { Reason::NoSuchHelper(symbol.name.into(), known()) };
                 found.map(|helper| Target::Helper(helper.number)).ok_or_else(missing)
             }
         }
