@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod attempt;
+pub mod callee;
 pub mod child;
 pub mod churn;
 pub mod random;
