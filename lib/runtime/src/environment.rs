@@ -31,7 +31,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// Slot of a child's ring in which the runtime puts its key for the host channel.
 pub const CHANNEL_SLOT: KeyIndex = KeyIndex(2);
 /// Pages of a child's private part, unless told otherwise.
-const PRIVATE_COUNT: usize = 7;
+pub const PRIVATE_COUNT: usize = 7;
 /// Pages of a child's stack, unless told otherwise.
 const STACK_COUNT: u64 = 8;
 

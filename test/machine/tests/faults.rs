@@ -45,6 +45,21 @@ fn fault_05_kernel_text_is_not_writable_under_any_alias_and_data_not_executable(
 }
 
 #[test]
+fn fault_12_the_kernels_own_null_is_no_programs_page_zero() {
+    for access in ["read", "write", "execute"] {
+        let line = format!("test=programs-null access={access}");
+        let serial = Machine::new(&line).ends_with(PANIC);
+        assert!(serial.contains("exception 14") && serial.contains("end of record"), "{access}: {serial}");
+    }
+    // A CPU without SMAP lets the kernel through: doc/caveats.md says so.
+    for access in ["read", "write"] {
+        let line = format!("test=programs-null access={access}");
+        let serial = Machine { model: "qemu64", ..Machine::new(&line) }.ends_with(IN_ORDER);
+        assert!(serial.contains("reached page 0 of a program"), "{access}: {serial}");
+    }
+}
+
+#[test]
 fn what_keeps_the_kernel_from_the_memory_of_programs_is_on_on_every_cpu() {
     for cpus in [1, 4] {
         Machine { board: "microvm", cpus, ..Machine::new("test=guards") }.ends_with(IN_ORDER);

@@ -16,6 +16,7 @@ pub mod child;
 pub mod churn;
 pub mod random;
 pub mod shadow;
+pub mod snapshot;
 pub mod victim;
 
 use alloc::format;

@@ -5,6 +5,9 @@
 
 #[cfg(target_os = "none")]
 mod kernel {
+    use abi::PageNumber;
+    use abi::page::PageKind;
+    use abi::page_table::{PRESENT, WRITE};
     use core::fmt;
     use core::hint::{black_box, spin_loop};
     use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +15,10 @@ mod kernel {
     use machine::boot::Boot;
     use machine::entry::{self, Handlers, SyscallFrame, TrapFrame};
     use machine::layout::{DIRECT_MAP, IMAGE};
+    use machine::memory::{self, Memory, state};
     use machine::memory_map::Use;
-    use machine::{apic, clock, exposed, handover, log, processor_start, stop};
+    use machine::page_table::walk;
+    use machine::{apic, clock, cpu_control, exposed, handover, log, processor_start, stop};
 
     const LARGEST_KERNEL: u64 = 8 << 20;
     const MILLISECOND: u64 = 1_000_000;
@@ -64,6 +69,7 @@ mod kernel {
             "write-text" => write(kernel_main as *const () as u64),
             "write-text-alias" => write(kernel_main as *const () as u64 - IMAGE + DIRECT_MAP),
             "write-null" => write(8),
+            "programs-null" => access_programs_null(&mut boot),
             "execute-data" => execute_data(),
             "echo" => echo(),
             "timer" => timer(),
@@ -119,6 +125,48 @@ mod kernel {
         // SAFETY: none: that this faults is what is tested.
         let function: extern "C" fn() = unsafe { core::mem::transmute(RETURN.as_ptr()) };
         function();
+    }
+
+    /// Touches address 8 while the address space of a program is loaded that has mapped page 0 with every right: reads, writes
+    /// or executes, as `access=` says.
+    fn access_programs_null(boot: &mut Boot) {
+        map_page_zero(boot);
+        match boot.start.command_line.value("access") {
+            // SAFETY: none: that this faults is what is tested.
+            Some("read") => log!("{}", unsafe { (black_box(8) as *const u8).read_volatile() }),
+            Some("write") => write(8),
+            _ => {
+                // SAFETY: none: that this faults is what is tested.
+                let function: extern "C" fn() = unsafe { core::mem::transmute(black_box(8usize)) };
+                function();
+            }
+        }
+        log!("the kernel reached page 0 of a program");
+    }
+
+    fn map_page_zero(boot: &mut Boot) {
+        let cpus = boot.cpus;
+        let mut memory = handover::hand_over(boot, cpus);
+        let mut next = 0;
+        let mut take = |memory: &mut Memory| {
+            let is_free =
+                |page: &PageNumber| memory::info(*page).is_some_and(|info| state(info).kind == PageKind::Free);
+            let page = (next..).map(PageNumber).find(is_free).expect("a page is free");
+            next = page.0 + 1;
+            memory.take_free(page);
+            page
+        };
+        let root = take(&mut memory);
+        memory.create_table(root, 4);
+        let slot = |level| walk(root, 0, level).expect("the tables above are linked").slot;
+        for level in (1..=3).rev() {
+            let table = take(&mut memory);
+            memory.create_table(table, level);
+            memory.link(slot(level + 1), table);
+        }
+        let page = take(&mut memory);
+        memory.set_leaf(slot(1), page.address() | PRESENT | WRITE);
+        cpu_control::load_address_space(root.address());
     }
 
     fn check_entropy() {

@@ -4,15 +4,22 @@
 
 extern crate alloc;
 
+use abi::budget::Resource;
 use abi::capability::{FIRST_FRESH, Rights};
-use abi::limits::{ACCESS_LIST_ENTRIES, KEYS, NAME_COMPONENTS};
+use abi::environment::Specification;
+use abi::limits::{ACCESS_LIST_ENTRIES, KEYS, NAME_COMPONENTS, PRIVATE_PAGES_LEAST};
+use abi::syscall::{TABLE, number};
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access, MapRow};
 use runtime::area::Area;
+use runtime::environment::Builder;
 use runtime::page::{Allocator, PageKind};
-use runtime::{EnvironmentId, KeyIndex, area, exposed, key, syscall};
+use runtime::{EnvironmentId, Error, KeyIndex, PageNumber, area, exposed, key, syscall};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::random::Random;
+use test_programs::snapshot::Snapshot;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -28,6 +35,8 @@ guest! {
 }
 
 const ALL: u64 = Rights::ALL.0 as u64;
+/// A free place in the address space of a child.
+const FREE_PLACE: u64 = 0x2000_0000;
 
 fn names_dominate_by_prefix() -> Outcome {
     let parent = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
@@ -66,24 +75,104 @@ fn fresh_components_never_repeat() -> Outcome {
     Ok(())
 }
 
-/// Keys are slots of a ring that only the kernel writes: to forge one is to guess a number.
+/// What calls with a forged key read, or would write.
+static BUFFER: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Fills it with the specification of an environment, all of whose pages are there.
+fn fill_buffer(page: PageNumber) {
+    BUFFER.iter().for_each(|word| word.store(page.0, SeqCst));
+    let words = [
+        (offset_of!(Specification, name_key), KeyIndex::FIRST.0),
+        (offset_of!(Specification, root), area::root().0),
+        (offset_of!(Specification, area), 0x1000_0000),
+        (offset_of!(Specification, private_count), PRIVATE_PAGES_LEAST as u64),
+    ];
+    words.iter().for_each(|(offset, word)| BUFFER[offset / 8].store(*word, SeqCst));
+}
+
+/// What calls with a forged key are about: a page of this environment's own, its creator, and one that is being destroyed.
+struct About {
+    page: PageNumber,
+    creator: EnvironmentId,
+    dying: EnvironmentId,
+}
+
+impl About {
+    /// What would do for an argument of a call, but for its key.
+    fn argument(&self, call: u64, name: &str, kind: &str) -> u64 {
+        match (name, kind) {
+            ("root", _) => area::root().0,
+            ("list", _) => Allocator::own().list.0,
+            ("slot", _) => KEYS as u64 - 1,
+            ("rights", _) => ALL,
+            // The position is the first environment's.
+            ("cpu" | "position" | "place", _) => 0,
+            (_, "PageNumber") => self.page.0,
+            (_, "KeyIndex") => KeyIndex::FIRST.0,
+            (_, "EnvironmentId") if call == number::environment_renew => self.dying.0,
+            (_, "EnvironmentId") => self.creator.0,
+            (_, "UserAddress") => BUFFER.as_ptr() as u64,
+            _ => 1,
+        }
+    }
+
+    /// Every call that takes keys, once for each of them with this one in its place.
+    fn call_with_forged(&self, key: u64) -> Outcome {
+        for row in TABLE {
+            let is_key = |(name, kind): &(&str, &str)| *kind == "KeyIndex" && *name != "slot";
+            for forged in (0..row.arguments.len()).filter(|index| is_key(&row.arguments[*index])) {
+                let mut words = [0; 6];
+                for (word, (name, kind)) in words.iter_mut().zip(row.arguments) {
+                    *word = self.argument(row.number, name, kind);
+                }
+                words[forged] = key;
+                // SAFETY: the call is refused; if it is not it has the buffer, and a page that nothing lies in.
+                let outcome = unsafe { syscall::invoke(row.number, words) };
+                let (call, argument) = (row.name, row.arguments[forged].0);
+                // A table that is not shared is not copied, and no entry of it asks for the key.
+                let is_needless = argument == "page_key" && outcome == Ok(0);
+                check!(outcome.is_err() || is_needless, "{call} took {key:#x} as its {argument}");
+                // The first key is looked at before all else.
+                let told = outcome.err().map(|failure| failure.error);
+                check!(forged > 0 || told == Some(Error::NoSuchKey), "{call} was refused {key:#x} with {told:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keys are slots of a ring that only the kernel writes: to forge one is to guess a number. Every slot that is empty, each valid
+/// number with one bit changed, and random ones, in every call that takes a key: nothing changes.
 fn fault_01_forged_key() -> Outcome {
-    let list = Allocator::own().list;
+    let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
+    let creator = EnvironmentId(creator);
+    let child = granted!(Builder::new().and_then(Builder::create));
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+    let about = About { page: granted!(Allocator::own().allocate()), creator, dying: child.number };
+    fill_buffer(about.page);
     let used = Area::current().library().keys.load(SeqCst);
     let mut random = Random(0x01);
-    let guesses = (0..KEYS as u64).chain((0..64).map(|bit| 1 << bit)).chain((0..1000).map(|_| random.number()));
+    let flipped = |key: KeyIndex| (0..64).map(move |bit| key.0 ^ 1 << bit);
+    let flips = flipped(KeyIndex::WELL_KNOWN).chain(flipped(KeyIndex::FIRST));
+    let guesses = (0..KEYS as u64).chain(flips).chain((0..200).map(|_| random.number()));
+    let before = Snapshot::settled()?;
     for guess in guesses.filter(|guess| *guess >= 64 || used & 1 << guess == 0) {
-        refused!(syscall::page_allocate(KeyIndex(guess), list, runtime::PageNumber::NONE), NoSuchKey);
-        refused!(syscall::environment_destroy(KeyIndex(guess), EnvironmentId(1)), NoSuchKey);
-        refused!(syscall::machine_stop(KeyIndex(guess)), NoSuchKey);
+        about.call_with_forged(guess)?;
     }
+    before.is_unchanged("with forged keys")?;
     for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
         refused!(syscall::machine_stop(key), NotPermitted);
-        refused!(syscall::environment_destroy(key, EnvironmentId(1)), NotPermitted);
+        refused!(syscall::environment_destroy(key, creator), NotPermitted);
+        refused!(syscall::event_raise(key, creator, 1), NotPermitted);
+        refused!(syscall::budget_move(key, creator, area::number(), Resource::Page as u64, 0, 1), NotPermitted);
     }
     let ring = exposed::environment(area::number()).map_or(0, |info| info.key_ring.load(SeqCst));
-    let row = [MapRow { address: 0x2000_0000 | 1, entry: ring << 12 | Access::READ.0 }];
-    check!(address_space::own().apply(&row).is_err(), "the own key ring could be mapped");
+    for access in [Access::READ, Access::WRITE] {
+        let row = [MapRow { address: FREE_PLACE | 1, entry: ring << 12 | access.0 }];
+        refused!(address_space::own().apply(&row), NotPermitted);
+    }
+    granted!(Allocator::own().free(about.page));
+    granted!(child.destroy());
     Ok(())
 }
 

@@ -5,18 +5,20 @@
 extern crate alloc;
 
 use abi::capability::Rights;
-use abi::page_table::{ALLOWED, CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, SOFTWARE, WRITE};
+use abi::page_table::{ALLOWED, CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, PAGE, SOFTWARE, WRITE};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access};
-use runtime::environment::Builder;
+use runtime::area::Area;
+use runtime::environment::{Builder, PRIVATE_COUNT};
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, PageNumber, area, channel, clock, exposed, key, syscall, time_slice};
+use runtime::{Error, Failure, KeyIndex, PageNumber, area, channel, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
+use test_programs::child::{death, eventually, launch, prepare, status};
+use test_programs::{Outcome, World, attempt, check, granted, guest, level_one_of, refused};
 
 guest! {
     Here the_boot_is_short;
@@ -34,11 +36,11 @@ guest! {
     Child fault_08_freed_twice_and_freed_while_mapped;
     Child fault_09_stale_translation;
     Here fault_09_stale_translation_on_another_cpu;
+    Here fault_09_page_of_another_while_its_old_address_is_written;
     Child fault_10_typed_page_mapped_writable;
     Child fault_11_addresses_outside_the_user_half;
     Child fault_12_page_zero;
     Child fault_33_fresh_pages_are_zero;
-    Child fault_49_every_allocation_fails_cleanly;
 }
 
 /// What the boot may take at [`BOOT_PAGES`], in instructions and time that the counting clock passes over in a halt.
@@ -231,35 +233,77 @@ fn pins_keep_a_page_from_reuse() -> Outcome {
     Ok(())
 }
 
+fn words_of(window: &Window) -> Vec<u64> {
+    window.words().iter().map(|word| word.load(Relaxed)).collect()
+}
+
+/// What is exposed of a page.
+fn record_of(page: PageNumber) -> Option<[u64; 6]> {
+    let words = |info: exposed::Page| {
+        [&info.state, &info.owner, &info.access, &info.holds, &info.last_use, &info.parent]
+            .map(|word| word.load(Relaxed))
+    };
+    exposed::page(page).map(words)
+}
+
+/// Tries to map somebody else's page where nothing is mapped, where a page of ours can be read, and where one can be written;
+/// alone, and between rows that are granted. `table` shows the entries, none of which may change by it.
+fn try_to_map(page: PageNumber, own: PageNumber, table: &Window) -> Outcome {
+    let kind = exposed::page(page).map(|info| info.kind());
+    // Somebody's public page can be read by all.
+    let accesses = &[Access::READ, Access::WRITE][usize::from(kind == Some(PageKind::EnvironmentPublic))..];
+    let befores = [0, own.address() | Access::READ.0, own.address() | Access::WRITE.0];
+    for (before, key) in
+        befores.into_iter().flat_map(|before| [KeyIndex::WELL_KNOWN, KeyIndex::FIRST].map(|key| (before, key)))
+    {
+        granted!(map(PLACE, before));
+        let (entries, record) = (words_of(table), record_of(page));
+        for access in accesses {
+            let theirs = MapRow { address: PLACE | key.0, entry: page.address() | access.0 };
+            let ours = MapRow { address: (PLACE + 0x1000) | KeyIndex::FIRST.0, entry: before };
+            for (rows, done) in [(&[theirs][..], 0), (&[ours, theirs, ours], 1)] {
+                let told = address_space::own().apply(rows);
+                let is_refused = |failure: Failure| failure == Error::NotPermitted.about(done);
+                check!(told.is_err_and(is_refused), "{page:?}, a {kind:?}, with {key:?} over {before:#x}: {told:?}");
+            }
+        }
+        granted!(map(PLACE + 0x1000, 0));
+        check!(words_of(table) == entries, "entries changed where {page:?}, a {kind:?}, was refused over {before:#x}");
+        check!(record_of(page) == record, "the record of {page:?}, a {kind:?}, is another after a refusal");
+        check!(syscall::page_free(key, page).is_err(), "{page:?} of the creator could be freed");
+        check!(syscall::page_pin(key, page).is_err(), "{page:?} of the creator could be pinned");
+    }
+    Ok(())
+}
+
 fn fault_04_page_of_another_environment() -> Outcome {
     let parent = exposed::environment(area::number()).ok_or("no record")?.creator.load(Relaxed);
     let parent = exposed::environment(abi::EnvironmentId(parent)).ok_or("no creator")?;
-    let own_list = Allocator::own().list;
-    let mut tried = 0;
+    let own = fresh()?;
+    granted!(map(PLACE, own.address() | Access::WRITE.0));
+    let table = granted!(Window::open(&[granted!(level_one_of(PLACE))], KeyIndex::FIRST, Access::READ));
+    let at = (PLACE >> 12 & 511) as usize;
+    check!(words_of(&table)[at] & PAGE == own.address(), "the entry is {:#x}", words_of(&table)[at]);
+    let (mut tried, mut private) = ([0; PageKind::COUNT as usize], 0);
     for page in parent.pages().take(400).collect::<Vec<_>>() {
-        let Some(info) = exposed::page(page) else { continue };
-        // Private pages are charged to the creator; the child may map its own, and only it.
-        let shown = matches!(info.kind(), PageKind::EnvironmentPublic | PageKind::EnvironmentPrivate);
-        if info.access() == own_list || shown {
-            continue;
+        let info = exposed::page(page).ok_or("no record")?;
+        // The child may map its own private pages, and only it; they are charged to the creator.
+        if info.kind() == PageKind::EnvironmentPrivate && map(PLACE, page.address() | Access::READ.0).is_ok() {
+            private += 1;
+        } else if info.access() != Allocator::own().list {
+            try_to_map(page, own, &table)?;
+            tried[info.kind() as usize] += 1;
         }
-        for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
-            for access in [Access::READ, Access::WRITE] {
-                let row = [MapRow { address: PLACE | key.0, entry: page.address() | access.0 }];
-                check!(
-                    address_space::own().apply(&row).is_err(),
-                    "{page:?} of the creator, a {:?}, could be mapped with {key:?}",
-                    info.kind()
-                );
-            }
-            check!(syscall::page_free(key, page).is_err(), "{page:?} of the creator could be freed");
-            check!(syscall::page_pin(key, page).is_err(), "{page:?} of the creator could be pinned");
-        }
-        tried += 1;
     }
-    check!(tried > 10, "only {tried} pages of the creator were found");
+    check!(private == PRIVATE_COUNT, "{private} private pages could be mapped");
+    for kind in [PageKind::Ordinary, PageKind::PageTable, PageKind::EnvironmentPublic, PageKind::EnvironmentPrivate] {
+        check!(tried[kind as usize] > 0, "the creator has no {kind:?}: {tried:?}");
+    }
+    drop(table);
+    granted!(map(PLACE, 0));
     watch();
     check!(attempt!(["mov rax, [0x20000000]"]).is_some(), "something is mapped after all refusals");
+    granted!(Allocator::own().free(own));
     Ok(())
 }
 
@@ -430,6 +474,79 @@ fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
     Ok(())
 }
 
+/// Where the new owner of a page is shown its number, and finds the page itself. Status words of it: pages that it had, and
+/// words that somebody else wrote.
+const NUMBER: u64 = 0x2200_0000;
+const NEW_PLACE: u64 = 0x2300_0000;
+const HAD: usize = 1;
+const DAMAGED: usize = 2;
+
+/// Allocates each page that it is told of, fills it, and looks whether its words stay.
+extern "C" fn own_it_next(_: u64) {
+    // SAFETY: the creator shows its page here, which holds atomics only.
+    let [round, number] = unsafe { &*(NUMBER as *const [AtomicU64; 2]) };
+    let (own, area) = (Allocator::own(), Area::current());
+    for next in 1.. {
+        while round.load(SeqCst) < next {
+            time_slice::yield_now();
+        }
+        let page = PageNumber(number.load(SeqCst));
+        if own.allocate_this(page).is_err() || map(NEW_PLACE, page.address() | Access::WRITE.0).is_err() {
+            break;
+        }
+        fill(NEW_PLACE, next);
+        let damaged = (0..WATCHED / 100).filter(|_| !is_filled(NEW_PLACE, next)).count();
+        area.status(DAMAGED).fetch_add(damaged as u64, SeqCst);
+        let _ = map(NEW_PLACE, 0);
+        let _ = own.free(page);
+        area.status(HAD).store(next, SeqCst);
+    }
+}
+
+/// A thread keeps writing through a mapping on another CPU, where there is one, while the page is given up, loses its mapping, and
+/// becomes another environment's: the thread faults, and writes nothing there.
+fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> Outcome {
+    STOP.store(0, SeqCst);
+    let mut builder = granted!(Builder::sharing());
+    builder.function(write_to_the_place, 0);
+    let thread = granted!(builder.create());
+    granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION));
+    let shown = fresh()?;
+    let window = granted!(Window::open(&[shown], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, own_it_next, 0)?;
+    granted!(builder.show(NUMBER, &[shown], Access::READ));
+    let next = launch(builder)?;
+    for round in 1..=ROUNDS as u64 / 2 {
+        let page = fresh()?;
+        granted!(map(PLACE, page.address() | Access::WRITE.0));
+        let before = WRITES.load(SeqCst);
+        check!(eventually(|| WRITES.load(SeqCst) > before), "round {round}: the thread does not write");
+        // It has the translation now, or had it just now.
+        granted!(Allocator::own().free(page));
+        refused!(Allocator::own().allocate_this(page), NotFree);
+        granted!(map(PLACE, 0));
+        window.words()[1].store(page.0, SeqCst);
+        window.words()[0].store(round, SeqCst);
+        check!(
+            eventually(|| status(&next, HAD) == round),
+            "round {round}: the page has no new owner: {}",
+            death(&next)
+        );
+        check!(
+            status(&next, DAMAGED) == 0,
+            "round {round}: the new owner's page was written {} times",
+            status(&next, DAMAGED)
+        );
+    }
+    STOP.store(1, SeqCst);
+    check!(thread.wait(u64::MAX), "the other thread does not end");
+    granted!(thread.destroy());
+    granted!(next.destroy());
+    drop(window);
+    granted!(Allocator::own().free(shown));
+    Ok(())
+}
+
 fn fault_10_typed_page_mapped_writable() -> Outcome {
     let (first, second) = (PLACE, PLACE + 0x1000);
     let create_list = |key, page| syscall::access_list_create(key, page, key);
@@ -519,44 +636,4 @@ fn fault_33_fresh_pages_are_zero() -> Outcome {
         check!(own.free_many(&pages) == pages.len(), "round {round}: not all pages were freed");
     }
     Ok(())
-}
-
-/// With a budget of n pages for n from 0 on, whatever is done either works or is refused, and nothing leaks.
-fn fault_49_every_allocation_fails_cleanly() -> Outcome {
-    let info = exposed::environment(area::number()).ok_or("no record")?;
-    let budget = &info.budget[abi::budget::Resource::Page as usize];
-    let mut hoard = Vec::with_capacity(2048);
-    let left = || budget.limit.load(SeqCst) - budget.used.load(SeqCst);
-    while left() > 0 {
-        hoard.push(fresh()?);
-    }
-    for allowed in 0..12 {
-        let before = budget.used.load(SeqCst);
-        let done = a_bit_of_everything();
-        let after = budget.used.load(SeqCst);
-        check!(before == after, "with {allowed} pages left {before} pages became {after} ({done:?})");
-        check!(done.is_ok() == (allowed >= 4), "with {allowed} pages left it came out as {done:?}");
-        granted!(Allocator::own().free(hoard.pop().ok_or("too few pages")?));
-    }
-    Allocator::own().free_many(&hoard);
-    Ok(())
-}
-
-/// Maps pages far apart, then takes all apart again.
-fn a_bit_of_everything() -> Result<(), Failure> {
-    let own = Allocator::own();
-    let far = PLACE + (7 << 39);
-    let page = own.allocate()?;
-    let mapped = map(far, page.address() | Access::WRITE.0);
-    let _ = map(far, 0);
-    for level in 1..=3 {
-        // SAFETY: nothing lies at this address any more.
-        let table =
-            unsafe { syscall::page_table_unlink(KeyIndex::FIRST, area::root(), runtime::UserAddress(far), level) };
-        if let Ok(table) = table {
-            own.free(table)?;
-        }
-    }
-    own.free(page)?;
-    mapped
 }
