@@ -11,9 +11,11 @@ use runtime::area::Area;
 use runtime::environment::{Builder, Child};
 use runtime::{Failure, clock, entry, exposed, time_slice};
 
-/// How long a test in a child may take, in nanoseconds: no verdict hangs on the pace of the host, only on whether what
-/// is waited for comes at all.
+/// How long a test in a child may take without coming any further, in nanoseconds: no verdict hangs on the pace of the host,
+/// only on whether what is waited for comes at all.
 pub const LIMIT: u64 = 120_000_000_000;
+/// Status word of a child that counts how far it has come, where that takes long.
+const PROGRESS: usize = 40;
 /// Bytes of a reason that fit in the public page.
 const REASON_BYTES: usize = 1024;
 /// Exit status of a child whose test failed.
@@ -63,13 +65,22 @@ pub(crate) fn run_test(world: &World, index: usize) -> Outcome {
 
 /// Waits for a child to end and reads what it left.
 fn verdict(child: &Child) -> Outcome {
-    check!(child.wait(clock::now() + LIMIT), "the child does not end");
+    let mut come = status(child, PROGRESS);
+    while !child.wait(clock::now() + LIMIT) {
+        let before = core::mem::replace(&mut come, status(child, PROGRESS));
+        check!(come != before, "the child does not end");
+    }
     match child.status() {
         Some(0) => Ok(()),
         Some(FAILED) => Err(read_reason(child)),
         Some(status) => Err(format!("the child ended with status {status}")),
         None => Err(format!("the child died: {}", death(child))),
     }
+}
+
+/// In a child whose test takes long: it has come further.
+pub fn comes_further() {
+    Area::current().status(PROGRESS).fetch_add(1, Relaxed);
 }
 
 /// In the child: the test itself. The table lies at the same address as in the first environment.
@@ -126,9 +137,18 @@ pub fn settle(child: &Child) -> Outcome {
 }
 
 /// Waits until a condition holds, for as long as a busy host may need.
-pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let end = clock::now() + LIMIT / 2;
+pub fn eventually(condition: impl FnMut() -> bool) -> bool {
+    eventually_by(|| 0, condition)
+}
+
+/// Waits until a condition holds that takes many steps; `progress` changes with each, and each may take as long as a busy host needs.
+pub fn eventually_by(progress: impl Fn() -> u64, mut condition: impl FnMut() -> bool) -> bool {
+    let (mut come, mut end) = (progress(), clock::now() + LIMIT / 2);
     while !condition() {
+        let before = core::mem::replace(&mut come, progress());
+        if come != before {
+            end = clock::now() + LIMIT / 2;
+        }
         if clock::now() > end {
             return false;
         }

@@ -18,7 +18,7 @@ use runtime::environment::Builder;
 use runtime::page::Allocator;
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::child::{spawn, status};
+use test_programs::child::{comes_further, spawn, status};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
@@ -279,6 +279,9 @@ fn fault_14_random_calls() -> Outcome {
     let mut random = Random(seed);
     let (image_start, image_end) = runtime::image::own_range();
     for count in 0..1_000_000u64 {
+        if count % 1000 == 0 {
+            comes_further();
+        }
         let call = random.below(TABLE.len() as u64 + 4);
         let mut words: [u64; 6] = core::array::from_fn(|_| random_word(&mut random));
         match call {
