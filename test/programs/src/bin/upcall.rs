@@ -4,16 +4,21 @@
 
 extern crate alloc;
 
+use abi::syscall::number;
 use abi::upcall::{UpcallFrame, kind};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use runtime::address_space::Access;
 use runtime::area::Area;
 use runtime::critical_section;
-use runtime::environment::DeathReason;
+use runtime::environment::{DeathReason, PRIVATE_COUNT};
+use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
-use runtime::{KeyIndex, area, exposed, syscall, time_slice};
+use runtime::window::Window;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::child::{eventually, expect_death, spawn, status};
+use test_programs::child::{death, eventually, expect_death, prepare, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting};
 
 guest! {
@@ -23,15 +28,21 @@ guest! {
     Child a_critical_section_defers_and_the_end_delivers;
     Here fault_18_endless_loop_in_a_handler;
     Here fault_19_invalid_entry;
-    Here fault_20_upcall_stack_unmapped;
+    Here fault_19_invalid_entries_of_slices_and_events;
+    Here fault_20_upcall_stack_is_something_else;
+    Child fault_20_stack_pointers_that_are_none;
+    Here fault_20_frames_that_do_not_fit;
     Child fault_21_nested_faults_resume;
     Here fault_21_endless_nesting;
     Here fault_22_fault_storm;
     Child fault_23_bad_iret_frames;
     Child fault_24_flags_at_a_kernel_call;
+    Child fault_24_flags_from_a_frame;
+    Child fault_24_copies_with_every_flag_set;
     Here fault_24_flags_at_interrupts;
     Child fault_25_debug_traps_and_software_interrupts;
     Child fault_27_segment_bases;
+    Child fault_27_interrupts_with_a_kernel_address_in_gs_base;
     Child fault_28_privileged_instructions;
     Child fault_28_descriptor_tables_are_hidden;
     Child fault_29_port_input_and_output;
@@ -132,11 +143,34 @@ extern "C" fn fault_into_a_loop(_: u64) {
     let _ = attempt!(["ud2"]);
 }
 
+/// Its slices end, one after the other, are charged to it, and the victim has as many.
 fn fault_18_endless_loop_in_a_handler(world: &World) -> Outcome {
     let child = spawn(world, fault_into_a_loop, 0)?;
-    check!(eventually(|| child.info().is_some_and(|info| info.slices.load(Relaxed) > 5)), "the child does not run");
-    world.victim.check()?;
+    check!(eventually(|| used(child.number)[1] > 2), "the child does not run");
+    keeps_its_share(world, child.number, 20)?;
+    check!(child.alive(), "the child died: {}", death(&child));
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Time and slices of an environment.
+fn used(number: EnvironmentId) -> [u64; 2] {
+    exposed::environment(number).map_or([0; 2], |info| [&info.time, &info.slices].map(|word| word.load(Relaxed)))
+}
+
+/// Lets somebody have so many slices more. They are charged to it, and the victim has as many.
+fn keeps_its_share(world: &World, number: EnvironmentId, count: u64) -> Outcome {
+    let before = [used(world.victim.number()), used(number)];
+    check!(eventually(|| used(number)[1] > before[1][1] + count), "environment {number:?} gets too few slices");
+    let now = [used(world.victim.number()), used(number)];
+    let [victim, other] = core::array::from_fn(|who| core::array::from_fn(|what| now[who][what] - before[who][what]));
+    let ([victim_time, victim_slices], [time, slices]): ([u64; 2], [u64; 2]) = (victim, other);
+    // On a busy host a slice in which the victim was not run costs it the next.
+    let least = if is_counting() { slices } else { slices / 2 };
+    check!(victim_slices + 2 >= least, "the victim had {victim_slices} slices, the other {slices}");
+    check!(!is_counting() || victim_time * 100 >= time * 95, "the victim had {victim_time} ns, the other {time} ns");
+    let charged = (slices - 1) * exposed::kernel().quantum.load(Relaxed);
+    check!(!is_counting() || time * 100 >= charged * 95, "{slices} slices were charged with {time} ns");
     Ok(())
 }
 
@@ -164,15 +198,101 @@ fn fault_19_invalid_entry(world: &World) -> Outcome {
     Ok(())
 }
 
-extern "C" fn unmap_own_stack(_: u64) {
-    let area = Area::current().address();
-    // SAFETY: the upcall stack is not in use; what follows is the death of this environment.
-    let _ = unsafe { runtime::address_space::own().unmap(area + abi::area::UPCALL_STACK, 5) };
+/// Declares an entry that is none, for the start of a slice (0), its end (1) or an event (2), and lets it come.
+extern "C" fn declare_badly(case: u64) {
+    let private = Area::current().private();
+    let entry = [1 << 48, abi::memory_map::EXPOSED, u64::MAX][(case / 3) as usize];
+    match case % 3 {
+        0 => private.slice_start_entry.store(entry, SeqCst),
+        1 => private.slice_end_entry.store(entry, SeqCst),
+        _ => {
+            private.event_entry.store(entry, SeqCst);
+            let _ = syscall::event_raise(KeyIndex::FIRST, area::number(), 1);
+        }
+    }
+    loop {
+        if case % 3 != 1 {
+            time_slice::yield_now();
+        }
+    }
+}
+
+fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
+    for case in 0..9 {
+        expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry)
+            .map_err(|why| alloc::format!("case {case}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// Pages of an upcall stack.
+const STACK_PAGES: u64 = PRIVATE_COUNT as u64 - 1;
+
+/// Faults, with nothing in the place of its upcall stack (0), with a page there that it may only read (1), or with what its
+/// creator has put there (2).
+extern "C" fn fault_without_a_stack(case: u64) {
+    let (stack, own) = (Area::current().address() + abi::area::UPCALL_STACK, runtime::address_space::own());
+    if case < 2 {
+        // SAFETY: the upcall stack is not in use; what follows is the death of this environment.
+        let _ = unsafe { own.unmap(stack, STACK_PAGES) };
+    }
+    if case == 1 {
+        let page = Allocator::own().allocate().unwrap_or(PageNumber::NONE);
+        // SAFETY: as above.
+        let _ = unsafe { own.map(stack, &[page; STACK_PAGES as usize], Access::READ) };
+    }
     let _ = attempt!(["ud2"]);
 }
 
-fn fault_20_upcall_stack_unmapped(world: &World) -> Outcome {
-    expect_death(spawn(world, unmap_own_stack, 0)?, DeathReason::UpcallStackOverflow)
+/// Frames are written to the pages that the environment was made of, whatever lies at their addresses.
+fn fault_20_upcall_stack_is_something_else(world: &World) -> Outcome {
+    const WORD: u64 = 0x5afe_5afe_5afe_5afe;
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    window.words().iter().for_each(|word| word.store(WORD, SeqCst));
+    for case in 0..3 {
+        let child = granted!(prepare(world, fault_without_a_stack, case)?.create());
+        if case == 2 {
+            let stack = child.info().map_or(0, |info| info.area.load(SeqCst)) + abi::area::UPCALL_STACK;
+            // SAFETY: it is the address space of another environment.
+            granted!(unsafe { child.space.map(stack, &[page; STACK_PAGES as usize], Access::READ) });
+        }
+        granted!(child.run(0, time_slice::ANY_POSITION));
+        // Where the stack was bad from the start it has not come to declare an entry.
+        let reason = if case == 2 { DeathReason::BadEntry } else { DeathReason::UpcallStackOverflow };
+        expect_death(child, reason).map_err(|why| alloc::format!("case {case}: {why}"))?;
+        check!(window.words().iter().all(|word| word.load(SeqCst) == WORD), "case {case}: the page shown was written");
+    }
+    drop(window);
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// A stack pointer that leads nowhere, or to the kernel, does not matter to an exception.
+fn fault_20_stack_pointers_that_are_none() -> Outcome {
+    watch();
+    let stack = Area::current().address() + abi::area::UPCALL_STACK;
+    let end = stack + STACK_PAGES * 0x1000;
+    let pointers = [0, 8, stack - 8, end + 0x1000, abi::memory_map::USER_END, 1 << 47, 1 << 63, u64::MAX - 7, u64::MAX];
+    for pointer in pointers.into_iter().chain([abi::memory_map::EXPOSED, abi::memory_map::KERNEL_IMAGE + 0x1000]) {
+        let raised = attempt!(["mov rsp, rdi", "ud2"], "rdi" = pointer);
+        let is_told = |frame: UpcallFrame| frame.kind == kind::INVALID_OPCODE && frame.rsp == pointer;
+        check!(raised.is_some_and(is_told), "with the stack pointer {pointer:#x}: {raised:?}");
+    }
+    Ok(())
+}
+
+extern "C" fn fault_at_the_end_of_the_stack(above: u64) {
+    let pointer = Area::current().address() + abi::area::UPCALL_STACK + above;
+    let _ = attempt!(["mov rsp, rdi", "ud2"], "rdi" = pointer);
+}
+
+fn fault_20_frames_that_do_not_fit(world: &World) -> Outcome {
+    for above in [1, 8, 64, 127] {
+        expect_death(spawn(world, fault_at_the_end_of_the_stack, above)?, DeathReason::UpcallStackOverflow)
+            .map_err(|why| alloc::format!("{above} bytes above: {why}"))?;
+    }
+    Ok(())
 }
 
 /// Handlers that are open.
@@ -218,34 +338,35 @@ fn fault_21_endless_nesting(world: &World) -> Outcome {
 }
 
 extern "C" fn skip_and_count(context: &mut Context) {
-    context.frame.rip += 2;
+    context.frame.rip += if context.frame.kind == kind::PAGE_FAULT { 8 } else { 2 };
     let faults = Area::current().status(1);
     faults.store(faults.load(Relaxed) + 1, Relaxed);
 }
 
-extern "C" fn storm(_: u64) {
-    set_handler(kind::INVALID_OPCODE, skip_and_count);
+/// Faults without end: by an invalid opcode of two bytes, or by a load of eight bytes from where nothing is.
+extern "C" fn storm(of: u64) {
+    set_handler(of, skip_and_count);
     loop {
-        // SAFETY: the handler steps over the two bytes of UD2.
-        unsafe { core::arch::asm!("ud2") };
+        if of == kind::PAGE_FAULT {
+            // SAFETY: the handler steps over the eight bytes of the load.
+            unsafe { core::arch::asm!(".byte 0x48, 0x8b, 0x04, 0x25, 8, 0, 0, 0", out("rax") _) };
+        } else {
+            // SAFETY: the handler steps over the two bytes of UD2.
+            unsafe { core::arch::asm!("ud2") };
+        }
     }
 }
 
 fn fault_22_fault_storm(world: &World) -> Outcome {
-    let child = spawn(world, storm, 0)?;
-    let used = |number| {
-        exposed::environment(number).map_or([0; 2], |info| [&info.time, &info.slices].map(|word| word.load(Relaxed)))
-    };
-    check!(eventually(|| status(&child, 1) > 0), "the storm does not begin");
-    let (victim, stormy) = (used(world.victim.number()), used(child.number));
-    check!(eventually(|| used(child.number)[1] - stormy[1] > 50), "the storm got too few slices");
-    let [victim_time, victim_slices] = core::array::from_fn(|index| used(world.victim.number())[index] - victim[index]);
-    let [time, slices] = core::array::from_fn(|index| used(child.number)[index] - stormy[index]);
-    // On a busy host a slice in which the victim was not run costs it the next.
-    let least = if is_counting() { slices } else { slices / 2 };
-    check!(victim_slices + 2 >= least, "the victim had {victim_slices} slices, the storm {slices}");
-    check!(!is_counting() || victim_time * 100 >= time * 95, "the victim had {victim_time} ns, the storm {time} ns");
-    granted!(child.destroy());
+    for of in [kind::INVALID_OPCODE, kind::PAGE_FAULT] {
+        let child = spawn(world, storm, of)?;
+        check!(eventually(|| status(&child, 1) > 0), "the storm does not begin: {}", death(&child));
+        let before = status(&child, 1);
+        keeps_its_share(world, child.number, 50)?;
+        let faults = status(&child, 1) - before;
+        check!(!is_counting() || faults > 50 * 1000, "there were {faults} faults only in fifty milliseconds");
+        granted!(child.destroy());
+    }
     Ok(())
 }
 
@@ -286,6 +407,80 @@ fn fault_23_bad_iret_frames() -> Outcome {
             |frame: UpcallFrame| frame.kind == kind::PAGE_FAULT && frame.detail == rip && frame.rip == rip;
         check!(raised.is_some_and(at_the_fetch), "RIP {rip:#x} raised {raised:?}");
     }
+    Ok(())
+}
+
+/// RFLAGS behind an IRETQ from a frame with these.
+fn flags_through_iretq(flags: u64) -> u64 {
+    let after: u64;
+    // SAFETY: the frame leads to the next instruction, with the stack as it is; the flags are put back behind it.
+    unsafe {
+        core::arch::asm!(
+            "mov r9, rsp", "push {data}", "push r9", "push {flags}", "push {code}", "lea r8, [rip + 2f]", "push r8",
+            "iretq",
+            "2:", "pushfq", "pop {after}", "push 0x202", "popfq",
+            data = const abi::upcall::USER_DATA, code = const abi::upcall::USER_CODE,
+            flags = in(reg) flags, after = out(reg) after, out("r8") _, out("r9") _
+        );
+    }
+    after
+}
+
+/// No frame gives I/O privilege, virtual-8086 mode or virtual interrupts, or turns interrupts off.
+fn fault_24_flags_from_a_frame() -> Outcome {
+    const NEVER: u64 = 3 << 12 | 1 << 17 | 1 << 19 | 1 << 20;
+    for bit in 9..22 {
+        for flags in [0x202 | 1 << bit, 2 | 1 << bit] {
+            let after = flags_through_iretq(flags);
+            check!(after & NEVER == 0 && after & 1 << 9 != 0, "flags {flags:#x} of a frame became {after:#x}");
+        }
+    }
+    Ok(())
+}
+
+/// A call that is made with these flags set: its error and its result.
+fn call_with_flags(set: u64, number: u64, [first, second, third, fourth, fifth]: [u64; 5]) -> (u64, u64) {
+    let (error, result): (u64, u64);
+    // SAFETY: the callers name pages that nothing of the program lies in; the flags are put back behind the call.
+    unsafe {
+        core::arch::asm!(
+            "pushfq", "or [rsp], r12", "popfq", "syscall", "push 0x202", "popfq",
+            in("r12") set, inout("rax") number => error, in("rdi") first, in("rsi") second, inout("rdx") third => result,
+            in("r10") fourth, in("r8") fifth, out("rcx") _, out("r11") _
+        );
+    }
+    (error, result)
+}
+
+/// What the kernel fills and copies it fills and copies upwards, and where it reads words of a program at any address, whatever
+/// direction and alignment flags the program has.
+fn fault_24_copies_with_every_flag_set() -> Outcome {
+    const FLAGS: u64 = 1 << 10 | 1 << 18 | 1 << 14 | 0xcd4;
+    let own = Allocator::own();
+    let key = own.key.0;
+    let (error, page) = call_with_flags(FLAGS, number::page_allocate, [key, own.list.0, PageNumber::NONE.0, 0, 0]);
+    check!(error == 0, "a page was refused: {error}");
+    let page = PageNumber(page);
+    let window = granted!(Window::open(&[page], own.key, Access::WRITE));
+    check!(window.words().iter().all(|word| word.load(SeqCst) == 0), "a fresh page does not hold zeros only");
+    (0..).zip(window.words()).for_each(|(index, word)| word.store(index * 0x0101_0101, SeqCst));
+    let (error, copy) = call_with_flags(FLAGS, number::page_copy, [key, own.list.0, key, page.0, 0]);
+    check!(error == 0, "a copy was refused: {error}");
+    let other = granted!(Window::open(&[PageNumber(copy)], own.key, Access::READ));
+    let words = |window: &Window| window.words().iter().map(|word| word.load(SeqCst)).collect::<Vec<_>>();
+    check!(words(&window) == words(&other), "the copy is another");
+    let region = granted!(own.allocate());
+    granted!(syscall::region_create(own.key, region));
+    granted!(syscall::region_name(own.key, region, 0, own.key, 7));
+    let (from, to) = (*b"..abcdefghijklmnopqrstuvwxyz..", [0u8; 30]);
+    let arguments = |at: *const u8, offset: u64| [key, region.0, offset, at as u64 + 1, 28];
+    check!(call_with_flags(FLAGS, number::region_write, arguments(from.as_ptr(), 1)).0 == 0, "writing was refused");
+    check!(call_with_flags(FLAGS, number::region_read, arguments(to.as_ptr(), 1)).0 == 0, "reading was refused");
+    let to = core::hint::black_box(&to);
+    check!(to[1..29] == from[1..29] && to[0] == 0 && to[29] == 0, "what was written came back as {to:?}");
+    drop(window);
+    drop(other);
+    check!(own.free_many(&[page, PageNumber(copy), region]) == 3, "not all pages were freed");
     Ok(())
 }
 
@@ -336,6 +531,19 @@ fn fault_25_debug_traps_and_software_interrupts() -> Outcome {
     // A single step over SYSCALL: the trap comes in user mode, behind it.
     raises!("mov eax, 0; pushfq; or qword ptr [rsp], 0x100; popfq; syscall; nop; nop", kind::DEBUG);
     raises!("mov eax, 0; mov ecx, 0x1b; mov ss, ecx; syscall; ud2", kind::INVALID_OPCODE);
+    // Both: the trap after MOV SS waits until SYSCALL, INT3 or INT is done, and must not find the kernel unprepared.
+    raises!(
+        "mov eax, 0; mov ecx, 0x1b; pushfq; or qword ptr [rsp], 0x100; popfq; mov ss, ecx; syscall; nop; nop",
+        kind::DEBUG
+    );
+    raises!(
+        "mov ecx, 0x1b; pushfq; or qword ptr [rsp], 0x100; popfq; mov ss, ecx; int3; nop",
+        kind::DEBUG | kind::BREAKPOINT
+    );
+    raises!(
+        "mov ecx, 0x1b; pushfq; or qword ptr [rsp], 0x100; popfq; mov ss, ecx; int 0x80; nop",
+        kind::DEBUG | kind::GENERAL_PROTECTION
+    );
     raises!("pushfq; or qword ptr [rsp], 0x100; popfq; nop; nop", kind::DEBUG);
     Ok(())
 }
@@ -370,6 +578,32 @@ fn fault_27_segment_bases() -> Outcome {
         (error, base) == (0, 0xffff_ffff_8000_0000),
         "with a kernel address in GS base a call gave {error}, {base:#x}"
     );
+    Ok(())
+}
+
+/// Interrupts come while GS base is an address of the kernel, and slices end: it is the same afterwards, and the kernel has its own.
+fn fault_27_interrupts_with_a_kernel_address_in_gs_base() -> Outcome {
+    if !exposed::has(abi::feature::FSGSBASE) {
+        return Ok(());
+    }
+    let slices = || used(area::number())[1];
+    let before = slices();
+    for base in [0xffff_ffff_8000_0000u64, 0xffff_8000_0000_0000, 0, u64::MAX] {
+        // Handlers go by GS: the ends of slices wait, and this environment is switched out whole.
+        let section = critical_section::enter();
+        let after: u64;
+        // SAFETY: GS base is put back before any other code runs.
+        unsafe {
+            core::arch::asm!(
+                "rdgsbase r8", "wrgsbase {base}", "mov ecx, 3000000", "2:", "dec ecx", "jnz 2b",
+                "rdgsbase {after}", "wrgsbase r8",
+                base = in(reg) base, after = out(reg) after, out("rcx") _, out("r8") _
+            );
+        }
+        drop(section);
+        check!(after == base, "GS base {base:#x} became {after:#x}");
+    }
+    check!(slices() > before, "no slice ended");
     Ok(())
 }
 
@@ -423,6 +657,15 @@ fn fault_29_port_input_and_output() -> Outcome {
     raises!("mov edx, 0x3f8; mov al, 65; out dx, al", kind::GENERAL_PROTECTION);
     raises!("mov edx, 0xffff; in al, dx", kind::GENERAL_PROTECTION);
     raises!("mov edx, 0x64; lea rdi, [rsp - 64]; mov ecx, 1; rep insb", kind::GENERAL_PROTECTION);
+    raises!("mov edx, 0x3f8; lea rsi, [rsp - 64]; mov ecx, 1; rep outsb", kind::GENERAL_PROTECTION);
+    for port in 0..=0xffffu64 {
+        for raised in [attempt!(["in al, dx"], "rdx" = port), attempt!(["out dx, al"], "rdx" = port)] {
+            check!(
+                raised.is_some_and(|frame| frame.kind == kind::GENERAL_PROTECTION),
+                "port {port:#x} gave {raised:?}"
+            );
+        }
+    }
     Ok(())
 }
 
