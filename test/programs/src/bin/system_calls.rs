@@ -5,21 +5,28 @@
 
 extern crate alloc;
 
-use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES};
+use abi::budget::Resource;
+use abi::environment::Specification;
+use abi::host_channel::{HEADER, PAYLOAD};
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, PRIVATE_PAGES_LEAST};
 use abi::page_table::MapRow;
 use abi::syscall::{ASYNCHRONOUS, BatchRow, SYNCHRONOUS, TABLE, number};
 use abi::upcall::kind;
 use abi::{Error, feature};
 use alloc::format;
+use alloc::string::String;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use runtime::address_space::{self, Access};
+use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Builder;
-use runtime::page::Allocator;
-use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice};
+use runtime::page::{Allocator, PageKind};
+use runtime::{
+    EnvironmentId, Failure, KeyIndex, Kind, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice,
+};
 use test_programs::attempt::watch;
-use test_programs::child::{comes_further, spawn, status};
+use test_programs::child::{comes_further, eventually, spawn, status};
 use test_programs::random::Random;
+use test_programs::snapshot::Snapshot;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 
 guest! {
@@ -28,12 +35,17 @@ guest! {
     Child a_batch_stops_at_the_first_error;
     Child random_bytes_are_random;
     Here the_log_is_read_with_the_root_key_only;
-    Child fault_13_pointers_of_every_call;
-    Child fault_13_buffer_across_the_end_of_a_mapping;
+    Here fault_13_pointers_of_every_call;
+    Here fault_13_buffer_across_the_end_of_a_mapping;
+    Here fault_13_frame_that_cannot_be_received_waits;
     Child fault_14_random_calls;
     Here fault_14_random_calls_that_may_kill;
     Here fault_15_argument_changes_during_the_call;
+    Child fault_15_row_of_a_batch_changes_during_the_call;
+    Here fault_15_specification_changes_during_the_call;
     Child fault_17_batch_that_maps_over_its_own_rows;
+    Child fault_17_batch_that_unmaps_its_own_rows;
+    Here fault_34_calls_write_no_more_than_they_say;
 }
 
 const PLACE: u64 = 0x2000_0000;
@@ -144,6 +156,9 @@ fn the_log_is_read_with_the_root_key_only(_: &World) -> Outcome {
     Ok(())
 }
 
+/// Bytes of the largest frame of the host channel.
+const WHOLE_FRAME: u64 = (HEADER + PAYLOAD) as u64;
+
 /// A call that takes a pointer: its number, its arguments, and which of them is the pointer.
 struct Pointed {
     number: u64,
@@ -152,7 +167,8 @@ struct Pointed {
     writes: bool,
 }
 
-fn pointed_calls(region: PageNumber) -> [Pointed; 9] {
+fn pointed_calls(region: PageNumber) -> [Pointed; 10] {
+    let channel = area::channel_key().map_or(KEY, |key| key.0);
     let call = |number, arguments, pointer, writes| Pointed { number, arguments, pointer, writes };
     [
         call(number::batch, [0, 3, 0, 0, 0, 0], 0, true),
@@ -161,27 +177,40 @@ fn pointed_calls(region: PageNumber) -> [Pointed; 9] {
         call(number::predicate_wait, [0, 2, 0, 0, 0, 0], 0, false),
         call(number::region_read, [KEY, region.0, 0, 0, 64, 0], 3, true),
         call(number::region_write, [KEY, region.0, 0, 0, 64, 0], 3, false),
-        call(number::channel_send, [2, 0, 64, 0, 0, 0], 1, false),
-        call(number::channel_receive, [2, 0, 4104, 0, 0, 0], 1, true),
+        call(number::channel_send, [channel, 0, 64, 0, 0, 0], 1, false),
+        call(number::channel_receive, [channel, 0, WHOLE_FRAME, 0, 0, 0], 1, true),
         call(number::entropy_read, [0, 64, 0, 0, 0, 0], 0, true),
+        call(number::log_read, [KEY, 0, 0, 64, 0, 0], 2, true),
     ]
 }
 
 /// A call under a handler: its refusal (`None`), the upcall that it raised with RIP at the instruction, or invalid opcode
-/// where it was granted. To receive where nothing waits touches no buffer.
+/// where it was granted. To receive where nothing waits, or to read an empty log, touches no buffer.
 fn tried(call: u64, words: [u64; 6]) -> Option<u64> {
     let [a, b, c, d, e, f] = words;
     let raised = attempt!(
-        ["mov rax, r15", "syscall", "cmp rax, 0", "jne 77f", "ud2"],
+        ["mov rax, r15", "syscall", "mov [r14], rdx", "cmp rax, 0", "jne 77f", "ud2"],
         "rdi" = a,
         "rsi" = b,
         "rdx" = c,
         "r10" = d,
         "r8" = e,
         "r9" = f,
+        "r14" = DETAIL.as_ptr(),
         "r15" = call
     );
-    raised.map(|frame| frame.kind).filter(|raised| call != number::channel_receive || *raised != kind::INVALID_OPCODE)
+    let is_empty = call == number::log_read && exposed::kernel().log_bytes.load(SeqCst) == 0;
+    let needs_no_buffer = call == number::channel_receive || is_empty;
+    raised.map(|frame| frame.kind).filter(|raised| !needs_no_buffer || *raised != kind::INVALID_OPCODE)
+}
+
+/// The result or detail of the last call that was tried, where it came back with its registers.
+static DETAIL: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a word is an address in the kernel's memory.
+fn is_kernels(word: u64) -> bool {
+    use abi::memory_map::{DIRECT_MAP, EXPOSED, KERNEL_IMAGE};
+    (DIRECT_MAP..EXPOSED).contains(&word) || (KERNEL_IMAGE..KERNEL_IMAGE + (1 << 30)).contains(&word)
 }
 
 fn region_page() -> Result<PageNumber, alloc::string::String> {
@@ -191,9 +220,10 @@ fn region_page() -> Result<PageNumber, alloc::string::String> {
     Ok(page)
 }
 
-fn fault_13_pointers_of_every_call() -> Outcome {
+fn fault_13_pointers_of_every_call(_: &World) -> Outcome {
     watch();
     let region = region_page()?;
+    let page = granted!(Allocator::own().allocate());
     let never = [
         0x0000_8000_0000_0000,
         0xffff_8000_0000_0000,
@@ -202,6 +232,7 @@ fn fault_13_pointers_of_every_call() -> Outcome {
         u64::MAX - 7,
         abi::memory_map::USER_END - 8,
     ];
+    let before = Snapshot::settled()?;
     for call in pointed_calls(region) {
         for (pointer, could_be) in
             [(0, true), (PLACE, true), (PLACE + 1, true)].into_iter().chain(never.map(|pointer| (pointer, false)))
@@ -215,10 +246,25 @@ fn fault_13_pointers_of_every_call() -> Outcome {
                 "call {} with {pointer:#x} raised {outcome:?}",
                 call.number
             );
+            // Of nothing at all, nothing can fault.
+            if let Some(count) = arguments.get_mut(call.pointer + 1).filter(|count| **count != 0) {
+                *count = 0;
+                let outcome = tried(call.number, arguments);
+                check!(
+                    outcome.is_none_or(|kind| kind == kind::INVALID_OPCODE),
+                    "call {} with {pointer:#x} and no bytes raised {outcome:?}",
+                    call.number
+                );
+            }
         }
-        for length in [1 << 63, u64::MAX, 1 << 32, u64::MAX - 4095] {
+    }
+    before.is_unchanged("with wrong pointers")?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let before = Snapshot::settled()?;
+    for call in pointed_calls(region) {
+        for length in [1 << 63, u64::MAX, 1 << 32, u64::MAX - 4095, u64::MAX / 64 + 2] {
             let mut arguments = call.arguments;
-            arguments[call.pointer] = area::root().0;
+            arguments[call.pointer] = PLACE;
             if let Some(count) = arguments.get_mut(call.pointer + 1).filter(|count| **count != 0) {
                 *count = length;
                 let outcome = tried(call.number, arguments);
@@ -226,24 +272,43 @@ fn fault_13_pointers_of_every_call() -> Outcome {
             }
         }
     }
+    before.is_unchanged("with wrong lengths")?;
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
     granted!(syscall::page_free(KeyIndex::FIRST, region));
     Ok(())
 }
 
-fn fault_13_buffer_across_the_end_of_a_mapping() -> Outcome {
+/// The bytes of the region that the pointed calls are about.
+fn bytes_of(region: PageNumber) -> Result<[u8; 64], alloc::string::String> {
+    let mut bytes = [0u8; 64];
+    // SAFETY: the kernel fills the buffer.
+    granted!(unsafe { syscall::region_read(KeyIndex::FIRST, region, 0, UserAddress(bytes.as_mut_ptr() as u64), 64) });
+    Ok(bytes)
+}
+
+/// A buffer that is half there, or cannot be written: nothing of the kernel's is half done.
+fn fault_13_buffer_across_the_end_of_a_mapping(_: &World) -> Outcome {
     watch();
     let region = region_page()?;
     let page = granted!(Allocator::own().allocate());
     granted!(map(PLACE, page.address() | Access::WRITE.0));
-    for call in pointed_calls(region).iter().filter(|call| call.number != number::environment_create) {
+    let words = || (PLACE..PLACE + 4096).step_by(8).map(runtime::memory::load).collect::<alloc::vec::Vec<u64>>();
+    for word in (PLACE..PLACE + 4096).step_by(8) {
+        runtime::memory::store(word, 0x7777_7777_7777_7777);
+    }
+    let (contents, records) = (bytes_of(region)?, Snapshot::settled()?);
+    for call in pointed_calls(region) {
         let mut arguments = call.arguments;
         arguments[call.pointer] = PLACE + 4096 - 16;
         let outcome = tried(call.number, arguments);
         check!(outcome != Some(kind::INVALID_OPCODE), "call {} took a buffer that is half there", call.number);
     }
-    let words = || (PLACE..PLACE + 4096).step_by(8).map(runtime::memory::load).collect::<alloc::vec::Vec<u64>>();
+    records.is_unchanged("with buffers that are half there")?;
+    check!(bytes_of(region)? == contents, "a region was written from a buffer that is half there");
     let before = words();
     granted!(map(PLACE, page.address() | Access::READ.0));
+    let records = Snapshot::settled()?;
     for call in pointed_calls(region).iter().filter(|call| call.writes && call.number != number::channel_receive) {
         let mut arguments = call.arguments;
         arguments[call.pointer] = PLACE;
@@ -252,8 +317,77 @@ fn fault_13_buffer_across_the_end_of_a_mapping() -> Outcome {
         check!(outcome != Some(kind::INVALID_OPCODE), "call {} wrote to a read-only page", call.number);
     }
     check!(words() == before, "a read-only page was written by a call");
+    records.is_unchanged("with buffers that cannot be written")?;
     granted!(map(PLACE, 0));
     granted!(Allocator::own().free(page));
+    granted!(syscall::page_free(KeyIndex::FIRST, region));
+    Ok(())
+}
+
+/// A frame of the host that cannot be stored, or for which there is too little room, is there for the next who receives it. It is
+/// the one that says that this guest has no input.
+fn fault_13_frame_that_cannot_be_received_waits(_: &World) -> Outcome {
+    watch();
+    let channel = area::channel_key().ok_or("no channel")?;
+    let frames = || exposed::kernel().channel_frames.load(SeqCst);
+    channel::send(Kind::InputCredit, &1u32.to_le_bytes());
+    check!(eventually(|| frames() == 1), "no frame comes");
+    let page = granted!(Allocator::own().allocate());
+    granted!(map(PLACE, page.address() | Access::READ.0));
+    for pointer in [PLACE, PLACE + 4096 - 4, PLACE + 4096, 0] {
+        let outcome = tried(number::channel_receive, [channel.0, pointer, WHOLE_FRAME, 0, 0, 0]);
+        check!(outcome == Some(kind::PAGE_FAULT), "receiving at {pointer:#x} raised {outcome:?}");
+    }
+    // SAFETY: refused: there is no room for a header.
+    let short = unsafe { syscall::channel_receive(channel, UserAddress(PLACE), HEADER as u64 - 1) };
+    refused!(short, BadArgument);
+    check!(frames() == 1, "{} frames wait", frames());
+    let mut frame = [0xaa; HEADER + PAYLOAD];
+    let (header, bytes) = granted!(channel::receive(&mut frame)).ok_or("the frame is gone")?;
+    check!(
+        header.kind == Kind::InputEnd as u8 && bytes.is_empty(),
+        "the frame was {header:?} and {} bytes",
+        bytes.len()
+    );
+    check!(frame[HEADER..].iter().all(|byte| *byte == 0xaa), "more was written than the frame");
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// Calls that write to memory write as many bytes as they say, and none around them.
+fn fault_34_calls_write_no_more_than_they_say(_: &World) -> Outcome {
+    const AROUND: u8 = 0xa5;
+    let region = region_page()?;
+    let mut buffer = [AROUND; 4096];
+    for bytes in [1usize, 7, 8, 33, 64] {
+        for offset in [0usize, 1, 100, 4096 - bytes] {
+            let writes: [(&str, u64, [u64; 4]); 3] = [
+                ("region_read", number::region_read, [KEY, region.0, 0, 3]),
+                ("entropy_read", number::entropy_read, [0; 4]),
+                ("log_read", number::log_read, [KEY, 0, 0, 2]),
+            ];
+            for (name, call, arguments) in writes {
+                buffer.fill(AROUND);
+                let at = arguments[3] as usize;
+                let mut words = [arguments[0], arguments[1], arguments[2], 0, 0, 0];
+                words[at] = buffer[offset..].as_mut_ptr() as u64;
+                words[at + 1] = bytes as u64;
+                let told = invoke(call, words);
+                let (before, rest) = core::hint::black_box(&buffer).split_at(offset);
+                let around = before.iter().chain(&rest[bytes..]).all(|byte| *byte == AROUND);
+                check!(around, "{name} of {bytes} bytes at {offset} wrote around them: {told:?}");
+                let log = exposed::kernel().log_bytes.load(SeqCst);
+                let less = call == number::log_read && told.is_ok_and(|told| told <= bytes as u64) && log > 0;
+                let absent = call == number::entropy_read && !exposed::has(feature::ENTROPY);
+                check!(told == Ok(0) || less || absent, "{name} of {bytes} bytes gave {told:?}");
+                check!(
+                    call != number::region_read || rest[..bytes].iter().all(|byte| *byte == 0),
+                    "{name} read something"
+                );
+            }
+        }
+    }
     granted!(syscall::page_free(KeyIndex::FIRST, region));
     Ok(())
 }
@@ -272,7 +406,7 @@ fn random_word(random: &mut Random) -> u64 {
     }
 }
 
-/// Any call with any words. Those that would end the test or its memory are left out: they have tests of their own.
+/// Any call with any words; none tells an address of the kernel's. Those that would end the test or its memory are left out: they have tests of their own.
 fn fault_14_random_calls() -> Outcome {
     watch();
     let seed = 0x14;
@@ -308,6 +442,11 @@ fn fault_14_random_calls() -> Outcome {
         check!(
             matches!(outcome, None | Some(kind::PAGE_FAULT | kind::INVALID_OPCODE)),
             "seed {seed:#x}, call {count}: number {call} with {words:x?} raised {outcome:?}"
+        );
+        let detail = DETAIL.load(SeqCst);
+        check!(
+            !is_kernels(detail) || words.iter().any(|word| *word == detail || *word & !0xfff == detail),
+            "seed {seed:#x}, call {count}: number {call} with {words:x?} told {detail:#x}"
         );
     }
     granted!(syscall::null());
@@ -380,47 +519,125 @@ fn fault_14_random_calls_that_may_kill(world: &World) -> Outcome {
     Ok(())
 }
 
-/// What the second thread flips: the entry of a row between a page of ours and a page of the kernel.
-static ROW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Which word the second thread flips, and between what.
+static FLIPPED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static STOP: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn flip(between: u64) {
-    let (ours, kernels) = (between & 0xffff_ffff, between >> 32);
+extern "C" fn flip(_: u64) {
+    let [at, first, second] = FLIPPED.each_ref().map(|word| word.load(SeqCst));
+    // SAFETY: the word is one of a static of this program, which its creator named.
+    let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
     while STOP.load(SeqCst) == 0 {
-        ROW[1].store(kernels << 12 | Access::WRITE.0, SeqCst);
-        ROW[1].store(ours << 12 | Access::WRITE.0, SeqCst);
+        word.store(second, SeqCst);
+        word.store(first, SeqCst);
     }
 }
 
-fn fault_15_argument_changes_during_the_call(_: &World) -> Outcome {
-    let page = granted!(Allocator::own().allocate());
-    granted!(map(PLACE, page.address() | Access::WRITE.0));
-    let control = exposed::environment(area::number()).map_or(0, |info| info.control.load(SeqCst));
+/// Makes a call over and over, while a thread, on another CPU where there is one, flips a word between one with which it is granted
+/// and one with which it is refused: each call has one of both, and `check` finds nothing else.
+fn while_flipping(
+    word: &AtomicU64,
+    [granted, refused]: [u64; 2],
+    calls: u64,
+    mut call: impl FnMut() -> Result<bool, String>,
+) -> Outcome {
+    let cpus = exposed::kernel().cpus.load(SeqCst);
     STOP.store(0, SeqCst);
-    ROW[0].store(PLACE | KEY, SeqCst);
-    ROW[1].store(page.address() | Access::WRITE.0, SeqCst);
+    word.store(granted, SeqCst);
+    for (place, value) in FLIPPED.iter().zip([word.as_ptr() as u64, granted, refused]) {
+        place.store(value, SeqCst);
+    }
     let mut builder = granted!(Builder::sharing());
-    builder.function(flip, page.0 | control << 32);
+    builder.function(flip, 0).budget(Resource::Slice, 1);
     let thread = granted!(builder.create());
-    granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION));
+    granted!(thread.run(cpus - 1, time_slice::ANY_POSITION));
     let mut outcomes = [0u64; 2];
-    for _ in 0..50_000 {
-        // SAFETY: the row maps the page that lies there, or is refused.
-        let outcome = unsafe { syscall::page_map(KeyIndex::FIRST, area::root(), UserAddress(ROW.as_ptr() as u64), 1) };
-        outcomes[usize::from(outcome.is_err())] += 1;
-        check!(
-            exposed::page(PageNumber(control)).map(|info| info.references()) == Some(0),
-            "the control page is mapped"
-        );
-        check!(exposed::page(page).map(|info| info.references()) == Some(1), "our page is not mapped any more");
+    for _ in 0..calls {
+        outcomes[usize::from(call()?)] += 1;
     }
     STOP.store(1, SeqCst);
     check!(thread.wait(u64::MAX), "the other thread does not end");
-    check!(outcomes[0] > 0, "no row was accepted: {outcomes:?}");
     granted!(thread.destroy());
+    check!(outcomes[1] > 0, "no call was granted: {outcomes:?}");
+    check!(cpus == 1 || outcomes[0] > 0, "no call was refused, with a thread on another CPU: {outcomes:?}");
+    Ok(())
+}
+
+/// The row of an entry: mapped is a page of ours, and never the kernel's.
+fn fault_15_argument_changes_during_the_call(_: &World) -> Outcome {
+    static ROW: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    let page = granted!(Allocator::own().allocate());
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let control = exposed::environment(area::number()).map_or(0, |info| info.control.load(SeqCst));
+    let references = |page| exposed::page(page).map(|info| info.references());
+    ROW[0].store(PLACE | KEY, SeqCst);
+    let entries = [page.address() | Access::WRITE.0, control << 12 | Access::WRITE.0];
+    while_flipping(&ROW[1], entries, 50_000, || {
+        // SAFETY: the row maps the page that lies there, or is refused.
+        let outcome = unsafe { syscall::page_map(KeyIndex::FIRST, area::root(), UserAddress(ROW.as_ptr() as u64), 1) };
+        check!(references(PageNumber(control)) == Some(0), "the control page is mapped");
+        check!(references(page) == Some(1), "our page is not mapped any more");
+        Ok(outcome.is_ok())
+    })?;
     granted!(map(PLACE, 0));
     granted!(Allocator::own().free(page));
     Ok(())
+}
+
+/// The specification of an environment: one of its private pages is ours, and never the kernel's record of ourselves.
+fn fault_15_specification_changes_during_the_call(_: &World) -> Outcome {
+    const WORDS: usize = size_of::<Specification>() / 8;
+    static WANTED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+    let own = Allocator::own();
+    let control = exposed::environment(area::number()).map_or(0, |info| info.control.load(SeqCst));
+    let kind = |page| exposed::page(PageNumber(page)).map(|info| info.kind());
+    let mut pages = [PageNumber::NONE; 3 + PRIVATE_PAGES_LEAST];
+    granted!(own.allocate_many(&mut pages));
+    let root = granted!(AddressSpace::create(own)).root;
+    let [first, second, public, ..] = pages;
+    let fixed = [KEY, first.0, second.0, public.0, root.0, 0x1000_0000, PRIVATE_PAGES_LEAST as u64];
+    let words = fixed.into_iter().chain(pages[3..].iter().map(|page| page.0));
+    WANTED.iter().zip(words).for_each(|(place, word)| place.store(word, SeqCst));
+    let last = fixed.len() + PRIVATE_PAGES_LEAST - 1;
+    let ours = WANTED[last].load(SeqCst);
+    while_flipping(&WANTED[last], [ours, control], 2000, || {
+        // SAFETY: the kernel reads the specification; nothing maps its pages.
+        let made = unsafe { syscall::environment_create(KeyIndex::FIRST, UserAddress(WANTED.as_ptr() as u64)) };
+        check!(kind(control) == Some(PageKind::EnvironmentControl), "our record became a {:?}", kind(control));
+        let wanted = if made.is_ok() { PageKind::EnvironmentPrivate } else { PageKind::Ordinary };
+        check!(kind(ours) == Some(wanted), "{made:?}, and our page is a {:?}", kind(ours));
+        if let Ok(number) = made {
+            while syscall::environment_destroy(KeyIndex::FIRST, number).is_err_and(|told| told.error == Error::Again) {}
+        }
+        Ok(made.is_ok())
+    })?;
+    check!(own.free_many(&pages) == pages.len(), "not all pages were freed");
+    granted!(own.free(root));
+    Ok(())
+}
+
+/// A row of a batch: pages come under our own list, and never under our creator's.
+fn fault_15_row_of_a_batch_changes_during_the_call() -> Outcome {
+    static ROWS: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+    let own = Allocator::own();
+    let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
+    let creator = exposed::environment(EnvironmentId(creator)).ok_or("no creator")?;
+    let root = PageNumber(creator.root.load(SeqCst));
+    let theirs = exposed::page(root).map(|info| info.access()).ok_or("no root")?;
+    while_flipping(&ROWS[2], [own.list.0, theirs.0], 20_000, || {
+        ROWS[0].store(number::page_allocate, SeqCst);
+        ROWS[1].store(KEY, SeqCst);
+        ROWS[3].store(PageNumber::NONE.0, SeqCst);
+        // SAFETY: the kernel reads and writes one row.
+        let done = unsafe { syscall::batch(UserAddress(ROWS.as_ptr() as u64), 1) }.is_ok();
+        let page = PageNumber(ROWS[1].load(SeqCst));
+        if done {
+            let list = exposed::page(page).map(|info| info.access());
+            check!(list == Some(own.list), "a page came under the list {list:?}");
+            granted!(own.free(page));
+        }
+        Ok(done)
+    })
 }
 
 /// The second row of a batch maps another page over the rows: the kernel keeps to what it has, or meets the other page.
@@ -444,5 +661,40 @@ fn fault_17_batch_that_maps_over_its_own_rows() -> Outcome {
     granted!(map(PLACE, 0));
     granted!(map(PLACE + 0x1000, 0));
     check!(own.free_many(&[first, second]) == 2, "the pages are not free");
+    Ok(())
+}
+
+/// The second row takes the page away in which the rows lie, so that their results cannot be told: the fault is the caller's, each
+/// row was done once or not at all, and what was allocated is on its account.
+fn fault_17_batch_that_unmaps_its_own_rows() -> Outcome {
+    watch();
+    let own = Allocator::own();
+    let info = exposed::environment(area::number()).ok_or("no record")?;
+    let page = granted!(own.allocate());
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    let rows = MapRow { address: PLACE | KEY, entry: 0 };
+    let unmap = [KEY, area::root().0, core::ptr::from_ref(&rows) as u64, 1, 0, 0];
+    let allocate = [KEY, own.list.0, PageNumber::NONE.0, 0, 0, 0];
+    let batched = [
+        (number::page_allocate, allocate),
+        (number::page_map, unmap),
+        (number::page_allocate, allocate),
+        (number::null, [0; 6]),
+    ];
+    for (index, (number, arguments)) in batched.into_iter().enumerate() {
+        // SAFETY: the place is mapped writable, and large enough.
+        unsafe { (PLACE as *mut BatchRow).add(index).write_volatile(BatchRow { number, arguments, unused: 0 }) };
+    }
+    let used = || info.budget[Resource::Page as usize].used.load(SeqCst);
+    let before = used();
+    let outcome = tried(number::batch, [PLACE, batched.len() as u64, 0, 0, 0, 0]);
+    check!(outcome == Some(kind::PAGE_FAULT), "a batch that unmapped its rows raised {outcome:?}");
+    check!(exposed::page(page).map(|info| info.references()) == Some(0), "the rows are still mapped");
+    check!(used() == before + 2 && info.pages().count() as u64 == used(), "{before} pages became {}", used());
+    let mut newest = info.pages();
+    for page in [newest.next(), newest.next(), Some(page)] {
+        granted!(own.free(page.ok_or("a page is not listed")?));
+    }
+    check!(used() == before - 1, "{before} pages became {}", used());
     Ok(())
 }
