@@ -20,7 +20,7 @@ use runtime::page::{Allocator, PageKind};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
-use test_programs::child::{eventually, launch, prepare, spawn, status};
+use test_programs::child::{death, eventually, launch, prepare, spawn, status};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -499,30 +499,42 @@ fn renewal_is_refused(world: &World) -> Outcome {
 /// Where children find the page of the lock.
 const LOCK: u64 = 0x2100_0000;
 
-extern "C" fn die_with_the_lock(_: u64) {
+/// Takes the lock and a critical section, and ends with both (0), or never leaves them (1).
+extern "C" fn die_with_the_lock(case: u64) {
     // SAFETY: the creator shows a page of zeros here, which is a free lock.
     let lock = unsafe { &*(LOCK as *const OwnerLock) };
     let held = lock.acquire();
+    core::mem::forget(runtime::critical_section::enter());
     Area::current().status(1).store(1, SeqCst);
     core::mem::forget(held);
+    while case == 1 {
+        core::hint::spin_loop();
+    }
     runtime::entry::exit(0);
 }
 
 fn fault_46_lock_of_a_dead_holder(world: &World) -> Outcome {
     let page = granted!(Allocator::own().allocate());
     let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
-    let mut builder = prepare(world, die_with_the_lock, 0)?;
-    granted!(builder.show(LOCK, &[page], Access::WRITE));
-    let child = launch(builder)?;
-    check!(eventually(|| status(&child, 1) == 1 && !child.alive()), "the child does not die with the lock");
-    // SAFETY: the window shows the page for as long as it is open.
-    let lock = unsafe { &*(window.address() as *const OwnerLock) };
-    check!(lock.owner() == child.number, "the lock is held by {:?}", lock.owner());
-    let held = lock.acquire();
-    check!(held.taken == Taken::FromTheDead(child.number), "the lock was {:?}", held.taken);
-    drop(held);
-    check!(lock.acquire().taken == Taken::Free, "the lock is not free after its release");
-    granted!(child.destroy());
+    for case in 0..2 {
+        let mut builder = prepare(world, die_with_the_lock, case)?;
+        granted!(builder.show(LOCK, &[page], Access::WRITE));
+        let child = launch(builder)?;
+        check!(eventually(|| status(&child, 1) == 1), "the child does not take the lock");
+        // SAFETY: the window shows the page for as long as it is open.
+        let lock = unsafe { &*(window.address() as *const OwnerLock) };
+        check!(lock.owner() == child.number, "the lock is held by {:?}", lock.owner());
+        if case == 1 {
+            check!(child.alive(), "the child died: {}", death(&child));
+            refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+        }
+        check!(eventually(|| !child.alive()), "the child does not die with the lock");
+        let held = lock.acquire();
+        check!(held.taken == Taken::FromTheDead(child.number), "the lock was {:?}", held.taken);
+        drop(held);
+        check!(lock.acquire().taken == Taken::Free, "the lock is not free after its release");
+        granted!(child.destroy());
+    }
     drop(window);
     granted!(Allocator::own().free(page));
     Ok(())

@@ -338,17 +338,45 @@ fn fault_41_watched_page_is_freed(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Who gives a page up does not know who watches it. The kernel does, and makes idle CPUs look.
+/// Who gives a page up, or takes it from all by force, does not know who watches it. The kernel does, and makes idle CPUs look.
 fn fault_41_who_watches_on_an_idle_cpu_is_told(world: &World) -> Outcome {
-    for _ in 0..4 {
+    for round in 0..4 {
         let page = granted!(Allocator::own().allocate());
         let mut builder = prepare(world, watch_shown_for_ever, 0)?;
         granted!(builder.show(SHOWN, &[page], Access::READ));
         let child = sleeper_of(builder)?;
-        granted!(Allocator::own().free(page));
-        check!(eventually(|| status(&child, 2) != 0), "the watcher is not woken");
+        let by_force = round % 2 == 1;
+        if by_force {
+            let root = child.info().map(|info| PageNumber(info.root.load(SeqCst))).ok_or("no root")?;
+            unbind(page, root)?;
+            let info = exposed::page(page).ok_or("no record")?;
+            check!(
+                (info.pins(), info.references()) == (0, 0),
+                "{} pins, {} uses are left",
+                info.pins(),
+                info.references()
+            );
+        } else {
+            granted!(Allocator::own().free(page));
+        }
+        check!(eventually(|| status(&child, 2) != 0), "round {round}: the watcher is not woken");
         check!(status(&child, 2) == 1, "the watcher was told {}, not that the page is gone", status(&child, 2));
+        if by_force {
+            granted!(Allocator::own().free(page));
+        }
         granted!(child.destroy());
+        check!(exposed::page(page).map(|info| info.kind()) == Some(PageKind::Free), "the page is not free at last");
+    }
+    Ok(())
+}
+
+/// Ends every use of a page under a root.
+fn unbind(page: PageNumber, root: PageNumber) -> Outcome {
+    let mut cursor = 0;
+    // SAFETY: the places where the page is mapped hold nothing of the program.
+    while let Err(failure) = unsafe { syscall::page_unbind(KEY, page, root, UserAddress(cursor)) } {
+        check!(failure.error == abi::Error::Again, "unbinding gave {failure:?}");
+        cursor = failure.detail;
     }
     Ok(())
 }
@@ -391,14 +419,7 @@ fn end_table(end: End, table: PageNumber) -> Outcome {
     match end {
         End::Unlinked => drop(granted!(unlink(area::root(), TABLES, 1))),
         End::GivenUp => granted!(syscall::page_free(KEY, table)),
-        End::Forced => {
-            let mut cursor = 0;
-            // SAFETY: the place that the table is for holds nothing of the program.
-            while let Err(failure) = unsafe { syscall::page_unbind(KEY, table, area::root(), UserAddress(cursor)) } {
-                check!(failure.error == abi::Error::Again, "unbinding gave {failure:?}");
-                cursor = failure.detail;
-            }
-        }
+        End::Forced => unbind(table, area::root())?,
     }
     Ok(())
 }

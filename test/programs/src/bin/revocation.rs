@@ -23,6 +23,7 @@ guest! {
     Here an_environment_gives_back_what_is_asked;
     Here fault_39_request_ignored_for_pages;
     Here fault_39_request_ignored_for_slices;
+    Here fault_39_nothing_is_taken_before_its_time;
     Here fault_39_named_pages_go_first;
     Here an_emergency_comes_before_anything_vital_is_taken;
     Here fault_39_pages_hidden_behind_what_cannot_be_taken;
@@ -43,6 +44,9 @@ const TAKEN_BEFORE: usize = 6;
 const HOARD: u64 = 100;
 /// First word of the public library words in which a holder lists its pages.
 const LISTED: usize = 0;
+/// First of those in which it lists its repossession vector: the resource in the highest bits, and which one.
+const TAKEN: usize = 128;
+const _: () = assert!(TAKEN + REPOSSESSION_ENTRIES <= 256 && HOARD as usize <= TAKEN);
 
 extern "C" fn answer_with_pages(context: &mut Context) {
     let area = Area::current();
@@ -70,7 +74,12 @@ extern "C" fn note_only(context: &mut Context) {
     let area = Area::current();
     area.status(REQUESTS).fetch_add(1, SeqCst);
     if context.frame.kind == kind::REPOSSESSION {
-        area.status(REPOSSESSIONS).store(area.private().repossessed.load(SeqCst), SeqCst);
+        let seen = area.private().repossessed.load(SeqCst);
+        for (index, entry) in area.private().repossession.iter().enumerate().take(seen as usize) {
+            area.public_library(TAKEN + index)
+                .store(entry.resource.load(SeqCst) << 60 | entry.name.load(SeqCst), SeqCst);
+        }
+        area.status(REPOSSESSIONS).store(seen, SeqCst);
     }
 }
 
@@ -196,6 +205,7 @@ fn an_environment_gives_back_what_is_asked(world: &World) -> Outcome {
 fn fault_39_request_ignored_for_pages(world: &World) -> Outcome {
     let child = holder(world, ignore, 0)?;
     let before = used(&child, Resource::Page);
+    let had = pages_of(&child);
     request(&child, Resource::Page, 40, 10_000_000)?;
     check!(eventually(|| status(&child, REQUESTS) > 0), "the child was not asked");
     for _ in 0..20 {
@@ -208,6 +218,9 @@ fn fault_39_request_ignored_for_pages(world: &World) -> Outcome {
         "the vector tells of {} pages",
         status(&child, REPOSSESSIONS)
     );
+    let left = pages_of(&child);
+    let gone = had.into_iter().filter(|page| !left.contains(page)).map(|page| (Resource::Page as u64) << 60 | page);
+    check!(sorted(gone.collect()) == taken(&child, 40), "the vector names others than what was taken");
     check!(child.alive(), "the child died: {}", test_programs::child::death(&child));
     granted!(child.destroy());
     Ok(())
@@ -221,6 +234,7 @@ fn fault_39_request_ignored_for_slices(world: &World) -> Outcome {
         granted!(child.run(0, time_slice::ANY_POSITION));
     }
     check!(eventually(|| status(&child, HELD) == HOARD), "the child does not run");
+    let had = positions_of(&child);
     request(&child, Resource::Slice, 4, 10_000_000)?;
     for _ in 0..20 {
         time_slice::yield_now();
@@ -232,7 +246,52 @@ fn fault_39_request_ignored_for_slices(world: &World) -> Outcome {
         "the vector tells of {} slices",
         status(&child, REPOSSESSIONS)
     );
+    let left = positions_of(&child);
+    let gone = had.into_iter().filter(|at| !left.contains(at)).map(|at| (Resource::Slice as u64) << 60 | at);
+    check!(sorted(gone.collect()) == taken(&child, 4), "the vector names others than what was taken");
     granted!(child.destroy());
+    Ok(())
+}
+
+/// The pages that are charged to it, by number.
+fn pages_of(child: &Child) -> Vec<u64> {
+    child.info().map(|info| info.pages().map(|page| page.0).collect()).unwrap_or_default()
+}
+
+/// Its positions of CPU 0.
+fn positions_of(child: &Child) -> Vec<u64> {
+    let its = |at: &u64| exposed::slices(0)[*at as usize].owner.load(SeqCst) == child.number.0;
+    (0..abi::limits::SLICES_PER_CPU as u64).filter(its).collect()
+}
+
+/// What its vector tells, as it lists it.
+fn taken(child: &Child, count: usize) -> Vec<u64> {
+    sorted((0..count).map(|index| listed(child, TAKEN + index)).collect())
+}
+
+fn sorted(mut words: Vec<u64>) -> Vec<u64> {
+    words.sort_unstable();
+    words
+}
+
+/// Who is asked has its time: until it is over nothing is taken, however often somebody insists, and then no more than was
+/// asked for.
+fn fault_39_nothing_is_taken_before_its_time(world: &World) -> Outcome {
+    for resource in [Resource::Page, Resource::Slice] {
+        let child = holder(world, ignore, 0)?;
+        let before = used(&child, resource);
+        request(&child, resource, 1, 100_000_000_000)?;
+        for _ in 0..50 {
+            refused!(syscall::revocation_enforce(KeyIndex::FIRST, child.number), Again);
+        }
+        check!(used(&child, resource) == before, "{before} of {resource:?} became {}", used(&child, resource));
+        // Nothing more is asked for: the request is withdrawn, and a new one can be made.
+        request(&child, resource, 0, 0)?;
+        request(&child, resource, 1, 0)?;
+        enforce(&child)?;
+        check!(used(&child, resource) == before - 1, "{before} of {resource:?} became {}", used(&child, resource));
+        granted!(child.destroy());
+    }
     Ok(())
 }
 
