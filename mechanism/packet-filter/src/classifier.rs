@@ -7,7 +7,6 @@
 
 use crate::account::{Account, Quota};
 use crate::atom::{Atom, conjunctions};
-use crate::generate::Stubs;
 use crate::job::{Job, Phase};
 use crate::pool::{Linked, Pool};
 use crate::random::Random;
@@ -15,7 +14,7 @@ use crate::refusal::{Reason, Refusal, Resource};
 use crate::shape::Shapes;
 use crate::specificity::Rank;
 use crate::storage::{CODE_UNIT, Storage};
-use crate::structure::{self, Structure};
+use crate::structure::{self, ROOT, Structure};
 use crate::unlink::CodeBlocks;
 use crate::words::Words;
 use crate::{buddy::Buddy, limit};
@@ -132,7 +131,6 @@ pub struct Classifier<'a> {
     pub(crate) incoming: &'a mut [Atom],
     pub(crate) random: Random,
     pub(crate) serial: u64,
-    pub(crate) stubs: Stubs,
     pub(crate) stub_units: u32,
     pub(crate) job: Job,
 }
@@ -157,7 +155,6 @@ impl<'a> Classifier<'a> {
             tails: Pool::new(storage.tails),
             shapes: Shapes::new(storage.shapes).ok_or(wrong(Resource::Shapes))?,
             words,
-            done: 0,
         };
         let arena = Arena(Buddy::new(storage.code_map).ok_or(wrong(Resource::Code))?);
         let mut classifier = Self {
@@ -169,7 +166,6 @@ impl<'a> Classifier<'a> {
             incoming: storage.incoming,
             random: Random(secret),
             serial: 0,
-            stubs: Stubs::default(),
             stub_units: 0,
             job: Job::new(),
         };
@@ -312,6 +308,12 @@ impl<'a> Classifier<'a> {
     #[must_use]
     pub fn words(&self) -> &[u32] {
         self.structure.words.all()
+    }
+
+    /// Where in the code arena the classification of a packet begins. Changes with the filters: ask for each packet.
+    #[must_use]
+    pub fn entry(&self) -> usize {
+        self.structure.words.get(Words::entry_of(ROOT)) as usize
     }
 
     /// Bytes of the code arena.

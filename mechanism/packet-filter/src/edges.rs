@@ -1,4 +1,4 @@
-//! The edges of one branch: constants and where each leads.
+//! The edges of one branch: its records, found by their constants.
 //!
 //! Up to four are a short list, which the compiler burns into the code. More are a hash table with
 //! linear probing: the multiplier is drawn from the classifier's secret, no key lies further than
@@ -6,8 +6,8 @@
 //! constants an attacker picks. Growing fills a new table some slots at a time ([`Growth`]) while the
 //! old one serves; deleting closes the gap, so there are no tombstones.
 
+use crate::record::HEAD;
 use crate::refusal::Refusal;
-use crate::target::Target;
 use crate::words::Words;
 
 /// Edges of a list.
@@ -20,7 +20,7 @@ const SMALL: u32 = 64;
 /// Slots a key may lie from its place.
 const REACH: u32 = 32;
 
-/// The edges of one branch, in a block of two words a slot: constant, target.
+/// The edges of one branch, in a block of a word a slot: the edge's record, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edges {
     /// The block, a word offset.
@@ -31,17 +31,23 @@ pub(crate) struct Edges {
     pub(crate) count: u32,
     /// Odd for a hash table, 0 for a list.
     pub(crate) multiplier: u32,
+    /// A hash table's second block: what it shows of its records, slot by slot. Compiled code reads this one.
+    pub(crate) heads: u32,
 }
 
 impl Edges {
     fn table(words: &mut Words<'_>, order: u32, multiplier: u32) -> Result<Self, Refusal> {
-        let block = words.take(2 << order)?;
-        Ok(Self { block, order, count: 0, multiplier: multiplier | 1 })
+        let heads = words.take(HEAD << order)?;
+        let block = words.take(1 << order).inspect_err(|_| words.give(heads, HEAD << order))?;
+        Ok(Self { block, order, count: 0, multiplier: multiplier | 1, heads })
     }
 
-    /// Gives the block back.
+    /// Gives the blocks back, not the records.
     pub(crate) fn release(self, words: &mut Words<'_>) {
-        words.give(self.block, 2 << self.order);
+        words.give(self.block, 1 << self.order);
+        if self.is_table() {
+            words.give(self.heads, HEAD << self.order);
+        }
     }
 
     /// Whether it is hashed.
@@ -55,15 +61,15 @@ impl Edges {
     }
 
     /// The edge in a slot.
-    pub(crate) fn slot(&self, words: &Words<'_>, slot: u32) -> (u32, Target) {
-        let at = self.block + 2 * slot;
-        (words.get(at), Target::from_word(words.get(at + 1)))
+    pub(crate) fn slot(&self, words: &Words<'_>, slot: u32) -> u32 {
+        words.get(self.block + slot)
     }
 
-    fn set_slot(&self, words: &mut Words<'_>, slot: u32, key: u32, target: Target) {
-        let at = self.block + 2 * slot;
-        words.set(at, key);
-        words.set(at + 1, target.word());
+    fn set_slot(&self, words: &mut Words<'_>, slot: u32, record: u32) {
+        words.set(self.block + slot, record);
+        if self.is_table() {
+            words.show(self.heads + HEAD * slot, record);
+        }
     }
 
     /// Where a key belongs in a hash table.
@@ -77,36 +83,34 @@ impl Edges {
 
     /// The slot that holds a key.
     fn position(&self, words: &Words<'_>, key: u32) -> Option<u32> {
+        let holds = |slot: u32| words.key(self.slot(words, slot)) == key;
         if !self.is_table() {
-            return (0..self.count).find(|slot| self.slot(words, *slot).0 == key);
+            return (0..self.count).find(|slot| holds(*slot));
         }
         let mut slot = self.place(key);
-        loop {
-            match self.slot(words, slot) {
-                (_, Target::None) => return None,
-                (found, _) if found == key => return Some(slot),
-                _ => slot = self.after(slot),
+        while self.slot(words, slot) != 0 {
+            if holds(slot) {
+                return Some(slot);
             }
+            slot = self.after(slot);
         }
+        None
     }
 
-    /// Where a key leads.
-    pub(crate) fn find(&self, words: &Words<'_>, key: u32) -> Target {
-        self.position(words, key).map_or(Target::None, |slot| self.slot(words, slot).1)
+    /// The edge with a key; 0 for none.
+    pub(crate) fn find(&self, words: &Words<'_>, key: u32) -> u32 {
+        self.position(words, key).map_or(0, |slot| self.slot(words, slot))
     }
 
-    /// The only edge's target; for branches that have one edge.
-    pub(crate) fn only(&self, words: &Words<'_>) -> Target {
-        (0..self.slots())
-            .map(|slot| self.slot(words, slot).1)
-            .find(|target| *target != Target::None)
-            .unwrap_or(Target::None)
+    /// The only edge; for branches that have one.
+    pub(crate) fn only(&self, words: &Words<'_>) -> u32 {
+        (0..self.slots()).map(|slot| self.slot(words, slot)).find(|record| *record != 0).unwrap_or(0)
     }
 
-    /// Changes where a key leads. The key is there.
-    pub(crate) fn replace(&self, words: &mut Words<'_>, key: u32, target: Target) {
-        if let Some(slot) = self.position(words, key) {
-            self.set_slot(words, slot, key, target);
+    /// Puts an edge in the place of the one with the same key, which is there.
+    pub(crate) fn replace(&self, words: &mut Words<'_>, record: u32) {
+        if let Some(slot) = self.position(words, words.key(record)) {
+            self.set_slot(words, slot, record);
         }
     }
 
@@ -120,7 +124,7 @@ impl Edges {
         }
         let mut slot = self.place(key);
         for _ in 0..REACH {
-            if self.slot(words, slot).1 == Target::None {
+            if self.slot(words, slot) == 0 {
                 return Some(slot);
             }
             slot = self.after(slot);
@@ -128,10 +132,10 @@ impl Edges {
         None
     }
 
-    /// Adds a new key if there is room; says whether there was.
-    pub(crate) fn add(&mut self, words: &mut Words<'_>, key: u32, target: Target) -> bool {
-        let Some(slot) = self.room(words, key) else { return false };
-        self.set_slot(words, slot, key, target);
+    /// Adds an edge with a new key if there is room; says whether there was.
+    pub(crate) fn add(&mut self, words: &mut Words<'_>, record: u32) -> bool {
+        let Some(slot) = self.room(words, words.key(record)) else { return false };
+        self.set_slot(words, slot, record);
         self.count += 1;
         true
     }
@@ -148,8 +152,7 @@ impl Edges {
         if self.is_table() {
             self.close_gap(words, slot);
         } else {
-            let (key, target) = self.slot(words, self.count);
-            self.set_slot(words, slot, key, target);
+            self.set_slot(words, slot, self.slot(words, self.count));
         }
     }
 
@@ -159,17 +162,17 @@ impl Edges {
         let mut slot = hole;
         loop {
             slot = self.after(slot);
-            let (key, target) = self.slot(words, slot);
-            if target == Target::None {
+            let record = self.slot(words, slot);
+            if record == 0 {
                 break;
             }
-            let from_place = slot.wrapping_sub(self.place(key)) & mask;
+            let from_place = slot.wrapping_sub(self.place(words.key(record))) & mask;
             if from_place >= slot.wrapping_sub(hole) & mask {
-                self.set_slot(words, hole, key, target);
+                self.set_slot(words, hole, record);
                 hole = slot;
             }
         }
-        self.set_slot(words, hole, 0, Target::None);
+        self.set_slot(words, hole, 0);
     }
 
     /// Whether a table is so empty that a smaller one should take its place.
@@ -208,12 +211,12 @@ impl Growth {
         let total = 1 << self.table.order;
         for _ in 0..slots {
             if self.cleared < total {
-                self.table.set_slot(words, self.cleared, 0, Target::None);
+                self.table.set_slot(words, self.cleared, 0);
                 self.cleared += 1;
             } else if self.copied < edges.slots() {
-                let (key, target) = edges.slot(words, self.copied);
+                let record = edges.slot(words, self.copied);
                 self.copied += 1;
-                if target != Target::None && !self.table.add(words, key, target) {
+                if record != 0 && !self.table.add(words, record) {
                     self.restart(multiplier);
                     return false;
                 }

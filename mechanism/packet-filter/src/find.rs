@@ -75,14 +75,15 @@ impl Cursor {
         let branch = self.branch;
         let key = edge_key(structure, self.cell);
         self.depth += 1;
-        match structure.branches[branch].edges.find(&structure.words, key) {
+        let record = structure.branches[branch].edges.find(&structure.words, key);
+        match structure.words.target(record) {
             Target::None => return Some(Place::NoEdge { branch, cell: self.cell }),
             Target::State(state) => {
                 self.state = state;
                 self.branch = structure.states[state].first_branch;
                 self.cell = cell.next;
             }
-            Target::Tail(_) | Target::Accept(_) => {
+            Target::Tail { .. } | Target::Accept(_) => {
                 return Some(Place::Leaf { branch, key, depth: self.depth, cell: cell.next });
             }
         }

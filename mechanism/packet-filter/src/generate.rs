@@ -1,9 +1,9 @@
 //! Machine code for branches, tails and the entry.
 //!
-//! Compiled code is called as `extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32,
-//! code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
+//! Compiled code is called where [`Classifier::entry`](crate::Classifier::entry) says, as `extern "sysv64" fn(packet: *const u8,
+//! length: usize, words: *const u32, code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
 //! rsi what is left from there, rdx the words, rcx the code, rax the best conjunction so far; r8 to r11 are
-//! scratch. To return means: nothing (more) in this part matches. It holds no absolute address,
+//! scratch, but r10 names the edge's record where its code begins. To return means: nothing (more) in this part matches. It holds no absolute address,
 //! writes no memory but its stack (24 bytes for each test at which there is a choice), and reads a packet
 //! only behind a comparison with what is left. Behind each comparison a conditional move makes the base harmless on the
 //! path that is only speculated (FAULTS row 90).
@@ -12,12 +12,13 @@
 //! masks, bounds or offsets: they are combined with secret random ones (row 55).
 
 use crate::condition::{Kind, Test};
-use crate::edges::Edges;
+use crate::edges::{Edges, LIST};
 use crate::limit;
 use crate::publish::Emission;
 use crate::random::Random;
-use crate::structure::{RECORD_HEAD, ROOT, Structure};
-use crate::target::{ACCEPT, TAIL, Target};
+use crate::record;
+use crate::structure::{ROOT, Structure};
+use crate::target::{INDEX, Target};
 use crate::words::Words;
 use downloaded_code::x86_64::{
     Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Scale, Shift, Width,
@@ -39,10 +40,8 @@ const BODY: Label = Label(2);
 const SETTLE: Label = Label(3);
 const CONTEST: Label = Label(4);
 const PROBE: Label = Label(5);
-const MISS: Label = Label(6);
-const INNER: Label = Label(7);
-const TAIL_LEAF: Label = Label(8);
-const FIRST_EDGE: u32 = 9;
+const FOUND: Label = Label(6);
+const FIRST_EDGE: u32 = 7;
 const LABELS: usize = 16;
 
 /// Offsets of the fixed parts, in the piece at offset 0.
@@ -50,21 +49,64 @@ const LABELS: usize = 16;
 pub(crate) struct Stubs {
     /// Returns.
     pub(crate) done: u32,
+    /// Goes on from an edge to a state.
+    pub(crate) enter: u32,
+    /// Goes on from an edge to a conjunction.
+    pub(crate) accept: u32,
+    /// Goes on from what a table shows of an edge to its record.
+    pub(crate) far: u32,
     /// Keeps the better of the best conjunction and another.
     pub(crate) contest: u32,
 }
 
-/// Writes the entry and the fixed parts; returns their size and places.
+/// Bytes by which a packet's first piece begins before the same piece as the next one of others.
+pub(crate) const BEGINNING: u32 = 2;
+
+/// Where classification begins there is no conjunction yet.
+fn begin(code: &mut Assembler<'_>) {
+    code.arithmetic(Arithmetic::Xor, Width::Bits32, BEST, BEST);
+    debug_assert_eq!(code.position(), BEGINNING as usize);
+}
+
+/// Writes the entry of a classifier without filters and the fixed parts; returns their size and places.
 pub(crate) fn stubs(structure: &Structure<'_>, buffer: &mut [u8]) -> Option<(usize, Stubs)> {
     let mut labels = [0; LABELS];
     let mut code = Assembler::new(buffer, &mut labels);
-    code.arithmetic(Arithmetic::Xor, Width::Bits32, BEST, BEST);
-    jump_by_word(&mut code, Memory::at(WORDS, bytes(Words::entry_of(ROOT))));
+    begin(&mut code);
     let done = code.position() as u32;
     code.return_();
+    let enter = code.position() as u32;
+    code.load(Width::Bits32, TARGET, in_record(record::TARGET));
+    jump_by_word(&mut code, Memory::indexed(WORDS, TARGET, Scale::Four, 0));
+    let far = code.position() as u32;
+    code.load(Width::Bits32, RECORD, in_record(record::CONSTANTS));
+    jump_by_word(&mut code, in_record(record::CODE));
+    let accept = code.position() as u32;
+    settle_record(&mut code);
+    code.bind(CONTEST);
     let contest = code.position() as u32;
     write_contest(&mut code, bytes(structure.words.ranks()));
-    code.finish().ok().map(|size| (size, Stubs { done, contest }))
+    code.finish().ok().map(|size| (size, Stubs { done, enter, accept, far, contest }))
+}
+
+/// Takes the conjunction that the record names.
+fn settle_record(code: &mut Assembler<'_>) {
+    code.load(Width::Bits32, TARGET, in_record(record::TARGET));
+    code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, INDEX as i32);
+    settle(code);
+}
+
+/// Takes the conjunction that was found, which contends if there is one already.
+fn settle(code: &mut Assembler<'_>) {
+    code.test(Width::Bits32, BEST, BEST);
+    code.jump_if(Condition::NotEqual, CONTEST);
+    code.move_register(Width::Bits32, BEST, TARGET);
+    code.return_();
+}
+
+/// A word of the record.
+fn in_record(word: u32) -> Memory {
+    Memory::indexed(WORDS, RECORD, Scale::Four, bytes(word))
 }
 
 /// Ranks are 16 bytes, the more significant half first.
@@ -113,13 +155,12 @@ pub(crate) struct Generator<'g, 'a> {
     structure: &'g Structure<'a>,
     emission: &'g mut Emission,
     random: &'g mut Random,
-    stubs: Stubs,
     code: Assembler<'g>,
     /// Bytes from the base that are known to be there.
     known: u32,
     /// The base was moved, and may be outside: what is left may be negative.
     moved: bool,
-    /// The part that settles what was found is still to be written.
+    /// Something jumps to the part that settles what was found.
     settles: bool,
     /// Tests that this piece holds so far.
     tests: usize,
@@ -146,14 +187,16 @@ impl<'g, 'a> Generator<'g, 'a> {
         structure: &'g Structure<'a>,
         emission: &'g mut Emission,
         random: &'g mut Random,
-        stubs: Stubs,
         buffer: &'g mut [u8],
         branch: u32,
     ) -> Option<usize> {
         let mut labels = [0; LABELS];
         let code = Assembler::new(buffer, &mut labels);
         let mut generator =
-            Generator { structure, emission, random, stubs, code, known: 0, moved: false, settles: true, tests: 0 };
+            Generator { structure, emission, random, code, known: 0, moved: false, settles: false, tests: 0 };
+        if structure.branches[branch].state == ROOT {
+            begin(&mut generator.code);
+        }
         generator.write_branch(branch);
         generator.finish()
     }
@@ -163,7 +206,6 @@ impl<'g, 'a> Generator<'g, 'a> {
         structure: &'g Structure<'a>,
         emission: &'g mut Emission,
         random: &'g mut Random,
-        stubs: Stubs,
         buffer: &'g mut [u8],
         tail: u32,
         progress: &mut TailProgress,
@@ -174,11 +216,10 @@ impl<'g, 'a> Generator<'g, 'a> {
             structure,
             emission,
             random,
-            stubs,
             code,
             known: progress.known,
             moved: false,
-            settles: true,
+            settles: false,
             tests: 0,
         };
         if generator.write_tail(tail, progress) {
@@ -195,24 +236,15 @@ impl Generator<'_, '_> {
     /// The parts that several places jump to.
     fn finish(mut self) -> Option<usize> {
         if self.settles {
-            self.settle();
+            self.code.bind(SETTLE);
+            settle(&mut self.code);
         }
         self.code.bind(FAIL);
         self.code.return_();
         self.code.bind(CONTEST);
-        self.code.load_effective_address(RECORD, Memory::at(CODE, self.stubs.contest as i32));
+        self.code.load_effective_address(RECORD, Memory::at(CODE, self.structure.words.stubs.contest as i32));
         self.code.jump_register(RECORD);
         self.code.finish().ok()
-    }
-
-    /// Takes the conjunction that was found, which contends if there is one already.
-    fn settle(&mut self) {
-        self.settles = false;
-        self.code.bind(SETTLE);
-        self.code.test(Width::Bits32, BEST, BEST);
-        self.code.jump_if(Condition::NotEqual, CONTEST);
-        self.code.move_register(Width::Bits32, BEST, TARGET);
-        self.code.return_();
     }
 
     fn write_branch(&mut self, branch: u32) {
@@ -298,11 +330,11 @@ impl Generator<'_, '_> {
             .filter(|below| self.structure.branches[*below].code.offset == 0 && !self.emission.has_branch(*below))
     }
 
-    fn go_or_continue(&mut self, branch: u32, target: Target) -> Option<u32> {
+    fn go_or_continue(&mut self, branch: u32, record: u32) -> Option<u32> {
         self.tests += 1;
         let below = self.inlined_below(branch).filter(|_| self.tests < limit::PIECE_TESTS);
         if below.is_none() {
-            self.go(target);
+            self.go(record);
         }
         below
     }
@@ -382,7 +414,7 @@ impl Generator<'_, '_> {
         match test.kind {
             Kind::Equal if test.mask == 0 => {}
             Kind::Equal => {
-                self.compare(test, edges.slot(&self.structure.words, 0).0);
+                self.compare(test, self.structure.words.key(edges.slot(&self.structure.words, 0)));
                 self.code.jump_if(Condition::NotEqual, FAIL);
             }
             _ => self.test_rest(test),
@@ -430,9 +462,9 @@ impl Generator<'_, '_> {
     /// Up to four constants, compared one after the other.
     fn choose(&mut self, edges: &Edges) {
         let words = &self.structure.words;
-        let mut keys = [0; crate::edges::LIST as usize];
+        let mut keys = [0; LIST as usize];
         for slot in 0..edges.count {
-            keys[slot as usize] = edges.slot(words, slot).0;
+            keys[slot as usize] = words.key(edges.slot(words, slot));
         }
         let secret = self.blind(&keys);
         self.code.arithmetic_immediate(Arithmetic::Xor, Width::Bits32, VALUE, secret as i32);
@@ -444,64 +476,51 @@ impl Generator<'_, '_> {
         self.code.jump(FAIL);
         for slot in 0..edges.count {
             self.code.bind(Label(FIRST_EDGE + slot));
-            self.go(edges.slot(&self.structure.words, slot).1);
+            self.go(edges.slot(&self.structure.words, slot));
         }
     }
 
-    /// A hash table, probed linearly; the words hold an empty slot in every table.
+    /// A hash table, probed linearly; there is an empty slot in every table. A packet for no one that meets one at once
+    /// takes no jump.
     fn look_up(&mut self, edges: &Edges) {
-        let place = bytes(edges.block);
-        let key = Memory::indexed(WORDS, TARGET, Scale::Eight, place);
-        let target = Memory::indexed(WORDS, TARGET, Scale::Eight, place + 4);
-        self.code.multiply_immediate(Width::Bits32, TARGET, VALUE, edges.multiplier as i32);
-        self.code.shift_immediate(Shift::Right, Width::Bits32, TARGET, (32 - edges.order) as u8);
+        let shown = |word| Memory::indexed(WORDS, RECORD, Scale::Four, bytes(edges.heads + word));
+        let (slot, all) = (record::HEAD as i32, (record::HEAD << edges.order) as i32);
+        self.code.multiply_immediate(Width::Bits32, RECORD, VALUE, edges.multiplier as i32);
+        self.code.shift_immediate(Shift::Right, Width::Bits32, RECORD, (32 - record::HEAD.ilog2() - edges.order) as u8);
+        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, RECORD, -slot);
         self.code.bind(PROBE);
-        self.code.arithmetic_load(Arithmetic::Compare, Width::Bits32, VALUE, key);
-        self.code.jump_if(Condition::NotEqual, MISS);
-        self.code.load(Width::Bits32, TARGET, target);
-        self.go_by_target();
-        self.code.bind(MISS);
-        self.code.arithmetic_memory_immediate(Arithmetic::Compare, Width::Bits32, target, 0);
+        self.code.arithmetic_load(Arithmetic::Compare, Width::Bits32, VALUE, shown(record::KEY));
+        self.code.jump_if(Condition::Equal, FOUND);
+        let done = self.structure.words.stubs.done as i32;
+        self.code.arithmetic_memory_immediate(Arithmetic::Compare, Width::Bits32, shown(record::CODE), done);
         let occupied = self.code.skip_if(Condition::NotEqual);
         self.code.return_();
         self.code.land(occupied);
-        self.code.arithmetic_immediate(Arithmetic::Add, Width::Bits32, TARGET, 1);
-        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, (1 << edges.order) - 1);
+        self.code.arithmetic_immediate(Arithmetic::Add, Width::Bits32, RECORD, slot);
+        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, RECORD, all - 1);
         self.code.jump(PROBE);
+        self.code.bind(FOUND);
+        self.code.arithmetic_immediate(Arithmetic::Add, Width::Bits32, RECORD, edges.heads as i32);
+        jump_by_word(&mut self.code, in_record(record::CODE));
     }
 
-    /// Goes where a word from a table says. Nothing stands for state 0, whose code returns.
-    fn go_by_target(&mut self) {
-        self.code.test(Width::Bits32, TARGET, TARGET);
-        self.code.jump_if(Condition::NotSign, INNER);
-        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, !ACCEPT as i32);
-        self.settle();
-        self.code.bind(INNER);
-        self.code.test_immediate(Width::Bits32, TARGET, TAIL as i32);
-        self.code.jump_if(Condition::NotEqual, TAIL_LEAF);
-        jump_by_word(&mut self.code, Memory::indexed(WORDS, TARGET, Scale::Four, 0));
-        self.code.bind(TAIL_LEAF);
-        self.code.arithmetic_immediate(Arithmetic::And, Width::Bits32, TARGET, !TAIL as i32);
-        self.code.load_effective_address(RECORD, Memory::indexed(WORDS, TARGET, Scale::Four, 0));
-        jump_by_word(&mut self.code, Memory::at(RECORD, 0));
-    }
-
-    /// Goes to a target known now.
-    fn go(&mut self, target: Target) {
+    /// Goes where an edge known now leads.
+    fn go(&mut self, record: u32) {
         self.need(0);
-        match target {
+        match self.structure.words.target(record) {
             Target::None => self.code.jump(FAIL),
             Target::State(state) => {
                 self.emission.want_branches_of(self.structure, state);
                 jump_by_word(&mut self.code, Memory::at(WORDS, bytes(Words::entry_of(state))));
             }
-            Target::Tail(record) => {
-                self.code.load_effective_address(RECORD, Memory::at(WORDS, bytes(record)));
-                jump_by_word(&mut self.code, Memory::at(RECORD, 0));
+            Target::Tail { .. } => {
+                self.code.move_immediate_32(RECORD, record);
+                jump_by_word(&mut self.code, in_record(record::CODE));
             }
             Target::Accept(conjunction) => {
                 self.code.move_immediate_32(TARGET, conjunction);
                 self.code.jump(SETTLE);
+                self.settles = true;
             }
         }
     }
@@ -517,7 +536,7 @@ impl Generator<'_, '_> {
             (first, shape) = (shape, self.structure.shapes.pool[shape].parent);
         }
         if progress.test == 0 {
-            (self.known, progress.constant) = (self.known_before(first), RECORD_HEAD);
+            (self.known, progress.constant) = (self.known_before(first), record::CONSTANTS);
         }
         let end = length.min(progress.test + limit::PIECE_TESTS);
         for index in progress.test..end {
@@ -529,8 +548,7 @@ impl Generator<'_, '_> {
         self.need(0);
         progress.test = end;
         if end == length {
-            self.code.load(Width::Bits32, TARGET, Memory::at(RECORD, 4));
-            self.code.jump(SETTLE);
+            settle_record(&mut self.code);
         }
         end == length
     }
@@ -541,7 +559,7 @@ impl Generator<'_, '_> {
         }
         if test.mask != 0 {
             self.load_raw(test);
-            self.code.arithmetic_load(Arithmetic::Compare, Width::Bits32, VALUE, Memory::at(RECORD, bytes(*constant)));
+            self.code.arithmetic_load(Arithmetic::Compare, Width::Bits32, VALUE, in_record(*constant));
             self.code.jump_if(Condition::NotEqual, FAIL);
         }
         *constant += 1;

@@ -205,8 +205,10 @@ impl Classifier<'_> {
         let attachment = self.structure.build(place, self.job.conjunction)?;
         self.job.attachment = Some(attachment);
         match attachment {
-            Attachment::Edge { branch, key, .. }
-                if !self.structure.branches[branch].edges.has_room(&self.structure.words, key) =>
+            Attachment::Edge { branch, record }
+                if !self.structure.branches[branch]
+                    .edges
+                    .has_room(&self.structure.words, self.structure.words.key(record)) =>
             {
                 self.begin_growth(branch)
             }
@@ -232,11 +234,12 @@ impl Classifier<'_> {
 
     /// Fills the larger table; when it is full of all, attaches.
     pub(crate) fn grow(&mut self, fuel: &mut Fuel) -> Outcome {
-        let (Some(mut regrowth), Some(Attachment::Edge { branch, key, .. })) = (self.job.regrowth, self.job.attachment)
+        let (Some(mut regrowth), Some(Attachment::Edge { branch, record })) = (self.job.regrowth, self.job.attachment)
         else {
             return Ok(Progress::Again);
         };
         let edges = self.structure.branches[branch].edges;
+        let key = self.structure.words.key(record);
         let multiplier = self.random.next();
         let filled = regrowth.growth.step(&mut self.structure.words, &edges, fuel.0 / 4, multiplier);
         if filled && !regrowth.growth.table.has_room(&self.structure.words, key) {

@@ -8,7 +8,7 @@
 //! without a key. All memory is given once ([`Storage`]); all longer work is done in bounded steps.
 //!
 //! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`];
-//! the merged structure in `structure`, `edges`, `shape`, `find`, `link`, `unlink`, `walk`; overlaps in
+//! the merged structure in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`; overlaps in
 //! `overlap`, `specificity`; machine code in `generate`, `publish`; the order of work in `job`, `install`, `removal`.
 
 #![no_std]
@@ -33,6 +33,7 @@ mod overlap;
 mod pool;
 mod publish;
 mod random;
+mod record;
 pub mod reference;
 mod refusal;
 mod removal;

@@ -18,7 +18,7 @@ pub const SHIFT_DISTANCE: u32 = 65_535;
 
 /// Shapes of a classifier: a packet is put to at most this many tests, however many filters there are.
 pub const SHAPES: usize = 1024;
-/// Conjunctions of a classifier (its index shares a word with two tag bits).
+/// Conjunctions of a classifier (its index shares a word with what marks a target).
 pub const ALL_CONJUNCTIONS: usize = 1 << 24;
 /// Words of a classifier's tables (their byte offset is a 32-bit displacement).
 pub const WORDS: usize = 1 << 28;

@@ -8,8 +8,9 @@
 use crate::edges::{Edges, LIST};
 use crate::find::{Place, edge_key};
 use crate::limit;
+use crate::record;
 use crate::refusal::{Reason, Refusal, Resource};
-use crate::structure::{Branch, RECORD_HEAD, State, Structure, Tail};
+use crate::structure::{Branch, State, Structure, Tail};
 use crate::target::Target;
 
 /// The one change that puts something into the structure.
@@ -18,39 +19,48 @@ pub(crate) enum Attachment {
     /// A new first branch of its state.
     Branch { branch: u32 },
     /// A new edge.
-    Edge { branch: u32, key: u32, target: Target },
-    /// An edge that leads to `target` and led to `old`.
-    Replace { branch: u32, key: u32, target: Target, old: Target },
+    Edge { branch: u32, record: u32 },
+    /// An edge in the place of `old`.
+    Replace { branch: u32, record: u32, old: u32 },
     /// One more conjunction that ends where another does.
     Accept { state: u32, conjunction: u32 },
 }
 
-/// Blocks for lists, taken in advance, so that building cannot stop half way.
+/// Blocks for lists and for the records of edges that lead to no tail, taken in advance, so that building cannot stop
+/// half way.
 struct Supply {
     next: u32,
     left: u32,
 }
 
 impl Supply {
+    const BLOCK: u32 = LIST;
+
     fn take(structure: &mut Structure<'_>, count: usize) -> Result<Self, Refusal> {
         let left = count as u32;
-        Ok(Self { next: structure.words.take_run(2 * LIST, left)?, left })
+        Ok(Self { next: structure.words.take_run(Self::BLOCK, left)?, left })
     }
 
     /// Gives back what was not used.
     fn release(&self, structure: &mut Structure<'_>) {
         for index in 0..self.left {
-            structure.words.give(self.next + 2 * LIST * index, 2 * LIST);
+            structure.words.give(self.next + Self::BLOCK * index, Self::BLOCK);
         }
     }
 
-    fn list(&mut self) -> Edges {
+    fn block(&mut self) -> u32 {
         let block = self.next;
-        self.next += 2 * LIST;
+        self.next += Self::BLOCK;
         self.left -= 1;
-        Edges { block, order: LIST.ilog2(), count: 0, multiplier: 0 }
+        block
+    }
+
+    fn list(&mut self) -> Edges {
+        Edges { block: self.block(), order: LIST.ilog2(), ..Edges::default() }
     }
 }
+
+const _: () = assert!(record::HEAD <= Supply::BLOCK);
 
 /// Two conjunctions that share an edge, and what remains of each.
 #[derive(Clone, Copy)]
@@ -68,25 +78,24 @@ impl Structure<'_> {
                 Ok(Attachment::Accept { state, conjunction })
             }
             Place::End { state } => {
-                let mut supply = Supply::take(self, 1)?;
+                let mut supply = Supply::take(self, 2)?;
                 Ok(Attachment::Branch { branch: self.accepting_branch(state, conjunction, &mut supply) })
             }
             Place::NoBranch { state, cell } => {
                 let mut supply = Supply::take(self, 1)?;
-                let target = self.leaf_for(conjunction, self.cells[cell].next).inspect_err(|_| supply.release(self))?;
+                let record = self.leaf_for(conjunction, cell).inspect_err(|_| supply.release(self))?;
                 let branch = self.new_branch(state, self.cells[cell].shape, &mut supply);
-                self.add_edge(branch, edge_key(self, cell), target);
+                self.add_edge(branch, record);
                 Ok(Attachment::Branch { branch })
             }
             Place::NoEdge { branch, cell } => {
-                let target = self.leaf_for(conjunction, self.cells[cell].next)?;
-                Ok(Attachment::Edge { branch, key: edge_key(self, cell), target })
+                Ok(Attachment::Edge { branch, record: self.leaf_for(conjunction, cell)? })
             }
             Place::Leaf { branch, key, depth, cell } => {
                 let old = self.branches[branch].edges.find(&self.words, key);
-                let other = self.leaf(old).unwrap_or(0);
+                let other = self.words.target(old).leaf().unwrap_or(0);
                 let fork = Fork { old: (other, self.conditions_from(other, depth)), new: (conjunction, cell) };
-                Ok(Attachment::Replace { branch, key, target: self.split(fork, (branch, key))?, old })
+                Ok(Attachment::Replace { branch, record: self.split(fork, (branch, key))?, old })
             }
         }
     }
@@ -103,21 +112,22 @@ impl Structure<'_> {
         Ok(())
     }
 
-    /// The leaf for what remains of a conjunction.
-    fn leaf_for(&mut self, conjunction: u32, cell: u32) -> Result<Target, Refusal> {
-        if cell == 0 {
-            return Ok(Target::Accept(conjunction));
+    /// The edge for one condition of a conjunction, to what remains behind it.
+    fn leaf_for(&mut self, conjunction: u32, cell: u32) -> Result<u32, Refusal> {
+        let (key, rest) = (edge_key(self, cell), self.cells[cell].next);
+        let (length, constants) = self.measure(rest);
+        let record = self.words.take(record::CONSTANTS + constants)?;
+        if rest == 0 {
+            self.words.set_record(record, key, self.words.stubs.accept, Target::Accept(conjunction));
+            return Ok(record);
         }
-        let (length, constants) = self.measure(cell);
-        let record = self.words.take(RECORD_HEAD + constants)?;
         let tail = self.tail_for(self.conjunctions[conjunction].shape, length).inspect_err(|_| {
-            self.words.give(record, RECORD_HEAD + constants);
+            self.words.give(record, record::CONSTANTS + constants);
         })?;
-        self.words.set(record, self.tails[tail].code.offset);
-        self.words.set(record + 1, conjunction);
-        self.words.set(record + 2, cell);
-        self.write_constants(record + RECORD_HEAD, cell);
-        Ok(Target::Tail(record))
+        let target = Target::Tail { conjunction, length, long: constants > record::HEAD - record::CONSTANTS };
+        self.words.set_record(record, key, self.tails[tail].code.offset, target);
+        self.write_constants(record + record::CONSTANTS, rest);
+        Ok(record)
     }
 
     fn write_constants(&mut self, mut at: u32, mut cell: u32) {
@@ -144,7 +154,8 @@ impl Structure<'_> {
         Ok(tail)
     }
 
-    fn find_tail(&self, shape: u32, length: u32) -> u32 {
+    /// The tail of a shape with this length; 0 for none.
+    pub(crate) fn find_tail(&self, shape: u32, length: u32) -> u32 {
         let mut tail = self.shapes.pool[shape].tails;
         while tail != 0 && self.tails[tail].length != length {
             tail = self.tails[tail].next;
@@ -152,11 +163,10 @@ impl Structure<'_> {
         tail
     }
 
-    /// The tail that a record is tested by.
-    pub(crate) fn tail_of(&self, record: u32) -> u32 {
-        let conjunction = self.words.get(record + 1);
-        let (length, _) = self.measure(self.words.get(record + 2));
-        self.find_tail(self.conjunctions[conjunction].shape, length)
+    /// The tail that an edge leads to; `None` if it leads to something else.
+    pub(crate) fn tail_of(&self, record: u32) -> Option<u32> {
+        let Target::Tail { conjunction, length, .. } = self.words.target(record) else { return None };
+        Some(self.find_tail(self.conjunctions[conjunction].shape, length))
     }
 
     /// A branch of a state, not yet in its list.
@@ -166,14 +176,23 @@ impl Structure<'_> {
         branch
     }
 
-    fn add_edge(&mut self, branch: u32, key: u32, target: Target) {
+    fn add_edge(&mut self, branch: u32, record: u32) {
         let Self { branches, words, .. } = self;
-        branches[branch].edges.add(words, key, target);
+        branches[branch].edges.add(words, record);
+    }
+
+    /// An edge to a state.
+    fn edge_to_state(&mut self, key: u32, state: u32, supply: &mut Supply) -> u32 {
+        let record = supply.block();
+        self.words.set_record(record, key, self.words.stubs.enter, Target::State(state));
+        record
     }
 
     fn accepting_branch(&mut self, state: u32, conjunction: u32, supply: &mut Supply) -> u32 {
         let branch = self.new_branch(state, 0, supply);
-        self.add_edge(branch, 0, Target::Accept(conjunction));
+        let record = supply.block();
+        self.words.set_record(record, 0, self.words.stubs.accept, Target::Accept(conjunction));
+        self.add_edge(branch, record);
         branch
     }
 
@@ -184,10 +203,10 @@ impl Structure<'_> {
         state.first_branch = branch;
     }
 
-    /// A chain of states for what two conjunctions have in common, and their parting.
-    fn split(&mut self, fork: Fork, parent: (u32, u32)) -> Result<Target, Refusal> {
+    /// An edge to a chain of states for what two conjunctions have in common, and their parting.
+    fn split(&mut self, fork: Fork, parent: (u32, u32)) -> Result<u32, Refusal> {
         let (common, last) = self.common_prefix(fork);
-        let mut supply = Supply::take(self, common + 2)?;
+        let mut supply = Supply::take(self, 2 * common + 4)?;
         let leaves = self.leaves_after(last).inspect_err(|_| supply.release(self))?;
         let top = self.new_state(parent);
         let (mut state, mut cell) = (top, fork.new.1);
@@ -196,12 +215,14 @@ impl Structure<'_> {
             self.push_branch(branch);
             let key = edge_key(self, cell);
             state = self.new_state((branch, key));
-            self.add_edge(branch, key, Target::State(state));
+            let record = self.edge_to_state(key, state, &mut supply);
+            self.add_edge(branch, record);
             cell = self.cells[cell].next;
         }
         self.part(state, last, leaves, &mut supply);
+        let record = self.edge_to_state(parent.1, top, &mut supply);
         supply.release(self);
-        Ok(Target::State(top))
+        Ok(record)
     }
 
     fn new_state(&mut self, parent: (u32, u32)) -> u32 {
@@ -225,16 +246,22 @@ impl Structure<'_> {
         self.cells[a].shape == self.cells[b].shape && edge_key(self, a) == edge_key(self, b)
     }
 
-    /// The leaves of both sides behind the condition in which they differ.
-    fn leaves_after(&mut self, fork: Fork) -> Result<[Target; 2], Refusal> {
-        let behind = |structure: &Self, cell: u32| if cell == 0 { 0 } else { structure.cells[cell].next };
-        let old = self.leaf_for(fork.old.0, behind(self, fork.old.1))?;
-        let new = self.leaf_for(fork.new.0, behind(self, fork.new.1)).inspect_err(|_| self.release_leaf(old))?;
+    /// The edges for the condition in which they differ; none for one that ends before it.
+    fn leaves_after(&mut self, fork: Fork) -> Result<[u32; 2], Refusal> {
+        let leaf = |structure: &mut Self, (conjunction, cell): (u32, u32)| {
+            if cell == 0 { Ok(0) } else { structure.leaf_for(conjunction, cell) }
+        };
+        let old = leaf(self, fork.old)?;
+        let new = leaf(self, fork.new).inspect_err(|_| {
+            if old != 0 {
+                self.release_leaf(old);
+            }
+        })?;
         Ok([old, new])
     }
 
     /// Lets two conjunctions part at a state: older first, so that the newer branch stands first.
-    fn part(&mut self, state: u32, fork: Fork, leaves: [Target; 2], supply: &mut Supply) {
+    fn part(&mut self, state: u32, fork: Fork, leaves: [u32; 2], supply: &mut Supply) {
         for ((conjunction, cell), leaf) in [fork.old, fork.new].into_iter().zip(leaves) {
             if cell == 0 {
                 self.accept_at(state, conjunction, supply);
@@ -249,7 +276,7 @@ impl Structure<'_> {
                     branch
                 }
             };
-            self.add_edge(branch, edge_key(self, cell), leaf);
+            self.add_edge(branch, leaf);
         }
     }
 
@@ -273,19 +300,27 @@ impl Structure<'_> {
         self.states[state].last_accepted = conjunction;
     }
 
+    /// Shows an edge again in its table: it was attached before its code was made.
+    pub(crate) fn show(&mut self, attachment: Attachment) {
+        if let Attachment::Edge { branch, record } | Attachment::Replace { branch, record, .. } = attachment {
+            self.branches[branch].edges.replace(&mut self.words, record);
+        }
+    }
+
     /// Makes the change. Cannot fail: an edge's table has room.
     pub(crate) fn attach(&mut self, attachment: Attachment) {
         match attachment {
             Attachment::Branch { branch } => {
                 self.push_branch(branch);
                 if self.branches[branch].shape == 0 {
-                    let conjunction = self.leaf(self.branches[branch].edges.only(&self.words)).unwrap_or(0);
+                    let record = self.branches[branch].edges.only(&self.words);
+                    let conjunction = self.words.target(record).leaf().unwrap_or(0);
                     self.append_accepted(self.branches[branch].state, conjunction);
                 }
             }
-            Attachment::Edge { branch, key, target } => self.add_edge(branch, key, target),
-            Attachment::Replace { branch, key, target, .. } => {
-                self.branches[branch].edges.replace(&mut self.words, key, target);
+            Attachment::Edge { branch, record } => self.add_edge(branch, record),
+            Attachment::Replace { branch, record, .. } => {
+                self.branches[branch].edges.replace(&mut self.words, record);
             }
             Attachment::Accept { state, conjunction } => self.append_accepted(state, conjunction),
         }

@@ -4,6 +4,7 @@ use crate::classifier::{Classifier, Patch, Progress};
 use crate::generate::{self, Generator, TailProgress};
 use crate::job::Phase;
 use crate::link::Attachment;
+use crate::record;
 use crate::refusal::{Reason, Refusal, Resource};
 use crate::storage::CODE_UNIT;
 use crate::structure::{Piece, ROOT, Structure};
@@ -87,12 +88,10 @@ impl Classifier<'_> {
         let (size, stubs) = generate::stubs(&self.structure, self.staging).ok_or(full)?;
         let order = code_order(size);
         self.arena.0.take(order).ok_or(full)?;
-        self.stubs = stubs;
         self.stub_units = self.arena.0.taken();
-        self.structure.done = stubs.done;
-        for state in [0, ROOT] {
-            self.structure.words.set(Words::entry_of(state), stubs.done);
-        }
+        self.structure.words.stubs = stubs;
+        self.structure.words.set(Words::entry_of(0), stubs.done);
+        self.structure.words.set(Words::entry_of(ROOT), self.structure.entry_code(ROOT, 0));
         self.job.emission.pieces[0] = Piece { offset: 0, order };
         (self.job.emission.emitted, self.job.emission.size) = (1, size);
         self.job.phase = Phase::Boot;
@@ -138,12 +137,10 @@ impl Classifier<'_> {
     fn generate(&mut self, work: Work) -> Option<Option<usize>> {
         let (structure, emission, random) = (&self.structure, &mut self.job.emission, &mut self.random);
         match work {
-            Work::Branch(branch) => {
-                Generator::branch(structure, emission, random, self.stubs, self.staging, branch).map(Some)
-            }
+            Work::Branch(branch) => Generator::branch(structure, emission, random, self.staging, branch).map(Some),
             Work::Tail(tail) => {
                 let mut progress = emission.tail;
-                let size = Generator::tail(structure, emission, random, self.stubs, self.staging, tail, &mut progress);
+                let size = Generator::tail(structure, emission, random, self.staging, tail, &mut progress);
                 self.job.emission.tail = progress;
                 size.ok()
             }
@@ -232,13 +229,14 @@ impl Classifier<'_> {
     fn finish_attachment(&mut self, attachment: Attachment) {
         let Self { structure, arena, job, .. } = self;
         for_new_leaves(structure, attachment, |structure, leaf| {
-            if let Target::Tail(record) = leaf {
-                let tail = structure.tail_of(record);
-                structure.words.set(record, structure.tails[tail].code.offset);
+            if let Some(tail) = structure.tail_of(leaf) {
+                structure.words.set(leaf + record::CODE, structure.tails[tail].code.offset);
             }
         });
         if job.deferred {
             structure.attach(attachment);
+        } else {
+            structure.show(attachment);
         }
         if let Attachment::Replace { old, .. } = attachment {
             structure.release_leaf_code(old, arena);
@@ -252,18 +250,19 @@ impl Classifier<'_> {
     pub(crate) fn list_new_tails(&mut self, attachment: Attachment) {
         let Self { structure, job, .. } = self;
         for_new_leaves(structure, attachment, |structure, leaf| {
-            if let Target::Tail(record) = leaf {
-                let tail = structure.tail_of(record);
-                if structure.tails[tail].code.offset == 0 {
-                    job.emission.want(Work::Tail(tail));
-                }
+            if let Some(tail) = structure.tail_of(leaf)
+                && structure.tails[tail].code.offset == 0
+            {
+                job.emission.want(Work::Tail(tail));
             }
         });
     }
 
     /// Lists the branches that an edge in a hash table will lead to.
     pub(crate) fn list_new_branches(&mut self, attachment: Attachment) {
-        if let Severed::Target(Target::State(state)) = Structure::brought_by(attachment) {
+        if let Severed::Edge(record) = Structure::brought_by(attachment)
+            && let Target::State(state) = self.structure.words.target(record)
+        {
             self.job.emission.want_branches_of(&self.structure, state);
         }
     }
@@ -273,13 +272,12 @@ impl Structure<'_> {
     /// Makes compiled code find a branch's piece, and behind it the next one.
     fn lead_to(&mut self, branch: u32) {
         let (state, next) = (self.branches[branch].state, self.branches[branch].next);
-        self.words.set(self.words.next_of(branch), self.code_of(next));
-        let place = if self.states[state].first_branch == branch {
-            Words::entry_of(state)
+        self.words.set(self.words.next_of(branch), self.code_after(state, next));
+        if self.states[state].first_branch == branch {
+            self.words.set(Words::entry_of(state), self.entry_code(state, branch));
         } else {
-            self.words.next_of(self.branch_before(branch))
-        };
-        self.words.set(place, self.code_of(branch));
+            self.words.set(self.words.next_of(self.branch_before(branch)), self.code_after(state, branch));
+        }
     }
 }
 
@@ -287,27 +285,27 @@ impl Structure<'_> {
 fn for_new_leaves(
     structure: &mut Structure<'_>,
     attachment: Attachment,
-    mut visit: impl FnMut(&mut Structure<'_>, Target),
+    mut visit: impl FnMut(&mut Structure<'_>, u32),
 ) {
-    let mut waiting = [Target::None; 6];
+    let mut waiting = [0; 6];
     let mut count = 0;
-    let list = |structure: &Structure<'_>, branch: u32, waiting: &mut [Target; 6], count: &mut usize| {
+    let list = |structure: &Structure<'_>, branch: u32, waiting: &mut [u32; 6], count: &mut usize| {
         let edges = structure.branches[branch].edges;
         for slot in 0..edges.count.min(2) {
-            waiting[*count] = edges.slot(&structure.words, slot).1;
+            waiting[*count] = edges.slot(&structure.words, slot);
             *count += 1;
         }
     };
     match Structure::brought_by(attachment) {
         Severed::Branch(branch) => list(structure, branch, &mut waiting, &mut count),
-        Severed::Target(target) => (waiting[0], count) = (target, 1),
+        Severed::Edge(record) => (waiting[0], count) = (record, 1),
         Severed::Nothing => {}
     }
     while count > 0 {
         count -= 1;
-        let target = waiting[count];
-        let Target::State(state) = target else {
-            visit(structure, target);
+        let record = waiting[count];
+        let Target::State(state) = structure.words.target(record) else {
+            visit(structure, record);
             continue;
         };
         let mut branch = structure.states[state].first_branch;

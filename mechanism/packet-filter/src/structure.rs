@@ -12,6 +12,7 @@
 use crate::condition::Condition;
 use crate::condition::Kind;
 use crate::edges::Edges;
+use crate::generate::BEGINNING;
 use crate::pool::{Linked, Pool};
 use crate::shape::Shapes;
 use crate::specificity::Rank;
@@ -127,10 +128,6 @@ impl Linked for Tail {
     }
 }
 
-/// Words of a tail record before its constants: the code offset of its tail, its conjunction, and
-/// the first of the conditions left.
-pub(crate) const RECORD_HEAD: u32 = 3;
-
 /// The structure, its pools and its words.
 #[derive(Debug)]
 pub(crate) struct Structure<'a> {
@@ -141,8 +138,6 @@ pub(crate) struct Structure<'a> {
     pub(crate) tails: Pool<'a, Tail>,
     pub(crate) shapes: Shapes<'a>,
     pub(crate) words: Words<'a>,
-    /// Where compiled code goes when a state has no more branches.
-    pub(crate) done: u32,
 }
 
 impl Structure<'_> {
@@ -170,7 +165,7 @@ impl Structure<'_> {
         if edges.count != 1 || edges.is_table() {
             return None;
         }
-        let Target::State(state) = edges.only(&self.words) else { return None };
+        let Target::State(state) = self.words.target(edges.only(&self.words)) else { return None };
         let below = self.states[state].first_branch;
         (self.branches[below].next == 0).then_some(below)
     }
@@ -187,17 +182,17 @@ impl Structure<'_> {
         branch
     }
 
-    /// The code offset of a branch, or of where to go when there is none.
-    pub(crate) fn code_of(&self, branch: u32) -> u32 {
-        if branch == 0 { self.done } else { self.branches[branch].code.offset }
+    /// The code offset at which a state begins that has this first branch.
+    pub(crate) fn entry_code(&self, state: u32, branch: u32) -> u32 {
+        if state == ROOT { self.branches[branch].code.offset } else { self.code_after(state, branch) }
     }
 
-    /// The conjunction that alone goes on from an edge.
-    pub(crate) fn leaf(&self, target: Target) -> Option<u32> {
-        match target {
-            Target::Accept(conjunction) => Some(conjunction),
-            Target::Tail(record) => Some(self.words.get(record + 1)),
-            Target::None | Target::State(_) => None,
+    /// The code offset of the next branch of a state, or of where to go when there is none.
+    pub(crate) fn code_after(&self, state: u32, branch: u32) -> u32 {
+        match (branch, state) {
+            (0, _) => self.words.stubs.done,
+            (_, ROOT) => self.branches[branch].code.offset + BEGINNING,
+            _ => self.branches[branch].code.offset,
         }
     }
 
@@ -208,6 +203,12 @@ impl Structure<'_> {
             cell = self.cells[cell].next;
         }
         cell
+    }
+
+    /// The list of a conjunction's last `length` conditions.
+    pub(crate) fn last_conditions(&self, conjunction: u32, length: u32) -> u32 {
+        let (all, _) = self.measure(self.conjunctions[conjunction].first);
+        self.conditions_from(conjunction, all - length)
     }
 
     /// Conditions in a list, and how many of them have a constant in a tail record.

@@ -4,16 +4,18 @@
 //! the cut is made at the first place where that is not so.
 
 use crate::link::Attachment;
-use crate::structure::{RECORD_HEAD, ROOT, Structure};
+use crate::record;
+use crate::structure::{ROOT, Structure};
 use crate::target::Target;
+use crate::words::Words;
 
 /// What a cut has separated from the structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severed {
     /// Nothing.
     Nothing,
-    /// What an edge led to.
-    Target(Target),
+    /// An edge and all behind it.
+    Edge(u32),
     /// A branch and all behind it.
     Branch(u32),
 }
@@ -36,7 +38,8 @@ impl Structure<'_> {
         match self.states[state].first_accepted {
             0 => self.remove_branch(branch, Severed::Branch(branch)),
             first => {
-                self.branches[branch].edges.replace(&mut self.words, 0, Target::Accept(first));
+                let record = self.branches[branch].edges.only(&self.words);
+                self.words.set(record + record::TARGET, Target::Accept(first).word());
                 Cut { severed: Severed::Nothing, changed: Some(branch) }
             }
         }
@@ -59,16 +62,17 @@ impl Structure<'_> {
 
     /// Removes an edge, and what has no other edge above it.
     pub(crate) fn remove_edge(&mut self, branch: u32, key: u32) -> Cut {
-        let target = self.branches[branch].edges.find(&self.words, key);
-        self.cut_edge(branch, key, Severed::Target(target))
-    }
-
-    fn cut_edge(&mut self, branch: u32, key: u32, severed: Severed) -> Cut {
         if self.branches[branch].edges.count == 1 {
             return self.remove_branch(branch, Severed::Branch(branch));
         }
+        self.cut_edge(branch, key)
+    }
+
+    /// Removes one of several edges.
+    fn cut_edge(&mut self, branch: u32, key: u32) -> Cut {
         let Self { branches, words, .. } = self;
         let edges = &mut branches[branch].edges;
+        let severed = Severed::Edge(edges.find(words, key));
         edges.remove(words, key);
         Cut { severed, changed: (!edges.is_table()).then_some(branch) }
     }
@@ -78,17 +82,17 @@ impl Structure<'_> {
         let alone = self.states[state].first_branch == branch && self.branches[branch].next == 0;
         if alone && state != ROOT {
             let (parent, key) = self.states[state].parent;
-            return self.cut_upwards(parent, key, state);
+            return self.cut_upwards(parent, key);
         }
         self.unlist_branch(branch);
         Cut { severed, changed: None }
     }
 
     /// Cuts the edge that leads to a state which is about to go.
-    fn cut_upwards(&mut self, mut branch: u32, mut key: u32, mut below: u32) -> Cut {
+    fn cut_upwards(&mut self, mut branch: u32, mut key: u32) -> Cut {
         loop {
             if self.branches[branch].edges.count > 1 {
-                return self.cut_edge(branch, key, Severed::Target(Target::State(below)));
+                return self.cut_edge(branch, key);
             }
             let state = self.branches[branch].state;
             let alone = self.states[state].first_branch == branch && self.branches[branch].next == 0;
@@ -96,7 +100,6 @@ impl Structure<'_> {
                 self.unlist_branch(branch);
                 return Cut { severed: Severed::Branch(branch), changed: None };
             }
-            below = state;
             (branch, key) = self.states[state].parent;
         }
     }
@@ -104,14 +107,13 @@ impl Structure<'_> {
     /// Takes a branch out of its state's list; compiled code then passes it by.
     pub(crate) fn unlist_branch(&mut self, branch: u32) {
         let (state, next) = (self.branches[branch].state, self.branches[branch].next);
-        let code = self.code_of(next);
         if self.states[state].first_branch == branch {
             self.states[state].first_branch = next;
-            self.words.set(crate::words::Words::entry_of(state), code);
+            self.words.set(Words::entry_of(state), self.entry_code(state, next));
         } else {
             let before = self.branch_before(branch);
             self.branches[before].next = next;
-            self.words.set(self.words.next_of(before), code);
+            self.words.set(self.words.next_of(before), self.code_after(state, next));
         }
     }
 
@@ -135,13 +137,11 @@ impl Structure<'_> {
                     self.states[state].last_accepted = 0;
                 }
             }
-            Attachment::Edge { branch, key, .. } => {
+            Attachment::Edge { branch, record } => {
                 let Self { branches, words, .. } = self;
-                branches[branch].edges.remove(words, key);
+                branches[branch].edges.remove(words, words.key(record));
             }
-            Attachment::Replace { branch, key, old, .. } => {
-                self.branches[branch].edges.replace(&mut self.words, key, old);
-            }
+            Attachment::Replace { branch, old, .. } => self.branches[branch].edges.replace(&mut self.words, old),
             Attachment::Accept { state, conjunction } => self.unlist_accepted(state, conjunction),
         }
     }
@@ -150,7 +150,7 @@ impl Structure<'_> {
     pub(crate) fn brought_by(attachment: Attachment) -> Severed {
         match attachment {
             Attachment::Branch { branch } => Severed::Branch(branch),
-            Attachment::Edge { target, .. } | Attachment::Replace { target, .. } => Severed::Target(target),
+            Attachment::Edge { record, .. } | Attachment::Replace { record, .. } => Severed::Edge(record),
             Attachment::Accept { .. } => Severed::Nothing,
         }
     }
@@ -172,7 +172,11 @@ impl Structure<'_> {
             count -= 1;
             match waiting[count] {
                 Severed::Nothing => {}
-                Severed::Target(Target::State(state)) => {
+                Severed::Edge(record) => {
+                    let Target::State(state) = self.words.target(record) else {
+                        self.release_leaf_code(record, code);
+                        continue;
+                    };
                     let mut branch = self.states[state].first_branch;
                     while branch != 0 && count < waiting.len() {
                         waiting[count] = Severed::Branch(branch);
@@ -180,15 +184,15 @@ impl Structure<'_> {
                         branch = self.branches[branch].next;
                     }
                     self.states.give(state);
+                    self.words.give(record, record::HEAD);
                 }
-                Severed::Target(leaf) => self.release_leaf_code(leaf, code),
                 Severed::Branch(branch) => {
                     let edges = self.branches[branch].edges;
                     let ends = if edges.is_table() { 1 } else { edges.count.min(2) };
                     for slot in 0..ends {
-                        let target =
-                            if edges.is_table() { edges.only(&self.words) } else { edges.slot(&self.words, slot).1 };
-                        waiting[count] = Severed::Target(target);
+                        let record =
+                            if edges.is_table() { edges.only(&self.words) } else { edges.slot(&self.words, slot) };
+                        waiting[count] = Severed::Edge(record);
                         count += 1;
                     }
                     edges.release(&mut self.words);
@@ -200,22 +204,24 @@ impl Structure<'_> {
     }
 
     /// Gives back a leaf that no code was made for.
-    pub(crate) fn release_leaf(&mut self, leaf: Target) {
+    pub(crate) fn release_leaf(&mut self, record: u32) {
         struct NoCode;
         impl CodeBlocks for NoCode {
             fn give_piece(&mut self, piece: crate::structure::Piece) {
                 debug_assert_eq!(piece.offset, 0);
             }
         }
-        self.release_leaf_code(leaf, &mut NoCode);
+        self.release_leaf_code(record, &mut NoCode);
     }
 
     /// Gives back a leaf: its record, and its tail when no other record uses it.
-    pub(crate) fn release_leaf_code(&mut self, leaf: Target, code: &mut impl CodeBlocks) {
-        let Target::Tail(record) = leaf else { return };
-        let tail = self.tail_of(record);
-        let (_, constants) = self.measure(self.words.get(record + 2));
-        self.words.give(record, RECORD_HEAD + constants);
+    pub(crate) fn release_leaf_code(&mut self, record: u32, code: &mut impl CodeBlocks) {
+        let Target::Tail { conjunction, length, .. } = self.words.target(record) else {
+            return self.words.give(record, record::HEAD);
+        };
+        let tail = self.find_tail(self.conjunctions[conjunction].shape, length);
+        let (_, constants) = self.measure(self.last_conditions(conjunction, length));
+        self.words.give(record, record::CONSTANTS + constants);
         self.tails[tail].references -= 1;
         if self.tails[tail].references == 0 {
             code.give_piece(self.tails[tail].code);

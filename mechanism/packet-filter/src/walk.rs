@@ -51,15 +51,16 @@ impl Structure<'_> {
     fn try_branch<'p>(&self, at: Pending<'p>) -> Option<(Target, View<'p>)> {
         let branch = &self.branches[at.branch];
         if branch.shape == 0 {
-            return Some((branch.edges.only(&self.words), at.view));
+            return Some((self.words.target(branch.edges.only(&self.words)), at.view));
         }
         let test = &self.shapes.pool[branch.shape].test;
         let masked = test.load(at.view)?;
-        let target = match test.kind {
+        let record = match test.kind {
             Kind::Equal => branch.edges.find(&self.words, test.raw(masked)),
             _ if test.passes(masked) => branch.edges.only(&self.words),
-            _ => Target::None,
+            _ => 0,
         };
+        let target = self.words.target(record);
         if target == Target::None { None } else { Some((target, test.advance(at.view, masked)?)) }
     }
 
@@ -67,13 +68,13 @@ impl Structure<'_> {
     fn settle(&self, target: Target, view: View<'_>) -> u32 {
         match target {
             Target::Accept(conjunction) => conjunction,
-            Target::Tail(record) if self.tail_holds(record, view) => self.words.get(record + 1),
+            Target::Tail { conjunction, length, .. } if self.tail_holds(conjunction, length, view) => conjunction,
             _ => 0,
         }
     }
 
-    fn tail_holds(&self, record: u32, mut view: View<'_>) -> bool {
-        let mut cell = self.words.get(record + 2);
+    fn tail_holds(&self, conjunction: u32, length: u32, mut view: View<'_>) -> bool {
+        let mut cell = self.last_conditions(conjunction, length);
         while cell != 0 {
             match self.cells[cell].condition.apply(view) {
                 Some(next) => view = next,

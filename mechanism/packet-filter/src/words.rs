@@ -2,10 +2,11 @@
 //! needs one base register and no absolute address.
 //!
 //! Layout, in words: the code offset where each state begins; the code offset that follows each
-//! branch; four words of rank for each conjunction; then a heap of blocks (edge tables, tail
+//! branch; four words of rank for each conjunction; then a heap of blocks (edge tables and
 //! records) in units of four words.
 
 use crate::buddy::Buddy;
+use crate::generate::Stubs;
 use crate::limit;
 use crate::refusal::{Reason, Refusal, Resource};
 use crate::specificity::Rank;
@@ -23,6 +24,8 @@ pub(crate) struct Words<'a> {
     next: u32,
     ranks: u32,
     blocks: u32,
+    /// The fixed parts of the compiled code, to which records lead.
+    pub(crate) stubs: Stubs,
 }
 
 /// Words before the heap for so many records, rounded up to a unit.
@@ -46,7 +49,7 @@ impl<'a> Words<'a> {
         }
         words[..blocks].fill(0);
         let (next, ranks) = (states as u32, (states + branches) as u32);
-        Ok(Self { words, heap, next, ranks, blocks: blocks as u32 })
+        Ok(Self { words, heap, next, ranks, blocks: blocks as u32, stubs: Stubs::default() })
     }
 
     /// All words, for compiled code.

@@ -36,9 +36,9 @@ fn decode(piece: &[u8]) -> Vec<Instruction> {
 }
 
 /// The constants that stand in an instruction: immediates and displacements, but not targets of jumps, nor places in the
-/// classifier's tables (from rdx and r10), which are no filter's to choose and may equal one of its constants by chance.
+/// classifier's tables (from rdx), which are no filter's to choose and may equal one of its constants by chance.
 fn constants(instruction: &Instruction) -> Vec<u64> {
-    let in_tables = matches!(instruction.memory_base(), Register::RDX | Register::R10);
+    let in_tables = instruction.memory_base() == Register::RDX;
     let mut found = Vec::new();
     for operand in 0..instruction.op_count() {
         match instruction.op_kind(operand) {

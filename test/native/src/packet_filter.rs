@@ -8,7 +8,7 @@
 use std::arch::asm;
 use std::ops::{Deref, DerefMut};
 
-use packet_filter::Patch;
+use packet_filter::{Classifier, Patch};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 const PAGE: usize = 4096;
@@ -116,31 +116,48 @@ impl CodeArena {
 
     /// Classifies a packet with the code in the arena: the conjunction that wins, or 0.
     ///
-    /// The classifier that made the code must be the one whose words are given.
-    pub fn run(&self, packet: &[u8], words: &[u32]) -> u32 {
+    /// The classifier must be the one that made the code.
+    pub fn run(&self, packet: &[u8], classifier: &Classifier<'_>) -> u32 {
+        let words = classifier.words().as_ptr();
         // SAFETY: the packet is readable for its length, the words are those that the code was made for, and the
         // code is what the classifier had committed.
-        unsafe { call(self.pages.start(), packet.as_ptr(), packet.len(), words.as_ptr()) }
+        unsafe { call(self.pages.start(), classifier.entry(), packet.as_ptr(), packet.len(), words) }
     }
 
-    /// Like [`CodeArena::run`], without watching the registers: for benchmarks.
+    /// What was compiled for this classifier, as long as it does not change: for benchmarks.
+    pub fn compiled<'c>(&'c self, classifier: &'c Classifier<'_>) -> Compiled<'c> {
+        let code = self.pages.start();
+        // SAFETY: code with this signature begins at the entry, in own pages, and stays there while they are borrowed.
+        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code.add(classifier.entry())) };
+        Compiled { entry, words: classifier.words(), code }
+    }
+}
+
+/// The signature of compiled code.
+type Entry = unsafe extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32, code: *const u8) -> u32;
+
+/// Compiled code, to be run as it is.
+#[derive(Clone, Copy)]
+pub struct Compiled<'c> {
+    entry: Entry,
+    words: &'c [u32],
+    code: *const u8,
+}
+
+impl Compiled<'_> {
+    /// Classifies a packet, without watching the registers.
     #[inline]
-    pub fn run_plain(&self, packet: &[u8], words: &[u32]) -> u32 {
-        type Entry = unsafe extern "sysv64" fn(*const u8, usize, *const u32, *const u8) -> u32;
-        let start: *const u8 = self.pages.start();
-        // SAFETY: the entry has this signature and lies at the start of the arena; otherwise as for `run`.
-        unsafe {
-            let entry: Entry = std::mem::transmute(start);
-            entry(packet.as_ptr(), packet.len(), words.as_ptr(), start)
-        }
+    pub fn run(self, packet: &[u8]) -> u32 {
+        // SAFETY: the packet is readable for its length, words and code are those of one classifier, which is borrowed.
+        unsafe { (self.entry)(packet.as_ptr(), packet.len(), self.words.as_ptr(), self.code) }
     }
 }
 
 /// Calls compiled code with canaries in the registers that it must not change.
 ///
 /// # Safety
-/// `code` is the start of a committed code arena; `words` are its classifier's words; `packet` is readable for `length`.
-unsafe fn call(code: *const u8, packet: *const u8, length: usize, words: *const u32) -> u32 {
+/// `code` is the start of a committed code arena, `entry` and `words` are its classifier's; `packet` is readable for `length`.
+unsafe fn call(code: *const u8, entry: usize, packet: *const u8, length: usize, words: *const u32) -> u32 {
     const CANARY: u64 = 0xc0de_cafe_0000_0000;
     let answer: u64;
     let (mut words_after, mut code_after) = (words as u64, code as u64);
@@ -149,8 +166,8 @@ unsafe fn call(code: *const u8, packet: *const u8, length: usize, words: *const 
     // rax, rdi, rsi and r8 to r11, which are declared; those it must not change are read back.
     unsafe {
         asm!(
-            "call rcx",
-            lateout("rax") answer,
+            "call rax",
+            inlateout("rax") code.wrapping_add(entry) => answer,
             inlateout("rdi") packet => _,
             inlateout("rsi") length => _,
             inlateout("rdx") words_after,

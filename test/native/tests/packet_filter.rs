@@ -4,7 +4,7 @@
 mod support;
 
 use native::packet_filter::{CodeArena, GuardedWords, PacketPages};
-use packet_filter::{FilterId, Patch, Progress, Sizes};
+use packet_filter::{Atom, Builder, FilterId, Patch, Progress, Size, Sizes};
 use support::{
     CodeMemory, Differ, Driver, Memory, Random, cases, endpoint, seed, small_filter, small_packet, tcp_filter,
     tcp_packet,
@@ -25,7 +25,7 @@ fn memory(sizes: Sizes) -> Memory {
 /// All three agree about a packet that ends at a guard page. Says whether anyone gets it.
 fn agree(driver: &Driver<'_, Arena>, pages: &mut PacketPages, packet: &[u8]) -> bool {
     let interpreted = driver.check(packet);
-    let answer = driver.code.0.run(pages.put(packet), driver.classifier.words());
+    let answer = driver.code.0.run(pages.put(packet), &driver.classifier);
     assert_eq!(driver.classifier.resolve(answer), interpreted, "{packet:?} among {:#?}", driver.installed);
     interpreted.is_some()
 }
@@ -98,7 +98,7 @@ fn watch_steps(
 ) -> Option<FilterId> {
     loop {
         let packet = small_packet(random);
-        let answer = driver.code.0.run(pages.put(&packet), driver.classifier.words());
+        let answer = driver.code.0.run(pages.put(&packet), &driver.classifier);
         let found = driver.classifier.resolve(answer).map(|found| found.filter);
         let all = driver.naive(&packet).map(|(id, _, _)| id);
         let is_new = |id: FilterId| driver.installed.iter().all(|(other, _, _)| *other != id);
@@ -115,6 +115,66 @@ fn watch_steps(
             Progress::Again => {}
         }
     }
+}
+
+/// Places beside the first two bytes that the next filters test.
+const PLACES: usize = 5;
+
+/// A filter for one of many values of the first two bytes, and for some of the bytes behind them, exactly or roughly.
+fn one_of_many(random: &mut Random) -> Vec<Atom> {
+    let mut atoms = [Atom::default(); 1 + PLACES];
+    let mut builder = Builder::new(&mut atoms).equal(Size::Two, 0, random.below(40) as u32 * 0x0603);
+    for place in 0..PLACES {
+        let (offset, value) = (2 + place as u32, random.below(2) as u32);
+        builder = match random.below(5) {
+            0 | 1 => builder.equal(Size::One, offset, value),
+            2 => builder.within(Size::One, offset, value, value + 1),
+            _ => builder,
+        };
+    }
+    builder.finish().expect("there is room").to_vec()
+}
+
+/// Edges in tables lead to tails with no constant, with one, and with several, and become states and again tails; a tail's
+/// first edge may be the one for which its table has to grow.
+#[test]
+fn tails_of_every_length_behind_tables() {
+    let mut random = Random(seed(15));
+    let mut pages = PacketPages::new(64);
+    let sizes = Sizes::for_filters(1, 150);
+    for _ in 0..cases(12, 4_000) {
+        let mut memory = memory(sizes);
+        let mut driver = Driver::with_code(&mut memory, random.next(), Arena(CodeArena::new(sizes.code)));
+        let mut matches = 0;
+        for change in 0..150 {
+            if random.chance(if change < 100 { 10 } else { 70 }) && !driver.installed.is_empty() {
+                let index = random.below(driver.installed.len() as u64) as usize;
+                driver.remove(driver.installed[index].0);
+            } else {
+                driver.insert(0, &one_of_many(&mut random), false).expect("there is room");
+            }
+            for _ in 0..6 {
+                let first = (random.below(40) as u16 * 0x0603).to_be_bytes();
+                let mut packet = first.to_vec();
+                packet.extend((0..PLACES).map(|_| random.below(2) as u8));
+                matches += u32::from(agree(&driver, &mut pages, &packet));
+            }
+            let newest = driver.installed.last().map(|(_, _, atoms)| packet_for(atoms));
+            matches += u32::from(newest.is_some_and(|packet| agree(&driver, &mut pages, &packet)));
+        }
+        assert!(matches > 300, "only {matches} packets matched");
+    }
+}
+
+/// A packet that [`one_of_many`]'s filter accepts.
+fn packet_for(atoms: &[Atom]) -> Vec<u8> {
+    let mut packet = vec![0; 2 + PLACES];
+    for atom in atoms {
+        let value = atom.low.to_be_bytes();
+        let size = usize::from(atom.size);
+        packet[atom.offset as usize..][..size].copy_from_slice(&value[4 - size..]);
+    }
+    packet
 }
 
 #[test]
@@ -137,7 +197,7 @@ fn thousands_of_tcp_filters_agree() {
                 packet.truncate(random.below(packet.len() as u64) as usize);
             }
             let found = driver.classifier.classify(&packet);
-            let answer = driver.code.0.run(pages.put(&packet), driver.classifier.words());
+            let answer = driver.code.0.run(pages.put(&packet), &driver.classifier);
             assert_eq!(driver.classifier.resolve(answer), found, "{packet:?}");
         }
         for _ in 0..10 {

@@ -56,7 +56,7 @@ impl Search {
             match self.next_edge(structure, new) {
                 Target::State(state) => self.descend(structure, new, state),
                 target => {
-                    if let Some(conjunction) = structure.leaf(target) {
+                    if let Some(conjunction) = target.leaf() {
                         return Some(conjunction);
                     }
                 }
@@ -83,10 +83,10 @@ impl Search {
             && let Some(key) = named_constant(structure, branch.shape, new, level.stretch)
         {
             level.slot = branch.edges.slots();
-            return branch.edges.find(&structure.words, key);
+            return structure.words.target(branch.edges.find(&structure.words, key));
         }
         if slot < branch.edges.slots() {
-            return branch.edges.slot(&structure.words, slot).1;
+            return structure.words.target(branch.edges.slot(&structure.words, slot));
         }
         *level = Level { branch: branch.next, slot: 0, ..*level };
         Target::None
