@@ -35,7 +35,7 @@ pub const PRIVATE_COUNT: usize = 7;
 /// Pages of a child's stack, unless told otherwise.
 const STACK_COUNT: u64 = 8;
 
-/// An environment in the making.
+/// An environment in the making. Dropped before it is created, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Builder {
     /// Key of the new environment, in the creator's ring.
@@ -48,10 +48,13 @@ pub struct Builder {
     shares_address_space: bool,
     private: Vec<PageNumber>,
     fixed: [PageNumber; 3],
+    stack: Vec<PageNumber>,
     entry: u64,
     words: Vec<(u64, u64)>,
     budgets: Vec<(Resource, u64)>,
     channel: bool,
+    /// What it holds is an environment's by now.
+    created: bool,
 }
 
 impl Builder {
@@ -61,12 +64,10 @@ impl Builder {
     /// The kernel's refusals; `TooMany` where the own key ring is full.
     pub fn new() -> Result<Self, Failure> {
         let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
-        let own = Allocator::own();
-        let list = own.allocate()?;
-        syscall::access_list_create(KeyIndex::FIRST, list, key)?;
-        let pages = Allocator { key: KeyIndex::FIRST, list };
-        let space = AddressSpace::create(pages)?;
-        Self::with(key, pages, space, AREA, false)
+        match new_address_space(key) {
+            Ok((pages, space)) => Self::with(key, pages, space, AREA, false),
+            Err(failure) => key::discard(key).and(Err(failure)),
+        }
     }
 
     /// One that shares the creator's address space, heap and image: another thread, that can run at the same time.
@@ -75,30 +76,35 @@ impl Builder {
     /// As for [`Self::new`].
     pub fn sharing() -> Result<Self, Failure> {
         let key = key::derive(KeyIndex::FIRST, Rights::ALL, 0)?;
-        let index = heap::reserve_area()?;
-        let area = area_at(index);
-        Self::with(key, Allocator::own(), crate::address_space::own(), area, true)
+        match heap::reserve_area() {
+            Ok(index) => Self::with(key, Allocator::own(), crate::address_space::own(), area_at(index), true),
+            Err(failure) => key::discard(key).and(Err(failure)),
+        }
     }
 
     fn with(key: KeyIndex, pages: Allocator, space: AddressSpace, area: u64, shared: bool) -> Result<Self, Failure> {
-        let mut private = vec![PageNumber::NONE; PRIVATE_COUNT];
-        let mut fixed = [PageNumber::NONE; 3];
-        Allocator::own().allocate_many(&mut private)?;
-        Allocator::own().allocate_many(&mut fixed)?;
         let budgets = vec![(Resource::Slice, 1), (Resource::Predicate, 8)];
-        Ok(Self {
+        let mut builder = Self {
             key,
             pages,
             space,
             area,
             shares_address_space: shared,
-            private,
-            fixed,
+            private: Vec::new(),
+            fixed: [PageNumber::NONE; 3],
+            stack: Vec::new(),
             entry: 0,
             words: Vec::new(),
             budgets,
             channel: true,
-        })
+            created: false,
+        };
+        let (mut private, mut fixed) = (vec![PageNumber::NONE; PRIVATE_COUNT], builder.fixed);
+        Allocator::own().allocate_many(&mut private)?;
+        builder.private = private;
+        Allocator::own().allocate_many(&mut fixed)?;
+        builder.fixed = fixed;
+        Ok(builder)
     }
 
     /// Puts a program into the address space: it begins at its entry.
@@ -199,7 +205,8 @@ impl Builder {
             .library(offset_of!(LibraryWords, archive_bytes), bytes))
     }
 
-    /// Creates the environment. It has no slice yet, so that it does not run.
+    /// Creates the environment. It has no slice yet, so that it does not run. Where it cannot be given all that it was to get, it is
+    /// gone again.
     ///
     /// # Errors
     /// The kernel's refusals.
@@ -225,23 +232,30 @@ impl Builder {
         let at = UserAddress(&raw const specification as u64);
         // SAFETY: the kernel reads the specification; the private pages are mapped at their place and nowhere else.
         let number = unsafe { syscall::environment_create(KeyIndex::FIRST, at) }?;
+        self.created = true;
         let child = Child {
             number,
             key: Some(self.key),
             pages: self.pages,
             space: self.space,
             kept: [self.fixed.as_slice(), &self.private].concat(),
+            stack: core::mem::take(&mut self.stack),
             area: self.area,
             shares_address_space: self.shares_address_space,
         };
-        self.endow(&child)?;
-        Ok(child)
+        match self.endow(&child) {
+            Ok(()) => Ok(child),
+            Err(failure) => child.destroy().and(Err(failure)),
+        }
     }
 
     fn make_stack(&mut self) -> Result<(), Failure> {
         let end = stack_end(self.area);
+        let mut pages = vec![PageNumber::NONE; STACK_COUNT as usize];
+        self.space.tables.allocate_many(&mut pages)?;
+        self.stack = pages;
         // SAFETY: the layout keeps this range for the stack of this area, which is new.
-        unsafe { self.space.back_with_fresh_pages(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT) }?;
+        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &self.stack, Access::WRITE) }?;
         self.library(offset_of!(LibraryWords, start_stack), end);
         Ok(())
     }
@@ -290,6 +304,36 @@ impl Builder {
     }
 }
 
+impl Drop for Builder {
+    fn drop(&mut self) {
+        if self.created {
+            return;
+        }
+        // What cannot be given back has nobody to be told.
+        let _ = if self.shares_address_space {
+            leave_address_space(self.area, PRIVATE_COUNT, &self.stack)
+        } else {
+            unlink_below(self.space.root, self.space.root, ROOT_LEVEL, 0)
+                .and_then(|()| reclaim(self.pages, self.space.root))
+        };
+        let pages = self.fixed.into_iter().chain(self.private.iter().copied()).filter(|page| *page != PageNumber::NONE);
+        let _ = pages.map(|page| Allocator::own().free(page)).collect::<Result<Vec<()>, Failure>>();
+        let _ = key::discard(self.key);
+    }
+}
+
+/// An access list whose first entry is the name of a key, and an address space under it.
+fn new_address_space(key: KeyIndex) -> Result<(Allocator, AddressSpace), Failure> {
+    let own = Allocator::own();
+    let list = own.allocate()?;
+    let pages = Allocator { key: KeyIndex::FIRST, list };
+    let made = syscall::access_list_create(KeyIndex::FIRST, list, key).and_then(|()| AddressSpace::create(pages));
+    match made {
+        Ok(space) => Ok((pages, space)),
+        Err(failure) => own.free(list).and(Err(failure)),
+    }
+}
+
 /// The entry of the own image.
 fn own_entry() -> u64 {
     #[cfg(target_os = "none")]
@@ -310,6 +354,7 @@ pub struct Child {
     /// Its address space.
     pub space: AddressSpace,
     kept: Vec<PageNumber>,
+    stack: Vec<PageNumber>,
     area: u64,
     shares_address_space: bool,
 }
@@ -423,25 +468,26 @@ impl Child {
         free_inheritance(mark)?;
         Allocator::own().free(mark)?;
         if self.shares_address_space {
-            self.leave_address_space()?;
+            leave_address_space(self.area, self.kept.len() - 3, &self.stack)?;
         } else {
             reclaim(self.pages, self.space.root)?;
         }
         Allocator::own().free_many(&self.kept);
         self.key.map_or(Ok(()), key::discard)
     }
+}
 
-    /// Takes its area and its stack out of the address space that both share.
-    fn leave_address_space(&self) -> Result<(), Failure> {
-        let (end, own) = (stack_end(self.area), crate::address_space::own());
-        // SAFETY: the environment that lived there is gone.
-        unsafe {
-            own.unmap(self.area, 1 + (self.kept.len() as u64 - 3))?;
-            own.unmap(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT)?;
-        }
-        heap::release_area(area_index(self.area));
-        Ok(())
+/// Takes an area with so many private pages, and its stack, out of the own address space, and gives the pages of the stack back.
+fn leave_address_space(area: u64, private: usize, stack: &[PageNumber]) -> Result<(), Failure> {
+    let (end, own) = (stack_end(area), crate::address_space::own());
+    // SAFETY: the environment that lived there is gone, or was never made.
+    unsafe {
+        own.unmap(area, 1 + private as u64)?;
+        own.unmap(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT)?;
     }
+    Allocator::own().free_many(stack);
+    heap::release_area(area_index(area));
+    Ok(())
 }
 
 /// Destroys an environment and, before it, those that it created: to one that lives the first call does no more than that
