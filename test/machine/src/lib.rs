@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 use abi::host_channel::stop;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -78,12 +80,22 @@ pub struct Machine<'a> {
     pub command_line: &'a str,
     /// Further arguments of QEMU.
     pub extra: &'a [&'a str],
+    /// Where the serial line goes, as QEMU reads it.
+    pub serial: &'a str,
 }
 
 impl Machine<'_> {
     /// A small machine with this command line.
     pub fn new(command_line: &str) -> Machine<'_> {
-        Machine { board: "microvm", model: "max", cpus: 1, memory: "256M", command_line, extra: &[] }
+        Machine {
+            board: "microvm",
+            model: "max",
+            cpus: 1,
+            memory: "256M",
+            command_line,
+            extra: &[],
+            serial: "file:/dev/stderr",
+        }
     }
 
     /// Starts it with a console that loses nothing.
@@ -101,7 +113,7 @@ impl Machine<'_> {
         Command::new("qemu-system-x86_64")
             .args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-M", self.board, "-cpu", self.model, "-smp", &self.cpus.to_string(), "-m", self.memory])
-            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-serial", "file:/dev/stderr"])
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-serial", self.serial])
             .args(console)
             .args(["-chardev", "stdio,id=channel,signal=off"])
             .args(port)
@@ -147,6 +159,22 @@ pub fn finish(mut machine: Child) -> (Option<i32>, String) {
     };
     (status, reader.join().expect("the reader does not panic"))
 }
+
+/// A serial line that takes nothing: two pipes in a folder, the one for output full, with nobody who reads it. What QEMU calls it,
+/// and what keeps it full.
+pub fn full_serial_line(folder: &Path) -> (String, File) {
+    let line = folder.join("line");
+    let pipes = ["in", "out"].map(|end| line.with_extension(end));
+    let made = Command::new("mkfifo").args(&pipes).status().expect("mkfifo runs");
+    assert!(made.success(), "no pipe in {}", folder.display());
+    let mut full = OpenOptions::new().read(true).write(true).custom_flags(NO_WAIT).open(&pipes[1]).expect("a pipe");
+    while full.write(&[b'.'; 4096]).is_ok() {}
+    while full.write(b".").is_ok() {}
+    (format!("pipe:{}", line.display()), full)
+}
+
+/// O_NONBLOCK.
+const NO_WAIT: i32 = 0o4000;
 
 /// Injects non-maskable interrupts until the machine is gone; how many were accepted.
 pub fn inject(socket: &Path) -> usize {

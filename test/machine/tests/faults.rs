@@ -1,6 +1,6 @@
 //! What `machine` and `driver` promise, on real boards: rows of the matrix of faults that need no program.
 
-use machine_boots::{BOOT_FAILURE, IN_ORDER, Machine, PANIC, finish, inject};
+use machine_boots::{BOOT_FAILURE, IN_ORDER, Machine, PANIC, finish, full_serial_line, inject};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -86,6 +86,22 @@ fn fault_96_a_panic_leaves_a_record_with_frames() {
 fn fault_96_a_panic_inside_a_panic_still_ends() {
     let serial = Machine::new("test=panic-in-panic").ends_with(PANIC);
     assert!(serial.contains("panic inside a panic"), "{serial}");
+}
+
+#[test]
+fn fault_96_a_serial_line_that_takes_nothing_keeps_no_kernel_from_ending() {
+    for (test, status) in [("panic", PANIC), ("panic-in-panic", PANIC), ("boot cpus=1 megabytes=256", IN_ORDER)] {
+        for board in ["q35", "microvm"] {
+            let folder = std::env::temp_dir().join(format!("chitin-serial-{}", std::process::id()));
+            std::fs::create_dir(&folder).expect("a folder");
+            let (serial, full) = full_serial_line(&folder);
+            let line = format!("test={test}");
+            let end = finish(Machine { board, serial: &serial, ..Machine::new(&line) }.start());
+            drop(full);
+            std::fs::remove_dir_all(&folder).expect("the folder goes");
+            assert_eq!(end.0, Some(status), "{test} on {board}: {}", end.1);
+        }
+    }
 }
 
 #[test]

@@ -65,6 +65,12 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         value.push(in_list(plugin.out.as_os_str()));
         all.extend(["-plugin".into(), value]);
     }
+    if let Some(monitor) = &machine.monitor {
+        let mut value = OsString::from("unix:");
+        value.push(in_list(monitor.as_os_str()));
+        value.push(",server=on,wait=off");
+        all.extend(["-qmp".into(), value]);
+    }
     all
 }
 

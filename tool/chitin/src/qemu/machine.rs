@@ -51,6 +51,8 @@ pub struct Machine {
     /// The kernel's command line; Chitin has none.
     pub command_line: String,
     pub plugin: Option<Plugin>,
+    /// The socket at which the emulator takes commands (QMP).
+    pub monitor: Option<PathBuf>,
 }
 
 impl Default for Machine {
@@ -65,6 +67,7 @@ impl Default for Machine {
             debugger: false,
             command_line: String::new(),
             plugin: None,
+            monitor: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::boot_archive::{self, FirstProgram};
@@ -13,8 +14,8 @@ use crate::build::{self, Images};
 use crate::channel::input;
 use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
 use crate::command_record::ProgramCommand;
-use crate::failure::{Context, Result};
-use crate::qemu::{Files, Running, Stop};
+use crate::failure::{Context, Failure, Result};
+use crate::qemu::{Files, Machine, Running, Stop};
 use crate::root::{self, Tree};
 use crate::run;
 use crate::scratch;
@@ -25,6 +26,7 @@ use super::Depth;
 use super::case::{Case, Verdict};
 use super::configuration::Configuration;
 use super::dialogue;
+use super::interrupts;
 use super::linux_program::{self, Product};
 use super::registry::{self, ExpectedStop, Guest};
 
@@ -89,7 +91,7 @@ fn boot(ground: &Ground, guest: &Guest, configuration: &Configuration, transcrip
     if !guest.dialogue.is_empty() {
         return dialogue::hold(guest, transcript);
     }
-    let mut recorder = Recorder { transcript, output: Vec::new(), results: Vec::new() };
+    let mut recorder = Recorder { transcript, output: Vec::new(), results: Vec::new(), spoken: Arc::default() };
     let (end, stop, serial) =
         listen(ground, guest, configuration, &mut recorder).map_err(|failure| failure.to_string())?;
     recorder.note("serial line", &serial);
@@ -107,13 +109,27 @@ fn listen(
     write_archive(&archive, ground, guest)?;
     let files = Files { kernel: ground.images.kernel.clone(), archive };
     let deadline = Instant::now() + Duration::from_secs(guest.seconds);
-    let (mut running, stream) = Running::start(&configuration.machine(guest.counting), &files)?;
+    let monitor = guest.interrupted.then(|| place.path().join("monitor"));
+    let machine = Machine { monitor: monitor.clone(), ..configuration.machine(guest.counting) };
+    let (mut running, stream) = Running::start(&machine, &files)?;
+    let over = Arc::new(AtomicBool::new(false));
+    let interrupts = monitor.map(|at| interrupts::inject(at, Arc::clone(&recorder.spoken), Arc::clone(&over)));
     let session = Session::new(stream).context("host channel")?;
     let source = Cursor::new(guest.input.clone().into_bytes());
     input::pump(source, Arc::clone(&session.writer), Arc::clone(&session.credit));
     let end = session.serve(recorder, Some(deadline));
+    over.store(true, Ordering::Release);
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
-    Ok((end, stop, running.serial()))
+    let serial = running.serial();
+    drop(running);
+    if let Some(interrupts) = interrupts {
+        let count = interrupts.join().unwrap_or(0);
+        recorder.note("interrupts", &format!("{count} non-maskable ones were accepted"));
+        if stop == Stop::InOrder && count < interrupts::FEWEST {
+            return Err(Failure::new(format!("only {count} non-maskable interrupts came through")));
+        }
+    }
+    Ok((end, stop, serial))
 }
 
 fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
@@ -175,10 +191,13 @@ struct Recorder {
     output: Vec<u8>,
     /// Passed, name, detail.
     results: Vec<(bool, String, String)>,
+    /// Whether the machine has said anything yet.
+    spoken: Arc<AtomicBool>,
 }
 
 impl Recorder {
     fn note(&mut self, what: &str, text: &str) {
+        self.spoken.store(true, Ordering::Release);
         let lines = text.lines().map(|line| format!("{what}: {line}\n"));
         // The verdict does not hang on the transcript.
         let _ = self.transcript.write_all(lines.collect::<String>().as_bytes());
@@ -221,7 +240,8 @@ mod tests {
 
     fn recorder() -> Recorder {
         let results = vec![(true, "one".to_owned(), String::new())];
-        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results }
+        let spoken = Arc::default();
+        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results, spoken }
     }
 
     fn end(record: Option<FinalRecord>) -> SessionEnd {

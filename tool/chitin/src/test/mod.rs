@@ -13,6 +13,7 @@ mod front_door;
 mod full;
 mod guest;
 mod host;
+mod interrupts;
 mod linux_program;
 mod parity;
 mod peer;

@@ -51,6 +51,9 @@ pub struct Guest {
     /// Whether the machine's clock counts instructions.
     #[serde(default)]
     pub counting: bool,
+    /// Whether non-maskable interrupts come all the while.
+    #[serde(default)]
+    pub interrupted: bool,
     /// Time limit of one boot.
     #[serde(default = "seconds")]
     pub seconds: u64,
