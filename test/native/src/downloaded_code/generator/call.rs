@@ -6,7 +6,7 @@ impl Builder<'_> {
     pub(super) fn helper(&mut self) {
         let number = self.some_number();
         let which = 1 + self.random.below(5) as i32;
-        let mut read_from = None;
+        let (mut read_from, mut index_at) = (None, None);
         match which {
             2 => {
                 let size = self.some_number();
@@ -30,9 +30,16 @@ impl Builder<'_> {
             3 => {
                 self.emit(0xbf, 2, number, 0, 0);
                 if self.random.once_in(2) {
-                    self.move_(1, 10);
                     let place = if self.written.is_empty() { -64 } else { self.random.choose(&self.written.clone()) };
-                    self.emit(0x07, 1, 0, 0, place.min(-16).into());
+                    let place = place.min(-16);
+                    if self.random.once_in(2) {
+                        // An index, which the helper writes over.
+                        let value = self.random.below(57) as i32;
+                        self.emit(0x7a, 10, 0, place, value);
+                        index_at = Some(place).filter(|_| self.holds[8] == Holds::Region(1));
+                    }
+                    self.move_(1, 10);
+                    self.emit(0x07, 1, 0, 0, place.into());
                 } else {
                     self.emit(0xbf, 1, 8, 0, 0);
                 }
@@ -62,6 +69,9 @@ impl Builder<'_> {
             // What the helper may have read, and need not have.
             let further = self.random.below(32) as i16;
             self.emit(0x71, 0, base, offset + further, 0);
+        }
+        if let Some(place) = index_at {
+            self.index_by(place);
         }
     }
 

@@ -23,7 +23,12 @@ impl Builder<'_> {
             self.emit(0x63 | bits, 1, value, -128, 0);
         }
         let place = self.random.below(4) as i16;
-        self.emit(0x79, 1, 10, -128 + 8 * place, 0);
+        self.index_by(-128 + 8 * place);
+    }
+
+    /// What is in a place of the frame is an index into the state, at once.
+    pub(super) fn index_by(&mut self, place: i16) {
+        self.emit(0x79, 1, 10, place, 0);
         self.emit(0xbf, 2, 8, 0, 0);
         self.emit(0x0f, 2, 1, 0, 0);
         self.holds[1] = Holds::Number;
@@ -80,13 +85,7 @@ impl Builder<'_> {
         }
         let place = self.random.choose(&self.written.clone());
         if self.random.once_in(3) && matches!(self.holds[8], Holds::Region(1)) {
-            // What was saved comes back and is used as an index at once.
-            self.emit(0x79, 1, 10, place, 0);
-            self.emit(0xbf, 2, 8, 0, 0);
-            self.emit(0x0f, 2, 1, 0, 0);
-            self.holds[1] = Holds::Number;
-            self.holds[2] = Holds::Nothing;
-            return self.touch(2, 0, true);
+            return self.index_by(place);
         }
         if self.random.once_in(3) {
             // A variable place in the frame.
