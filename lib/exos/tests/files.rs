@@ -584,3 +584,59 @@ fn an_entry_that_is_being_written_is_not_there() {
     });
     assert_eq!(catalogue.name(ROOT, b"name"), None, "its sequence number is odd");
 }
+
+#[test]
+fn extended_attributes_are_counted_as_contents_are_and_go_with_their_file() {
+    let mut tree = tree(6);
+    let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    let set = |tree: &mut Tree<HostStore>, file, name: &str, bytes| {
+        tree.set_attribute(file, ROOT_USER, name.as_bytes(), &vec![b'v'; bytes], 0)
+    };
+    assert_eq!(set(&mut tree, file, "user.a", 5000), Ok(()));
+    assert_eq!((tree.store.room(), tree.volumes[&1].pages), (4, 2));
+    assert_eq!(set(&mut tree, file, "user.b", 12000), Err(Errno::ENOSPC), "more than a node may have");
+    assert_eq!(set(&mut tree, file, "user.b", 11360), Ok(()), "all that a node may have");
+    assert_eq!((tree.store.room(), tree.volumes[&1].pages), (2, 4));
+    assert_eq!(set(&mut tree, file, "user.c", 0), Err(Errno::ENOSPC));
+    let other = tree.create(ROOT, b"g", fresh(FILE, b"")).expect("g");
+    assert_eq!(set(&mut tree, other, "user.a", 10000), Err(Errno::ENOSPC), "more than the store has");
+    assert_eq!(tree.attribute_names(other, ROOT_USER), Ok(Vec::new()));
+    assert_eq!((tree.store.room(), tree.volumes[&1].pages), (2, 4), "what was not set takes no pages");
+    assert_eq!(set(&mut tree, file, "user.a", 1), Ok(()));
+    assert_eq!((tree.store.room(), tree.volumes[&1].pages), (3, 3));
+    assert_eq!(tree.attribute(file, ROOT_USER, b"user.b"), Ok(vec![b'v'; 11360]));
+    assert_eq!(tree.attribute_names(file, ROOT_USER), Ok(b"user.b\0user.a\0".to_vec()));
+    tree.remove(ROOT, b"f", false).expect("f is removed");
+    assert_eq!((tree.store.room(), tree.volumes[&1].pages), (6, 0));
+}
+
+#[test]
+fn extended_attributes_are_changed_by_who_may_write_and_trusted_ones_by_user_0() {
+    let mut tree = tree(8);
+    let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    let folder = tree.create(ROOT, b"d", fresh(0o041_777, b"")).expect("d");
+    let link = tree.create(ROOT, b"l", fresh(LINK, b"f")).expect("l");
+    let other = Credentials { uid: 1000, gid: 1000 };
+    let set =
+        |tree: &mut Tree<HostStore>, node, who, name: &str| tree.set_attribute(node, who, name.as_bytes(), b"v", 0);
+    for name in ["user.a", "trusted.a"] {
+        assert_eq!(set(&mut tree, file, ROOT_USER, name), Ok(()), "{name}");
+    }
+    assert_eq!(tree.attribute(file, other, b"user.a"), Ok(b"v".to_vec()));
+    assert_eq!(tree.attribute(file, other, b"trusted.a"), Err(Errno::ENODATA));
+    assert_eq!(tree.attribute_names(file, other), Ok(b"user.a\0".to_vec()));
+    assert_eq!(set(&mut tree, file, other, "user.b"), Err(Errno::EACCES));
+    assert_eq!(set(&mut tree, file, other, "trusted.b"), Err(Errno::EPERM));
+    assert_eq!(tree.remove_attribute(file, other, b"user.a"), Err(Errno::EACCES));
+    assert_eq!(set(&mut tree, folder, other, "user.b"), Err(Errno::EPERM), "a folder in which all have files");
+    assert_eq!(set(&mut tree, folder, ROOT_USER, "user.b"), Ok(()));
+    assert_eq!(set(&mut tree, link, ROOT_USER, "user.b"), Err(Errno::EPERM));
+    assert_eq!(set(&mut tree, link, ROOT_USER, "trusted.b"), Ok(()));
+    assert_eq!(set(&mut tree, file, ROOT_USER, "security.capability"), Err(Errno::EOPNOTSUPP));
+    tree.set_attributes(file, |node| {
+        node.mode = 0o100_600;
+        Ok(())
+    })
+    .expect("mode");
+    assert_eq!(tree.attribute(file, other, b"user.a"), Err(Errno::EACCES));
+}

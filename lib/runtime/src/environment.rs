@@ -48,7 +48,6 @@ pub struct Builder {
     shares_address_space: bool,
     private: Vec<PageNumber>,
     fixed: [PageNumber; 3],
-    /// Of one that shares the address space; the list finds the others again.
     stack: Vec<PageNumber>,
     entry: u64,
     words: Vec<(u64, u64)>,
@@ -252,13 +251,11 @@ impl Builder {
 
     fn make_stack(&mut self) -> Result<(), Failure> {
         let end = stack_end(self.area);
-        let mut pages = [PageNumber::NONE; STACK_COUNT as usize];
+        let mut pages = vec![PageNumber::NONE; STACK_COUNT as usize];
         self.space.tables.allocate_many(&mut pages)?;
-        if self.shares_address_space {
-            self.stack = pages.to_vec();
-        }
+        self.stack = pages;
         // SAFETY: the layout keeps this range for the stack of this area, which is new.
-        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &pages, Access::WRITE) }?;
+        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &self.stack, Access::WRITE) }?;
         self.library(offset_of!(LibraryWords, start_stack), end);
         Ok(())
     }
@@ -319,9 +316,8 @@ impl Drop for Builder {
             unlink_below(self.space.root, self.space.root, ROOT_LEVEL, 0)
                 .and_then(|()| reclaim(self.pages, self.space.root))
         };
-        // Where it had not got them yet the kernel refuses.
-        Allocator::own().free_many(&self.fixed);
-        Allocator::own().free_many(&self.private);
+        let pages = self.fixed.into_iter().chain(self.private.iter().copied()).filter(|page| *page != PageNumber::NONE);
+        let _ = pages.map(|page| Allocator::own().free(page)).collect::<Result<Vec<()>, Failure>>();
         let _ = key::discard(self.key);
     }
 }

@@ -1,10 +1,9 @@
-//! Calls that few programs make: room in files, copies between them, advice that memory files need not follow, and
-//! extended attributes, which they do not have.
+//! Calls that few programs make: room in files, copies between them, files without names, and
+//! advice that memory files need not follow.
 
 use super::cut::cut_mappings;
 use super::dispatch::Call;
 use super::limit::check_file_size;
-use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{MOST, Object};
 use crate::errno::{Errno, Result};
@@ -145,49 +144,4 @@ pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     call.process.opened(number).map(|_| 0)
-}
-
-/// Attributes by path: the file must be there.
-pub(super) fn path_attribute(call: &mut Call<'_>) -> Result<u64> {
-    attributes_of(call, true)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// Attributes by the path of a symbolic link itself.
-pub(super) fn link_attribute(call: &mut Call<'_>) -> Result<u64> {
-    attributes_of(call, false)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// Attributes by descriptor.
-pub(super) fn open_attribute(call: &mut Call<'_>) -> Result<u64> {
-    let [number, ..] = call.arguments();
-    call.process.description(number)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// A list of attributes is empty.
-pub(super) fn path_attributes(call: &mut Call<'_>) -> Result<u64> {
-    attributes_of(call, true).map(|()| 0)
-}
-
-pub(super) fn link_attributes(call: &mut Call<'_>) -> Result<u64> {
-    attributes_of(call, false).map(|()| 0)
-}
-
-pub(super) fn open_attributes(call: &mut Call<'_>) -> Result<u64> {
-    let [number, ..] = call.arguments();
-    call.process.description(number).map(|_| 0)
-}
-
-fn attributes_of(call: &Call<'_>, follow: bool) -> Result<()> {
-    let [path, ..] = call.arguments();
-    let path = copy::read_path(path)?;
-    let (at, path) = call.process.place.lock().start(&path);
-    let flags = if follow { crate::guardian::protocol::FOLLOW } else { 0 };
-    walk(at, &path, Last::of(follow), |files, at, rest| {
-        let empty = if rest.is_empty() && !path.is_empty() { crate::guardian::protocol::EMPTY_PATH } else { 0 };
-        files.status(at, rest, flags | empty)
-    })?;
-    Ok(())
 }

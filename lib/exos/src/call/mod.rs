@@ -18,6 +18,8 @@ mod dispatch;
 #[cfg(target_os = "none")]
 mod event;
 #[cfg(target_os = "none")]
+mod extended_attribute;
+#[cfg(target_os = "none")]
 mod extra;
 #[cfg(target_os = "none")]
 mod file;

@@ -1,6 +1,7 @@
 //! A node of the memory file system: what Linux calls an inode.
 
 use super::entries::Entries;
+use super::extended_attribute::Attributes;
 use super::mount_table::MountId;
 use super::pages::Pages;
 use super::tree::{Credentials, access};
@@ -71,6 +72,8 @@ pub struct Node {
     pub volume: VolumeId,
     /// A mount may lie on it: the table knows.
     pub is_point: bool,
+    /// What programs keep beside its contents.
+    pub attributes: Attributes,
     /// Contents.
     pub body: Body,
 }

@@ -6,6 +6,7 @@
 use super::catalogue::{Catalogue, Changes, Named};
 use super::contents::Store;
 use super::entries::{DOTS, Entries};
+use super::extended_attribute::Attributes;
 use super::mount_table::{FIRST, Location, Mounts};
 use super::node::{Body, Node, NodeId, Status};
 use super::number_map::NumberMap;
@@ -104,6 +105,7 @@ impl<S: Store> Tree<S> {
             seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
             is_point: false,
+            attributes: Attributes::default(),
             body: Body::Directory { parent: ROOT, entries: Entries::new(seed) },
         };
         let nodes = NumberMap::from_iter([(ROOT, root)]);
@@ -208,6 +210,7 @@ impl<S: Store> Tree<S> {
             seals: linux::F_SEAL_SEAL,
             volume: self.node(directory)?.volume,
             is_point: false,
+            attributes: Attributes::default(),
             body,
         };
         self.next += 1;
@@ -593,10 +596,13 @@ impl<S: Store> Tree<S> {
     pub(super) fn forget(&mut self, id: NodeId) {
         self.changes.note(id);
         if self.nodes.get(&id).is_some_and(Node::is_forgotten)
-            && let Some(Node { body: Body::Pages(pages), volume, .. }) = self.nodes.remove(&id)
+            && let Some(Node { body, volume, attributes, .. }) = self.nodes.remove(&id)
         {
-            self.give_pages(volume, pages.from(0).map(|(_, page)| page));
-            self.working_sets.forget(id);
+            self.give_pages(volume, attributes.pages);
+            if let Body::Pages(pages) = body {
+                self.give_pages(volume, pages.from(0).map(|(_, page)| page));
+                self.working_sets.forget(id);
+            }
         }
         if self.watches.is_watched(id) && !self.nodes.contains_key(&id) {
             self.watches.note_gone(id);

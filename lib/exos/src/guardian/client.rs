@@ -2,7 +2,7 @@
 
 use super::handle::{Handle, is_first_mount, node_of, right};
 use super::idle::Idle;
-use super::protocol::{self, ELSEWHERE, LockRequest, Operation, Statement, WINDOW_BYTES, outcome};
+use super::protocol::{self, AttributeRequest, ELSEWHERE, LockRequest, Operation, Statement, WINDOW_BYTES, outcome};
 use super::views::Views;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
@@ -585,6 +585,24 @@ impl Client {
             _ => [operation as u64, at, words[0], flags, length, 0],
         };
         Ok(self.on_path(message)?.map(|_| ()))
+    }
+
+    /// Asks for an extended attribute, or changes it: the value, or all names.
+    pub fn attribute(
+        &mut self,
+        (at, path): (u64, &[u8]),
+        flags: u64,
+        (request, set_flags): (AttributeRequest, u32),
+        (name, value): (&[u8], &[u8]),
+    ) -> Result<Found<Vec<u8>>> {
+        let lengths = self.put_two(path, name)?;
+        self.window()?.write((path.len() + name.len()) as u64, value)?;
+        let request = protocol::pair(request as usize, set_flags as usize);
+        let found = self.on_path([Operation::Attribute as u64, at, flags, lengths, request, value.len() as u64])?;
+        match found {
+            Found::Here([_, length, ..]) => self.take(length).map(Found::Here),
+            Found::Elsewhere(node, rest) => Ok(Found::Elsewhere(node, rest)),
+        }
     }
 
     /// The absolute path of a node.

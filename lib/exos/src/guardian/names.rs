@@ -1,13 +1,16 @@
 //! What a client asks for of nodes by their names: making, removing, renaming and linking them, and changing whose they are, who may
 //! use them and when they were used.
 
-use super::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW};
+use super::protocol::{self, AttributeRequest, DIRECTORY, EMPTY_PATH, FOLLOW, WINDOW_BYTES};
 use super::server::{NOTHING, Outcome, Server, plain};
 use crate::errno::{Errno, Result};
+use crate::file_system::extended_attribute::{MOST_BYTES, NAME_BYTES};
 use crate::file_system::mount_table::Location;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::Place;
 use crate::file_system::tree::{Credentials, Fresh, access};
+use alloc::vec;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 impl Server {
@@ -17,6 +20,37 @@ impl Server {
             let mode = kept_bits(mode, node.gid, who, &groups);
             node.mode = node.mode & linux::S_IFMT | mode & 0o7777;
             Ok(())
+        })
+    }
+
+    /// See [`Operation::Attribute`].
+    pub(super) fn attribute(&mut self, caller: u64, who: Credentials, words: [u64; 5]) -> Result<Outcome> {
+        let [at, flags, lengths, request, bytes] = words;
+        let (path_bytes, name_bytes) = (lengths & 0xffff_ffff, lengths >> 32);
+        let behind = path_bytes.saturating_add(name_bytes);
+        if name_bytes > NAME_BYTES as u64 || bytes > MOST_BYTES as u64 || behind.saturating_add(bytes) > WINDOW_BYTES {
+            return Err(Errno::E2BIG);
+        }
+        let window = self.window(caller)?;
+        let (mut name, mut value) = (vec![0; name_bytes as usize], vec![0; bytes as usize]);
+        window.read(path_bytes, &mut name)?;
+        window.read(behind, &mut value)?;
+        let wanted = AttributeRequest::from_half(request as u32).ok_or(Errno::EINVAL)?;
+        self.on_path(caller, who, at, flags, path_bytes, |server, at| {
+            let id = at.node;
+            let told = match wanted {
+                AttributeRequest::Get => server.tree.attribute(id, who, &name)?,
+                AttributeRequest::List => server.tree.attribute_names(id, who)?,
+                AttributeRequest::Set => {
+                    server.tree.check_writable(at)?;
+                    server.tree.set_attribute(id, who, &name, &value, (request >> 32) as u32).map(|()| Vec::new())?
+                }
+                AttributeRequest::Remove => {
+                    server.tree.check_writable(at)?;
+                    server.tree.remove_attribute(id, who, &name).map(|()| Vec::new())?
+                }
+            };
+            Ok([server.put(caller, &told)?, 0, 0, 0, 0].into())
         })
     }
 

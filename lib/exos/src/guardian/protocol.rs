@@ -152,6 +152,9 @@ operations! {
     Vouch = 68,
     /// (number, [`Statement`], for a connection first pages of its two pipes) -> process; user | group << 32.
     Redeem = 69,
+    /// (at, flags, lengths of path and name, [`AttributeRequest`] | flags of `setxattr` << 32, bytes of the value behind them) -> bytes of
+    /// the value, or of the names, in the window.
+    Attribute = 36,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
     /// (target at, source at, lengths of target, source, kind and options: 16 bits each, flags of `mount`)
@@ -339,6 +342,33 @@ pub enum LockKind {
     Exclusive = 1,
     /// None: give it up.
     None = 2,
+}
+
+/// What is asked about an extended attribute.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributeRequest {
+    /// What the name stands for.
+    Get = 0,
+    /// It is to stand for this.
+    Set = 1,
+    /// It is to go.
+    Remove = 2,
+    /// All names.
+    List = 3,
+}
+
+impl AttributeRequest {
+    /// From half a word of a message.
+    pub const fn from_half(half: u32) -> Option<Self> {
+        match half {
+            0 => Some(Self::Get),
+            1 => Some(Self::Set),
+            2 => Some(Self::Remove),
+            3 => Some(Self::List),
+            _ => None,
+        }
+    }
 }
 
 /// Who can hold locks.

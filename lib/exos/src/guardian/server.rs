@@ -152,6 +152,7 @@ impl Server {
             }
             Operation::SetOwner => self.on_path(caller, who, a, c, d, |server, node| server.set_owner(who, node, b)),
             Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
+            Operation::Attribute => self.attribute(caller, who, [a, b, c, d, e]),
             Operation::ReadLink => {
                 self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
             }
@@ -184,14 +185,7 @@ impl Server {
             Operation::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Operation::Listen => self.listens(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
-                if !server.tree.node(directory.node)?.is_directory() {
-                    return Err(Errno::ENOTDIR);
-                }
-                // Without a path it is memory, in no directory.
-                if d != 0 {
-                    server.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
-                    server.tree.check_writable(directory)?;
-                }
+                server.check_place_of_unnamed(who, directory, d != 0)?;
                 server.make_unnamed(caller, who, directory, b as u32, c)
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {

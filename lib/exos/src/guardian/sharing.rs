@@ -246,6 +246,18 @@ impl Server {
         Ok([u64::from(self.tree.node(node)?.seals), 0, 0, 0, 0])
     }
 
+    /// Whether somebody may make a file without a name there. Without a path it is memory, in no directory.
+    pub(super) fn check_place_of_unnamed(&self, who: Credentials, directory: Location, has_path: bool) -> Result<()> {
+        if !self.tree.node(directory.node)?.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if has_path {
+            self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
+            self.tree.check_writable(directory)?;
+        }
+        Ok(())
+    }
+
     /// A file without a name.
     pub(super) fn make_unnamed(
         &mut self,
