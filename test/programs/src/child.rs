@@ -2,14 +2,19 @@
 
 use crate::victim::describe;
 use crate::{Outcome, Place, Test, World, check};
+use abi::area::PrivateWords;
 use abi::budget::Resource;
 use abi::limits::PAGE_SIZE;
 use alloc::format;
 use alloc::string::String;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use runtime::area::Area;
+use runtime::address_space::Access;
+use runtime::area::{Area, LIBRARY, LibraryWords};
 use runtime::environment::{Builder, Child};
-use runtime::{Failure, clock, entry, exposed, time_slice};
+use runtime::page::Allocator;
+use runtime::window::Window;
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, clock, entry, exposed, syscall, time_slice};
 
 /// How long a test in a child may take without coming any further, in nanoseconds: no verdict hangs on the pace of the host,
 /// only on whether what is waited for comes at all.
@@ -52,6 +57,41 @@ pub fn launch(builder: Builder) -> Result<Child, String> {
 /// Why the kernel refused.
 pub fn spawn(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<Child, String> {
     launch(prepare(world, function, argument)?)
+}
+
+/// A page of words for an environment that begins again at `entry` with a critical section, and calls `function` on its
+/// upcall stack.
+///
+/// # Errors
+/// Why there is none.
+pub fn first_page(entry: u64, function: extern "C" fn(u64), argument: u64) -> Result<PageNumber, String> {
+    let page = Allocator::own().allocate().map_err(describe)?;
+    let window = Window::open(&[page], KeyIndex::FIRST, Access::WRITE).map_err(describe)?;
+    let library = |offset: usize| LIBRARY as usize + offset;
+    for (offset, value) in [
+        (offset_of!(PrivateWords, slice_start_entry), entry),
+        (offset_of!(PrivateWords, critical_section), 1),
+        (library(offset_of!(LibraryWords, keys)), 0b11),
+        (library(offset_of!(LibraryWords, start_stack)), abi::boot::AREA + 7 * PAGE_SIZE),
+        (library(offset_of!(LibraryWords, start_function)), function as usize as u64),
+        (library(offset_of!(LibraryWords, start_argument)), argument),
+    ] {
+        window.words()[offset / 8].store(value, Relaxed);
+    }
+    Ok(page)
+}
+
+/// Renews in as many steps as it takes.
+///
+/// # Errors
+/// Why the kernel refused.
+pub fn renew(number: EnvironmentId, first: PageNumber) -> Result<EnvironmentId, Failure> {
+    loop {
+        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first) {
+            Err(Failure { error: Error::Again, .. }) => {}
+            done => return done,
+        }
+    }
 }
 
 /// Runs a test of the table in a child and waits for its verdict.

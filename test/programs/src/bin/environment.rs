@@ -20,7 +20,7 @@ use runtime::page::{Allocator, PageKind};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
-use test_programs::child::{death, eventually, launch, prepare, spawn, status};
+use test_programs::child::{death, eventually, first_page, launch, prepare, renew, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -347,34 +347,6 @@ fn a_grandchild_goes_before_its_dead_creator(world: &World) -> Outcome {
     Ok(())
 }
 
-/// A page of words for an environment that begins again with `function` on its upcall stack.
-fn first_page(world: &World, function: extern "C" fn(u64), argument: u64) -> Result<PageNumber, alloc::string::String> {
-    let page = granted!(Allocator::own().allocate());
-    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
-    let library = |offset: usize| LIBRARY as usize + offset;
-    for (offset, value) in [
-        (offset_of!(PrivateWords, slice_start_entry), world.image.plan.entry),
-        (offset_of!(PrivateWords, critical_section), 1),
-        (library(offset_of!(LibraryWords, keys)), 0b11),
-        (library(offset_of!(LibraryWords, start_stack)), abi::boot::AREA + 7 * 0x1000),
-        (library(offset_of!(LibraryWords, start_function)), function as usize as u64),
-        (library(offset_of!(LibraryWords, start_argument)), argument),
-    ] {
-        window.words()[offset / 8].store(value, SeqCst);
-    }
-    Ok(page)
-}
-
-/// Renews in as many steps as it takes.
-fn renew(number: EnvironmentId, first: PageNumber) -> Result<EnvironmentId, runtime::Failure> {
-    loop {
-        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first) {
-            Err(runtime::Failure { error: abi::Error::Again, .. }) => {}
-            done => return done,
-        }
-    }
-}
-
 /// Keeps pages and a predicate, and gives its key away, before it counts and ends.
 extern "C" fn hold_much(argument: u64) {
     let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
@@ -392,7 +364,7 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
     for round in 1..40 {
         check!(child.wait(u64::MAX), "round {round}: the child does not end");
         check!(child.status() == Some(7), "round {round}: its status is {:?}", child.status());
-        let first = first_page(world, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
+        let first = first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
         let old = child.number;
         child.number = granted!(renew(old, first));
         check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);
@@ -438,7 +410,7 @@ extern "C" fn map_all_private_pages_to_the_same_places(_: u64) {
 }
 
 fn renewal_is_refused(world: &World) -> Outcome {
-    let first = first_page(world, count_to, 1)?;
+    let first = first_page(world.image.plan.entry, count_to, 1)?;
     let child = spawn(world, be_in_a_state, 1)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not start");
     refused!(renew(child.number, first), NoSuchEnvironment);
