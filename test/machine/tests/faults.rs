@@ -112,6 +112,13 @@ fn fault_94_a_storm_of_a_vector_that_nobody_owns_is_taken_and_counted() {
 }
 
 #[test]
+fn fault_94_a_line_that_no_driver_owns_interrupts_nobody() {
+    for board in ["q35", "microvm"] {
+        Machine { board, ..Machine::new("test=lines") }.ends_with(IN_ORDER);
+    }
+}
+
+#[test]
 fn the_trace_tells_the_last_entries_of_each_cpu_in_order_and_in_a_panic() {
     // Vector 0x77, again and again, and the clock.
     let serial = Machine::new("test=vectors").ends_with(IN_ORDER);

@@ -18,7 +18,7 @@ mod kernel {
     use machine::memory::{self, Memory, state};
     use machine::memory_map::Use;
     use machine::page_table::walk;
-    use machine::{apic, clock, cpu_control, exposed, handover, log, processor_start, stop};
+    use machine::{apic, clock, cpu_control, exposed, handover, io_apic, log, processor_start, stop};
 
     const LARGEST_KERNEL: u64 = 8 << 20;
     const MILLISECOND: u64 = 1_000_000;
@@ -74,6 +74,7 @@ mod kernel {
             "echo" => echo(),
             "timer" => timer(),
             "vectors" => vectors(&mut boot),
+            "lines" => lines(&mut boot),
             "entropy" => check_entropy(),
             "clock" => check_clock(&boot),
             "wait" => wait(&boot),
@@ -241,6 +242,68 @@ mod kernel {
         }
         let cpus = boot.cpus;
         handover::hand_over(boot, cpus);
+        again()
+    }
+
+    /// The first channel of the interval timer, whose line leads to both kinds of interrupt controllers.
+    mod interval_timer {
+        use core::arch::asm;
+
+        const COMMAND: u16 = 0x43;
+        const COUNTER: u16 = 0x40;
+        /// Channel 0, both bytes of the counter, a square wave.
+        const SQUARE_WAVE: u8 = 0x36;
+        /// Keeps the status of channel 0 for the next read.
+        const STATUS: u8 = 0xe2;
+
+        fn write(port: u16, value: u8) {
+            // SAFETY: the ports of the timer, which nothing else here uses.
+            unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) };
+        }
+
+        /// Turns its line on and off, a thousand times a second.
+        pub fn start() {
+            write(COMMAND, SQUARE_WAVE);
+            1193u16.to_le_bytes().map(|byte| write(COUNTER, byte));
+        }
+
+        /// Whether its line is on.
+        pub fn output() -> bool {
+            write(COMMAND, STATUS);
+            let status: u8;
+            // SAFETY: as for `write`.
+            unsafe { asm!("in al, dx", in("dx") COUNTER, out("al") status, options(nomem, nostack)) };
+            status & 0x80 != 0
+        }
+    }
+
+    /// A device that no driver owns raises its line all the while, and no CPU hears of it. Opened, the same line comes: the device
+    /// does raise it.
+    fn lines(boot: &mut Boot) -> ! {
+        const OPENED: u8 = 0x78;
+        /// Where the line comes out: the interval timer's is 2 by an override of the platform, else 0.
+        const INTERRUPTS: [u32; 2] = [0, 2];
+        static ROUNDS: AtomicU64 = AtomicU64::new(0);
+        static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        extern "C" fn again() -> ! {
+            SEEN[usize::from(interval_timer::output())].fetch_add(1, Ordering::Relaxed);
+            let strays = exposed::cpus()[entry::cpu()].stray_interrupts.load(Ordering::Relaxed);
+            assert_eq!(strays, taken(OPENED), "an interrupt came that nobody owns");
+            let rounds = ROUNDS.fetch_add(1, Ordering::Relaxed);
+            if rounds == 300 {
+                assert_eq!(taken(OPENED), 0);
+                assert!(SEEN.each_ref().iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "the line does not change");
+                assert!(INTERRUPTS.map(|line| io_apic::open(line, OPENED, 0)).contains(&true), "there is no such line");
+            } else if rounds > 300 && taken(OPENED) > 10 {
+                stop::in_order();
+            }
+            assert!(rounds < 3000, "the opened line does not come");
+            clock::set_timer(clock::now() + MILLISECOND / 3);
+            entry::halt(again)
+        }
+        let cpus = boot.cpus;
+        handover::hand_over(boot, cpus);
+        interval_timer::start();
         again()
     }
 

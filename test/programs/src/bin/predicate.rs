@@ -35,6 +35,7 @@ guest! {
     Here a_frame_of_the_host_wakes_on_every_cpu;
     Here many_sleepers_let_their_cpu_idle_and_lose_no_wakeup;
     Child an_event_loop_serves_its_sources;
+    Here fault_16_terms_are_changed_while_one_sleeps_by_them;
     Here fault_41_watched_page_is_freed;
     Here fault_41_who_watches_on_an_idle_cpu_is_told;
     Here fault_41_who_watches_a_table_that_goes_is_told;
@@ -544,6 +545,58 @@ fn fault_41_never_true(world: &World) -> Outcome {
     }
     check!(status(&child, 2) == 0, "it woke up");
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Where a sleeper finds a page that its creator writes, too: its terms, and in the second half the word that it watches.
+const SHARED: u64 = 0x2100_0000;
+const WATCHED: usize = 256;
+
+/// Sleeps by terms that others write, until a word is 5; says how it was woken.
+extern "C" fn sleep_by_shared_terms(_: u64) {
+    // SAFETY: the creator shows a page of zeros here, half of which has room for a predicate; it changes only words that the
+    // kernel alone reads.
+    let (predicate, watched) = unsafe { (&mut *(SHARED as *mut Predicate), &*(SHARED as *const AtomicU64).add(WATCHED)) };
+    *predicate = Predicate::new();
+    let _ = predicate.add(&[word(watched, Operator::Equal, 5)]);
+    Area::current().status(1).store(predicate.terms().as_ptr() as u64, SeqCst);
+    let as_told = predicate.wait_once() == Ok(Fired::Product(0));
+    Area::current().status(2).store(1 + u64::from(as_told), SeqCst);
+    eventually(|| false);
+}
+
+/// The kernel sleeps by its own copy: what is written into the terms afterwards wakes nobody, and keeps nobody asleep.
+fn fault_16_terms_are_changed_while_one_sleeps_by_them(world: &World) -> Outcome {
+    let page = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, sleep_by_shared_terms, 0)?;
+    granted!(builder.show(SHARED, &[page], Access::WRITE));
+    let child = launch(builder)?;
+    check!(eventually(|| status(&child, 1) != 0 && sleeps(&child)), "the child does not sleep");
+    let first = (status(&child, 1) - SHARED) as usize / 8;
+    let words = &window.words()[first..first + 4];
+    check!(words[0].load(SeqCst) == SHARED + 8 * WATCHED as u64, "its terms are not at {first}");
+    let (always, clock) = (Operator::LessOrEqual as u64, abi::predicate::CLOCK);
+    let kernels = abi::memory_map::KERNEL_IMAGE;
+    for (source, operation, mask, value) in [
+        (SHARED, Operator::NotEqual as u64, u64::MAX, 0),
+        (SHARED, always, 0, 0),
+        (clock, Operator::GreaterOrEqual as u64, u64::MAX, 0),
+        (kernels, Operator::NotEqual as u64, u64::MAX, 0),
+        (u64::MAX, u64::MAX, u64::MAX, u64::MAX),
+    ] {
+        words.iter().zip([source, operation, mask, value]).for_each(|(place, word)| place.store(word, SeqCst));
+        for _ in 0..20 {
+            time_slice::yield_now();
+        }
+        check!(status(&child, 2) == 0 && sleeps(&child), "terms of {source:#x} woke it: {}", status(&child, 2));
+    }
+    window.words()[WATCHED].store(5, SeqCst);
+    check!(eventually(|| status(&child, 2) != 0), "its own word does not wake it");
+    check!(status(&child, 2) == 2, "it was woken otherwise");
+    drop(window);
+    granted!(child.destroy());
+    granted!(Allocator::own().free(page));
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Builder;
 use runtime::page::{Allocator, PageKind};
+use runtime::predicate::{Fired, Operator, Predicate, clock as until, word};
 use runtime::{
     EnvironmentId, Failure, KeyIndex, Kind, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice,
 };
@@ -43,6 +44,7 @@ guest! {
     Here fault_15_argument_changes_during_the_call;
     Child fault_15_row_of_a_batch_changes_during_the_call;
     Here fault_15_specification_changes_during_the_call;
+    Here fault_16_terms_change_while_they_are_taken;
     Child fault_17_batch_that_maps_over_its_own_rows;
     Child fault_17_batch_that_unmaps_its_own_rows;
     Here fault_34_calls_write_no_more_than_they_say;
@@ -614,6 +616,22 @@ fn fault_15_specification_changes_during_the_call(_: &World) -> Outcome {
     check!(own.free_many(&pages) == pages.len(), "not all pages were freed");
     granted!(own.free(root));
     Ok(())
+}
+
+/// The first term of a predicate watches a word of ours, which is never as it says, or one of the kernel's, which would be: only
+/// the second, which the clock makes true, ever fires.
+fn fault_16_terms_change_while_they_are_taken(_: &World) -> Outcome {
+    static OURS: AtomicU64 = AtomicU64::new(0);
+    let mut predicate = Predicate::new();
+    granted!(predicate.add(&[word(&OURS, Operator::NotEqual, 0)]));
+    granted!(predicate.add(&[until(0)]));
+    // SAFETY: the source of the first term is its first word. Only the kernel reads it while the other thread changes it.
+    let source = unsafe { &*predicate.terms().as_ptr().cast::<AtomicU64>() };
+    while_flipping(source, [OURS.as_ptr() as u64, abi::memory_map::KERNEL_IMAGE], 2000, || {
+        let fired = predicate.wait_once();
+        check!(matches!(fired, Ok(Fired::Product(1) | Fired::Upcall) | Err(_)), "the kernel's word fired: {fired:?}");
+        Ok(fired.is_ok())
+    })
 }
 
 /// A row of a batch: pages come under our own list, and never under our creator's.
