@@ -491,29 +491,38 @@ fn leave_address_space(area: u64, private: usize, stack: &[PageNumber]) -> Resul
 }
 
 /// Destroys an environment and, before it, those that it created: to one that lives the first call does no more than that
-/// it never runs again, so that its children can be found.
+/// it never runs again, so that its children can be found. A line of them may be longer than the stack is deep.
 fn end(number: EnvironmentId) -> Result<(), Failure> {
-    let step = || match syscall::environment_destroy(KeyIndex::FIRST, number) {
-        Err(Failure { error: Error::Again, .. }) => Ok(false),
-        Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => Ok(true),
-        Err(failure) => Err(failure),
-    };
-    if exposed::lives(number) {
-        step()?;
+    let mut line = vec![number];
+    while let Some(last) = line.last().copied() {
+        if exposed::lives(last) {
+            end_step(last)?;
+        }
+        match first_child(last) {
+            Some(child) => line.push(child),
+            None => {
+                while !end_step(last)? {}
+                line.pop();
+            }
+        }
     }
-    for child in children(number) {
-        end(child)?;
-    }
-    while !step()? {}
     Ok(())
 }
 
-/// The environments that one has created and that are not gone. It does not run any more, so that none is added.
-fn children(number: EnvironmentId) -> Vec<EnvironmentId> {
-    let slot = |word: u64| (word & 0xffff_ffff).checked_sub(1).and_then(exposed::environment_slot);
-    let first = exposed::environment(number).and_then(|info| slot(info.first_child.load(Acquire)));
-    let all = core::iter::successors(first, |info| slot(info.siblings.load(Acquire)));
-    all.map(|info| EnvironmentId(info.number.load(Relaxed))).collect()
+/// A step towards the end of an environment; true when it is gone.
+fn end_step(number: EnvironmentId) -> Result<bool, Failure> {
+    match syscall::environment_destroy(KeyIndex::FIRST, number) {
+        Err(Failure { error: Error::Again, .. }) => Ok(false),
+        Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => Ok(true),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// One of the environments that another has created and that are not gone. That one does not run any more, so that none is added.
+fn first_child(number: EnvironmentId) -> Option<EnvironmentId> {
+    let slot = exposed::environment(number)?.first_child.load(Acquire) & 0xffff_ffff;
+    let child = exposed::environment_slot(slot.checked_sub(1)?)?;
+    Some(EnvironmentId(child.number.load(Relaxed)))
 }
 
 /// The pages charged to this environment.

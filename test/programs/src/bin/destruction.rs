@@ -12,7 +12,7 @@ use abi::limits::PRIVATE_PAGES_LEAST;
 use abi::page_table::MapRow;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
@@ -21,7 +21,7 @@ use runtime::predicate::{Operator, Predicate, word};
 use runtime::{
     EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall, time_slice,
 };
-use test_programs::child::{death, eventually, prepare, sleeps, spawn, status};
+use test_programs::child::{death, eventually, eventually_by, prepare, sleeps, spawn, status};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -30,6 +30,7 @@ guest! {
     Here fault_47_killed_after_each_call;
     Child fault_48_as_many_environments_as_the_budget_allows;
     Here fault_48_fork_bomb;
+    Here fault_48_bombs_that_make_bombs;
     Here fault_48_full_table;
 }
 
@@ -316,6 +317,104 @@ fn fault_48_fork_bomb(world: &World) -> Outcome {
     check!(used() < pages + 32, "{pages} pages of it became {} by what was refused", used());
     granted!(child.destroy());
     before.is_the_same("after the bomb")
+}
+
+/// How many environments stand behind each other, each made by the one before it, where there is enough memory.
+const DEPTH: u64 = 600;
+/// Pages that one of them and its tables take, at most.
+const PAGES_OF_ONE: u64 = 26;
+
+/// Pages with which who destroys keeps its lists.
+const PAGES_TO_DESTROY: u64 = 64;
+/// Where the area of the first one lies.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// The first of them.
+extern "C" fn begin_to_burrow(_: u64) {
+    FIRST.store(Area::current().address(), SeqCst);
+    burrow(0);
+}
+
+/// The first of them, too; when the line is complete it destroys the others, on a stack of eight pages, and has its budget again.
+extern "C" fn burrow_and_fill(_: u64) {
+    FIRST.store(Area::current().address(), SeqCst);
+    let all = || [Resource::Environment, Resource::Slice].map(left);
+    let before = all();
+    let filled = dig(1, PAGES_TO_DESTROY).and_then(|next| {
+        eventually_by(|| Area::current().status(DONE).load(SeqCst), || Area::current().status(REFUSED).load(SeqCst) != 0);
+        next.destroy()
+    });
+    runtime::entry::exit(u32::from(filled.is_err() || all() != before));
+}
+
+/// Makes one of its own kind in its address space, and leaves it all that it has: its key, and the rest of its budget. At the end
+/// of the budget it goes on trying.
+extern "C" fn burrow(depth: u64) {
+    // SAFETY: the first one's area, in this address space, is there until all are destroyed.
+    let first = unsafe { Area::at(FIRST.load(SeqCst)) };
+    first.status(DONE).store(depth, SeqCst);
+    loop {
+        let Err(failure) = dig(depth + 1, 0) else { break };
+        first.status(REFUSED).store(failure.error as u64 + 1, SeqCst);
+        first.status(TRIED).fetch_add(1, SeqCst);
+        time_slice::yield_now();
+    }
+    live_on(0);
+}
+
+/// Makes the next one, which gets the rest of the budget, but for `kept` pages.
+fn dig(depth: u64, kept: u64) -> Result<Child, Failure> {
+    let mut builder = Builder::sharing()?;
+    builder.function(burrow, depth).budget(Resource::Slice, 0).budget(Resource::Predicate, 0);
+    let next = builder.create()?;
+    syscall::key_drop(next.number, KEY, KEY)?;
+    next.grant(KEY, Rights::ALL, KEY)?;
+    for (resource, kept) in [(Resource::Environment, 0), (Resource::Slice, 0), (Resource::Page, kept)] {
+        next.give(resource, left(resource).saturating_sub(kept))?;
+    }
+    next.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION)?;
+    Ok(next)
+}
+
+/// What this environment may still use.
+fn left(resource: Resource) -> u64 {
+    let figures = |info: exposed::Environment| {
+        let budget = &info.budget[resource as usize];
+        budget.limit.load(SeqCst) - budget.used.load(SeqCst)
+    };
+    exposed::environment(area::number()).map_or(0, figures)
+}
+
+fn first_of_a_line(world: &World, function: extern "C" fn(u64), depth: u64) -> Result<Child, String> {
+    let mut builder = prepare(world, function, 0)?;
+    builder.budget(Resource::Slice, depth + 1).budget(Resource::Environment, depth);
+    builder.budget(Resource::Page, depth * PAGES_OF_ONE);
+    let child = granted!(builder.create());
+    granted!(child.run(0, time_slice::ANY_POSITION));
+    Ok(child)
+}
+
+/// Bombs that make bombs are no more than the first one's budget allows either, and who destroys the first destroys all of them,
+/// however long the line is, and on a small stack.
+fn fault_48_bombs_that_make_bombs(world: &World) -> Outcome {
+    let before = Audit::take()?;
+    let depth = DEPTH.min(exposed::kernel().free_pages.load(SeqCst) / 2 / PAGES_OF_ONE);
+    let child = first_of_a_line(world, begin_to_burrow, depth)?;
+    let (come, told) = (|| status(&child, DONE), || status(&child, REFUSED));
+    check!(eventually_by(come, || told() != 0), "it is never refused, after {}", come());
+    check!(come() == depth, "{} of {depth} were made, then told {}", come(), told());
+    check!(living() as u64 == before.environments as u64 + 1 + depth, "there are {}", living());
+    let other = spawn(world, call_by_call, 4)?;
+    check!(eventually_by(|| status(&child, TRIED), || status(&other, DONE) == 4), "another one does not come on");
+    granted!(other.destroy());
+    check!(told() == Error::OverBudget as u64 + 1, "after {} tries it was told {}", status(&child, TRIED), told());
+    granted!(child.destroy());
+    before.is_the_same("after bombs that make bombs")?;
+    let child = first_of_a_line(world, burrow_and_fill, depth)?;
+    let ended = eventually_by(|| living() as u64 ^ status(&child, DONE), || !child.alive());
+    check!(ended && child.status() == Some(0), "{:?}, at {}: {}", child.status(), status(&child, DONE), death(&child));
+    granted!(child.destroy());
+    before.is_the_same("after a line was destroyed by its first")
 }
 
 /// The pages of the smallest environment.
