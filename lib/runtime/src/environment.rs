@@ -291,6 +291,17 @@ impl Builder {
         }
     }
 
+    fn leave_shared_address_space(&self) -> Result<(), Failure> {
+        match unmap_area(self.area, PRIVATE_COUNT) {
+            // Whose key takes nothing out of the address space has put nothing in.
+            Ok(()) | Err(Failure { error: Error::NotPermitted, .. }) => {
+                give_area_back(self.area, &self.stack);
+                Ok(())
+            }
+            refused => refused,
+        }
+    }
+
     fn endow(&self, child: &Child) -> Result<(), Failure> {
         for (resource, amount) in &self.budgets {
             child.give(*resource, *amount)?;
@@ -311,7 +322,7 @@ impl Drop for Builder {
         }
         // What cannot be given back has nobody to be told.
         let _ = if self.shares_address_space {
-            leave_address_space(self.area, PRIVATE_COUNT, &self.stack)
+            self.leave_shared_address_space()
         } else {
             unlink_below(self.space.root, self.space.root, ROOT_LEVEL, 0)
                 .and_then(|()| reclaim(self.pages, self.space.root))
@@ -468,7 +479,8 @@ impl Child {
         free_inheritance(mark)?;
         Allocator::own().free(mark)?;
         if self.shares_address_space {
-            leave_address_space(self.area, self.kept.len() - 3, &self.stack)?;
+            unmap_area(self.area, self.kept.len() - 3)?;
+            give_area_back(self.area, &self.stack);
         } else {
             reclaim(self.pages, self.space.root)?;
         }
@@ -477,17 +489,20 @@ impl Child {
     }
 }
 
-/// Takes an area with so many private pages, and its stack, out of the own address space, and gives the pages of the stack back.
-fn leave_address_space(area: u64, private: usize, stack: &[PageNumber]) -> Result<(), Failure> {
-    let (end, own) = (stack_end(area), crate::address_space::own());
+/// Takes an area with so many private pages, and its stack, out of the own address space.
+fn unmap_area(area: u64, private: usize) -> Result<(), Failure> {
+    let own = crate::address_space::own();
     // SAFETY: the environment that lived there is gone, or was never made.
     unsafe {
         own.unmap(area, 1 + private as u64)?;
-        own.unmap(end - STACK_COUNT * PAGE_SIZE, STACK_COUNT)?;
+        own.unmap(stack_end(area) - STACK_COUNT * PAGE_SIZE, STACK_COUNT)
     }
+}
+
+/// Gives back the place of an area where nothing is mapped any more, and the pages of its stack.
+fn give_area_back(area: u64, stack: &[PageNumber]) {
     Allocator::own().free_many(stack);
     heap::release_area(area_index(area));
-    Ok(())
 }
 
 /// Destroys an environment and, before it, those that it created: to one that lives the first call does no more than that

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::{Area, LIBRARY, LibraryWords};
 use runtime::environment::Builder;
+use runtime::layout::AREA_COUNT;
 use runtime::lock::{OwnerLock, Taken};
 use runtime::page::{Allocator, PageKind};
 use runtime::upcall::Context;
@@ -26,6 +27,7 @@ use test_programs::{Outcome, World, check, granted, guest, refused};
 guest! {
     Here a_child_runs_and_leaves_its_status;
     Here two_environments_share_an_address_space;
+    Here a_thread_that_makes_none_leaves_their_places_free;
     Here a_public_page_outlives_its_environment;
     Child fault_20_area_that_is_none;
     Child creation_is_refused_without_pages;
@@ -88,6 +90,30 @@ fn two_environments_share_an_address_space(_: &World) -> Outcome {
         check!(status(&thread, 1) == 499_500, "a thread's heap gave {}", status(&thread, 1));
         granted!(thread.destroy());
     }
+    Ok(())
+}
+
+/// Tries more often than there are places for areas to make a thread, and tells what came of the last.
+extern "C" fn fail_to_make_threads(_: u64) {
+    let tried = (0..AREA_COUNT + 8).map(|_| Builder::sharing().and_then(Builder::create));
+    let told = tried.last().map_or(0, |made| made.map_or_else(|failure| failure.error as u64, |_| u64::MAX));
+    Area::current().status(1).store(told, SeqCst);
+    runtime::entry::exit(0);
+}
+
+/// A thread whose own key does not open the address space can map nothing there: what it reserved is free again.
+fn a_thread_that_makes_none_leaves_their_places_free(_: &World) -> Outcome {
+    let mut builder = granted!(Builder::sharing());
+    builder.function(fail_to_make_threads, 0).budget(Resource::Slice, 1);
+    builder.budget(Resource::Page, 64).budget(Resource::Environment, 1);
+    let thread = granted!(builder.create());
+    granted!(thread.run(0, time_slice::ANY_POSITION));
+    check!(thread.wait(u64::MAX), "the thread does not end");
+    check!(thread.status() == Some(0), "its status is {:?}", thread.status());
+    let told = status(&thread, 1);
+    check!(told == abi::Error::NotPermitted as u64, "the last try was told {told}");
+    granted!(thread.destroy());
+    granted!(granted!(Builder::sharing().and_then(Builder::create)).destroy());
     Ok(())
 }
 
