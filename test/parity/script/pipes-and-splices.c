@@ -1,5 +1,5 @@
 // Bytes that go through pipes and sockets in other ways than by read and write of one piece:
-// splice, tee, vmsplice, sizes of pipes, pieces of memory that are one message, more than a socket holds; lowered limits of descriptors.
+// splice, tee, vmsplice, sizes of pipes, pieces of memory that are one message, more than a socket holds; what cannot be handed on; lowered limits.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,6 +149,53 @@ static void sizes(void) {
     printf("the child went on: %d, %d bytes\n", status, waiting(ends[0]));
 }
 
+static void caught(int signal) { (void)signal; }
+
+// What cannot be handed on stays in the pipe, all of it: to a socket that nobody reads any more, and to one that is full, where a
+// signal ends the wait.
+static void splices_that_fail(int pipes[2]) {
+    static char bytes[65536], other[65536];
+    for (int i = 0; i < 65536; i++) bytes[i] = i * 7 % 251;
+    for (int kind = SOCK_STREAM; kind <= SOCK_DGRAM; kind++) {
+        int ends[2];
+        if (socketpair(AF_UNIX, kind, 0, ends)) exit(1);
+        close(ends[1]);
+        if (write(pipes[1], bytes, 60000) != 60000) exit(1);
+        tell("to a socket that is closed", splice(pipes[0], NULL, ends[0], NULL, 60000, 0));
+        printf("left: %d\n", waiting(pipes[0]));
+        while (waiting(pipes[0])) if (read(pipes[0], other, sizeof other) <= 0) exit(1);
+        close(ends[0]);
+        if (socketpair(AF_UNIX, kind, 0, ends)) exit(1);
+        fcntl(ends[0], F_SETFL, O_NONBLOCK);
+        long full = 0;
+        for (ssize_t now; (now = write(ends[0], "0123456789abcdef", 16)) > 0;) full += now;
+        fcntl(ends[0], F_SETFL, 0);
+        sigaction(SIGALRM, &(struct sigaction){.sa_handler = caught}, NULL);
+        setitimer(ITIMER_REAL, &(struct itimerval){{0, 100000}, {0, 100000}}, NULL);
+        if (write(pipes[1], bytes, 60000) != 60000) exit(1);
+        tell("to a socket that is full", splice(pipes[0], NULL, ends[0], NULL, 60000, 0));
+        setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+        printf("left: %d\n", waiting(pipes[0]));
+        pid_t child = fork();
+        if (child == 0) {
+            int wrong = 0;
+            for (long got = 0; got < full;) got += read(ends[1], other, full - got < 16 ? full - got : 16);
+            for (long at = 0; at < 60000;) {
+                ssize_t now = read(ends[1], other, sizeof other);
+                if (now <= 0) _exit(2);
+                wrong += memcmp(bytes + at, other, now) != 0, at += now;
+            }
+            _exit(wrong);
+        }
+        long sent = 0;
+        for (ssize_t now; sent < 60000 && (now = splice(pipes[0], NULL, ends[0], NULL, 60000 - sent, 0)) > 0;) sent += now;
+        int status;
+        waitpid(child, &status, 0);
+        printf("in the end: %ld, left %d, %d\n", sent, waiting(pipes[0]), status);
+        close(ends[0]), close(ends[1]);
+    }
+}
+
 static void sockets(void) {
     int ends[2];
     char a[5] = "", b[10] = "", text[20];
@@ -187,9 +235,8 @@ static void sockets(void) {
     if (pipe(pipes) || write(pipes[1], "by a pipe", 9) != 9) exit(1);
     tell("pipe to socket", splice(pipes[0], NULL, ends[0], NULL, 100, 0));
     show("socket", ends[1]);
+    splices_that_fail(pipes);
 }
-
-static void caught(int signal) { (void)signal; }
 
 static void folders_of_processes(void) {
     char name[40];

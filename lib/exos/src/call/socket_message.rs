@@ -119,13 +119,10 @@ fn send(
             }),
             name => send_to_name(call, socket, &read_name(name, name_bytes)?, message, nonblocking),
         };
-        if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 && socket.kind != Kind::Datagram {
+        if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 {
             crate::signal::raise_own(linux_raw_sys::general::SIGPIPE);
         }
-        sent.map_err(|error| match error {
-            Errno::EPIPE if socket.kind == Kind::Datagram => Errno::ECONNREFUSED,
-            error => error,
-        })
+        sent
     })
 }
 

@@ -5,7 +5,7 @@ use super::file::{read_scattered, scattered};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, MOST, Object, broken_pipe};
 use crate::errno::{Errno, Result};
-use crate::pipe::{Pipe, Side};
+use crate::pipe::{Pipe, Side, passing};
 use crate::user_memory::copy;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,8 +15,6 @@ use linux_raw_sys::general as linux;
 /// Flags: move, do not wait, more to come, a gift.
 const NOT_WAITING: u64 = 2;
 const KNOWN: u64 = 15;
-/// Bytes that go at a time to what may wait for each of them.
-const PIECE: u64 = 1 << 14;
 
 pub(super) fn splice(call: &mut Call<'_>) -> Result<u64> {
     let [from, from_at, to, to_at, count, flags] = call.arguments();
@@ -215,31 +213,31 @@ fn empty(source: &Pipe, to: (&Description, Option<u64>, u64), count: u64, waits:
     }
 }
 
-/// Into what takes bytes when it likes: what does not wait takes them under the pipe's lock; to what may wait they are sent when they
-/// have left the pipe.
+/// Into what takes bytes when it likes. What is left in the pipe when that fails or is interrupted somebody else may still read:
+/// nothing leaves it that was not taken, and nobody waits under its lock.
 fn send(source: &Pipe, to: &Description, count: u64, waits: bool) -> Result<u64> {
     if !wait_for_bytes(source, waits)? {
         return Ok(0);
     }
-    if to.is_nonblocking() && matches!(to.object, Object::Other(_)) {
-        return source.give(count, |bytes| to.write_bytes(bytes));
-    }
     let mut done = 0;
-    while done < count {
-        let mut bytes = Vec::new();
-        source.give((count - done).min(PIECE), |some| {
-            bytes.extend_from_slice(some);
-            Ok(some.len() as u64)
-        })?;
-        if bytes.is_empty() {
+    let mut outcome = Ok(());
+    while done < count && outcome.is_ok() {
+        let waiting = source.ring().waiting()?.min(count - done).min(passing::PIECE);
+        if waiting == 0 {
             break;
         }
-        match to.write_bytes(&bytes) {
-            Err(_) if done > 0 => break,
-            outcome => done += outcome?,
+        outcome = match to.is_nonblocking() {
+            true => Ok(()),
+            false => to.wait_to_write(waiting),
+        };
+        if outcome.is_ok() {
+            outcome = match source.give(count - done, |bytes| to.write_now(bytes)) {
+                Err(Errno::EAGAIN) if !to.is_nonblocking() => Ok(()),
+                given => given.map(|bytes| done += bytes),
+            };
         }
     }
-    Ok(done)
+    if done > 0 { Ok(done) } else { outcome.map(|()| 0) }
 }
 
 fn set_place(description: &Description, at: u64, place: u64) -> Result<()> {

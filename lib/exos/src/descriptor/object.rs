@@ -301,6 +301,27 @@ impl Description {
         }
     }
 
+    /// Writes bytes of ExOS to what may have to wait for its other side, as far as that takes no waiting: `EAGAIN` where nothing
+    /// of them can be written now.
+    pub fn write_now(&self, bytes: &[u8]) -> Result<u64> {
+        match &self.object {
+            Object::Other(other) => other.write_now(bytes),
+            Object::Console(kind) => send_now(*kind, bytes),
+            Object::Terminal(terminal) => terminal.write_now(bytes),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Waits until so many bytes may be written to such a thing, if they have to be written as one, or some.
+    pub fn wait_to_write(&self, bytes: u64) -> Result<()> {
+        match &self.object {
+            Object::Other(other) => other.wait_to_write(bytes),
+            Object::Console(_) => wait_for_room(FRAME as u64),
+            Object::Terminal(terminal) => terminal.wait_to_write(),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     fn write_bytes_to_file(&self, node: u64, bytes: &[u8]) -> Result<u64> {
         let _offset = self.hold_offset();
         let at = if self.flags() & linux::O_APPEND != 0 { APPEND } else { self.offset() };
@@ -617,8 +638,27 @@ pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
     Ok(bytes.len() as u64)
 }
 
+/// Sends what goes into a frame to the host: `EAGAIN` where its channel has no room for that.
+pub(crate) fn send_now(kind: Kind, bytes: &[u8]) -> Result<u64> {
+    if process().board.words()[board::OUTPUT_GONE].load(core::sync::atomic::Ordering::Acquire) != 0 {
+        return Err(broken_pipe());
+    }
+    let some = &bytes[..bytes.len().min(FRAME)];
+    if !has_host_room() {
+        return Err(Errno::EAGAIN);
+    }
+    channel::send_frame(kind, &[some])?;
+    Ok(some.len() as u64)
+}
+
+/// Whether the host channel can take the longest frame.
+pub(crate) fn has_host_room() -> bool {
+    let needed = (FRAME + abi::host_channel::HEADER) as u64;
+    exposed::kernel().channel_room.load(core::sync::atomic::Ordering::Acquire) >= needed
+}
+
 /// Waits until the host channel can take a frame of so many bytes.
-fn wait_for_room(bytes: u64) -> Result<()> {
+pub(crate) fn wait_for_room(bytes: u64) -> Result<()> {
     let needed = bytes + abi::host_channel::HEADER as u64;
     let room = &exposed::kernel().channel_room;
     while room.load(core::sync::atomic::Ordering::Acquire) < needed {

@@ -36,6 +36,18 @@ pub trait Operations: Any + Debug + Send + Sync {
         Err(Errno::EINVAL)
     }
 
+    /// Writes bytes of ExOS as far as that takes no waiting: `EAGAIN` where nothing of them can be written now.
+    fn write_now(&self, bytes: &[u8]) -> Result<u64> {
+        let _ = bytes;
+        Err(Errno::EINVAL)
+    }
+
+    /// Waits until so many bytes may be written, if they have to be written as one, or some.
+    fn wait_to_write(&self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Err(Errno::EINVAL)
+    }
+
     /// Whether an event has come.
     fn is_ready(&self, event: Event) -> bool;
 

@@ -365,7 +365,8 @@ impl Socket {
         let mut voucher = self.vouch_for_sender(pipe, claimed)?;
         loop {
             if !pipe.has_other(Side::Write) {
-                return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
+                let error = if self.kind == Kind::Datagram { Errno::ECONNREFUSED } else { Errno::EPIPE };
+                return if done > 0 { Ok(done) } else { Err(error) };
             }
             let rest = &data[done as usize..];
             let control = if done == 0 { control } else { &[] };
@@ -518,6 +519,20 @@ impl Operations for Socket {
             crate::signal::raise_own(linux::SIGPIPE);
         }
         sent
+    }
+
+    fn write_now(&self, bytes: &[u8]) -> Result<u64> {
+        let sent = self.send(&self.outgoing()?, Outgoing::bytes(bytes), true);
+        if sent == Err(Errno::EPIPE) {
+            crate::signal::raise_own(linux::SIGPIPE);
+        }
+        sent
+    }
+
+    fn wait_to_write(&self, bytes: u64) -> Result<()> {
+        let needed = if self.is_bordered() { bytes } else { 0 };
+        self.note_waiter(Event::Writable);
+        wait_until(&self.outgoing()?.room_for(needed), self.deadline(1))
     }
 
     fn note_waiter(&self, event: Event) {

@@ -11,6 +11,6 @@ mod end;
 #[cfg(target_os = "none")]
 pub mod frames;
 #[cfg(target_os = "none")]
-mod passing;
+pub mod passing;
 #[cfg(target_os = "none")]
 pub use end::*;

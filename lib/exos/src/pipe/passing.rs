@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Bytes that are copied at a time.
-const PIECE: u64 = 4 * PAGE_SIZE;
+pub const PIECE: u64 = 4 * PAGE_SIZE;
 
 impl Pipe {
     /// Whether two are the same, opened here or by others.
@@ -25,13 +25,16 @@ impl Pipe {
         while done < bytes {
             let ring = self.ring();
             let some = self.piece(ring.to_read((bytes - done).min(PIECE))?)?;
+            if some.is_empty() {
+                break;
+            }
             let taken = match take(&some) {
                 Err(_) if done > 0 => break,
                 outcome => outcome?.min(some.len() as u64),
             };
             self.read_count().store(ring.read.wrapping_add(taken), SeqCst);
             done += taken;
-            if some.is_empty() || taken < some.len() as u64 {
+            if taken < some.len() as u64 {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 use super::job::{self, Attempt};
 use super::shared::{Screen, Terminal};
 use crate::block;
-use crate::descriptor::object::send;
+use crate::descriptor::object::{has_host_room, send, send_now, wait_for_room};
 use crate::errno::{Errno, Result};
 use crate::pipe::Pipe;
 use crate::pipe::ring::ATOMIC;
@@ -55,6 +55,35 @@ impl Terminal {
                 Ok(bytes.len() as u64)
             }
             Screen::Master { ring, .. } => self.write_to_ring(ring, bytes, nonblocking),
+        }
+    }
+
+    /// Writes bytes of ExOS as far as that takes no waiting, for a turn neither: `EAGAIN` where nothing of them can be written now.
+    pub fn write_now(&self, bytes: &[u8]) -> Result<u64> {
+        match self.screen() {
+            _ if self.is_hung_up() => Err(Errno::EIO),
+            _ if self.is_held() => Err(Errno::EAGAIN),
+            Screen::Host if !has_host_room() => Err(Errno::EAGAIN),
+            Screen::Host => {
+                let some = &bytes[..bytes.len().min(AT_ONCE as usize)];
+                send_now(Kind::Output, &self.process_output(some))?;
+                Ok(some.len() as u64)
+            }
+            Screen::Master { ring, .. } => self.write_to_ring(ring, bytes, true),
+        }
+    }
+
+    /// Waits for the turn of who writes, and until something may be written.
+    pub fn wait_to_write(&self) -> Result<()> {
+        if self.modes().has_local(linux::TOSTOP) {
+            job::wait_for_turn(self, Attempt::Write)?;
+        }
+        while self.is_held() && !self.is_hung_up() {
+            block::wait(&self.held_terms(), None)?;
+        }
+        match self.screen() {
+            Screen::Host => wait_for_room(abi::host_channel::PAYLOAD as u64),
+            Screen::Master { ring, .. } => self.wait_for_room(ring, false),
         }
     }
 
