@@ -196,6 +196,32 @@ static void splices_that_fail(int pipes[2]) {
     }
 }
 
+static void splices_to_terminals(int pipes[2]) {
+    fflush(stdout);
+    if (write(pipes[1], "a line\n", 7) != 7) exit(1);
+    tell("to where output goes", splice(pipes[0], NULL, 1, NULL, 100, 0));
+    int master = posix_openpt(O_RDWR | O_NOCTTY), slave;
+    if (master < 0 || grantpt(master) || unlockpt(master) || (slave = open(ptsname(master), O_RDWR | O_NOCTTY)) < 0) exit(1);
+    static char bytes[30000], other[40000];
+    memset(bytes, 'x', sizeof bytes), bytes[10] = '\n';
+    if (write(pipes[1], bytes, 30000) != 30000) exit(1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        long sent = 0;
+        for (ssize_t now; sent < 30000 && (now = splice(pipes[0], NULL, slave, NULL, 30000 - sent, 0)) > 0;) sent += now;
+        _exit(sent == 30000 && waiting(pipes[0]) == 0 ? 7 : 8);
+    }
+    long got = 0;
+    for (ssize_t now; got < 30001 && (now = read(master, other + got, sizeof other - got)) > 0;) got += now;
+    int status;
+    waitpid(child, &status, 0);
+    printf("to a terminal: %ld, %d, %d %d\n", got, status, other[10], other[11]);
+    close(slave);
+    if (write(pipes[1], "more", 4) != 4) exit(1);
+    close(master);
+}
+
 static void sockets(void) {
     int ends[2];
     char a[5] = "", b[10] = "", text[20];
@@ -236,6 +262,7 @@ static void sockets(void) {
     tell("pipe to socket", splice(pipes[0], NULL, ends[0], NULL, 100, 0));
     show("socket", ends[1]);
     splices_that_fail(pipes);
+    splices_to_terminals(pipes);
 }
 
 static void folders_of_processes(void) {

@@ -395,7 +395,10 @@ pub(crate) fn status_of(description: &Description) -> Result<Status> {
             node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or(console)
         }
         // What has ended since has no status any more.
-        Object::Text(text) => proc::status(&text.path, false).unwrap_or_else(|_| special(linux::S_IFREG | 0o444, 0, 0)),
+        Object::Text(text) => {
+            let status = proc::status(&text.path, text.followed);
+            status.unwrap_or_else(|_| special(linux::S_IFREG | 0o444, 0, 0))
+        }
         Object::Listing(folder) => {
             proc::status(&folder.path, false).unwrap_or_else(|_| special(linux::S_IFDIR | 0o555, 0, 0))
         }

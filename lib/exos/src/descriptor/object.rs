@@ -59,6 +59,8 @@ pub struct Text {
     pub path: Vec<u8>,
     /// What it says.
     pub bytes: Vec<u8>,
+    /// It was opened through the link at its path.
+    pub followed: bool,
 }
 
 /// A folder of `/proc` as it was when it was opened.

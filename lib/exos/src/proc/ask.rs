@@ -143,6 +143,7 @@ fn encode(entry: Entry) -> Result<(u64, Vec<u8>)> {
         Entry::Text(text) => (TEXT, text),
         Entry::Link(target) => (LINK, target),
         Entry::Descriptor(number) => (LINK, read_descriptor(number)?),
+        Entry::Namespace(namespace) => (LINK, namespace.target()),
         Entry::Directory(names) => {
             let lines = names.iter().map(|(name, kind)| [&kind.to_le_bytes()[..], name.as_bytes(), b"\0"].concat());
             (DIRECTORY, lines.flatten().collect())

@@ -1,13 +1,14 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
 //! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
-//! and `sizes` about its memory, `mounts` about mounts; `ask` has another process's library make what only that one knows.
+//! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
 
 mod ask;
 mod cpu;
 mod machine;
 mod maps;
 mod mounts;
+mod namespaces;
 mod network;
 mod own;
 mod processes;
@@ -41,6 +42,8 @@ enum Entry {
     Link(Vec<u8>),
     /// A link to what a descriptor is open on.
     Descriptor(u64),
+    /// A link to a name space.
+    Namespace(namespaces::Namespace),
     /// A directory: its names and their types.
     Directory(Vec<(String, u32)>),
 }
@@ -123,7 +126,7 @@ const LINK: u32 = linux::S_IFLNK;
 pub fn folder(path: &[u8]) -> Result<Vec<u8>> {
     match find(path)? {
         Entry::Directory(_) => Ok(settled(path)),
-        Entry::Text(_) | Entry::Link(_) => Err(Errno::ENOTDIR),
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => Err(Errno::ENOTDIR),
         Entry::Descriptor(_) => Err(Errno::EACCES),
     }
 }
@@ -147,8 +150,11 @@ pub fn why_not_made(path: &[u8]) -> Errno {
 /// Opens what lies at a path.
 pub fn open(path: &[u8], flags: u32) -> Result<Description> {
     let entry = find(path)?;
-    if flags & linux::O_ACCMODE != linux::O_RDONLY && !matches!(entry, Entry::Descriptor(_)) {
-        return Err(Errno::EACCES);
+    match entry {
+        _ if flags & linux::O_ACCMODE == linux::O_RDONLY => {}
+        Entry::Descriptor(_) => {}
+        Entry::Namespace(_) => return Err(Errno::EPERM),
+        _ => return Err(Errno::EACCES),
     }
     if flags & linux::O_DIRECTORY != 0 && !is_directory(&entry) {
         return Err(Errno::ENOTDIR);
@@ -156,14 +162,15 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
     const LINK_ITSELF: u32 = linux::O_PATH | linux::O_NOFOLLOW;
     let path = settled(path);
     let object = match entry {
-        Entry::Text(bytes) => Object::Text(Arc::new(Text { path, bytes })),
-        Entry::Link(_) | Entry::Descriptor(_) if flags & LINK_ITSELF == LINK_ITSELF => {
-            Object::Text(Arc::new(Text { path, bytes: Vec::new() }))
+        Entry::Text(bytes) => Object::Text(Arc::new(Text { path, bytes, followed: false })),
+        Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) if flags & LINK_ITSELF == LINK_ITSELF => {
+            Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: false }))
         }
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
             return reopen(description, flags);
         }
+        Entry::Namespace(_) => Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: true })),
         Entry::Link(_) => return Err(Errno::ELOOP),
         Entry::Directory(names) => Object::Listing(Arc::new(Listing { path, entries: listing(&names) })),
     };
@@ -178,7 +185,7 @@ fn is_directory(entry: &Entry) -> bool {
             let description = process().description(*number);
             description.is_ok_and(|open| matches!(open.object, Object::Directory { .. } | Object::Listing(_)))
         }
-        Entry::Text(_) | Entry::Link(_) => false,
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => false,
     }
 }
 
@@ -217,20 +224,26 @@ fn listing(names: &[(String, u32)]) -> Vec<crate::descriptor::object::Entry> {
 
 /// What `stat` tells of a path.
 pub fn status(path: &[u8], follow: bool) -> Result<Status> {
-    let mode = match find(path)? {
+    let entry = find(path)?;
+    let mode = match &entry {
+        Entry::Namespace(_) if follow => FILE | 0o444,
         Entry::Text(_) => FILE | 0o444,
         Entry::Directory(_) => DIRECTORY | 0o555,
-        Entry::Descriptor(_) | Entry::Link(_) if !follow => LINK | 0o777,
+        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | 0o777,
         Entry::Descriptor(number) => {
-            let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+            let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
             return crate::call::status_of(&description);
         }
-        Entry::Link(_) => return Err(Errno::ELOOP),
+        Entry::Link(_) | Entry::Namespace(_) => return Err(Errno::ELOOP),
     };
     // A number for each path, so that two files are not taken for one.
-    let node = settled(path)
-        .iter()
-        .fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff);
+    let number = |path: &[u8]| {
+        path.iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff)
+    };
+    let node = match entry {
+        Entry::Namespace(namespace) if follow => namespace.node,
+        _ => number(&settled(path)),
+    };
     let now = crate::call::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     let owner = owner(path);
@@ -262,6 +275,7 @@ pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     match find(path)? {
         Entry::Link(target) => Ok(target),
         Entry::Descriptor(number) => read_descriptor(number),
+        Entry::Namespace(namespace) => Ok(namespace.target()),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -339,6 +353,7 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     match rest {
         [] => Ok(own::folder()),
         ["net", ..] if !other.ended => machine_entry(rest),
+        ["ns", of_folder @ ..] if !other.ended => namespaces::entry(of_folder),
         _ if other.ended => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         // Longer ones than fit into the public page only the process itself knows.

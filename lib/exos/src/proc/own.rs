@@ -37,12 +37,13 @@ const OWN_FILES: [&str; 21] = [
     "wchan",
 ];
 /// Its links and folders.
-const OTHERS: [(&str, u32); 7] = [
+const OTHERS: [(&str, u32); 8] = [
     ("cwd", LINK),
     ("exe", LINK),
     ("fd", DIRECTORY),
     ("fdinfo", DIRECTORY),
     ("net", DIRECTORY),
+    ("ns", DIRECTORY),
     ("root", LINK),
     ("task", DIRECTORY),
 ];
@@ -89,6 +90,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["oom_adj" | "oom_score" | "oom_score_adj"] => text("0\n"),
         ["wchan"] => text("0"),
         ["mounts" | "mountinfo"] | ["net", ..] => machine_entry(rest),
+        ["ns", of_folder @ ..] => super::namespaces::entry(of_folder),
         ["task"] => {
             let numbers =
                 process.threads.lock().iter().map(|thread| thread.shown_number().to_string()).collect::<Vec<_>>();
