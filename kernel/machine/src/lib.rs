@@ -58,6 +58,8 @@ pub mod page_table;
 pub mod tlb;
 #[cfg(feature = "trace")]
 mod trace;
+#[cfg(test)]
+mod transfer_model;
 pub mod user;
 mod user_return;
 mod vector_state;

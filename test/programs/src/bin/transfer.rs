@@ -7,6 +7,7 @@ extern crate alloc;
 use abi::budget::Resource;
 use abi::exposed::CpuState;
 use abi::syscall::{ASYNCHRONOUS, number};
+use abi::upcall::kind;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::Access;
@@ -15,6 +16,7 @@ use runtime::environment::Builder;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::transfer::{Kind, Message, call, serve};
+use runtime::upcall::{Context, set_handler};
 use runtime::{EnvironmentId, area, exposed, syscall, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::callee::{
@@ -34,6 +36,7 @@ guest! {
     Here fault_43_callee_that_never_answers;
     Here fault_43_answer_from_a_stranger;
     Here fault_44_entry_changes_during_transfers;
+    Here fault_44_callee_without_an_entry;
     Here fault_43_callers_and_callees_die_on_two_cpus;
 }
 
@@ -341,6 +344,49 @@ fn fault_44_entry_changes_during_transfers(world: &World) -> Outcome {
     }
     check!(done > 50 && child.alive(), "{done} calls were answered; {}", death(&child));
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Tells where it was entered, and ends.
+extern "C" fn tell_where(context: &mut Context) {
+    Area::current().status(2).store(1 + context.frame.rip, SeqCst);
+    runtime::entry::exit(9);
+}
+
+/// Lets itself be called, and has declared an entry where nothing is.
+extern "C" fn serve_nowhere(entry: u64) {
+    let area = Area::current();
+    set_handler(kind::PAGE_FAULT, tell_where);
+    set_handler(kind::GENERAL_PROTECTION, tell_where);
+    area.private().synchronous_entry.store(entry, SeqCst);
+    area.private().asynchronous_entry.store(entry, SeqCst);
+    area.private().ready.store(1, SeqCst);
+    area.status(1).store(1, SeqCst);
+    let never = word(area.status(9), Operator::Equal, 5);
+    let _ = Predicate::new().or(&[never]).map(|never| never.wait());
+}
+
+/// Who has no entry, or one that is not in the user half, is not entered, or meets its own fault there; the caller goes on.
+fn fault_44_callee_without_an_entry(world: &World) -> Outcome {
+    const USER_HALF: u64 = (1 << 47) - 1;
+    for entry in [0, 0x10, 1 << 47, abi::memory_map::KERNEL_IMAGE, 1 << 63 | 0x10, u64::MAX] {
+        for way in [Kind::Synchronous, Kind::Asynchronous] {
+            let child = without_slice(world, serve_nowhere, entry)?;
+            settle(&child)?;
+            let mut message: Message = [1; 6];
+            let outcome = call(way, child.number, &mut message);
+            let entered = status(&child, 2);
+            if entered == 0 {
+                let is_busy = outcome.is_err_and(|failure| failure.error == abi::Error::Busy);
+                check!(is_busy && child.alive(), "entry {entry:#x}: {outcome:?}; {}", death(&child));
+            } else {
+                check!(entered == 1 + (entry & USER_HALF), "entry {entry:#x}: it was entered at {:#x}", entered - 1);
+                check!(child.status() == Some(9), "entry {entry:#x}: {:?}; {}", child.status(), death(&child));
+            }
+            granted!(child.destroy());
+            world.still_whole()?;
+        }
+    }
     Ok(())
 }
 
