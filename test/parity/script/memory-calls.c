@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -526,6 +527,12 @@ static void cuts(void)
 	mmap(AT(12), 6 * PAGE, RW, MAP_PRIVATE | MAP_FIXED, file, 0);
 	AT(13)[0] = 'P';
 	AT(5)[0] = 'S';
+	/* One that nobody has open to write. */
+	int quiet = open("quiet", O_WRONLY | O_CREAT, 0644);
+	MUST(write(quiet, AT(4), PAGE));
+	MUST(close(quiet));
+	MUST(quiet = open("quiet", O_RDONLY));
+	MUST(mmap(AT(20), PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, quiet, 0) == AT(20) ? 0 : -1);
 	int ready[2], gone[2];
 	MUST(pipe(ready)); MUST(pipe(gone));
 	fflush(stdout);
@@ -538,6 +545,20 @@ static void cuts(void)
 		MUST(read(ready[0], &byte, 1));
 		MUST(ftruncate(file, 3 * PAGE));
 		MUST(write(gone[1], "x", 1));
+		/* Opened to be cut: by names that were looked up before, by one that is made where it is not, and within a folder. */
+		struct stat status;
+		for (int round = 0; round < 20; round++) { MUST(stat("mapped", &status)); MUST(stat("quiet", &status)); }
+		long how[3] = {O_RDWR | O_TRUNC, 0, 0};
+		for (int way = 0; way < 4; way++) {
+			MUST(read(ready[0], &byte, 1));
+			int again = way == 0 ? open("quiet", O_WRONLY | O_TRUNC) : way == 1 ? open("mapped", O_WRONLY | O_TRUNC) : way == 2 ? creat("mapped", 0600) : (int)syscall(SYS_openat2, AT_FDCWD, "mapped", how, sizeof how);
+			MUST(again);
+			MUST(write(gone[1], "x", 1));
+			MUST(read(ready[0], &byte, 1));
+			MUST(ftruncate(again, 3 * PAGE));
+			MUST(close(again));
+			MUST(write(gone[1], "x", 1));
+		}
 		_exit(0);
 	}
 	MUST(write(ready[1], "x", 1));
@@ -552,8 +573,18 @@ static void cuts(void)
 	MUST(read(gone[0], &byte, 1));
 	printf("grown by another: %s\n", touch(AT(6), 0));
 	printf("it holds: %d\n", AT(6)[0]);
+	for (int way = 0; way < 4; way++) {
+		char *there = way == 0 ? AT(20) : AT(4);
+		printf("before: %s, ", touch(there, 0));
+		MUST(write(ready[1], "x", 1));
+		MUST(read(gone[0], &byte, 1));
+		printf("opened to be cut: %s, ", touch(there, 0));
+		MUST(write(ready[1], "x", 1));
+		MUST(read(gone[0], &byte, 1));
+		printf("grown: %s\n", touch(there, 0));
+	}
 	wait(0);
-	close(file), close(ready[0]), close(ready[1]), close(gone[0]), close(gone[1]);
+	close(file), close(quiet), close(ready[0]), close(ready[1]), close(gone[0]), close(gone[1]);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 //! `openat2`: `openat` whose flags are all checked, and whose path may be kept from leading everywhere (openat2(2)).
 
 use super::dispatch::Call;
-use super::path::{open_node, open_path, open_unnamed, start};
+use super::path::{give_number, open_path, open_unnamed, require_room, start, take_up};
 use super::walk::Last;
 use crate::errno::{Errno, Result};
 use crate::guardian::client::Found;
@@ -79,9 +79,7 @@ fn open_within(call: &Call<'_>, at: u64, mut path: Vec<u8>, [flags, mode, resolv
     if path[0] == b'/' && resolve & linux::RESOLVE_IN_ROOT != 0 {
         path.splice(..0, *b".");
     }
-    if call.process.descriptors.lock().room() == 0 {
-        return Err(Errno::EMFILE);
-    }
+    require_room(call.process)?;
     let (at, path) = start(call, at, &path)?;
     if flags & linux::O_TMPFILE == linux::O_TMPFILE {
         let place = linux::O_PATH | linux::O_DIRECTORY;
@@ -93,7 +91,7 @@ fn open_within(call: &Call<'_>, at: u64, mut path: Vec<u8>, [flags, mode, resolv
     let mode = mode & !call.process.place.lock().mask;
     let found = call.process.files.lock().open_within(at, &path, flags, mode, resolve)?;
     let description = match found {
-        Found::Here(opened) => open_node(opened, flags)?,
+        Found::Here(opened) => return take_up(call.process, opened, flags),
         // A link of `/proc` leads by no path at all.
         Found::Elsewhere(_, rest) => match proc::lead_on(&rest, Last::Node)? {
             None => proc::open(&rest, flags)?,
@@ -103,5 +101,5 @@ fn open_within(call: &Call<'_>, at: u64, mut path: Vec<u8>, [flags, mode, resolv
             Some(_) => return Err(Errno::EXDEV),
         },
     };
-    call.process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+    give_number(call.process, description, flags)
 }

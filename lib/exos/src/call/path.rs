@@ -16,7 +16,7 @@ use crate::guardian::handle::right;
 use crate::guardian::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, REAL};
 use crate::pipe::{Pipe, Side};
 use crate::proc;
-use crate::process::{option, place};
+use crate::process::{Process, option, place};
 use crate::terminal::{control, master};
 use crate::user_memory::copy::{self, PathBuffer};
 use alloc::borrow::Cow;
@@ -92,41 +92,71 @@ pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode:
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    if process.descriptors.lock().room() == 0 {
+    let (at, path) = start(call, at, path).map_err(|error| unless_full(process, error))?;
+    if flags & MAKES == 0
+        && let Some(outcome) = open_shown(call, at, &path, flags)
+    {
+        return outcome;
+    }
+    require_room(process)?;
+    let mode = mode & 0o7777 & !process.place.lock().mask;
+    if flags & linux::O_TMPFILE == linux::O_TMPFILE {
+        return open_unnamed(call, at, &path, flags, mode);
+    }
+    let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
+    match walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))? {
+        Found::Here(opened) => take_up(process, opened, flags),
+        Found::Elsewhere(_, rest) => give_number(process, proc::open(&rest, flags)?, flags),
+    }
+}
+
+/// `EMFILE` where no descriptor more can be given out, before anything is opened or made for it.
+pub(super) fn require_room(process: &Process) -> Result<()> {
+    if process.descriptors.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
+}
+
+/// What opening says that fails for another reason: as on Linux the descriptor is looked for first.
+#[cold]
+fn unless_full(process: &Process, error: Errno) -> Errno {
+    require_room(process).err().unwrap_or(error)
+}
+
+/// Gives out a descriptor for what was opened. Where another thread has taken the last one meanwhile, it is closed again.
+#[inline]
+pub(super) fn give_number(process: &Process, description: Description, flags: u32) -> Result<u64> {
+    let mut descriptors = process.descriptors.lock();
+    if descriptors.room() == 0 {
+        drop(descriptors);
+        description.close();
         return Err(Errno::EMFILE);
     }
-    let (at, path) = start(call, at, path)?;
-    let shown = if flags & MAKES == 0 { open_shown(call, at, &path, flags).transpose()? } else { None };
-    let mut left_mapped = false;
-    let description = match shown {
-        Some(opened) => open_node(opened, flags)?,
-        None => {
-            let mode = mode & 0o7777 & !process.place.lock().mask;
-            if flags & linux::O_TMPFILE == linux::O_TMPFILE {
-                return open_unnamed(call, at, &path, flags, mode);
-            }
-            let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
-            match walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))? {
-                Found::Here(opened) => {
-                    left_mapped = opened.left_mapped;
-                    open_node(opened, flags)?
-                }
-                Found::Elsewhere(_, rest) => proc::open(&rest, flags)?,
-            }
-        }
-    };
+    descriptors.add(description, 0, flags & linux::O_CLOEXEC != 0)
+}
+
+/// The same for what the guardian opened. What it cut off is taken out of the memory of who maps it.
+pub(super) fn take_up(process: &Process, opened: Opened, flags: u32) -> Result<u64> {
+    let description = open_node(opened, flags)?;
     if let (Object::File { node }, true) = (&description.object, flags & linux::O_TRUNC != 0) {
-        cut_mappings(process, *node, (0, u64::MAX), true, left_mapped)?;
+        cut_mappings(process, *node, (0, u64::MAX), true, opened.left_mapped)?;
     }
-    process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+    give_number(process, description, flags)
 }
 
 /// Flags by which opening may make a file.
 const MAKES: u32 = linux::O_CREAT | linux::O_TMPFILE & !linux::O_DIRECTORY;
 
-/// Opens what the guardian shows: what this process holds without need asking nobody, else by its number, which everybody can
-/// find. Nothing where that cannot be, or is not so any more.
-fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Opened>> {
+/// What the guardian shows of what is to be opened.
+struct Shown {
+    /// Its number, which everybody can find.
+    node: u64,
+    is_directory: bool,
+    /// What this process holds it by without need, with the rights that it is opened for; it is needed from now on.
+    held: Option<u64>,
+}
+
+/// Looks there. Nothing where it is not shown, or leads elsewhere.
+#[inline(always)]
+fn look(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Shown>> {
     let identity = call.process.identity.lock();
     let mut files = call.process.files.lock();
     let who = (identity.acting(), identity.groups.as_slice());
@@ -134,17 +164,32 @@ fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Resul
         Ok(status) => status,
         Err(error) => return Some(Err(error)),
     };
-    if status.kind() == linux::S_IFLNK {
-        return None;
+    let is_directory = match status.kind() {
+        linux::S_IFLNK => return None,
+        kind => kind == linux::S_IFDIR,
+    };
+    let held = plain_rights(&status, who, flags).and_then(|rights| files.reopen(status.node, rights));
+    Some(Ok(Shown { node: status.node, is_directory, held }))
+}
+
+/// Opens what the guardian shows: what this process holds without need asking nobody, else by its number. Nothing where that
+/// cannot be, or is not so any more.
+fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<u64>> {
+    let process = call.process;
+    let shown = match look(call, at, path, flags)? {
+        Ok(shown) => shown,
+        Err(error) => return Some(Err(unless_full(process, error))),
+    };
+    if let Some(node) = shown.held {
+        let object = if shown.is_directory { Object::Directory { node } } else { Object::File { node } };
+        let description = Description::new(object, of_description(flags)).map_err(|error| released(node, error));
+        return Some(description.and_then(|description| give_number(process, description, flags)));
     }
-    let reopened = plain_rights(&status, who, flags).and_then(|rights| files.reopen(status.node, rights));
-    match reopened {
-        Some(node) => {
-            let device = ((status.device >> 32) as u32, status.device as u32);
-            Some(Ok(Opened { node, mode: status.mode(), device, size: status.size, left_mapped: false }))
-        }
-        None => files.open(status.node, b"", flags, 0).ok()?.here(Errno::ENXIO).ok().map(Ok),
+    if let Err(error) = require_room(process) {
+        return Some(Err(error));
     }
+    let opened = process.files.lock().open(shown.node, b"", flags, 0).ok()?.here(Errno::ENXIO).ok()?;
+    Some(take_up(process, opened, flags))
 }
 
 /// The rights that opening gives where it is no more than looking whether that may be done.
@@ -168,8 +213,7 @@ fn plain_rights(status: &Status, (who, groups): (Credentials, &[u32]), flags: u3
 pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
     let process = crate::user_memory::current::process();
     let found = process.files.lock().open(ROOT, path, flags, 0)?;
-    let description = open_node(found.here(Errno::ENXIO)?, flags)?;
-    process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+    give_number(process, open_node(found.here(Errno::ENXIO)?, flags)?, flags)
 }
 
 /// `O_TMPFILE`: a file without a name, in the file system of a directory.
@@ -185,7 +229,7 @@ pub(super) fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mo
     let node = found.here(Errno::EOPNOTSUPP)?;
     let kept = flags & !(linux::O_CREAT | linux::O_EXCL | linux::O_TMPFILE | linux::O_TRUNC | linux::O_CLOEXEC);
     let description = Description::new(Object::File { node }, kept | linux::O_LARGEFILE)?;
-    call.process.descriptors.lock().add(description, 0, flags & linux::O_CLOEXEC != 0)
+    give_number(call.process, description, flags)
 }
 
 /// A description of what the guardian opened, which holds the node if it is a file or a directory.
@@ -202,8 +246,13 @@ pub(crate) fn open_node(opened: Opened, flags: u32) -> Result<Description> {
     if object.node() != Some(node) {
         crate::user_memory::current::process().files.lock().hold(node, false);
     }
+    Description::new(object, of_description(flags))
+}
+
+/// The flags of an open file, by those that it was opened with.
+const fn of_description(flags: u32) -> u32 {
     const KEPT: u32 = !(linux::O_CREAT | linux::O_EXCL | linux::O_NOCTTY | linux::O_TRUNC | linux::O_CLOEXEC);
-    Description::new(object, flags & KEPT | linux::O_LARGEFILE)
+    flags & KEPT | linux::O_LARGEFILE
 }
 
 fn released(node: u64, error: Errno) -> Errno {

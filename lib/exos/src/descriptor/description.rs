@@ -8,7 +8,7 @@ use super::operations::Operations;
 use crate::errno::Result;
 use crate::user_memory::current::process;
 use crate::user_memory::header::tables;
-use crate::user_memory::shared::Shared;
+use crate::user_memory::shared::{PAGE_WORDS, Shared};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,10 +30,11 @@ const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
 const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
 
-/// A record in a shared page.
-#[derive(Clone, Debug)]
+/// A record in a shared page, through the window of [`Records`], which stays.
+#[derive(Clone, Copy, Debug)]
 struct Record {
-    page: Shared,
+    page: PageNumber,
+    words: &'static [AtomicU64; PAGE_WORDS],
     index: usize,
 }
 
@@ -159,7 +160,7 @@ impl Description {
 
     /// A number that no other open description has: page and index of its record.
     pub fn number(&self) -> u64 {
-        self.record.page.pages()[0].0 << 8 | self.record.index as u64
+        self.record.page.0 << 8 | self.record.index as u64
     }
 
     /// Whether another one is open on the same, as `dup` makes it.
@@ -170,15 +171,14 @@ impl Description {
 
     /// Page and index of its record.
     pub fn place(&self) -> (u64, u64) {
-        (self.record.page.pages()[0].0, self.record.index as u64)
+        (self.record.page.0, self.record.index as u64)
     }
 
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
-        let page = process().records.lock().page(page)?;
+        let record = process().records.lock().adopt(page, index)?;
         object.held(process().environment());
         object.on_its_way(false);
-        let record = Record { page, index: index.min(RECORDS - 1) };
         Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) })))
     }
 
@@ -252,14 +252,16 @@ impl Description {
 }
 
 impl Records {
-    /// A page of records that another process made.
-    fn page(&mut self, number: PageNumber) -> Result<Shared> {
+    /// A record of a page that another process made.
+    fn adopt(&mut self, number: PageNumber, index: usize) -> Result<Record> {
+        let index = index.min(RECORDS - 1);
         if let Some(page) = self.pages.iter().find(|page| page.pages()[0] == number) {
-            return Ok(page.clone());
+            return Ok(Record::at(page, index));
         }
         let page = process().windows.lock().open(vec![number], process().opening_key(), true)?;
-        self.pages.push(page.clone());
-        Ok(page)
+        let record = Record::at(&page, index);
+        self.pages.push(page);
+        Ok(record)
     }
 
     fn take(&mut self, flags: u32) -> Result<Record> {
@@ -287,12 +289,18 @@ impl Records {
         let number = crate::budget::allocate()?;
         let page = process().windows.lock().open(vec![number], from.key, true)?;
         self.next = (self.pages.len(), 1);
-        self.pages.push(page.clone());
-        Record::take_in(&page, 0, flags).ok_or(crate::errno::Errno::ENFILE)
+        let record = Record::take_in(&page, 0, flags);
+        self.pages.push(page);
+        record.ok_or(crate::errno::Errno::ENFILE)
     }
 }
 
 impl Record {
+    #[inline]
+    fn at(page: &Shared, index: usize) -> Self {
+        Self { page: page.pages()[0], words: page.first_page(), index }
+    }
+
     /// A free record of a page, looked for from an index on.
     fn take_in(page: &Shared, start: usize, flags: u32) -> Option<Self> {
         (start..RECORDS).chain(0..start).find_map(|index| Self::take_at(page, index, flags))
@@ -304,24 +312,24 @@ impl Record {
         let state = page.first_page().get(index * WORDS + 1)?;
         let fresh = u64::from(flags) << 32 | 1;
         let is_taken = state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
-        is_taken.then(|| Self { page: page.clone(), index })
+        is_taken.then(|| Self::at(page, index))
     }
 
     #[inline]
     fn offset(&self) -> &'static AtomicU64 {
-        &self.page.first_page()[self.index * WORDS]
+        &self.words[self.index * WORDS]
     }
 
     #[inline]
     fn state(&self) -> &'static AtomicU64 {
-        &self.page.first_page()[self.index * WORDS + 1]
+        &self.words[self.index * WORDS + 1]
     }
 
     fn locks(&self) -> &'static AtomicU64 {
-        &self.page.first_page()[self.index * WORDS + 3]
+        &self.words[self.index * WORDS + 3]
     }
 
     fn lock(&self) -> &'static OwnerLock {
-        OwnerLock::at(&self.page.first_page()[self.index * WORDS + 2])
+        OwnerLock::at(&self.words[self.index * WORDS + 2])
     }
 }

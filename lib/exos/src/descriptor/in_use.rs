@@ -72,6 +72,7 @@ impl Process {
         Ok(before)
     }
 
+    #[inline]
     fn note_leaving(&self, description: &Description) {
         if self.has_threads.load(Relaxed) && description.object.has_window() {
             self.uses.lock().leaving.push(description.clone());
@@ -92,10 +93,12 @@ impl Process {
     }
 
     /// Keeps what is to be closed, if a call of another thread works with it; else gives it back.
+    #[inline]
     pub(super) fn leave_to_users(&self, description: Description) -> Option<Description> {
-        if !self.has_threads.load(Relaxed) {
-            return Some(description);
-        }
+        if self.has_threads.load(Relaxed) { self.leave_to_threads(description) } else { Some(description) }
+    }
+
+    fn leave_to_threads(&self, description: Description) -> Option<Description> {
         let mut uses = self.uses.lock();
         if !uses.others_use(&description) {
             return Some(description);

@@ -108,9 +108,17 @@ pub enum Event {
 impl Object {
     /// A descriptor of it was closed; `last`: the last one of its description in any process; `locks`: the number of that
     /// description, if locks on the file end with it, or 0.
+    #[inline]
     pub fn closed(&self, last: bool, locks: u64) {
         match self {
             Self::File { node } | Self::Directory { node } => process().files.lock().close(*node, last, locks),
+            _ => self.closed_beside_files(last),
+        }
+    }
+
+    #[inline(never)]
+    fn closed_beside_files(&self, last: bool) {
+        match self {
             Self::Device(_, node) => process().files.lock().hold(*node, false),
             Self::Pipe(pipe, side) => {
                 if last {

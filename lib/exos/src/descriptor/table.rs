@@ -44,6 +44,7 @@ impl<T: Clone> Table<T> {
     }
 
     /// Gives out the lowest free number from `least` on.
+    #[inline]
     pub fn add(&mut self, file: T, least: u64, close_on_exec: bool) -> Result<u64> {
         let least = usize::try_from(least).ok().filter(|least| *least < self.limit).ok_or(Errno::EINVAL)?;
         let first = least.max(self.full_below);

@@ -141,9 +141,10 @@ impl Client {
 
     /// Whether anybody watches files: the guardian is told of everything then.
     pub(super) fn has_watchers(&self) -> bool {
-        self.notice.as_ref().is_some_and(|notice| notice.words()[protocol::WATCHERS].load(Acquire) != 0)
+        self.notice.as_ref().is_some_and(|notice| notice.first_page()[protocol::WATCHERS].load(Acquire) != 0)
     }
 
+    #[inline]
     fn idle(&self) -> Option<Idle<'static>> {
         if self.has_watchers() {
             return None;

@@ -16,28 +16,31 @@ pub const ENTRIES: usize = 32;
 
 /// The table: words of handles. Each has one place, by its node; 0: nothing lies there.
 #[derive(Clone, Copy, Debug)]
-pub struct Idle<'a>(&'a [AtomicU64]);
+pub struct Idle<'a>(&'a [AtomicU64; ENTRIES]);
 
 impl<'a> Idle<'a> {
-    /// In these words, at least [`ENTRIES`].
-    pub fn new(words: &'a [AtomicU64]) -> Self {
-        Self(&words[..ENTRIES])
+    /// In these words.
+    pub const fn new(words: &'a [AtomicU64; ENTRIES]) -> Self {
+        Self(words)
     }
 
     /// Puts a handle in.
     ///
     /// # Errors
     /// What lies in its place already, and stays there.
+    #[inline]
     pub fn put(self, handle: u64) -> Result<(), u64> {
         self.place(node_of(handle)).compare_exchange(0, handle, SeqCst, SeqCst).map(|_| ())
     }
 
     /// The handle of a node that lies there, if one does.
+    #[inline]
     pub fn find(self, node: NodeId) -> Option<u64> {
         Some(self.place(node).load(Acquire)).filter(|handle| node_of(*handle) == node)
     }
 
     /// Takes a handle out; says whether it was there.
+    #[inline]
     pub fn take(self, handle: u64) -> bool {
         self.place(node_of(handle)).compare_exchange(handle, 0, SeqCst, Relaxed).is_ok()
     }

@@ -456,8 +456,9 @@ impl LockRequest {
 }
 
 /// What a client holds without need, in the words of its window.
+#[inline]
 pub fn idle_in(window: &[AtomicU64]) -> Idle<'_> {
-    Idle::new(&window[WINDOW_BYTES as usize / 8..])
+    Idle::new(window[WINDOW_BYTES as usize / 8..].first_chunk().expect("a window has a page behind its bytes"))
 }
 
 /// Two lengths in one word.
