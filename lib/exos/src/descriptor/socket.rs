@@ -65,6 +65,8 @@ pub struct Ends {
     pub node: Option<u64>,
     /// Who is at the other end, or listens here.
     pub peer: Option<Peer>,
+    /// Number by which the guardian knows a connection that was made here.
+    request: Option<u64>,
 }
 
 /// What is sent.
@@ -293,7 +295,7 @@ impl Socket {
             outgoing.held(Side::Write, process().environment());
         }
         let mut ends = self.ends.lock();
-        (ends.outgoing, ends.incoming) = (Some(outgoing), Some(incoming));
+        (ends.outgoing, ends.incoming, ends.request) = (Some(outgoing), Some(incoming), Some(number));
         Ok(Some(()))
     }
 
@@ -309,22 +311,57 @@ impl Socket {
     /// The next who connected; `None` where nobody waits.
     pub fn accept(&self) -> Result<Option<Self>> {
         loop {
-            let Some(([incoming, outgoing], number)) = self.take_request()? else { return Ok(None) };
-            let pages = [incoming, outgoing];
-            let open = |page| Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
-            // Who is gone since has taken its pages along.
-            if let (Ok(incoming), Ok(outgoing)) = (open(incoming), open(outgoing)) {
-                incoming.handed_over(Side::Read);
-                outgoing.handed_over(Side::Write);
-                let names = [self.ends.lock().names[0].clone(), incoming.name()];
-                let accepted = Self::joined(self.kind, incoming, outgoing);
-                {
-                    let mut ends = accepted.ends.lock();
-                    (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
-                }
-                accepted.ask_for_senders(self.settings.lock().wants_credentials);
-                return Ok(Some(accepted));
+            let Some((pages, number)) = self.take_request()? else { return Ok(None) };
+            // Who was destroyed since has taken its pages along.
+            let Some([incoming, outgoing]) = Self::connection(pages, number)? else { continue };
+            let names = [self.ends.lock().names[0].clone(), incoming.name()];
+            let accepted = Self::joined(self.kind, incoming, outgoing);
+            {
+                let mut ends = accepted.ends.lock();
+                (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
             }
+            accepted.ask_for_senders(self.settings.lock().wants_credentials);
+            return Ok(Some(accepted));
+        }
+    }
+
+    /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
+    fn connection(pages: [PageNumber; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
+        let opened = {
+            let mut windows = process().windows.lock();
+            match pages.map(|page| Pipe::open_by_first(&mut windows, page, process().session_key)) {
+                [Ok(incoming), Ok(outgoing)] => Some([incoming, outgoing]),
+                others => {
+                    others.iter().flatten().for_each(|pipe| windows.close(pipe.window()));
+                    None
+                }
+            }
+        };
+        if let Some([incoming, outgoing]) = &opened {
+            incoming.note_accepted();
+            incoming.handed_over(Side::Read);
+            outgoing.handed_over(Side::Write);
+            if incoming.has_other(Side::Read) {
+                return Ok(opened);
+            }
+        }
+        let Some((read, sent)) = process().files.lock().take_left(number)? else { return Ok(opened) };
+        opened.iter().flatten().for_each(|pipe| process().windows.lock().close(pipe.window()));
+        let [incoming, outgoing] = [fresh_pipe()?, fresh_pipe()?];
+        incoming.fill_as_left(read, &sent)?;
+        outgoing.give_up(Side::Read);
+        Ok(Some([incoming, outgoing]))
+    }
+
+    /// Leaves with the guardian what was sent, if nobody has accepted it yet.
+    fn leave_behind(&self) {
+        let ends = self.ends.lock();
+        let (Some(number), Some(outgoing)) = (ends.request, &ends.outgoing) else { return };
+        if !outgoing.is_accepted()
+            && let Ok((read, sent)) = outgoing.left_behind()
+        {
+            // Somebody has accepted meanwhile, or there is no room: then it is lost, as it would be with the machine.
+            let _ = process().files.lock().leave_behind(number, read, &sent);
         }
     }
 
@@ -601,6 +638,7 @@ impl Operations for Socket {
     fn closed(&self, ended: bool, gone: bool) {
         if ended {
             self.end();
+            self.leave_behind();
         }
         self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
         if gone {

@@ -21,6 +21,8 @@ mod ipc_client;
 #[cfg(target_os = "none")]
 pub mod keys;
 #[cfg(target_os = "none")]
+mod left_behind;
+#[cfg(target_os = "none")]
 mod mounts;
 #[cfg(target_os = "none")]
 mod names;

@@ -152,6 +152,12 @@ operations! {
     Vouch = 68,
     /// (number, [`Statement`], for a connection first pages of its two pipes) -> process; user | group << 32.
     Redeem = 69,
+    /// (number of a connection; bytes that were read of it; bytes that were sent since; from which of these on they are in the window; so
+    /// many of them): who made it has closed it before somebody accepted.
+    Leave = 37,
+    /// (number of a connection, from which byte on) -> 1, or 0 where nothing was left; bytes that were read of it; bytes that were sent
+    /// since; so many of them in the window.
+    TakeLeft = 38,
     /// (at, flags, lengths of path and name, [`AttributeRequest`] | flags of `setxattr` << 32, bytes of the value behind them) -> bytes of
     /// the value, or of the names, in the window.
     Attribute = 36,

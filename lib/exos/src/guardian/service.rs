@@ -122,6 +122,8 @@ impl Guardian {
             Some(Operation::Raise) => self.raise(caller, message),
             Some(Operation::Vouch) => self.vouch(caller, message),
             Some(Operation::Redeem) => self.redeem(message),
+            Some(Operation::Leave) => self.leave_behind(caller, message),
+            Some(Operation::TakeLeft) => self.take_left(caller, message),
             Some(Operation::Execute) => self.execute(caller, message[1]),
             Some(Operation::BuryTheDead) => {
                 self.bury_the_dead();

@@ -6,6 +6,7 @@
 //! forgotten, and make nobody believe anything.
 
 use super::handle::Handle;
+use super::left_behind::Left;
 use super::protocol::Statement;
 use super::server::{Answer, NOTHING, Server};
 use super::service::Guardian;
@@ -20,7 +21,7 @@ use runtime::{PageNumber, clock, exposed};
 const MOST: usize = 4096;
 
 /// Something that was said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Said {
     /// Client that said it.
     by: u64,
@@ -28,6 +29,9 @@ struct Said {
     peer: Peer,
     /// First pages of the pipes of a connection.
     pages: [u64; 2],
+    principal: u64,
+    /// What is left of a connection that was closed.
+    left: Option<Left>,
 }
 
 /// All that was said and not redeemed.
@@ -39,6 +43,23 @@ pub struct Vouchers {
 }
 
 impl Vouchers {
+    /// Where that goes which is left of a connection that a principal made.
+    pub(super) fn left(&mut self, number: u64, principal: u64) -> Option<&mut Option<Left>> {
+        let said = self.said.get_mut(&number)?;
+        (said.kind == Statement::Connection && said.principal == principal).then_some(&mut said.left)
+    }
+
+    /// What is left of a connection.
+    pub(super) fn left_of(&self, number: u64) -> Option<&Left> {
+        self.said.get(&number)?.left.as_ref()
+    }
+
+    /// How much a principal has left behind.
+    pub(super) fn left_by(&self, principal: u64) -> usize {
+        let own = self.said.values().filter(|said| said.principal == principal);
+        own.filter_map(|said| said.left.as_ref()).map(Left::weight).sum()
+    }
+
     fn note(&mut self, principal: u64, said: Said) -> u64 {
         let order = self.order.entry(principal).or_default();
         if order.len() >= MOST {
@@ -83,7 +104,7 @@ impl Guardian {
             Statement::Passed => (Peer { process: 0, ..claimed }, [0; 2]),
         };
         let principal = identity.principal();
-        message[1] = self.vouchers.note(principal, Said { by: caller, kind, peer, pages });
+        message[1] = self.vouchers.note(principal, Said { by: caller, kind, peer, pages, principal, left: None });
         Ok(())
     }
 
@@ -101,7 +122,9 @@ impl Guardian {
         if said.kind != kind && !(is_message(said.kind) && is_message(kind)) {
             return Err(Errno::EPERM);
         }
-        if kind == Statement::Connection && !(said.pages == [first, second] && self.are_still_of(said.by, said.pages)) {
+        // What is left of a connection came from who made it.
+        let is_genuine = || said.left.is_some() || self.are_still_of(said.by, said.pages);
+        if kind == Statement::Connection && !(said.pages == [first, second] && is_genuine()) {
             return Err(Errno::EPERM);
         }
         [message[1], message[2]] = said.peer.to_words();

@@ -41,6 +41,8 @@ const READER: usize = 11;
 const WRITER: usize = 12;
 /// Bytes of its capacity that it may not hold.
 const WITHHELD: usize = 13;
+/// Whether somebody has accepted the connection that it is part of.
+const ACCEPTED: usize = 14;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -156,6 +158,16 @@ impl Pipe {
     /// Says that it does, or does not.
     pub fn ask_for_senders(&self, does: bool) {
         self.word(ASKS_FOR_SENDERS).store(u64::from(does), Release);
+    }
+
+    /// Whether somebody has accepted the connection that it is part of.
+    pub fn is_accepted(&self) -> bool {
+        self.word(ACCEPTED).load(Acquire) != 0
+    }
+
+    /// Says so.
+    pub fn note_accepted(&self) {
+        self.word(ACCEPTED).store(1, Release);
     }
 
     /// Notes the name of the socket that the pipe is for.

@@ -11,6 +11,8 @@ mod end;
 #[cfg(target_os = "none")]
 pub mod frames;
 #[cfg(target_os = "none")]
+mod left_behind;
+#[cfg(target_os = "none")]
 pub mod passing;
 #[cfg(target_os = "none")]
 pub use end::*;

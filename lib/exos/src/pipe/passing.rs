@@ -75,7 +75,7 @@ impl Pipe {
         Ok(done)
     }
 
-    fn piece(&self, stretch: Stretch) -> Result<Vec<u8>> {
+    pub(super) fn piece(&self, stretch: Stretch) -> Result<Vec<u8>> {
         let mut bytes = vec![0; stretch.bytes as usize];
         self.window().read(PAGE_SIZE + stretch.offset, &mut bytes)?;
         Ok(bytes)

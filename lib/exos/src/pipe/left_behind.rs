@@ -1,0 +1,51 @@
+//! A pipe of a connection that nobody accepted before it was closed: what is in it, and how another one is made that has the same in
+//! it (`guardian::left_behind`).
+
+use super::end::{Pipe, Side};
+use super::ring::CAPACITY;
+use crate::errno::Result;
+use crate::layout::PAGE_SIZE;
+use crate::user_memory::current::process;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+
+impl Pipe {
+    /// How many bytes were read, and those that wait.
+    pub fn left_behind(&self) -> Result<(u64, Vec<u8>)> {
+        let _held = self.lock();
+        let mut ring = self.ring();
+        let (read, mut all) = (ring.read, Vec::new());
+        while ring.waiting()? > 0 {
+            let some = self.piece(ring.to_read(CAPACITY)?)?;
+            ring.read = ring.read.wrapping_add(some.len() as u64);
+            all.extend(some);
+        }
+        Ok((read, all))
+    }
+
+    /// Puts that into this one, which is fresh, and which nobody writes to from then on.
+    pub fn fill_as_left(&self, read: u64, bytes: &[u8]) -> Result<()> {
+        let (mut ring, mut done) = (self.ring(), 0);
+        // Frames lie where they lay.
+        (ring.read, ring.written) = (read % CAPACITY, read % CAPACITY);
+        self.read_count().store(ring.read, SeqCst);
+        while done < bytes.len() {
+            let place = ring.to_write((bytes.len() - done) as u64)?;
+            if place.bytes == 0 {
+                break;
+            }
+            self.window().write(PAGE_SIZE + place.offset, &bytes[done..done + place.bytes as usize])?;
+            ring.written += place.bytes;
+            done += place.bytes as usize;
+        }
+        self.written().store(ring.written, SeqCst);
+        self.give_up(Side::Write);
+        Ok(())
+    }
+
+    /// Nobody is at this side of a fresh one.
+    pub fn give_up(&self, side: Side) {
+        self.leave(side);
+        self.let_go(side, process().environment());
+    }
+}
