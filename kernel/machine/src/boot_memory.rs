@@ -4,8 +4,9 @@
 //! rest is handed to the exokernel as `Free`. Pages are taken below 4 GiB first (the boot map
 //! reaches no further), above 1 MiB (the first processors' trampolines live below).
 
-use crate::layout::{self, PAGE_SIZE};
+use crate::layout::{self, PAGE_SIZE, align_up};
 use crate::memory_map::{MemoryMap, MemoryRange, Use};
+use core::ops::{ControlFlow, Range};
 
 const LOWEST: u64 = 1 << 20;
 const LOW_END: u64 = 0xa_0000;
@@ -23,10 +24,18 @@ impl<'a> BootMemory<'a> {
 
     /// Physical address of `pages` neighbouring pages, not zeroed; none when no range is long enough.
     pub fn allocate(&mut self, pages: u64) -> Option<u64> {
+        self.allocate_aligned(pages, PAGE_SIZE)
+    }
+
+    /// The same at a multiple of `alignment`, a power of two.
+    pub fn allocate_aligned(&mut self, pages: u64, alignment: u64) -> Option<u64> {
         let size = pages.checked_mul(PAGE_SIZE)?;
-        let fits =
-            |range: &&MemoryRange| range.used == Use::Free && range.start >= LOWEST && range.end - range.start >= size;
-        let start = self.map.ranges().iter().find(fits)?.start;
+        let place = |range: &MemoryRange| {
+            let start = align_up(range.start, alignment)?;
+            let fits = start.checked_add(size).is_some_and(|end| end <= range.end);
+            (range.used == Use::Free && range.start >= LOWEST && fits).then_some(start)
+        };
+        let start = self.map.ranges().iter().find_map(place)?;
         self.map.assign(start, size, Use::Kernel).ok()?;
         Some(start)
     }
@@ -39,9 +48,25 @@ impl<'a> BootMemory<'a> {
         Some(start)
     }
 
+    /// Memory from an address on, whatever it is used for, up to the first hole of so many bytes.
+    pub fn memory_from(&self, address: u64, hole: u64) -> Option<Range<u64>> {
+        let mut later = self.map.ranges().iter().skip_while(|range| range.end <= address);
+        let first = later.next()?;
+        let end = later.try_fold(first.end, |end, range| {
+            if range.start - end < hole { ControlFlow::Continue(range.end) } else { ControlFlow::Break(end) }
+        });
+        let (ControlFlow::Continue(end) | ControlFlow::Break(end)) = end;
+        Some(first.start.max(address)..end)
+    }
+
     /// Like `allocate`, filled with zeroes through the direct map.
     pub fn allocate_zeroed(&mut self, pages: u64) -> Option<u64> {
-        let start = self.allocate(pages)?;
+        self.allocate_zeroed_aligned(pages, PAGE_SIZE)
+    }
+
+    /// Like `allocate_aligned`, filled with zeroes through the direct map.
+    pub fn allocate_zeroed_aligned(&mut self, pages: u64, alignment: u64) -> Option<u64> {
+        let start = self.allocate_aligned(pages, alignment)?;
         // SAFETY: the pages were free RAM until just now and belong to the caller alone; the direct
         // map (or, before it, the boot map, which covers the low ranges used first) maps them writable.
         unsafe {
@@ -54,5 +79,37 @@ impl<'a> BootMemory<'a> {
             );
         }
         Some(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_on_over_small_holes_and_ends_at_large_ones() {
+        let mut map = MemoryMap::new();
+        for (start, size) in [(0x1000, 0x1000), (0x4000, 0x4000), (0x10000, 0x1000)] {
+            map.add_ram(start, size).expect("there is room");
+        }
+        map.assign(0x5000, 0x1000, Use::Kernel).expect("it is free");
+        let memory = BootMemory::new(&mut map);
+        assert_eq!(memory.memory_from(0, 0x3000), Some(0x1000..0x8000));
+        assert_eq!(memory.memory_from(0, 0x2000), Some(0x1000..0x2000));
+        assert_eq!(memory.memory_from(0x6000, 0x2000), Some(0x6000..0x8000));
+        assert_eq!(memory.memory_from(0x8000, 0x9000), Some(0x10000..0x11000));
+        assert_eq!(memory.memory_from(0x11000, 0x1000), None);
+    }
+
+    #[test]
+    fn aligned_memory_lies_where_it_is_aligned_and_fits() {
+        let mut map = MemoryMap::new();
+        map.add_ram(LOWEST + 0x1000, 0x8000).expect("there is room");
+        map.add_ram(LOWEST + 0x20000, 0x20000).expect("there is room");
+        let mut memory = BootMemory::new(&mut map);
+        assert_eq!(memory.allocate_aligned(2, 0x4000), Some(LOWEST + 0x4000));
+        assert_eq!(memory.allocate_aligned(2, 0x4000), Some(LOWEST + 0x20000));
+        assert_eq!(memory.allocate(2), Some(LOWEST + 0x1000));
+        assert_eq!(memory.allocate_aligned(64, 0x4000), None);
     }
 }

@@ -2,7 +2,8 @@
 //! alias (DESIGN.md §1, test 5; §2, "Exposed words").
 
 use crate::boot_memory::BootMemory;
-use crate::layout::{PAGE_SIZE, direct};
+use crate::kernel_map::{self, KernelMap, MapFailure};
+use crate::layout::{self, PAGE_SIZE, direct};
 use abi::environment::EnvironmentInfo;
 use abi::exposed::{CpuInfo, KernelInfo};
 use abi::limits::{ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
@@ -121,29 +122,43 @@ pub fn physical(address: u64) -> Option<u64> {
         .or_else(|| window(&CPU_RECORDS, EXPOSED_CPUS, address))
         .or_else(|| window(&SLICES, EXPOSED_SLICES, address))
         .or_else(|| window(&ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, address))
-        .or_else(|| window(&PAGE_RECORDS, EXPOSED_PAGES, address))
+        .or_else(|| kernel_map::physical(layout::PAGE_RECORDS + offset_in(&PAGE_RECORDS, EXPOSED_PAGES, address)?))
 }
 
 fn window<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
-    let offset = address.checked_sub(start)?;
-    let bytes = (array.length.load(Ordering::Relaxed) * size_of::<T>()) as u64;
     let first = array.first.load(Ordering::Relaxed) as u64;
-    (offset < bytes && offset.is_multiple_of(8)).then(|| first - crate::layout::DIRECT_MAP + offset)
+    Some(first - layout::DIRECT_MAP + offset_in(array, start, address)?)
 }
 
-/// Makes the structures for so many page numbers and CPUs; `None` where memory does not suffice. The windows are what
-/// the kernel half of every address space must show to users.
-pub fn make(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window; 5]> {
-    let windows = [
+/// How far an aligned word lies behind the start of an array, if it lies in it.
+fn offset_in<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
+    let offset = address.checked_sub(start)?;
+    let bytes = (array.length.load(Ordering::Relaxed) * size_of::<T>()) as u64;
+    (offset < bytes && offset.is_multiple_of(8)).then_some(offset)
+}
+
+/// Makes the structures for so many page numbers and CPUs, and shows them to users in the kernel's half of every address space.
+pub(crate) fn make(memory: &mut BootMemory, pages: u64, cpus: usize, huge_pages: bool) -> Result<(), MapFailure> {
+    for window in make_arrays(memory, pages, cpus).ok_or(MapFailure::NoMemory)? {
+        KernelMap::resume(memory, huge_pages).map_exposed(&window)?;
+    }
+    let records = (pages * size_of::<PageInfo>() as u64).div_ceil(PAGE_SIZE);
+    KernelMap::resume(memory, huge_pages).map_page_records(EXPOSED_PAGES, records)?;
+    PAGE_RECORDS.first.store(layout::PAGE_RECORDS as *mut PageInfo, Ordering::Relaxed);
+    PAGE_RECORDS.length.store(pages as usize, Ordering::Relaxed);
+    crate::map_few::set_records(PAGE_RECORDS.get(), &KERNEL.get()[0].binding_events);
+    KERNEL_RECORD.store(core::ptr::from_ref(&KERNEL.get()[0]).cast_mut(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// All but the records of pages.
+fn make_arrays(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window; 4]> {
+    Some([
         make_array(memory, &KERNEL, EXPOSED_KERNEL, 1)?,
         make_array(memory, &CPU_RECORDS, EXPOSED_CPUS, cpus)?,
         make_array(memory, &SLICES, EXPOSED_SLICES, cpus * SLICES_PER_CPU)?,
         make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,
-        make_array(memory, &PAGE_RECORDS, EXPOSED_PAGES, pages as usize)?,
-    ];
-    crate::map_few::set_records(PAGE_RECORDS.get(), &KERNEL.get()[0].binding_events);
-    KERNEL_RECORD.store(core::ptr::from_ref(&KERNEL.get()[0]).cast_mut(), Ordering::Relaxed);
-    Some(windows)
+    ])
 }
 
 fn make_array<T>(memory: &mut BootMemory, array: &Array<T>, address: u64, length: usize) -> Option<Window> {

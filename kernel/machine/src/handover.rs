@@ -4,7 +4,7 @@
 
 use crate::boot::Boot;
 use crate::boot_memory::BootMemory;
-use crate::kernel_map::{KernelMap, MapFailure};
+use crate::kernel_map::MapFailure;
 use crate::layout::PAGE_SIZE;
 use crate::memory::{Memory, first_state};
 use crate::memory_map::{MemoryRange, Use};
@@ -33,13 +33,7 @@ pub fn hand_over(boot: &mut Boot, cpus: usize) -> Memory {
 
 fn build(boot: &mut Boot, pages: u64, cpus: usize) -> Result<(), MapFailure> {
     let huge_pages = boot.features.has(feature::PAGE_1G);
-    let mut memory = BootMemory::new(&mut boot.start.memory);
-    let windows = exposed::make(&mut memory, pages, cpus).ok_or(MapFailure::NoMemory)?;
-    let mut map = KernelMap::resume(&mut memory, huge_pages);
-    for window in &windows {
-        map.map_exposed(window)?;
-    }
-    Ok(())
+    exposed::make(&mut BootMemory::new(&mut boot.start.memory), pages, cpus, huge_pages)
 }
 
 /// Fills the records of a range. `last` is the last page of the free list so far, which free pages follow in ascending order.

@@ -8,6 +8,7 @@ use crate::boot_memory::BootMemory;
 use crate::exposed::Window;
 use crate::layout::{self, HUGE_PAGE_SIZE, LARGE_PAGE_SIZE, PAGE_SIZE, align_down, direct};
 use crate::memory_map::MemoryRange;
+use abi::page::PageInfo;
 use abi::page_table::{ACCESSED, CACHE_DISABLE, DIRTY, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE, WRITE_THROUGH};
 use core::arch::asm;
 use core::ops::Range;
@@ -21,6 +22,11 @@ const READ_ONLY: u64 = EXECUTE | NO_EXECUTE;
 const READ_WRITE: u64 = READ_ONLY | WRITE;
 const DEVICE: u64 = READ_WRITE | CACHE_DISABLE | WRITE_THROUGH;
 const EXPOSED: u64 = READ_ONLY | USER;
+
+/// Bytes of memory whose records fill a page.
+const RECORDED: u64 = PAGE_SIZE / size_of::<PageInfo>() as u64 * PAGE_SIZE;
+/// Bytes of a hole in memory whose records would fill a large page.
+const LARGEST_HOLE: u64 = RECORDED * (LARGE_PAGE_SIZE / PAGE_SIZE);
 
 /// Physical address of the root table; the other processors' first instructions read it.
 pub(crate) static ROOT: AtomicU64 = AtomicU64::new(0);
@@ -120,6 +126,29 @@ impl<'a, 'b> KernelMap<'a, 'b> {
         self.map(window.address, window.physical, window.pages * PAGE_SIZE, EXPOSED)
     }
 
+    /// Maps the records of so many pages for all to read, and for the kernel to write where it keeps its alias: fresh zeros for
+    /// memory, and for large holes in it, of which nothing is ever written, one page of zeros again and again.
+    pub(crate) fn map_page_records(&mut self, exposed: u64, records: u64) -> Result<(), MapFailure> {
+        let zeros = self.memory.allocate_zeroed(1).ok_or(MapFailure::NoMemory)?;
+        let mut done = 0;
+        while done < records {
+            let memory = self.memory.memory_from(done * RECORDED, LARGEST_HOLE).unwrap_or(u64::MAX..u64::MAX);
+            let begin = (align_down(memory.start, LARGEST_HOLE) / RECORDED).clamp(done, records);
+            let end = memory.end.div_ceil(RECORDED).min(records);
+            for page in done..begin {
+                self.map(layout::PAGE_RECORDS + page * PAGE_SIZE, zeros, PAGE_SIZE, READ_ONLY)?;
+                self.map(exposed + page * PAGE_SIZE, zeros, PAGE_SIZE, EXPOSED)?;
+            }
+            let bytes = (end - begin) * PAGE_SIZE;
+            let alignment = if bytes < LARGE_PAGE_SIZE { PAGE_SIZE } else { LARGE_PAGE_SIZE };
+            let fresh = self.memory.allocate_zeroed_aligned(end - begin, alignment).ok_or(MapFailure::NoMemory)?;
+            self.map(layout::PAGE_RECORDS + begin * PAGE_SIZE, fresh, bytes, READ_WRITE)?;
+            self.map(exposed + begin * PAGE_SIZE, fresh, bytes, EXPOSED)?;
+            done = end;
+        }
+        Ok(())
+    }
+
     /// Maps `bytes` bytes with the largest pages that fit.
     fn map(&mut self, address: u64, physical: u64, bytes: u64, rights: u64) -> Result<(), MapFailure> {
         let mut done = 0;
@@ -162,6 +191,21 @@ impl<'a, 'b> KernelMap<'a, 'b> {
         }
         Ok(entry_of(table, address, level))
     }
+}
+
+/// The physical address that an address of the kernel's half leads to.
+pub(crate) fn physical(address: u64) -> Option<u64> {
+    let mut table = root_address();
+    for level in (0..4).rev() {
+        let entry = entry_of(table, address, level).load(Ordering::Relaxed);
+        let offset = address & ((PAGE_SIZE << (9 * level)) - 1);
+        match entry & (PRESENT | LARGE) {
+            PRESENT if level > 0 => table = entry & PAGE,
+            found if found & PRESENT != 0 => return Some((entry & PAGE) + offset),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The entry of the table at physical address `table` that translates `address` at `level`.

@@ -292,7 +292,10 @@ mod kernel {
             let rounds = ROUNDS.fetch_add(1, Ordering::Relaxed);
             if rounds == 300 {
                 assert_eq!(taken(OPENED), 0);
-                assert!(SEEN.each_ref().iter().all(|seen| seen.load(Ordering::Relaxed) > 0), "the line does not change");
+                assert!(
+                    SEEN.each_ref().iter().all(|seen| seen.load(Ordering::Relaxed) > 0),
+                    "the line does not change"
+                );
                 assert!(INTERRUPTS.map(|line| io_apic::open(line, OPENED, 0)).contains(&true), "there is no such line");
             } else if rounds > 300 && taken(OPENED) > 10 {
                 stop::in_order();

@@ -63,9 +63,7 @@ pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
     let description = call.process.description(number)?;
     match &description.object {
-        _ if is_socket(&description) => {
-            socket_message::write_from_pieces(call, number, &read_pieces(pieces, count)?)
-        }
+        _ if is_socket(&description) => socket_message::write_from_pieces(call, number, &read_pieces(pieces, count)?),
         Object::Pipe(..) if description.can_write() => write_into_pipe(&description, pieces, count),
         _ => scattered(&description, pieces, count, None, Description::write),
     }

@@ -52,7 +52,8 @@ pub(super) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]
 
 /// What the program sends, as far as one call takes it: of a message one byte more than the longest has.
 fn gather(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<Vec<u8>> {
-    let most = with_socket(call, number, |_, socket| Ok(if socket.is_bordered() { LONGEST + 1 } else { MOST_OF_STREAM }))?;
+    let most =
+        with_socket(call, number, |_, socket| Ok(if socket.is_bordered() { LONGEST + 1 } else { MOST_OF_STREAM }))?;
     let mut data = Vec::new();
     for [from, length] in pieces {
         let room = most - data.len() as u64;

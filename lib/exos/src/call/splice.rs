@@ -187,7 +187,8 @@ fn empty(source: &Pipe, to: (&Description, Option<u64>, u64), count: u64, waits:
     if to.flags() & linux::O_APPEND != 0 || place.is_some_and(|place| place > i64::MAX as u64) {
         return Err(Errno::EINVAL);
     }
-    let is_socket = || matches!(&to.object, Object::Other(other) if other.status().0 & linux::S_IFMT == linux::S_IFSOCK);
+    let is_socket =
+        || matches!(&to.object, Object::Other(other) if other.status().0 & linux::S_IFMT == linux::S_IFSOCK);
     match &to.object {
         Object::File { node } => {
             wait_for_bytes(source, waits)?;

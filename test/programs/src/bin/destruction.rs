@@ -341,7 +341,10 @@ extern "C" fn burrow_and_fill(_: u64) {
     let all = || [Resource::Environment, Resource::Slice].map(left);
     let before = all();
     let filled = dig(1, PAGES_TO_DESTROY).and_then(|next| {
-        eventually_by(|| Area::current().status(DONE).load(SeqCst), || Area::current().status(REFUSED).load(SeqCst) != 0);
+        eventually_by(
+            || Area::current().status(DONE).load(SeqCst),
+            || Area::current().status(REFUSED).load(SeqCst) != 0,
+        );
         next.destroy()
     });
     runtime::entry::exit(u32::from(filled.is_err() || all() != before));

@@ -390,7 +390,8 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
     for round in 1..40 {
         check!(child.wait(u64::MAX), "round {round}: the child does not end");
         check!(child.status() == Some(7), "round {round}: its status is {:?}", child.status());
-        let first = first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
+        let first =
+            first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
         let old = child.number;
         child.number = granted!(renew(old, first));
         check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);

@@ -22,6 +22,7 @@ use test_programs::{Outcome, World, attempt, check, granted, guest, level_one_of
 
 guest! {
     Here the_boot_is_short;
+    Here the_kernel_keeps_little_for_itself;
     Child a_page_by_name_and_any_page;
     Child one_page_at_several_addresses;
     Child the_order_of_last_use_is_exposed;
@@ -48,6 +49,9 @@ const BOOT_INSTRUCTIONS: u64 = 5_000_000;
 /// The pages of 256 MiB.
 const BOOT_PAGES: u64 = 256 << 20 >> 12;
 
+/// What the kernel may keep of any machine, beside a part that grows with its memory.
+const KERNEL_BYTES: u64 = 8 << 20;
+
 /// How often a mapping is taken from under a thread on another CPU, and how often the page is looked at then.
 const ROUNDS: usize = 100;
 const WATCHED: u64 = 10_000;
@@ -63,6 +67,14 @@ fn the_boot_is_short(world: &World) -> Outcome {
         channel::measurement("boot to the first user instruction", took, "instructions");
         check!((1..=BOOT_INSTRUCTIONS).contains(&took), "the boot took {took} instructions");
     }
+    Ok(())
+}
+
+/// Eight MiB and 2% of memory: its image, its records of pages, slots of environments and positions.
+fn the_kernel_keeps_little_for_itself(world: &World) -> Outcome {
+    let (kept, all) = (exposed::kernel().kernel_pages.load(Relaxed), world.all_pages);
+    channel::measurement("kept by the kernel", kept, "pages");
+    check!(kept * 4096 <= KERNEL_BYTES + all * 4096 / 50, "the kernel keeps {kept} of {all} pages");
     Ok(())
 }
 

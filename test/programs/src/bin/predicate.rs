@@ -31,6 +31,7 @@ guest! {
     Child every_operator_compares_as_it_says;
     Child the_product_that_fired_is_named;
     Here a_word_of_another_wakes;
+    Here the_record_of_a_page_wakes;
     Here no_wakeup_is_lost;
     Here a_frame_of_the_host_wakes_on_every_cpu;
     Here many_sleepers_let_their_cpu_idle_and_lose_no_wakeup;
@@ -134,6 +135,39 @@ fn a_word_of_another_wakes(world: &World) -> Outcome {
     granted!(child.destroy());
     drop(window);
     granted!(Allocator::own().free(page));
+    Ok(())
+}
+
+/// Sleeps until the references of a page change.
+extern "C" fn watch_references(page: u64) {
+    let Some(info) = exposed::page(PageNumber(page)) else { return };
+    let seen = info.access.load(SeqCst);
+    Area::current().status(1).store(1, SeqCst);
+    let changed = Predicate::new().or(&[word(&info.access, Operator::NotEqual, seen)]);
+    let woken = changed.and_then(|predicate| predicate.wait());
+    Area::current().status(2).store(1 + u64::from(woken == Ok(Fired::Product(0))), SeqCst);
+    eventually(|| false);
+}
+
+/// What the kernel exposes can be watched: the record of the lowest page that is to be had, and of the highest, which may lie behind
+/// a hole in memory.
+fn the_record_of_a_page_wakes(world: &World) -> Outcome {
+    let own = Allocator::own();
+    let numbers = || (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber);
+    let is_free = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::Free);
+    for place in [numbers().find(is_free), numbers().rev().find(is_free)] {
+        let page = place.ok_or("no page is free")?;
+        granted!(syscall::page_allocate(KeyIndex::FIRST, own.list, page));
+        let child = spawn(world, watch_references, page.0)?;
+        check!(eventually(|| status(&child, 1) == 1 && sleeps(&child)), "it does not sleep by the record of {page:?}");
+        check!(status(&child, 2) == 0, "it woke up too early");
+        let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::READ));
+        check!(eventually(|| status(&child, 2) != 0), "the record of {page:?} does not wake it");
+        check!(status(&child, 2) == 2, "the record of {page:?} woke it otherwise");
+        drop(window);
+        granted!(child.destroy());
+        granted!(own.free(page));
+    }
     Ok(())
 }
 
@@ -556,7 +590,8 @@ const WATCHED: usize = 256;
 extern "C" fn sleep_by_shared_terms(_: u64) {
     // SAFETY: the creator shows a page of zeros here, half of which has room for a predicate; it changes only words that the
     // kernel alone reads.
-    let (predicate, watched) = unsafe { (&mut *(SHARED as *mut Predicate), &*(SHARED as *const AtomicU64).add(WATCHED)) };
+    let (predicate, watched) =
+        unsafe { (&mut *(SHARED as *mut Predicate), &*(SHARED as *const AtomicU64).add(WATCHED)) };
     *predicate = Predicate::new();
     let _ = predicate.add(&[word(watched, Operator::Equal, 5)]);
     Area::current().status(1).store(predicate.terms().as_ptr() as u64, SeqCst);

@@ -618,8 +618,7 @@ fn painted(world: &World, round: u64) -> Result<Child, alloc::string::String> {
     let way = round % leaving::WAYS;
     let child = spawn(world, paint_everything, way)?;
     let forced_out = |info: exposed::Environment| way != leaving::WHOLE || info.excess.load(SeqCst) != 0;
-    let is_painted =
-        || status(&child, 1) == 1 && child.info().is_some_and(forced_out) && !exposed::runs(child.number);
+    let is_painted = || status(&child, 1) == 1 && child.info().is_some_and(forced_out) && !exposed::runs(child.number);
     check!(eventually(is_painted), "round {round}: it does not paint: {}", death(&child));
     Ok(child)
 }
