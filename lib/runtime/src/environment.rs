@@ -48,6 +48,7 @@ pub struct Builder {
     shares_address_space: bool,
     private: Vec<PageNumber>,
     fixed: [PageNumber; 3],
+    /// Of one that shares the address space; the list finds the others again.
     stack: Vec<PageNumber>,
     entry: u64,
     words: Vec<(u64, u64)>,
@@ -251,11 +252,13 @@ impl Builder {
 
     fn make_stack(&mut self) -> Result<(), Failure> {
         let end = stack_end(self.area);
-        let mut pages = vec![PageNumber::NONE; STACK_COUNT as usize];
+        let mut pages = [PageNumber::NONE; STACK_COUNT as usize];
         self.space.tables.allocate_many(&mut pages)?;
-        self.stack = pages;
+        if self.shares_address_space {
+            self.stack = pages.to_vec();
+        }
         // SAFETY: the layout keeps this range for the stack of this area, which is new.
-        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &self.stack, Access::WRITE) }?;
+        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &pages, Access::WRITE) }?;
         self.library(offset_of!(LibraryWords, start_stack), end);
         Ok(())
     }
@@ -327,8 +330,9 @@ impl Drop for Builder {
             unlink_below(self.space.root, self.space.root, ROOT_LEVEL, 0)
                 .and_then(|()| reclaim(self.pages, self.space.root))
         };
-        let pages = self.fixed.into_iter().chain(self.private.iter().copied()).filter(|page| *page != PageNumber::NONE);
-        let _ = pages.map(|page| Allocator::own().free(page)).collect::<Result<Vec<()>, Failure>>();
+        // Where it had not got them yet the kernel refuses.
+        Allocator::own().free_many(&self.fixed);
+        Allocator::own().free_many(&self.private);
         let _ = key::discard(self.key);
     }
 }

@@ -45,8 +45,7 @@ fn fault_58_wrong_verifiers_and_compilers_are_caught() {
 }
 
 fn check_all() {
-    let tree = std::env::temp_dir().join("chitin-downloaded-code-mutants");
-    let _ = std::fs::remove_dir_all(&tree);
+    let tree = std::env::temp_dir().join(format!("chitin-downloaded-code-mutants-{}", std::process::id()));
     copy_tree(&root(), &tree);
     let plain = ["test", "-p", "downloaded-code"];
     let strong = ["downloaded_code", "downloaded_code_conformance", "downloaded_code_misprediction"];

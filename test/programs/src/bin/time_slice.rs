@@ -505,8 +505,8 @@ extern "C" fn wander(_: u64) {
 /// A CPU that passes over somebody who runs elsewhere is told when that one stops there. Where the host is busy it has often
 /// looked again by itself before that, and needs no kick: so there are as many rounds as it takes.
 fn who_was_passed_over_is_not_forgotten(world: &World) -> Outcome {
-    const ENOUGH: u64 = 8;
-    const ROUNDS: u64 = 1000;
+    const ENOUGH: u64 = 3;
+    const ROUNDS: u64 = 3000;
     let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
     let page = granted!(Allocator::own().allocate());
     let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));
