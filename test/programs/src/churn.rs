@@ -204,7 +204,15 @@ impl Churn<'_> {
         Ok(())
     }
 
+    /// Ends a child, whose vector tells of what was taken from it and, though pages of others were taken, of nothing else.
     fn end(&mut self, index: usize) -> Outcome {
+        let Victim { child, taken, .. } = &self.children[index];
+        let found = published(child)?;
+        check!(found == *taken, "in the end {taken:?} were taken, the vector has {found:?}");
+        self.bury(index)
+    }
+
+    fn bury(&mut self, index: usize) -> Outcome {
         let Victim { child, .. } = self.children.swap_remove(index);
         check!(child.alive(), "a child died: {}", crate::child::death(&child));
         self.moved += status(&child, MOVED);
@@ -227,10 +235,11 @@ impl Churn<'_> {
             let found = published(child)?;
             check!(found == *taken, "{taken:?} were taken, the vector has {found:?}");
         }
-        if unclear || taken.len() + 8 > MOST_TAKEN {
-            self.end(index)?;
+        match unclear {
+            true => self.bury(index),
+            false if taken.len() + 8 > MOST_TAKEN => self.end(index),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Drives the taking. True if others ran in the middle of it, so that it was not seen which page went.
