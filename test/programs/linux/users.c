@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
@@ -283,12 +284,71 @@ static void without_capabilities(void) {
     _exit(0);
 }
 
+// What is in every page: the process that wrote it last, and which page it is.
+static char *memory;
+static int pages;
+
+static void fill(int from, int step, char who) {
+    for (int i = from; i < pages; i += step) memset(memory + i * 4096L, who + i % 50, 4096);
+}
+
+static void check_filled(int from, int step, char who) {
+    for (int i = from; i < pages; i += step)
+        CHECK(memory[i * 4096L] == (char)(who + i % 50) && !memcmp(memory + i * 4096L, memory + i * 4096L + 1, 4095));
+}
+
+// Pages that were user 0's are copied by another user when it, its parent or its child writes them; nobody sees what
+// another one wrote. `again`: it has become another user before, and the pages have been taken over.
+static void write_after_change(int again) {
+    memory = mmap(NULL, pages * 4096L, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    fill(0, 1, 'r');
+    int ready[2], go[2];
+    CHECK(!pipe(ready) && !pipe(go));
+    pid_t child = fork();
+    if (!child) {
+        char byte;
+        if (again) CHECK(!seteuid(1000) && (fill(3, 7, 'a'), !seteuid(0)));
+        CHECK(!setgid(1000) && !setuid(1000) && is(1000, 1000, 1000));
+        fill(0, 3, 'c');
+        pid_t grandchild = fork();
+        if (!grandchild) {
+            fill(0, 2, 'g');
+            pid_t last = fork();
+            if (!last) { fill(1, 2, 'l'), check_filled(0, 2, 'g'), check_filled(1, 2, 'l'); _exit(0); }
+            CHECK(status_of(last) == 0);
+            check_filled(0, 2, 'g'), check_filled(3, 6, 'c');
+            _exit(0);
+        }
+        CHECK(status_of(grandchild) == 0);
+        check_filled(0, 3, 'c');
+        CHECK(write(ready[1], "x", 1) == 1 && read(go[0], &byte, 1) == 1);
+        if (!again) check_filled(1, 3, 'r'), check_filled(2, 3, 'r');
+        fill(1, 3, 'd'), check_filled(0, 3, 'c'), check_filled(1, 3, 'd');
+        CHECK(in_child(abort) == SIGABRT);
+        _exit(0);
+    }
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1);
+    check_filled(0, 1, 'r');
+    fill(0, 1, 'p');
+    CHECK(write(go[1], "x", 1) == 1 && status_of(child) == 0);
+    check_filled(0, 1, 'p');
+    CHECK(!munmap(memory, pages * 4096L) && !close(ready[0]) && !close(ready[1]) && !close(go[0]) && !close(go[1]));
+}
+
+static void with_memory(void) {
+    for (int round = 0; round < 6; round++) pages = (int[]){12, 120, 1200}[round % 3], write_after_change(round / 3);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
     if (count > 1 && !strcmp(arguments[1], "without-kept")) return without_kept();
     if (count > 1 && !strcmp(arguments[1], "again")) return again();
     CHECK(in_child(there_and_back) == 0 && in_child(for_ever) == 0);
     puts("users and groups are changed as far as that is allowed");
+    CHECK(in_child(with_memory) == 0);
+    puts("memory is copied when it is written by who has become another user");
     CHECK(in_child(with_files) == 0);
     puts("files are refused to who may not");
     CHECK(in_child(with_groups) == 0);
