@@ -1,9 +1,10 @@
 // Connections that were closed before anybody accepted them, by programs that went on, that ended and that were killed:
-// what was sent arrives, then the end; who it was is known; messages keep their borders, and connections their order.
+// what was sent arrives, then the end; who it was is known; messages keep their borders, and connections their order; what is sent just before the end is read before it.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,12 @@ static void take(int listening, pid_t who) {
     printf("back %zd %s\n", now, now < 0 ? strerrorname_np(errno) : "");
     fflush(stdout);
     close(open);
+}
+
+static void *send_and_close(void *end) {
+    if (write(*(int *)end, bytes, 512) != 512) exit(1);
+    close(*(int *)end);
+    return NULL;
 }
 
 int main(void) {
@@ -115,5 +122,27 @@ int main(void) {
         ssize_t got = recv(open, other, sizeof other, 0);
         printf("message of %zd: %.*s\n", got, got < 10 ? (int)got : 0, other);
     }
+    // As much as it takes.
+    close(open), close(listening);
+    listening = listener(SOCK_STREAM);
+    made = connected(SOCK_STREAM);
+    fcntl(made, F_SETFL, O_NONBLOCK);
+    long sent = 0, got = 0;
+    for (ssize_t now; (now = send(made, bytes + sent % 251, 512, 0)) > 0;) sent += now;
+    close(made);
+    open = accept(listening, NULL, NULL);
+    for (ssize_t now; (now = read(open, other, 1000)) > 0; got += now)
+        if (memcmp(other, bytes + got % 251, now)) puts("something else");
+    printf("all of it: %d\n", got == sent && sent > 10000);
+    // What is sent just before the end is read before the end.
+    int lost = 0;
+    for (int i = 0; i < 400; i++) {
+        pthread_t sender;
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) || pthread_create(&sender, NULL, send_and_close, &ends[0])) return 1;
+        lost += recv(ends[1], other, sizeof other, 0) != 512;
+        pthread_join(sender, NULL);
+        close(ends[1]);
+    }
+    printf("lost: %d\n", lost);
     unlink("socket"), chdir("/"), rmdir(folder);
 }

@@ -432,10 +432,12 @@ impl Socket {
         let incoming = self.ends.lock().incoming.clone().ok_or(Errno::ENOTCONN)?;
         let deadline = self.deadline(0);
         loop {
+            // Looked at first: what was sent before it was closed is there by then.
+            let has_other = incoming.has_other(Side::Read);
             if let Some(frame) = incoming.receive_frame(most, manner)? {
                 return self.receive_more(&incoming, frame, most, manner);
             }
-            if !incoming.has_other(Side::Read) {
+            if !has_other {
                 return Ok(Frame::default());
             }
             if nonblocking {
