@@ -75,7 +75,7 @@ pub struct Options {
 /// What `--trace` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trace {
-    /// The machine's log
+    /// The machine's log, with a line for each program that a fault has ended
     Log,
     /// Each call of each program, with its result
     Syscalls,

@@ -291,8 +291,26 @@ extern "C" fn exception(context: &mut Context) {
     if crate::process::unborn::begin_at_fault(context) {
         return;
     }
+    if signal::ends_by_fault(signal) {
+        report_end(&frame, signal);
+    }
     signal::raise_fault(signal, code, address, [frame.error, frame.kind, frame.detail]);
     signal::deliver_pending(context);
+}
+
+/// A line for who asks why a program has ended.
+#[cold]
+fn report_end(frame: &UpcallFrame, signal: u32) {
+    let process = process();
+    runtime::log_line!(
+        "process {} ({}) is ended by signal {signal}: {} at {:#x}, error {:#x}, address {:#x}",
+        process.number(),
+        alloc::string::String::from_utf8_lossy(&process.program.lock().name),
+        upcall::name(frame.kind),
+        frame.rip,
+        frame.error,
+        frame.detail
+    );
 }
 
 /// Mends a page fault; for everything that cannot be mended the signal, its code and its address.

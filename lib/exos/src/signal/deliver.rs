@@ -39,6 +39,11 @@ pub fn raise_here(information: &Information) {
     let _ = thread().post().put(information);
 }
 
+/// Whether the signal of a fault ends the process: nothing of the program handles it.
+pub fn ends_by_fault(signal: u32) -> bool {
+    thread().blocked() & bit(signal) != 0 || !process().signals.lock().get(signal).is_handler()
+}
+
 /// Sends the signal of a fault: it cannot wait. Where it is blocked or ignored the process ends.
 pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
     let thread = thread();

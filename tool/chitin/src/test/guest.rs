@@ -91,7 +91,8 @@ fn boot(ground: &Ground, guest: &Guest, configuration: &Configuration, transcrip
     if !guest.dialogue.is_empty() {
         return dialogue::hold(guest, transcript);
     }
-    let mut recorder = Recorder { transcript, output: Vec::new(), results: Vec::new(), spoken: Arc::default() };
+    let mut recorder =
+        Recorder { transcript, output: Vec::new(), results: Vec::new(), log: String::new(), spoken: Arc::default() };
     let (end, stop, serial) =
         listen(ground, guest, configuration, &mut recorder).map_err(|failure| failure.to_string())?;
     recorder.note("serial line", &serial);
@@ -174,6 +175,9 @@ fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, seri
     if let Some(missing) = guest.serial.iter().find(|words| !serial.contains(words.as_str())) {
         return Err(format!("the serial line does not say {missing:?}"));
     }
+    if let Some(missing) = guest.log.iter().find(|words| !recorder.log.contains(words.as_str())) {
+        return Err(format!("the machine's log does not say {missing:?}"));
+    }
     if guest.output.as_ref().is_some_and(|output| output.as_bytes() != recorder.output) {
         return Err("standard output is not what was expected".into());
     }
@@ -191,6 +195,8 @@ struct Recorder {
     output: Vec<u8>,
     /// Passed, name, detail.
     results: Vec<(bool, String, String)>,
+    /// The machine's log, in lines.
+    log: String,
     /// Whether the machine has said anything yet.
     spoken: Arc<AtomicBool>,
 }
@@ -216,6 +222,7 @@ impl Listener for Recorder {
 
     fn log(&mut self, line: &str) {
         self.note("log", line);
+        self.log.extend([line, "\n"]);
     }
 
     fn test_result(&mut self, passed: bool, name: &str, detail: &str) {
@@ -240,8 +247,8 @@ mod tests {
 
     fn recorder() -> Recorder {
         let results = vec![(true, "one".to_owned(), String::new())];
-        let spoken = Arc::default();
-        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results, spoken }
+        let (log, spoken) = ("one\n".into(), Arc::default());
+        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results, log, spoken }
     }
 
     fn end(record: Option<FinalRecord>) -> SessionEnd {
@@ -273,6 +280,10 @@ mod tests {
         }
         let silent = Guest { serial: vec!["never said".into()], ..guest() };
         assert!(judge(&silent, &recorder(), DONE, Stop::InOrder).is_err());
+        for (words, said) in [("one", true), ("two", false)] {
+            let logged = Guest { log: vec![words.into()], ..guest() };
+            assert_eq!(judge(&logged, &recorder(), DONE, Stop::InOrder).is_ok(), said);
+        }
     }
 
     #[test]

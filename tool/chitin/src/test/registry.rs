@@ -73,6 +73,9 @@ pub struct Guest {
     /// Words that the serial line must have carried.
     #[serde(default)]
     pub serial: Vec<String>,
+    /// Words that the machine's log must have carried.
+    #[serde(default)]
+    pub log: Vec<String>,
 }
 
 impl Guest {
