@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`syscall`] | the system calls, from the one table |
 //! | [`entry`], [`area`], [`layout`] | how an environment begins, what it knows of itself, where things lie |
-//! | [`upcall`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
+//! | [`upcall`], [`frame_handler`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
 //! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
 //! | [`exposed`] | what the kernel shows |
 //! | [`page`], [`address_space`], [`window`], [`memory`], [`heap`] | memory |
@@ -27,6 +27,7 @@ pub mod critical_section;
 pub mod entry;
 pub mod environment;
 pub mod exposed;
+pub mod frame_handler;
 pub mod heap;
 pub mod image;
 pub mod key;

@@ -9,18 +9,19 @@
 extern crate alloc;
 
 use abi::page_table::{MapRow, WRITE};
-use abi::upcall::kind;
+use abi::upcall::{UpcallFrame, kind};
 use abi::{KeyIndex, PageNumber, UserAddress};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use bench_guest::{begin, measure, measure_after};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
+use runtime::frame_handler::{FrameHandler, set_frame_handler};
 use runtime::page::Allocator;
-use runtime::upcall::{Context, set_handler};
 use runtime::{clock, memory, predicate, syscall};
 
 runtime::entry!(main);
@@ -53,10 +54,10 @@ impl PageTable {
         Self { rows: Vec::new(), dirty: Vec::new(), places, space: address_space::own(), allocator: Allocator::own() }
     }
 
-    /// The index of a page's row.
+    /// The index of a page's row in a table of this kind.
     #[inline(always)]
-    fn index(&self, number: u64) -> usize {
-        if self.places.is_empty() {
+    fn index<const INVERTED: bool>(&self, number: u64) -> usize {
+        if !INVERTED {
             return number as usize;
         }
         let mut place = hash(number);
@@ -83,39 +84,58 @@ impl PageTable {
             .push(MapRow { address: address(number) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 });
     }
 
-    /// Changes the protection of a page; the result tells the hardware's table.
+    /// Changes the protection of a page in this table; the row is to be told to the hardware's.
     #[inline(always)]
-    fn change(&mut self, number: u64, writable: bool) -> MapRow {
-        let index = self.index(number);
+    fn change<const INVERTED: bool>(&mut self, number: u64, writable: bool) -> &mut MapRow {
+        let index = self.index::<INVERTED>(number);
         let row = &mut self.rows[index];
         row.entry = if writable { row.entry | WRITE } else { row.entry & !WRITE };
-        *row
+        row
+    }
+
+    /// Changes the protection of a page.
+    #[inline(always)]
+    fn protect<const INVERTED: bool>(&mut self, number: u64, writable: bool) {
+        let (key, root) = (self.space.key, self.space.root);
+        tell(key, root, core::slice::from_ref(self.change::<INVERTED>(number, writable)));
+    }
+
+    /// Makes one page writable and protects another, with one call.
+    #[inline(always)]
+    fn exchange<const INVERTED: bool>(&mut self, writable: u64, protected: u64) {
+        let rows = [*self.change::<INVERTED>(writable, true), *self.change::<INVERTED>(protected, false)];
+        tell(self.space.key, self.space.root, &rows);
     }
 
     /// Changes the protection of [`PAGES`] pages from the first on. In a linear table their rows stand in a row.
-    fn change_all(&mut self, writable: bool) {
-        if self.places.is_empty() {
-            for row in &mut self.rows {
-                row.entry = if writable { row.entry | WRITE } else { row.entry & !WRITE };
-            }
-            self.apply(&self.rows);
-        } else {
+    fn change_all<const INVERTED: bool>(&mut self, writable: bool) {
+        if INVERTED {
             let rows: [MapRow; PAGES as usize] =
-                core::array::from_fn(|index| self.change(index as u64 * SPARSE, writable));
-            self.apply(&rows);
+                core::array::from_fn(|index| *self.change::<INVERTED>(index as u64 * SPARSE, writable));
+            return tell(self.space.key, self.space.root, &rows);
         }
+        for row in &mut self.rows {
+            row.entry = if writable { row.entry | WRITE } else { row.entry & !WRITE };
+        }
+        tell(self.space.key, self.space.root, &self.rows);
     }
+}
 
-    /// Tells the hardware's table.
-    #[inline(always)]
-    fn apply(&self, rows: &[MapRow]) {
-        let place = UserAddress(rows.as_ptr() as u64);
-        // SAFETY: the rows are as many as we say, and concern addresses that only the measurements use.
-        let outcome = unsafe { syscall::page_map(self.space.key, self.space.root, place, rows.len() as u64) };
-        if outcome.is_err() {
-            self.space.apply(rows).expect("the pages are ours");
-        }
+/// Tells the hardware's table.
+#[inline(always)]
+fn tell(key: KeyIndex, root: PageNumber, rows: &[MapRow]) {
+    let place = UserAddress(rows.as_ptr() as u64);
+    // SAFETY: the rows are as many as we say, and concern addresses that only the measurements use.
+    let outcome = unsafe { syscall::page_map(key, root, place, rows.len() as u64) };
+    if outcome.is_err() {
+        tell_at_length(rows);
     }
+}
+
+/// The same where tables are missing.
+#[cold]
+fn tell_at_length(rows: &[MapRow]) {
+    address_space::own().apply(rows).expect("the pages are ours");
 }
 
 #[inline(always)]
@@ -125,23 +145,23 @@ fn hash(number: u64) -> usize {
 
 /// The one table. Faults come where the program touches memory that is protected, and it holds no reference into the table
 /// there: so each use has it alone.
-struct Table(UnsafeCell<Option<PageTable>>);
+struct Table(UnsafeCell<MaybeUninit<PageTable>>);
 
 // SAFETY: the program has one environment, and so one thread of control at a time.
 unsafe impl Sync for Table {}
 
-static TABLE: Table = Table(UnsafeCell::new(None));
-/// Pages between two of the memory that is in use, and the page that the next fault protects, if any.
+static TABLE: Table = Table(UnsafeCell::new(MaybeUninit::uninit()));
+/// Pages between two of the memory that is in use, and the page that the next fault protects.
 static STRIDE: AtomicU64 = AtomicU64::new(1);
-static VICTIM: AtomicU64 = AtomicU64::new(u64::MAX);
+static VICTIM: AtomicU64 = AtomicU64::new(0);
 /// The next page that comes from nothing.
 static NEXT_FRESH: AtomicU64 = AtomicU64::new(FRESH);
 
 #[inline(always)]
 fn with<T>(body: impl FnOnce(&mut PageTable) -> T) -> T {
-    // SAFETY: bodies touch no memory that the table describes, so that no fault comes between.
-    let table = unsafe { &mut *TABLE.0.get() };
-    body(table.as_mut().expect("there is a table"))
+    // SAFETY: there is a table before anything is measured. Bodies touch no memory that it describes, so that no fault
+    // comes between.
+    body(unsafe { (*TABLE.0.get()).assume_init_mut() })
 }
 
 fn number(index: u64) -> u64 {
@@ -153,43 +173,65 @@ fn address(number: u64) -> u64 {
     MEMORY + number * PAGE
 }
 
-fn protect_one(index: u64, writable: bool) {
-    with(|table| {
-        let row = table.change(number(index), writable);
-        table.apply(&[row]);
-    });
+/// Writes into a page of the memory, by its address.
+#[inline(always)]
+fn write(place: u64) {
+    // SAFETY: the memory that begins at MEMORY is the measurements' own, and no reference points into it.
+    unsafe { (place as *mut u64).write_volatile(place) };
 }
 
-fn protect_all(writable: bool) {
-    with(|table| table.change_all(writable));
+/// The number of the page of the memory in which a fault came.
+#[inline(always)]
+const fn written(frame: &UpcallFrame) -> u64 {
+    frame.detail.wrapping_sub(MEMORY) / PAGE
 }
 
-/// The page that was written becomes writable; another is protected with the same call where one is named.
-extern "C" fn page_fault(context: &mut Context) {
-    let place = context.frame.detail;
-    if place >= FRESH {
-        return fresh_page(place);
+fn protect_one<const INVERTED: bool>(index: u64, writable: bool) {
+    with(|table| table.protect::<INVERTED>(number(index), writable));
+}
+
+fn protect_all<const INVERTED: bool>(writable: bool) {
+    with(|table| table.change_all::<INVERTED>(writable));
+}
+
+/// The page that was written becomes writable.
+struct Unprotect<const INVERTED: bool>;
+
+impl<const INVERTED: bool> FrameHandler for Unprotect<INVERTED> {
+    const KIND: u64 = kind::PAGE_FAULT;
+
+    extern "C" fn handle(frame: &mut UpcallFrame) {
+        with(|table| table.protect::<INVERTED>(written(frame), true));
     }
-    let victim = VICTIM.load(Relaxed);
-    with(|table| {
-        let row = table.change((place - MEMORY) / PAGE, true);
-        if victim == u64::MAX {
-            table.apply(&[row]);
-        } else {
-            let other = table.change(victim, false);
-            table.apply(&[row, other]);
-        }
-    });
 }
 
-fn fresh_page(place: u64) {
-    with(|table| {
-        let page = table.allocator.allocate().expect("there is memory");
-        table.apply(&[MapRow {
-            address: place & !(PAGE - 1) | KeyIndex::FIRST.0,
-            entry: page.address() | Access::WRITE.0,
-        }]);
-    });
+/// The page that was written becomes writable, and the victim protected.
+struct Exchange<const INVERTED: bool>;
+
+impl<const INVERTED: bool> FrameHandler for Exchange<INVERTED> {
+    const KIND: u64 = kind::PAGE_FAULT;
+
+    extern "C" fn handle(frame: &mut UpcallFrame) {
+        with(|table| table.exchange::<INVERTED>(written(frame), VICTIM.load(Relaxed)));
+    }
+}
+
+/// A fresh page comes where one was written.
+struct Bind;
+
+impl FrameHandler for Bind {
+    const KIND: u64 = kind::PAGE_FAULT;
+
+    extern "C" fn handle(frame: &mut UpcallFrame) {
+        with(|table| {
+            let page = table.allocator.allocate().expect("there is memory");
+            let row = MapRow {
+                address: frame.detail & !(PAGE - 1) | KeyIndex::FIRST.0,
+                entry: page.address() | Access::WRITE.0,
+            };
+            tell(table.space.key, table.space.root, &[row]);
+        });
+    }
 }
 
 /// The pages in a random order, the same each time.
@@ -204,49 +246,50 @@ fn shuffled() -> [u64; PAGES as usize] {
 }
 
 /// Makes a table the one that counts, with `pages` behind its memory.
-fn install(inverted: bool, pages: &[PageNumber]) {
-    STRIDE.store(if inverted { SPARSE } else { 1 }, Relaxed);
-    let mut table = PageTable::new(inverted);
+fn install<const INVERTED: bool>(pages: &[PageNumber]) {
+    STRIDE.store(if INVERTED { SPARSE } else { 1 }, Relaxed);
+    let mut table = PageTable::new(INVERTED);
     pages.iter().zip(0..).for_each(|(page, index)| table.add(number(index), *page));
     // The tables of the hardware are linked where they are missing.
     table.space.apply(&table.rows).expect("there is memory for tables");
     // SAFETY: nobody has a reference into the table.
-    unsafe { *TABLE.0.get() = Some(table) };
+    unsafe { *TABLE.0.get() = MaybeUninit::new(table) };
 }
 
 /// All benchmarks on one table.
-fn try_table(name: &str) {
+fn try_table<const INVERTED: bool>(name: &str) {
     let order = shuffled();
-    let write_all = || order.iter().for_each(|index| memory::store(address(number(*index)), *index));
     measure(&format!("{name}-dirty"), SINGLES, || {
-        let is_dirty = |index: &&u64| with(|table| table.dirty[table.index(number(**index))]);
+        let is_dirty = |index: &&u64| with(|table| table.dirty[table.index::<INVERTED>(number(**index))]);
         core::hint::black_box(order.iter().take(SINGLES as usize).filter(is_dirty).count());
     });
+    let (protect_all, protect_one) = (protect_all::<INVERTED>, protect_one::<INVERTED>);
     let singles = |writable| (0..SINGLES).for_each(|index| protect_one(index, writable));
     measure_after(&format!("{name}-prot1"), SINGLES, || singles(true), || singles(false));
     measure_after(&format!("{name}-prot100"), 1, || protect_all(true), || protect_all(false));
     measure_after(&format!("{name}-unprot100"), 1, || protect_all(false), || protect_all(true));
+    let pages = order.map(|index| address(number(index)));
+    let last = order.len() - 1;
     let exchange = || {
-        for (turn, index) in order.iter().enumerate() {
-            VICTIM.store(number(order[(turn + order.len() - 1) % order.len()]), Relaxed);
-            memory::store(address(number(*index)), *index);
+        let mut victim = number(order[last]);
+        for &page in &pages {
+            VICTIM.store(victim, Relaxed);
+            write(page);
+            victim = (page - MEMORY) / PAGE;
         }
-        VICTIM.store(u64::MAX, Relaxed);
     };
     let all_but_last_protected = || {
         protect_all(false);
-        protect_one(order[order.len() - 1], true);
+        protect_one(order[last], true);
     };
+    set_frame_handler::<Exchange<INVERTED>>();
     measure_after(&format!("{name}-appel1"), PAGES, all_but_last_protected, exchange);
-    measure_after(
-        &format!("{name}-appel2"),
-        PAGES,
-        || protect_all(true),
-        || {
-            protect_all(false);
-            write_all();
-        },
-    );
+    let protect_and_write_all = || {
+        protect_all(false);
+        pages.iter().for_each(|page| write(*page));
+    };
+    set_frame_handler::<Unprotect<INVERTED>>();
+    measure_after(&format!("{name}-appel2"), PAGES, || protect_all(true), protect_and_write_all);
 }
 
 /// Writes to pages that are not there.
@@ -256,6 +299,7 @@ fn fresh_pages() {
             memory::store(NEXT_FRESH.fetch_add(PAGE, Relaxed), 1);
         }
     };
+    set_frame_handler::<Bind>();
     address_space::own().link_tables(FRESH, false).expect("there is memory for tables");
     // An idle CPU fills free pages with zeros.
     let rest = || drop(predicate::wait_any(&[], Some(clock::now() + 20_000_000)));
@@ -263,14 +307,13 @@ fn fresh_pages() {
 }
 
 fn main() -> u32 {
-    set_handler(kind::PAGE_FAULT, page_fault);
     begin();
     let mut pages = vec![PageNumber::NONE; PAGES as usize];
     Allocator::own().allocate_many(&mut pages).expect("there is memory");
-    install(false, &pages);
-    try_table("linear");
-    install(true, &pages);
-    try_table("inverted");
+    install::<false>(&pages);
+    try_table::<false>("linear");
+    install::<true>(&pages);
+    try_table::<true>("inverted");
     fresh_pages();
     0
 }

@@ -211,8 +211,9 @@ mod kernel {
             let deadline = DEADLINE.load(Ordering::Relaxed);
             assert!(
                 rounds == 0 || now + MILLISECOND / 10 >= deadline,
-                "too early by {} ns",
-                deadline.saturating_sub(now)
+                "too early by {} ns in round {rounds} at {now} ns, {:?}",
+                deadline.saturating_sub(now),
+                clock::scale()
             );
             if rounds == 100 {
                 stop::in_order();
