@@ -70,7 +70,7 @@ pub(super) fn with_socket<T>(
     number: u64,
     action: impl FnOnce(&Description, &Socket) -> Result<T>,
 ) -> Result<T> {
-    let description = call.process.description(number)?;
+    let description = call.process.opened(number)?;
     let socket = description.as_kind().ok_or(Errno::ENOTSOCK)?;
     action(&description, socket)
 }
@@ -104,13 +104,13 @@ pub(super) fn write_name(path: &[u8], at: u64, bytes_at: u64) -> Result<()> {
 }
 
 /// The page that a name leads to, and who listens there.
-pub(super) fn peer_of(call: &Call<'_>, path: &[u8]) -> Result<(PageNumber, Peer)> {
+pub(super) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageNumber, Peer)> {
     match path.first() {
         None => Err(Errno::EINVAL),
-        Some(0) => call.process.files.lock().peer_abstract(path),
+        Some(0) => call.process.files.lock().peer_abstract(path, kind),
         Some(_) => {
             let (directory, path) = call.process.place.lock().start(path);
-            call.process.files.lock().peer(directory, &path)
+            call.process.files.lock().peer(directory, &path, kind)
         }
     }
 }
@@ -128,7 +128,8 @@ pub(super) fn bind(call: &mut Call<'_>) -> Result<u64> {
             }
             Some(_) => {
                 let place = call.process.place.lock().clone();
-                call.process.files.lock().bind(place.directory, &path, 0o777 & !place.mask, page)?;
+                let mode_kind = (0o777 & !place.mask, socket.kind);
+                call.process.files.lock().bind(place.directory, &path, mode_kind, page)?;
                 path
             }
         };
@@ -152,7 +153,7 @@ fn bind_any(call: &Call<'_>, socket: &Socket, page: PageNumber) -> Result<Vec<u8
 
 /// Gives a socket an abstract name, which each of its descriptors in this process holds.
 fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]) -> Result<()> {
-    let node = call.process.files.lock().bind_abstract(name, page)?;
+    let node = call.process.files.lock().bind_abstract(name, socket.kind, page)?;
     let is_it =
         |description: &Description| description.as_kind().is_some_and(|other: &Socket| core::ptr::eq(other, socket));
     let count = call.process.descriptors.lock().iter().filter(|(_, description)| is_it(description)).count();
@@ -171,8 +172,8 @@ pub(super) fn listen(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
     let path = read_name(at, bytes)?;
-    let (page, peer) = peer_of(call, &path)?;
     with_socket(call, number, |description, socket| {
+        let (page, peer) = peer_of(call, &path, socket.kind)?;
         let deadline = socket.deadline(1).unwrap_or(u64::MAX);
         while socket.connect(page, peer)?.is_none() {
             if description.is_nonblocking() || runtime::clock::now() >= deadline {

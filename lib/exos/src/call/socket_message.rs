@@ -109,8 +109,7 @@ fn send(
 ) -> Result<u64> {
     with_socket(call, number, |description, socket| {
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
-        let own_name = if socket.kind == Kind::Datagram { socket.ends.lock().names[0].clone() } else { Vec::new() };
-        let control = Frame::control_of(&own_name, &packed.rights);
+        let control = socket.control_of(&packed.rights);
         let message = Outgoing { control: &control, data, claimed: packed.claimed };
         let sent = match name {
             0 => socket.send(&socket.outgoing()?, message, nonblocking),
@@ -134,7 +133,7 @@ fn send_to_name(
     message: Outgoing<'_>,
     nonblocking: bool,
 ) -> Result<u64> {
-    let ((page, _), key) = (peer_of(call, path)?, call.process.session_key);
+    let ((page, _), key) = (peer_of(call, path, socket.kind)?, call.process.session_key);
     let pipe = Pipe::open_by_first(&mut call.process.windows.lock(), page, key).map_err(|_| Errno::ECONNREFUSED)?;
     let sent = socket.send(&pipe, message, nonblocking);
     crate::pipe::discard(&pipe);

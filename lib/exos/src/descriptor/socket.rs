@@ -81,9 +81,9 @@ pub struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// Nothing but bytes.
-    pub const fn bytes(data: &'a [u8]) -> Self {
-        Self { control: &[], data, claimed: None }
+    /// Bytes from whoever really sends them.
+    pub const fn bytes(control: &'a [u8], data: &'a [u8]) -> Self {
+        Self { control, data, claimed: None }
     }
 }
 
@@ -427,6 +427,22 @@ impl Socket {
         }
     }
 
+    /// What goes with the bytes of a message: the name that a datagram is sent from, and packed descriptors.
+    pub fn control_of(&self, rights: &[u8]) -> Vec<u8> {
+        let own_name = if self.kind == Kind::Datagram { self.ends.lock().names[0].clone() } else { Vec::new() };
+        Frame::control_of(&own_name, rights)
+    }
+
+    /// Sends what `write` is given.
+    fn send_bytes(&self, bytes: &[u8], nonblocking: bool) -> Result<u64> {
+        let control = self.control_of(&[]);
+        let sent = self.send(&self.outgoing()?, Outgoing::bytes(&control, bytes), nonblocking);
+        if sent == Err(Errno::EPIPE) {
+            crate::signal::raise_own(linux::SIGPIPE);
+        }
+        sent
+    }
+
     /// Receives a message, or what a stream has; an empty one at its end.
     pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
         let incoming = self.ends.lock().incoming.clone().ok_or(Errno::ENOTCONN)?;
@@ -553,19 +569,11 @@ impl Operations for Socket {
     }
 
     fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
-        let sent = self.send(&self.outgoing()?, Outgoing::bytes(bytes), description.is_nonblocking());
-        if sent == Err(Errno::EPIPE) {
-            crate::signal::raise_own(linux::SIGPIPE);
-        }
-        sent
+        self.send_bytes(bytes, description.is_nonblocking())
     }
 
     fn write_now(&self, bytes: &[u8]) -> Result<u64> {
-        let sent = self.send(&self.outgoing()?, Outgoing::bytes(bytes), true);
-        if sent == Err(Errno::EPIPE) {
-            crate::signal::raise_own(linux::SIGPIPE);
-        }
-        sent
+        self.send_bytes(bytes, true)
     }
 
     fn wait_to_write(&self, bytes: u64) -> Result<()> {

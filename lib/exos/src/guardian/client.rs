@@ -4,6 +4,7 @@ use super::handle::{Handle, is_first_mount, node_of, right};
 use super::idle::Idle;
 use super::protocol::{self, AttributeRequest, ELSEWHERE, LockRequest, Operation, Statement, WINDOW_BYTES, outcome};
 use super::views::Views;
+use crate::descriptor::socket::Kind as SocketKind;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::mount_table::FIRST;
@@ -475,28 +476,29 @@ impl Client {
     }
 
     /// Gives a socket a name that leads to a page.
-    pub fn bind(&mut self, at: u64, path: &[u8], mode: u32, page: PageNumber) -> Result<()> {
+    pub fn bind(&mut self, at: u64, path: &[u8], (mode, kind): (u32, SocketKind), page: PageNumber) -> Result<()> {
         let length = self.put_path(path)?;
-        self.on_path([Operation::Bind as u64, at, u64::from(mode), page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
+        let mode_kind = u64::from(mode) | (kind as u64) << 32;
+        self.on_path([Operation::Bind as u64, at, mode_kind, page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
     }
 
     /// Gives a socket an abstract name that leads to a page, as long as somebody holds the node.
-    pub fn bind_abstract(&mut self, name: &[u8], page: PageNumber) -> Result<u64> {
-        let length = self.put_path(name)?;
+    pub fn bind_abstract(&mut self, name: &[u8], kind: SocketKind, page: PageNumber) -> Result<u64> {
+        let length = self.put_path(&with_kind(kind, name))?;
         Ok(self.exchange([Operation::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
     }
 
     /// The page that an abstract name leads to, and who listens there.
-    pub fn peer_abstract(&mut self, name: &[u8]) -> Result<(PageNumber, Peer)> {
-        let length = self.put_path(name)?;
+    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind) -> Result<(PageNumber, Peer)> {
+        let length = self.put_path(&with_kind(kind, name))?;
         Ok(listener(self.exchange([Operation::PeerAbstract as u64, length, 0, 0, 0, 0])?))
     }
 
-    /// The page that the name of a socket leads to, and who listens there.
-    pub fn peer(&mut self, at: u64, path: &[u8]) -> Result<(PageNumber, Peer)> {
+    /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another kind.
+    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<(PageNumber, Peer)> {
         let length = self.put_path(path)?;
         let answer = self.on_path([Operation::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
-        Ok(listener(answer))
+        if answer[4] == kind as u64 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
     }
 
     /// The pages of the pipe of a FIFO that is held.
@@ -724,6 +726,11 @@ impl Client {
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// An abstract name as the guardian knows it: those of different kinds of sockets are different names.
+fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
+    [&[kind as u8], name].concat()
 }
 
 /// A page, and who listens there.

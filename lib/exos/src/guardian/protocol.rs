@@ -132,16 +132,16 @@ operations! {
     Offer = 40,
     /// (number) -> node: the caller holds what was on its way.
     AcceptOffer = 41,
-    /// (at, mode, page, length of path): a socket under a name that leads to the page.
+    /// (at, mode and from bit 32 on its kind, page, length of path): a socket under a name that leads to the page.
     Bind = 42,
-    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and group.
+    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and group, and its kind.
     Peer = 43,
     /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds the
     /// master.
     MakeTerminal = 44,
     /// (node of a master or a slave) -> count; the terminal's pages in the window, one a word, then those of its ring.
     Terminal = 45,
-    /// (page, length): a socket under an abstract name, which leads to the page while somebody holds it -> node, held.
+    /// (page, length): a socket under an abstract name, its kind and the name itself, which leads to the page while somebody holds it -> node, held.
     BindAbstract = 46,
     /// (length) -> as `Peer`, of an abstract name.
     PeerAbstract = 47,

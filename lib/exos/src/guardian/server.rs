@@ -63,6 +63,8 @@ pub struct NamedSocket {
     pub by: u64,
     /// Who that one was.
     pub who: Credentials,
+    /// What the library calls its kind: who asks for it is told.
+    pub kind: u64,
 }
 
 /// The file system and its clients, by environment number.
@@ -161,7 +163,7 @@ impl Server {
             Operation::Rename => self.rename(caller, who, [a, b], c, d as u32),
             Operation::Link => self.link(caller, who, [a, b], c, d),
             Operation::SymbolicLink => self.symbolic_link(caller, who, a, b),
-            Operation::Bind => self.bind(caller, who, [a, d], b as u32, c),
+            Operation::Bind => self.bind(caller, who, [a, d], b, c),
             Operation::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, at| server.peer(who, at.node)),
             Operation::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
             Operation::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),

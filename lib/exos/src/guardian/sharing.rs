@@ -168,7 +168,7 @@ impl Server {
         caller: u64,
         who: Credentials,
         [at, length]: [u64; 2],
-        mode: u32,
+        mode_kind: u64,
         page: u64,
     ) -> Result<Outcome> {
         let path = self.path(caller, 0, length)?;
@@ -178,10 +178,10 @@ impl Server {
             self.sockets.remove(&node);
         }
         self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
-            let mode = linux::S_IFSOCK | mode & 0o777;
+            let (mode, kind) = (linux::S_IFSOCK | mode_kind as u32 & 0o777, mode_kind >> 32);
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
-            server.sockets.insert(node, NamedSocket { page, by: caller, who });
+            server.sockets.insert(node, NamedSocket { page, by: caller, who, kind });
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -198,7 +198,9 @@ impl Server {
         let node = self.tree.create_unnamed(ROOT, fresh, false)?;
         let handle = Handle::plain(Location::first(node));
         self.hold(caller, handle)?;
-        self.sockets.insert(node, NamedSocket { page, by: caller, who });
+        // Abstract names of different kinds are different names.
+        let kind = name.first().copied().map_or(0, u64::from);
+        self.sockets.insert(node, NamedSocket { page, by: caller, who, kind });
         self.abstract_names.insert(name, node);
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
@@ -223,11 +225,11 @@ impl Server {
         self.listener(node).map(Outcome::Done)
     }
 
-    /// Its page, and who listens there.
+    /// Its page, who listens there, and its kind.
     fn listener(&self, node: NodeId) -> Result<Answer> {
-        let NamedSocket { page, by, who } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
+        let NamedSocket { page, by, who, kind } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
         let [process, numbers] = Peer::of(*by, *who).to_words();
-        Ok([*page, process, numbers, 0, 0])
+        Ok([*page, process, numbers, *kind, 0])
     }
 
     /// Adds seals to a file, or just tells them.
