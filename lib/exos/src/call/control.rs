@@ -84,8 +84,7 @@ fn set_name(call: &Call<'_>, from: u64) -> Result<u64> {
         Err(Errno::E2BIG) => copy::read_vec(from, NAME_BYTES - 1)?,
         other => other?,
     };
-    call.process.program.lock().name = name;
-    crate::process::begin::publish(call.process);
+    call.process.set_name(name);
     Ok(0)
 }
 

@@ -12,6 +12,7 @@ use crate::user_memory::current::process;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Included, Unbounded};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -109,15 +110,19 @@ impl Set {
     pub fn collect(&self, most: usize, mut tell: impl FnMut(u32, u64)) -> u64 {
         let mut interests = self.interests.lock();
         interests.drop_closed();
+        let begin = core::mem::take(&mut interests.begin);
         let mut count = 0;
-        for interest in interests.values_mut().filter(|interest| !interest.spent) {
-            let events = interest.come();
-            if events != 0 {
-                interest.tell();
-                tell(events, interest.data);
-                count += 1;
+        for in_turn in [(Included(begin), Unbounded), (Unbounded, Excluded(begin))] {
+            for (key, interest) in interests.all.range_mut(in_turn).filter(|(_, interest)| !interest.spent) {
+                let events = interest.come();
+                if events != 0 {
+                    interest.tell();
+                    tell(events, interest.data);
+                    count += 1;
+                }
                 if count == most {
-                    break;
+                    interests.begin = (key.0, key.1 + 1);
+                    return count as u64;
                 }
             }
         }
@@ -129,6 +134,8 @@ impl Set {
 #[derive(Debug, Default)]
 struct Interests {
     all: BTreeMap<(u64, u64), Interest>,
+    /// Where the next look begins: behind the last that was told, if there was no room for more, so that each has its turn.
+    begin: (u64, u64),
     /// How many descriptors the process had taken out when those were dropped last that are closed.
     seen: u64,
 }
@@ -173,8 +180,10 @@ impl Interest {
         self.events & bit != 0
     }
 
+    /// Of what is not asked for, nothing is news.
     fn stamps(&self) -> [u64; 2] {
-        [Event::Readable, Event::Writable].map(|event| self.description.stamp(event))
+        [Event::Readable, Event::Writable]
+            .map(|event| if self.wants(event) { self.description.stamp(event) } else { 0 })
     }
 
     /// Events that have come and are to be told.

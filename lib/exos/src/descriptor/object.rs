@@ -63,6 +63,15 @@ pub struct Text {
     pub followed: bool,
 }
 
+impl Text {
+    /// Whether it can be waited for: of the files of a process no more than its mounts and its network.
+    pub fn can_be_waited_for(&self) -> bool {
+        let mut parts = self.path.split(|byte| *byte == b'/');
+        let is_of_process = parts.next().is_some_and(|first| first.first().is_some_and(u8::is_ascii_digit));
+        !is_of_process || parts.any(|part| [&b"mounts"[..], b"mountinfo", b"net"].contains(&part))
+    }
+}
+
 /// A folder of `/proc` as it was when it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Listing {
@@ -293,7 +302,7 @@ impl Description {
             Object::Device(..) => Ok(count),
             Object::Other(other) => other.write(self, from, count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
-            Object::Text(_) => Err(Errno::EACCES),
+            Object::Text(text) => crate::proc::write(&text.path, from, count),
         }
     }
 

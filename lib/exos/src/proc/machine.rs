@@ -49,6 +49,7 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
             "pid_max",
             "random",
             "randomize_va_space",
+            "tainted",
             "threads-max",
             "version",
         ]),
@@ -113,6 +114,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "kernel", "domainname"] => String::from("(none)\n"),
         // Programs lie where they lie.
         ["sys", "kernel", "randomize_va_space"] => String::from("0\n"),
+        ["sys", "kernel", "tainted"] => String::from("0\n"),
         ["sys", "kernel", "random", "entropy_avail" | "poolsize"] => String::from("256\n"),
         ["sys", "kernel", "random", "uuid"] => fresh_number()?,
         ["sys", "kernel", "random", "boot_id"] => {

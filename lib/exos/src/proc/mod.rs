@@ -1,6 +1,6 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
-//! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `maps`
+//! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `settings` about what it sets by writing, `maps`
 //! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
 
 mod ask;
@@ -12,11 +12,13 @@ mod namespaces;
 mod network;
 mod own;
 mod processes;
+mod settings;
 mod sizes;
 
 pub(crate) use ask::{answer, request};
 pub(crate) use machine::total_pages;
 use own::own_entry;
+pub(crate) use settings::write;
 
 use crate::call::walk::Last;
 use crate::descriptor::description::Description;
@@ -154,6 +156,7 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
         _ if flags & linux::O_ACCMODE == linux::O_RDONLY => {}
         Entry::Descriptor(_) => {}
         Entry::Namespace(_) => return Err(Errno::EPERM),
+        Entry::Text(_) if settings::can_be_set(path) => {}
         _ => return Err(Errno::EACCES),
     }
     if flags & linux::O_DIRECTORY != 0 && !is_directory(&entry) {
@@ -227,7 +230,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
     let entry = find(path)?;
     let mode = match &entry {
         Entry::Namespace(_) if follow => FILE | 0o444,
-        Entry::Text(_) => FILE | 0o444,
+        Entry::Text(_) => FILE | settings::mode(path),
         Entry::Directory(_) => DIRECTORY | 0o555,
         Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | 0o777,
         Entry::Descriptor(number) => {

@@ -1,7 +1,7 @@
 //! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
 
 use super::{
-    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor, sizes,
+    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor, settings, sizes,
 };
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -78,16 +78,14 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
         ["smaps"] => Ok(Entry::Text(sizes::smaps().into_bytes())),
         ["smaps_rollup"] => Ok(Entry::Text(sizes::rollup().into_bytes())),
-        ["coredump_filter"] => text("00000033\n"),
         ["personality"] => text(&format!("{:08x}\n", process.attributes.lock().personality)),
-        ["timerslack_ns"] => text(&format!("{}\n", process.attributes.lock().timer_slack)),
         ["uid_map" | "gid_map"] => text("         0          0 4294967295\n"),
         ["setgroups"] => text("allow\n"),
         ["sessionid"] => text("4294967295"),
         ["limits"] => Ok(Entry::Text(limits().into_bytes())),
         ["cgroup"] => text("0::/\n"),
         ["loginuid"] => text("4294967295"),
-        ["oom_adj" | "oom_score" | "oom_score_adj"] => text("0\n"),
+        ["oom_score"] => text("0\n"),
         ["wchan"] => text("0"),
         ["mounts" | "mountinfo"] | ["net", ..] => machine_entry(rest),
         ["ns", of_folder @ ..] => super::namespaces::entry(of_folder),
@@ -97,6 +95,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Directory(numbers.into_iter().map(|number| (number, DIRECTORY)).collect()))
         }
         ["task", number, of_thread @ ..] => thread(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
+        [name] if let Some(setting) = settings::text(name) => text(&setting),
         _ => other_entry(process.number(), rest),
     }
 }

@@ -33,6 +33,10 @@ pub struct Attributes {
     pub no_huge_pages: bool,
     /// Execution domain.
     pub personality: u32,
+    /// How willingly it is ended when memory runs out: -1000 to 1000.
+    pub memory_score: i32,
+    /// What of its memory goes into a core file.
+    pub core_filter: u32,
 }
 
 /// Nanoseconds that timers may be late unless somebody says otherwise.
@@ -52,6 +56,8 @@ impl Default for Attributes {
             timer_slack: TIMER_SLACK,
             no_huge_pages: false,
             personality: 0,
+            memory_score: 0,
+            core_filter: 0x33,
         }
     }
 }

@@ -243,6 +243,14 @@ pub fn publish_threads(process: &Process) {
     process.public_word(public::THREADS).store(process.threads.lock().len() as u64, Release);
 }
 
+impl Process {
+    /// Gives the process another name, and shows it.
+    pub fn set_name(&self, name: Vec<u8>) {
+        self.program.lock().name = name;
+        publish(self);
+    }
+}
+
 /// Shows what becomes of signals.
 pub fn publish_signals(process: &Process) {
     let (ignored, caught) = process.signals.lock().sets();
