@@ -223,6 +223,26 @@ static void processes(void) {
     printf("%lx %ld\n", (long)told.f_type, (long)told.f_namelen);
 }
 
+// The first lock in the way is the one that lies first, whatever was locked first; advice that is none.
+static void locks(void) {
+    int file = fresh();
+    for (int first = 40; first > 0; first -= 10) {
+        struct flock lock = {.l_type = first % 20 ? F_RDLCK : F_WRLCK, .l_start = first, .l_len = 5};
+        tell("lock", fcntl(file, F_SETLK, &lock));
+    }
+    if (fork() == 0) {
+        for (int from = 0; from < 50; from += 7) {
+            struct flock lock = {.l_type = F_WRLCK, .l_start = from};
+            tell("in the way", fcntl(file, F_GETLK, &lock));
+            printf("%d %ld %ld %d\n", lock.l_type, (long)lock.l_start, (long)lock.l_len, lock.l_pid == (lock.l_type == F_UNLCK ? 0 : getppid()));
+        }
+        _exit(0);
+    }
+    wait(NULL);
+    for (int advice = -1; advice < 8; advice++) printf("%s ", strerrorname_np(posix_fadvise(file, 0, 0, advice)));
+    printf("%s\n", strerrorname_np(posix_fadvise(file, 0, -1, POSIX_FADV_NORMAL)));
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     int number = open("/dev/null", O_RDWR);
@@ -231,4 +251,5 @@ int main(void) {
     room();
     copies();
     processes();
+    locks();
 }

@@ -112,9 +112,10 @@ pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
 
 /// Advice on a descriptor, which changes nothing for a file that is in memory anyway.
 pub(super) fn advise(call: &mut Call<'_>) -> Result<u64> {
-    let [number, ..] = call.arguments();
+    let [number, _, length, advice, ..] = call.arguments();
     match call.process.opened(number)?.object {
         Object::Pipe(..) | Object::Console(_) => Err(Errno::ESPIPE),
+        _ if (length as i64) < 0 || advice as u32 > linux::POSIX_FADV_NOREUSE => Err(Errno::EINVAL),
         _ => Ok(0),
     }
 }

@@ -59,9 +59,9 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// A lock that stands in the way of this one.
+    /// The first lock that stands in the way of this one, as they lie in the file.
     pub fn conflict(&self, node: NodeId, wanted: &Lock) -> Option<Lock> {
-        self.held.get(&node)?.iter().find(|held| held.conflicts(wanted)).copied()
+        self.held.get(&node)?.iter().filter(|held| held.conflicts(wanted)).min_by_key(|held| held.start).copied()
     }
 
     /// Takes a lock in place of what its owner had there; the error is what stands in the way.
