@@ -20,9 +20,9 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
     let [wanted, argument, more @ ..] = call.arguments();
     let process = call.process;
     match wanted as u32 {
-        operation::PR_SET_NAME => return set_name(call, argument),
+        operation::PR_SET_NAME => return set_name(argument),
         operation::PR_GET_NAME => {
-            let mut name = process.program.lock().name.clone();
+            let mut name = thread().name();
             name.resize(NAME_BYTES, 0);
             return copy::write(argument, &name).map(|()| 0);
         }
@@ -79,12 +79,12 @@ fn renounce_privileges(process: &Process) -> Result<u64> {
     Ok(0)
 }
 
-fn set_name(call: &Call<'_>, from: u64) -> Result<u64> {
+fn set_name(from: u64) -> Result<u64> {
     let name = match copy::read_string(from, NAME_BYTES - 1, Errno::E2BIG) {
         Err(Errno::E2BIG) => copy::read_vec(from, NAME_BYTES - 1)?,
         other => other?,
     };
-    call.process.set_name(name);
+    thread().set_name(name);
     Ok(0)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
         }
         ["net"] => Some(&network::FILES),
         ["sysvipc"] => Some(&["msg", "sem", "shm"]),
-        ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size"]),
+        ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size", "pipe-user-pages-hard", "pipe-user-pages-soft"]),
         ["sys", "fs", "inotify"] => Some(&["max_queued_events", "max_user_instances", "max_user_watches"]),
         _ => None,
     }
@@ -127,6 +127,8 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "vm", "mmap_min_addr"] => format!("{LEAST_ADDRESS}\n"),
         ["sys", "vm", "max_map_count"] => String::from("65530\n"),
         ["sys", "fs", "file-max"] => String::from("1048576\n"),
+        // No user has a limit of its own.
+        ["sys", "fs", "pipe-user-pages-hard" | "pipe-user-pages-soft"] => String::from("0\n"),
         ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::CAPACITY),
         _ => return None,
     })

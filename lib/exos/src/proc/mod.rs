@@ -17,7 +17,7 @@ mod sizes;
 
 pub(crate) use ask::{answer, request};
 pub(crate) use machine::total_pages;
-use own::own_entry;
+use own::{own_entry, thread_entry};
 pub(crate) use settings::write;
 
 use crate::call::walk::Last;
@@ -29,7 +29,7 @@ use crate::file_system::volume::PROC_VOLUME;
 use crate::pipe::Side;
 use crate::process::children::public::ARGUMENT_BYTES;
 use crate::process::place;
-use crate::user_memory::current::process;
+use crate::user_memory::current::{process, thread};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -138,8 +138,11 @@ fn settled(path: &[u8]) -> Vec<u8> {
     let own = format!("{}", process().number()).into_bytes();
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
     let mut parts: Vec<&[u8]> = parts.collect();
-    if let [first @ (b"self" | b"thread-self"), _, ..] = parts.as_mut_slice() {
-        *first = &own;
+    let of_thread = format!("{}/task/{}", process().number(), thread().shown_number()).into_bytes();
+    match parts.as_mut_slice() {
+        [first @ b"self", _, ..] => *first = &own,
+        [first @ b"thread-self", _, ..] => *first = &of_thread,
+        _ => {}
     }
     parts.join(&b'/')
 }
@@ -321,7 +324,11 @@ fn look_up(path: &[u8]) -> Result<Entry> {
     let own = process().number();
     match first {
         "self" if rest.is_empty() => Ok(Entry::Link(format!("{own}").into_bytes())),
-        "self" | "thread-self" => own_entry(&rest),
+        "self" => own_entry(&rest),
+        "thread-self" if rest.is_empty() => {
+            Ok(Entry::Link(format!("{own}/task/{}", thread().shown_number()).into_bytes()))
+        }
+        "thread-self" => thread_entry(thread().shown_number(), &rest),
         "net" if rest.is_empty() => Ok(Entry::Link(b"self/net".to_vec())),
         number if number.parse() == Ok(own) => own_entry(&rest),
         number if number.parse::<u64>().is_ok() => other_entry(number.parse().map_err(|_| Errno::ENOENT)?, &rest),

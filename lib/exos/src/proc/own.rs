@@ -94,7 +94,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
                 process.threads.lock().iter().map(|thread| thread.shown_number().to_string()).collect::<Vec<_>>();
             Ok(Entry::Directory(numbers.into_iter().map(|number| (number, DIRECTORY)).collect()))
         }
-        ["task", number, of_thread @ ..] => thread(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
+        ["task", number, of_thread @ ..] => thread_entry(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
         [name] if let Some(setting) = settings::text(name) => text(&setting),
         _ => other_entry(process.number(), rest),
     }
@@ -121,10 +121,11 @@ fn descriptor(number: u64) -> Result<Entry> {
 }
 
 /// A file of a thread: what is not the thread's own is the process's.
-fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
+pub(super) fn thread_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     let process = process();
     let found = process.threads.lock().iter().copied().find(|thread| thread.shown_number() == number);
-    let environment = found.ok_or(Errno::ENOENT)?.number();
+    let found = found.ok_or(Errno::ENOENT)?;
+    let environment = found.number();
     match rest {
         [] => {
             let Entry::Directory(mut names) = folder() else { return Err(Errno::EIO) };
@@ -132,9 +133,10 @@ fn thread(number: u64, rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Directory(names))
         }
         ["task", ..] => Err(Errno::ENOENT),
-        ["stat" | "status" | "statm"] => {
+        ["comm" | "stat" | "status" | "statm"] => {
             let own = crate::relatives::find(process.number()).ok_or(Errno::ENOENT)?;
-            let text = processes::text(&crate::relatives::Other { number, environment, ..own }, rest);
+            let name = found.name();
+            let text = processes::text(&crate::relatives::Other { number, environment, name, ..own }, rest);
             text.map(Entry::Text).ok_or(Errno::ENOENT)
         }
         _ => own_entry(rest),

@@ -6,9 +6,11 @@
 use crate::errno::{Errno, Result};
 use crate::process::attributes::TIMER_SLACK;
 use crate::user_memory::copy;
+use crate::process::thread::Thread;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Bytes of a name.
@@ -72,7 +74,7 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
     let name = last(path).ok_or(Errno::EACCES)?;
     if name == "comm" {
         let name = copy::read_vec(from, count.min(NAME_BYTES as u64) as usize)?;
-        process().set_name(name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
+        thread_at(path)?.set_name(name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
         return Ok(count);
     }
     let bytes = copy::read_vec(from, count.min(NUMBER_BYTES) as usize)?;
@@ -94,6 +96,17 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
         }
     }
     Ok(count)
+}
+
+/// The thread whose folder a file lies in; that of the process is its first thread's.
+fn thread_at(path: &[u8]) -> Result<&'static Thread> {
+    let text = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+    let number = match text.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>()[..] {
+        [_, "task", thread, ..] => thread.parse().map_err(|_| Errno::ENOENT)?,
+        _ => process().number(),
+    };
+    let threads = process().threads.lock();
+    threads.iter().copied().find(|thread| thread.shown_number() == number).ok_or(Errno::ESRCH)
 }
 
 fn score(name: &str, number: i64) -> Option<i32> {

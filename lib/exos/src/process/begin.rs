@@ -138,7 +138,9 @@ pub extern "C" fn forked(_argument: u64) {
 fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     let (process, thread) = (process(), thread());
     take_memory(process, inherited);
+    let name = thread.name();
     thread.begin_again();
+    process.program.lock().name = name;
     process.number.store(thread.number(), Relaxed);
     process.first_number.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);

@@ -87,6 +87,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
         None => Box::leak(Box::new(Thread::new()?)),
     };
     record.reset(maker.blocked());
+    record.note_name(&maker.name());
     let mut context = *context;
     context.registers.rax = 0;
     if options.stack != 0 {

@@ -30,6 +30,8 @@ pub struct Thread {
     pub vectors: Lock<State>,
     /// Bytes that it takes.
     pub vector_bytes: u64,
+    /// Its name, with zeros behind it; that of the first thread is the process's.
+    name: [AtomicU64; 2],
     /// Base of FS as the program set it.
     pub segment_base: AtomicU64,
     /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
@@ -71,6 +73,7 @@ impl Thread {
             fault: Lock::new(None),
             vectors: Lock::new(vectors),
             vector_bytes,
+            name: Default::default(),
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
@@ -98,6 +101,35 @@ impl Thread {
     pub fn shown_number(&self) -> u64 {
         let process = crate::user_memory::current::process();
         if self.number() == process.environment() { process.number() } else { self.number() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Vec<u8> {
+        let process = crate::user_memory::current::process();
+        if self.number() == process.environment() {
+            return process.program.lock().name.clone();
+        }
+        let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+    }
+
+    /// Gives it a name of 15 bytes at most; that of the first thread everybody sees.
+    pub fn set_name(&self, name: Vec<u8>) {
+        let process = crate::user_memory::current::process();
+        if self.number() == process.environment() {
+            return process.set_name(name);
+        }
+        self.note_name(&name);
+    }
+
+    /// Sets the name of a thread that is not the first one, or does not run yet.
+    pub fn note_name(&self, name: &[u8]) {
+        let mut bytes = [0; 16];
+        let length = name.len().min(bytes.len() - 1);
+        bytes[..length].copy_from_slice(&name[..length]);
+        for (word, bytes) in self.name.iter().zip(bytes.as_chunks().0) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
     }
 
     /// The running environment is this thread from now on, in a process that was just copied: what its parent left
