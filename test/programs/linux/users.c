@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,11 @@ static void with_files(void) {
     CHECK(access("secret", R_OK) == 0 && faccessat(AT_FDCWD, "secret", R_OK, AT_EACCESS) == -1 && errno == EACCES);
     CHECK(chmod("readable", 0777) == -1 && errno == EPERM && chown("mine", 0, -1) == -1 && errno == EPERM && !chmod("mine", 0640));
     CHECK(unlink("readable") == -1 && errno == EACCES && !unlink("free/new"));
+    CHECK(opens("readable", O_RDONLY | O_NOATIME) == -1 && errno == EPERM && opens("mine", O_RDONLY | O_NOATIME) == 1);
+    // Who could make any device could open the terminals of others.
+    CHECK(mknod("free/terminal", S_IFCHR | 0600, makedev(136, 0)) == -1 && errno == EPERM);
+    CHECK(mknod("free/block", S_IFBLK | 0600, makedev(7, 0)) == -1 && errno == EPERM && mknod("null", S_IFCHR, 259) == -1 && errno == EACCES);
+    CHECK(!mknod("free/fifo", S_IFIFO | 0600, 0) && !unlink("free/fifo"));
     // What was opened stays open.
     char byte;
     CHECK(read(secret, &byte, 1) == 1 && byte == 'x');

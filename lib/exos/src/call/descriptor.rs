@@ -3,7 +3,7 @@
 use super::dispatch::Call;
 use super::{lock, owner};
 use crate::descriptor::description::Description;
-use crate::descriptor::object::Object;
+use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::pipe::{Pipe, Side};
 use crate::terminal::control;
@@ -15,6 +15,9 @@ use runtime::page::Allocator;
 /// Flags of `close_range` (linux/close_range.h).
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
+/// How much entropy there is (linux/random.h), and what Linux says when there is enough.
+const RNDGETENTCNT: u32 = 0x8004_5200;
+const ENTROPY_BITS: u32 = 256;
 
 pub(super) fn close(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
@@ -190,7 +193,11 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             Object::Other(other) => copy::write_half(argument, other.waiting()? as u32).map(|()| 0),
             _ => Err(Errno::ENOTTY),
         },
+        RNDGETENTCNT if matches!(description.object, Object::Device(Device::Random, _)) => {
+            copy::write_half(argument, ENTROPY_BITS).map(|()| 0)
+        }
         request => match &description.object {
+            Object::File { .. } if [ioctl::FICLONE, ioctl::FICLONERANGE].contains(&request) => Err(Errno::EOPNOTSUPP),
             Object::Terminal(terminal) => control::ioctl(terminal, request, argument),
             Object::Other(other) => owner::socket_ioctl(call, &description, request, argument)
                 .unwrap_or_else(|| other.ioctl(request, argument)),

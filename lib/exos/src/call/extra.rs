@@ -54,11 +54,18 @@ pub(super) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EBADF);
     }
     let (read_at, write_at) = (place(&from, from_at)?, place(&to, to_at)?);
-    let is_too_far = |place: u64| place.checked_add(count).is_none_or(|end| end > i64::MAX as u64);
-    if is_too_far(read_at) || is_too_far(write_at) {
+    let is_too_much = |place: u64| place.checked_add(count).is_none();
+    if is_too_much(read_at) || is_too_much(write_at) {
         return Err(Errno::EOVERFLOW);
     }
-    let count = count.min(MOST);
+    const END: u64 = i64::MAX as u64;
+    if read_at > END || write_at > END {
+        return Err(Errno::EINVAL);
+    }
+    if write_at == END {
+        return Err(Errno::EFBIG);
+    }
+    let count = count.min(MOST).min(END - write_at);
     if node_of(*source) == node_of(*target)
         && read_at < write_at.saturating_add(count)
         && write_at < read_at.saturating_add(count)

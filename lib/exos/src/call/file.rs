@@ -286,6 +286,23 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     Ok(length)
 }
 
+/// The older form of `getdents64`: its records are as long, but their type stands in the last byte and the name one byte earlier.
+pub(super) fn getdents(call: &mut Call<'_>) -> Result<u64> {
+    const LENGTH: usize = 16;
+    const TYPE: usize = 18;
+    let [_, to, ..] = call.arguments();
+    let bytes = getdents64(call)? as usize;
+    let mut records = copy::read_vec(to, bytes)?;
+    let mut rest = records.as_mut_slice();
+    while rest.len() > TYPE {
+        let length = usize::from(u16::from_le_bytes([rest[LENGTH], rest[LENGTH + 1]]));
+        let (record, behind) = rest.split_at_mut_checked(length).filter(|_| length > TYPE).ok_or(Errno::EFAULT)?;
+        record[TYPE..].rotate_left(1);
+        rest = behind;
+    }
+    copy::write(to, &records).map(|()| bytes as u64)
+}
+
 /// Through a buffer of the library: from a file to anything.
 pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
     let [to, from, offset_at, count, ..] = call.arguments();

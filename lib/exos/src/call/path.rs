@@ -205,7 +205,7 @@ fn plain_rights(status: &Status, (who, groups): (Credentials, &[u32]), flags: u3
         linux::S_IFDIR => wanted == access::READ,
         _ => false,
     };
-    let is_plain = fits && flags & (linux::O_TRUNC | linux::O_PATH) == 0;
+    let is_plain = fits && flags & (linux::O_TRUNC | linux::O_PATH | linux::O_NOATIME) == 0;
     (is_plain && status.permits(who, groups, wanted)).then_some(rights)
 }
 
@@ -696,6 +696,11 @@ pub(super) fn renameat2(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn rename_at(call: &Call<'_>, from: [u64; 2], to: [u64; 2], flags: u32) -> Result<u64> {
+    const KNOWN: u32 = linux::RENAME_NOREPLACE | linux::RENAME_EXCHANGE | linux::RENAME_WHITEOUT;
+    let exchanges = flags & linux::RENAME_EXCHANGE != 0;
+    if flags & !KNOWN != 0 || exchanges && flags != linux::RENAME_EXCHANGE {
+        return Err(Errno::EINVAL);
+    }
     let (from_path, to_path) = (copy::read_path(from[1])?, copy::read_path(to[1])?);
     let (from, to) = (start(call, from[0], &from_path)?, start(call, to[0], &to_path)?);
     let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));

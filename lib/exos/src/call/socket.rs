@@ -19,6 +19,9 @@ use runtime::PageNumber;
 /// The family of Unix-domain sockets (linux/socket.h).
 pub(super) const UNIX: u64 = 1;
 const TYPE_MASK: u64 = 15;
+/// How many families and kinds Linux has numbers for.
+const FAMILIES: u64 = 46;
+const KINDS: u64 = 11;
 /// Bytes of a name: family and path.
 const NAME_BYTES: u64 = 110;
 /// Abstract names that are tried for a socket that asks for any.
@@ -27,20 +30,22 @@ const TRIES: u32 = 1000;
 fn kind(of: u64) -> Result<Kind> {
     match of & TYPE_MASK {
         1 => Ok(Kind::Stream),
-        2 => Ok(Kind::Datagram),
+        // Raw sockets have nothing of their own.
+        2 | 3 => Ok(Kind::Datagram),
         5 => Ok(Kind::Packets),
-        _ => Err(Errno::EPROTOTYPE),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
     }
 }
 
 fn check_family(call: &Call<'_>) -> Result<(Kind, u32)> {
     let [family, of, protocol, ..] = call.arguments();
+    let flags = of as u32 & !(TYPE_MASK as u32);
+    let is_kind = of & TYPE_MASK < KINDS;
+    if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 || family < FAMILIES && !is_kind {
+        return Err(Errno::EINVAL);
+    }
     if family != UNIX {
         return Err(Errno::EAFNOSUPPORT);
-    }
-    let flags = of as u32 & !(TYPE_MASK as u32);
-    if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
-        return Err(Errno::EINVAL);
     }
     if protocol > 1 { Err(Errno::EPROTONOSUPPORT) } else { Ok((kind(of)?, flags)) }
 }

@@ -133,6 +133,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_gettid => process::gettid,
     __NR_tkill => signal::tkill,
     __NR_time => time::time,
+    __NR_getdents => file::getdents,
     __NR_getdents64 => file::getdents64,
     __NR_set_tid_address => process::set_tid_address,
     __NR_clock_settime => time::clock_settime,

@@ -43,15 +43,27 @@ pub trait Store {
 
 impl<S: Store> Tree<S> {
     /// Reads up to `count` bytes; `each` gets the pieces in order, with their place in the result.
-    pub fn read(&mut self, id: NodeId, offset: u64, count: u64, mut each: impl FnMut(usize, &[u8])) -> Result<u64> {
+    pub fn read(&mut self, id: NodeId, offset: u64, count: u64, each: impl FnMut(usize, &[u8])) -> Result<u64> {
         let now = self.now;
         let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
-        if node.is_directory() {
-            return Err(Errno::EISDIR);
-        }
-        if is_read_noted([node.accessed, node.modified, node.changed], now) {
+        if !node.is_directory() && is_read_noted([node.accessed, node.modified, node.changed], now) {
             node.accessed = now;
             self.changes.note_read(id);
+        }
+        self.read_unnoted(id, offset, count, each)
+    }
+
+    /// The same, and the time of the last read stays.
+    pub fn read_unnoted(
+        &mut self,
+        id: NodeId,
+        offset: u64,
+        count: u64,
+        mut each: impl FnMut(usize, &[u8]),
+    ) -> Result<u64> {
+        let node = self.nodes.get(&id).ok_or(Errno::ENOENT)?;
+        if node.is_directory() {
+            return Err(Errno::EISDIR);
         }
         let count = count.min(node.size.saturating_sub(offset));
         match &node.body {

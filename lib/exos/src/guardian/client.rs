@@ -136,7 +136,7 @@ impl Client {
     pub fn reopen(&mut self, shown: u64, rights: u8) -> Option<u64> {
         let idle = self.idle()?;
         let node = idle.find(shown)?;
-        let has = Handle::from_word(node).rights & (right::READ | right::WRITE);
+        let has = Handle::from_word(node).rights & (right::READ | right::WRITE | right::UNNOTED);
         (has == rights && idle.take(node)).then_some(node)
     }
 

@@ -21,6 +21,8 @@ pub mod right {
     pub const EXECUTE: u8 = 4;
     /// It is held by a mapping through which others see what is written.
     pub const MAPPED: u8 = 8;
+    /// Reading leaves the time of the last read: `O_NOATIME`, or its mount says so.
+    pub const UNNOTED: u8 = 16;
 }
 
 /// A node that is held.
@@ -50,7 +52,9 @@ impl Handle {
             _ => right::READ | right::WRITE,
         };
         let execute = if is_file && mount_flags & linux::MS_NOEXEC == 0 { right::EXECUTE } else { 0 };
-        Self { at, rights: rights | execute }
+        let is_unnoted = flags & linux::O_NOATIME != 0 || mount_flags & linux::MS_NOATIME != 0;
+        let unnoted = if is_unnoted { right::UNNOTED } else { 0 };
+        Self { at, rights: rights | execute | unnoted }
     }
 
     /// `EBADF` where it lacks a right.
@@ -61,6 +65,11 @@ impl Handle {
     /// Whether what it holds may be changed by it.
     pub const fn writes(self) -> bool {
         self.rights & right::WRITE != 0
+    }
+
+    /// Whether reading leaves the time of the last read.
+    pub const fn is_unnoted(self) -> bool {
+        self.rights & right::UNNOTED != 0
     }
 
     /// Whether a mapping holds it, through which it may be written.

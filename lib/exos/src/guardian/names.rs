@@ -123,7 +123,13 @@ impl Server {
     ) -> Result<Outcome> {
         let path = self.path(caller, 0, length)?;
         let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
+        // Who could make any device could open others' terminals. That of number 0 is none (it covers a name in an overlay).
+        let is_device = matches!(mode & linux::S_IFMT, linux::S_IFCHR | linux::S_IFBLK);
+        let is_cover = mode & linux::S_IFMT == linux::S_IFCHR && device == 0;
         self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
+            if is_device && !is_cover && who.uid != 0 {
+                return Err(Errno::EPERM);
+            }
             let device = ((device >> 32) as u32, device as u32);
             server.tree.create(directory.node, name, Fresh { mode, owner: who, device, target: b"" })?;
             Ok(())

@@ -212,7 +212,7 @@ impl Server {
             self.make_plain(caller, node)?;
         }
         match operation {
-            Operation::Read => self.read(caller, node, b, c),
+            Operation::Read => self.read(caller, handle, b, c),
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => {
                 self.tree.check_size(node, b)?;
@@ -323,6 +323,7 @@ impl Server {
     fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
         let mut left = 0;
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
+            self.tree.check_size(at.node, 0)?;
             self.make_plain(caller, at.node)?;
             self.tree.truncate(at.node, 0)?;
             left = self.left_pages_mapped();
@@ -373,6 +374,9 @@ impl Server {
         }
         let truncating = if flags & linux::O_TRUNC != 0 { access::WRITE } else { 0 };
         self.tree.check(at.node, who, read | write | truncating)?;
+        if flags & linux::O_NOATIME != 0 && who.uid != 0 && who.uid != node.uid {
+            return Err(Errno::EPERM);
+        }
         match node.mode & linux::S_IFMT {
             linux::S_IFREG if write | truncating != 0 => self.tree.check_writable(at),
             linux::S_IFCHR | linux::S_IFBLK if self.tree.flags_at(at) & linux::MS_NODEV != 0 => Err(Errno::EACCES),
@@ -432,12 +436,15 @@ impl Server {
         Ok(NOTHING.into())
     }
 
-    fn read(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
+    fn read(&mut self, caller: u64, handle: Handle, offset: u64, count: u64) -> Result<Answer> {
         let window = self.window(caller)?;
         let mut outcome = Ok(());
-        let count = self.tree.read(node, offset, count.min(WINDOW_BYTES), |place, bytes| {
-            outcome = outcome.and(window.write(place as u64, bytes));
-        })?;
+        let count = count.min(WINDOW_BYTES);
+        let each = |place: usize, bytes: &[u8]| outcome = outcome.and(window.write(place as u64, bytes));
+        let count = match handle.is_unnoted() {
+            true => self.tree.read_unnoted(handle.at.node, offset, count, each)?,
+            false => self.tree.read(handle.at.node, offset, count, each)?,
+        };
         outcome.map(|()| [count, 0, 0, 0, 0])
     }
 
@@ -455,6 +462,9 @@ impl Server {
 
     /// Records of `getdents64` for the entries behind the one with a number.
     fn list(&mut self, caller: u64, at: Location, after: u64, bytes: u64) -> Result<Answer> {
+        if self.tree.node(at.node)?.links == 0 {
+            return Err(Errno::ENOENT);
+        }
         let window = self.window(caller)?;
         let records = &window.words()[..(bytes.min(WINDOW_BYTES) / 8) as usize];
         let (mut end, mut last, mut full) = (0, after, false);
