@@ -466,7 +466,7 @@ impl Description {
         loop {
             let waiting = pipe.ring().waiting()?;
             if waiting > 0 {
-                let reachable = copy::prepare(to, count.min(waiting), true)?;
+                let reachable = copy::prepare_checked(to, count.min(waiting), true)?;
                 let done = pipe.read(to, reachable)?;
                 if done > 0 {
                     return Ok(done);
@@ -489,7 +489,7 @@ impl Description {
                 return if done > 0 { Ok(done) } else { Err(broken_pipe()) };
             }
             let wanted = (count - done).min(pipe::ring::CAPACITY);
-            let reachable = match copy::prepare(from + done, wanted, false) {
+            let reachable = match copy::prepare_checked(from + done, wanted, false) {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };

@@ -422,9 +422,8 @@ impl Pipe {
 
     /// True when a write of so many bytes may begin.
     pub fn has_room(&self, bytes: u64) -> Term {
-        let needed = if bytes <= ATOMIC { bytes } else { 1 };
         let ring = self.ring();
-        let least = ring.written.wrapping_add(needed).saturating_sub(ring.size());
+        let least = ring.written.wrapping_add(Ring::needed(bytes)).saturating_sub(ring.size());
         word(self.word(READ), Operator::GreaterOrEqual, least)
     }
 
@@ -468,12 +467,13 @@ impl Pipe {
     fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
         let _held = self.lock();
         let mut ring = self.ring();
-        if !ring.takes(bytes)? {
+        let mut room = ring.room()?;
+        if room < Ring::needed(bytes) {
             return Ok(0);
         }
         let mut done = 0;
         loop {
-            let stretch = ring.to_write(bytes - done)?;
+            let stretch = ring.to_write_into(room, bytes - done);
             if stretch.bytes == 0 {
                 break;
             }
@@ -488,6 +488,7 @@ impl Pipe {
                 break;
             }
             ring = self.ring();
+            room = ring.room()?;
         }
         self.wake_reader();
         Ok(done)

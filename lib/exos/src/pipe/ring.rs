@@ -54,13 +54,22 @@ impl Ring {
 
     /// The first stretch to write of at most `bytes` bytes.
     pub fn to_write(self, bytes: u64) -> Result<Stretch> {
-        Ok(stretch(self.written, bytes.min(self.room()?)))
+        Ok(self.to_write_into(self.room()?, bytes))
     }
 
-    /// Whether a write of `bytes` bytes may begin: all of a small one must fit.
+    /// The same where the room is known.
+    pub fn to_write_into(self, room: u64, bytes: u64) -> Stretch {
+        stretch(self.written, bytes.min(room))
+    }
+
+    /// The room that a write of `bytes` bytes needs to begin: all of a small one must fit.
+    pub const fn needed(bytes: u64) -> u64 {
+        if bytes <= ATOMIC { bytes } else { 1 }
+    }
+
+    /// Whether a write of `bytes` bytes may begin.
     pub fn takes(self, bytes: u64) -> Result<bool> {
-        let needed = if bytes <= ATOMIC { bytes } else { 1 };
-        Ok(self.room()? >= needed)
+        Ok(self.room()? >= Self::needed(bytes))
     }
 }
 

@@ -28,6 +28,12 @@ core::arch::global_asm!(
     "exos_user_copy_end:",
     "mov eax, 1",
     "ret",
+    // Looks at one byte, so that its page is there.
+    ".global exos_user_look",
+    "exos_user_look:",
+    "movzx eax, byte ptr [rdi]",
+    "xor eax, eax",
+    "ret",
     // Writes nothing new to one byte, so that its page is there and may be written.
     ".global exos_user_touch",
     "exos_user_touch:",
@@ -56,6 +62,8 @@ unsafe extern "C" {
     /// Copies `bytes` bytes from `from` to `to`; not zero where that faulted.
     fn exos_user_copy(to: u64, from: u64, bytes: u64) -> u32;
     static exos_user_copy_end: u8;
+    /// Makes sure that the byte at `address` can be read; not zero where it cannot.
+    fn exos_user_look(address: u64) -> u32;
     /// Makes sure that the byte at `address` can be written; not zero where it cannot.
     fn exos_user_touch(address: u64) -> u32;
     static exos_user_touch_end: u8;
@@ -67,7 +75,7 @@ unsafe extern "C" {
 /// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
 pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
-    let touch = (exos_user_touch as *const () as u64, &raw const exos_user_touch_end as u64);
+    let touch = (exos_user_look as *const () as u64, &raw const exos_user_touch_end as u64);
     let exchange = (exos_user_exchange as *const () as u64, &raw const exos_user_exchange_end as u64);
     let [put, take, load] = signal_frame::ranges();
     [copy, touch, exchange, put, take, load]
@@ -80,14 +88,21 @@ pub fn fix_up(rip: u64) -> Option<u64> {
 /// could need the lock. The range is cut to what can be reached; nothing at all is `EFAULT`.
 pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
     check(address, bytes)?;
+    prepare_checked(address, bytes, write)
+}
+
+/// The same for a range that was checked, or is part of one.
+#[inline]
+pub fn prepare_checked(address: u64, bytes: u64, write: bool) -> Result<u64> {
+    let end = address.wrapping_add(bytes);
     let mut at = address;
-    while at < address + bytes {
-        // SAFETY: the address lies in the program's range, where a fault is fixed up; a touch changes nothing.
-        let there = if write { outcome(unsafe { exos_user_touch(at) }) } else { read(at, &mut [0]) };
+    while at < end {
+        // SAFETY: looking at a byte, or writing to it what it holds, changes nothing anywhere, and a fault is fixed up.
+        let there = outcome(unsafe { if write { exos_user_touch(at) } else { exos_user_look(at) } });
         match there {
             Err(error) if at == address => return Err(error),
-            Err(_) => return Ok(at - address),
-            Ok(()) => at = (at | (PAGE_SIZE - 1)) + 1,
+            Err(_) => return Ok(at.wrapping_sub(address)),
+            Ok(()) => at = (at | (PAGE_SIZE - 1)).wrapping_add(1),
         }
     }
     Ok(bytes)
