@@ -98,7 +98,7 @@ static void with_files(void) {
     CHECK(chmod("readable", 0777) == -1 && errno == EPERM && chown("mine", 0, -1) == -1 && errno == EPERM && !chmod("mine", 0640));
     CHECK(unlink("readable") == -1 && errno == EACCES && !unlink("free/new"));
     CHECK(opens("readable", O_RDONLY | O_NOATIME) == -1 && errno == EPERM && opens("mine", O_RDONLY | O_NOATIME) == 1);
-    // Who could make any device could open the terminals of others.
+    // Devices are user 0's to make.
     CHECK(mknod("free/terminal", S_IFCHR | 0600, makedev(136, 0)) == -1 && errno == EPERM);
     CHECK(mknod("free/block", S_IFBLK | 0600, makedev(7, 0)) == -1 && errno == EPERM && mknod("null", S_IFCHR, 259) == -1 && errno == EACCES);
     CHECK(!mknod("free/fifo", S_IFIFO | 0600, 0) && !unlink("free/fifo"));

@@ -123,7 +123,7 @@ impl Server {
     ) -> Result<Outcome> {
         let path = self.path(caller, 0, length)?;
         let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
-        // Who could make any device could open others' terminals. That of number 0 is none (it covers a name in an overlay).
+        // Devices are user 0's to make, as on Linux. That of number 0 is none (it covers a name in an overlay).
         let is_device = matches!(mode & linux::S_IFMT, linux::S_IFCHR | linux::S_IFBLK);
         let is_cover = mode & linux::S_IFMT == linux::S_IFCHR && device == 0;
         self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {

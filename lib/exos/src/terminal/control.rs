@@ -3,7 +3,7 @@
 use super::Terminal;
 use super::job::{self, Attempt, controls};
 use super::master;
-use super::modes::{BYTES, BYTES_2, Modes};
+use super::modes::{BYTES, BYTES_2, Modes, OLD_BYTES};
 use super::packet::event;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -16,6 +16,8 @@ use linux_raw_sys::{general as linux, ioctl};
 
 /// Speed that the modes of a terminal name, in bits a second (`struct termios2`).
 const SPEED: u32 = 38400;
+/// The number of the line discipline of terminals (linux/tty.h).
+const N_TTY: u32 = 0;
 
 /// What `/dev/tty` opens: the terminal that controls the process.
 pub fn open() -> Result<Object> {
@@ -41,10 +43,12 @@ pub fn open_slave(node: u64, flags: u32) -> Result<Object> {
 pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
     match request {
         ioctl::TCGETS => copy::write(argument, &terminal.modes().to_bytes()),
+        ioctl::TCGETA => copy::write(argument, &terminal.modes().to_old_bytes()),
         ioctl::TCGETS2 => copy::write(argument, &with_speeds(&terminal.modes())),
         ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
             set_modes(terminal, argument, BYTES, request == ioctl::TCSETSF)
         }
+        ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => set_old_modes(terminal, argument, request == ioctl::TCSETAF),
         ioctl::TCSETS2 | ioctl::TCSETSW2 | ioctl::TCSETSF2 => {
             set_modes(terminal, argument, BYTES_2, request == ioctl::TCSETSF2)
         }
@@ -70,6 +74,10 @@ pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
         ioctl::TCSBRK | ioctl::TCSBRKP | ioctl::TIOCEXCL | ioctl::TIOCNXCL => Ok(()),
         ioctl::TIOCOUTQ => copy::write_half(argument, 0),
         ioctl::FIONREAD => copy::write_half(argument, terminal.readable_bytes() as u32),
+        // There is one line discipline.
+        ioctl::TIOCGETD => copy::write_half(argument, N_TTY),
+        ioctl::TIOCSETD if copy::read_half(argument)? == N_TTY => Ok(()),
+        ioctl::TIOCSETD => Err(Errno::EINVAL),
         // Typing in another's name is refused, as Linux does since 6.2.
         ioctl::TIOCSTI => Err(Errno::EIO),
         _ => Err(Errno::ENOTTY),
@@ -87,12 +95,22 @@ fn with_speeds(modes: &Modes) -> Vec<u8> {
 fn set_modes(terminal: &Terminal, from: u64, bytes: usize, flush: bool) -> Result<()> {
     let bytes = copy::read_vec(from, bytes)?;
     let modes = Modes::from_bytes(&bytes).ok_or(Errno::EINVAL)?;
+    take_up(terminal, &modes, flush)
+}
+
+fn set_old_modes(terminal: &Terminal, from: u64, flush: bool) -> Result<()> {
+    let bytes = copy::read_vec(from, OLD_BYTES)?;
+    let modes = terminal.modes().with_old_bytes(bytes.first_chunk().ok_or(Errno::EFAULT)?);
+    take_up(terminal, &modes, flush)
+}
+
+fn take_up(terminal: &Terminal, modes: &Modes, flush: bool) -> Result<()> {
     job::wait_for_turn(terminal, Attempt::Write)?;
     if flush {
         terminal.flush_input();
     }
-    terminal.note_modes(&terminal.modes(), &modes);
-    terminal.set_modes(&modes);
+    terminal.note_modes(&terminal.modes(), modes);
+    terminal.set_modes(modes);
     crate::block::kick_idle();
     Ok(())
 }

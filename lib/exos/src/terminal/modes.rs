@@ -11,6 +11,10 @@ pub const CHARACTERS: usize = 19;
 pub const BYTES: usize = 16 + 1 + CHARACTERS;
 /// Bytes of `struct termios2`: the two speeds behind it.
 pub const BYTES_2: usize = 44;
+/// The same of the older `struct termio`, whose flags are halves.
+const OLD_CHARACTERS: usize = 8;
+/// Its bytes, without what fills it up.
+pub const OLD_BYTES: usize = 8 + 1 + OLD_CHARACTERS;
 /// Shared words that hold the modes.
 pub const WORDS: usize = 6;
 /// A control character that stands for none.
@@ -105,6 +109,32 @@ impl Modes {
             line: *bytes.get(16)?,
             characters: *bytes.get(17..)?.first_chunk()?,
         })
+    }
+
+    /// As the older `TCGETA` gives it: the lower halves of the flags, and the first characters.
+    pub fn to_old_bytes(&self) -> Vec<u8> {
+        let flags = [self.input, self.output, self.control, self.local];
+        let mut bytes: Vec<u8> = flags.iter().flat_map(|flags| (*flags as u16).to_le_bytes()).collect();
+        bytes.push(self.line);
+        bytes.extend_from_slice(&self.characters[..OLD_CHARACTERS]);
+        bytes
+    }
+
+    /// These modes with what `TCSETA` takes in their place.
+    pub fn with_old_bytes(&self, bytes: &[u8; OLD_BYTES]) -> Self {
+        let flags = |index: usize, now: u32| {
+            now & !0xffff | u32::from(u16::from_le_bytes([bytes[index * 2], bytes[index * 2 + 1]]))
+        };
+        let mut characters = self.characters;
+        characters[..OLD_CHARACTERS].copy_from_slice(&bytes[OLD_BYTES - OLD_CHARACTERS..]);
+        Self {
+            input: flags(0, self.input),
+            output: flags(1, self.output),
+            control: flags(2, self.control),
+            local: flags(3, self.local),
+            line: bytes[8],
+            characters,
+        }
     }
 
     /// As shared words.
