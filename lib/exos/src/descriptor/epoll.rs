@@ -12,7 +12,6 @@ use crate::user_memory::current::process;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Bound::{Excluded, Included, Unbounded};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -112,8 +111,11 @@ impl Set {
         interests.drop_closed();
         let begin = core::mem::take(&mut interests.begin);
         let mut count = 0;
-        for in_turn in [(Included(begin), Unbounded), (Unbounded, Excluded(begin))] {
-            for (key, interest) in interests.all.range_mut(in_turn).filter(|(_, interest)| !interest.spent) {
+        // Those from there on, then those before it: mostly there are none. All are gone through, ranges of a tree are dear.
+        let turns: &[bool] = if begin == Interests::FIRST { &[true] } else { &[true, false] };
+        for turn in turns {
+            let in_turn = |key: &(u64, u64), interest: &Interest| !interest.spent && (*key >= begin) == *turn;
+            for (key, interest) in interests.all.iter_mut().filter(|(key, interest)| in_turn(key, interest)) {
                 let events = interest.come();
                 if events != 0 {
                     interest.tell();
@@ -121,7 +123,9 @@ impl Set {
                     count += 1;
                 }
                 if count == most {
-                    interests.begin = (key.0, key.1 + 1);
+                    let next = (key.0, key.1 + 1);
+                    // Where there is room for all, all had their turn.
+                    interests.begin = if most < interests.all.len() { next } else { Interests::FIRST };
                     return count as u64;
                 }
             }
@@ -154,6 +158,9 @@ impl DerefMut for Interests {
 }
 
 impl Interests {
+    /// Before the key of every interest.
+    const FIRST: (u64, u64) = (0, 0);
+
     /// Takes out what the process has no descriptor of any more: closing the last one takes it out of the set.
     fn drop_closed(&mut self) {
         let descriptors = process().descriptors.lock();
