@@ -239,7 +239,10 @@ impl Sight {
 /// Sends a signal to one process; 0 only asks whether it is there.
 pub fn send(number: u64, information: &Information) -> Result<u64> {
     check(information.signal)?;
-    if number == process().number() {
+    // The number of a thread means its process.
+    let is_own =
+        number == process().number() || process().threads.lock().iter().any(|one| one.shown_number() == number);
+    if is_own {
         if information.signal != 0 {
             process().letters.post().put(information)?;
         }

@@ -6,6 +6,7 @@ use exos::file_system::tree::Credentials;
 use exos::ipc::message::{EXCEPT, Message, Queue};
 use exos::ipc::posix_queue::{Opening, Queues};
 use exos::ipc::semaphore::{Change, HIGHEST, NO_WAIT, Set, UNDO};
+use exos::ipc::shared_futex::SharedFutexes;
 use exos::ipc::table::{CREATE, EXCLUSIVE, PRIVATE, Table, access};
 
 const ROOT: Credentials = Credentials { uid: 0, gid: 0 };
@@ -33,6 +34,25 @@ fn a_number_names_one_object_for_ever() {
     assert_eq!(permission.check(MATE, access::WRITE), Err(Errno::EACCES));
     assert_eq!(permission.check(OTHER, access::READ), Err(Errno::EACCES));
     assert_eq!((permission.check_owner(MATE), permission.check_owner(ROOT)), (Err(Errno::EPERM), Ok(())));
+}
+
+#[test]
+fn words_wake_who_came_first_and_nobody_twice() {
+    let mut futexes = SharedFutexes::default();
+    (1..=5).for_each(|thread| futexes.enter(thread, 100, 1 << (thread % 2)));
+    assert_eq!(futexes.wake(100, 1, u32::MAX), [1]);
+    assert_eq!(futexes.wake(100, 9, 1), [2, 4]);
+    assert_eq!(futexes.wake(200, 9, u32::MAX), [0; 0]);
+    assert!(futexes.is_woken(4) && !futexes.is_woken(3));
+    assert_eq!((futexes.requeue(100, 200, 1), futexes.requeue(100, 200, 0)), (1, 0));
+    futexes.enter(6, 200, 1);
+    assert_eq!((futexes.wake(100, 9, u32::MAX), futexes.wake(200, 9, u32::MAX)), (vec![5], vec![3, 6]));
+    assert_eq!([1, 2, 3, 4, 5, 6, 7].map(|thread| futexes.leave(thread)), [true, true, true, true, true, true, false]);
+    futexes.enter(8, 100, 1);
+    futexes.enter(8, 300, 1);
+    futexes.enter(9, 100, 1);
+    futexes.bury(|thread| thread != 9);
+    assert_eq!((futexes.wake(100, 9, 1), futexes.leave(8), futexes.leave(9)), (vec![], false, false));
 }
 
 /// What a set of semaphores does, thought again as simply as can be.

@@ -5,7 +5,7 @@ use exos::process::status::Change;
 use exos::signal::frame::Information;
 use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
 use exos::signal::set::bit;
-use exos::signal::timer::{Created, Timer, Timers};
+use exos::signal::timer::{Clock, Created, Timer, Timers};
 use linux_raw_sys::general as linux;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -149,21 +149,26 @@ fn timers_expire_as_often_as_their_time_came() {
 fn timers_of_a_program_send_what_it_said() {
     let mut timers = Timers::default();
     let information = Information { signal: 34, code: linux::SI_TIMER, detail: 0, value: 7 };
-    let created = Created {
-        timer: Timer { deadline: 50, interval: 10 },
-        by_wall_clock: false,
-        information,
-        thread: 3,
-        overrun: 0,
-    };
+    let created =
+        Created { timer: Timer { deadline: 50, interval: 10 }, clock: Clock::Boot, information, thread: 3, overrun: 0 };
     assert_eq!((timers.create(created), timers.earliest()), (Some(0), 50));
     timers.interval[0] = Timer { deadline: 40, interval: 0 };
     timers.interval[2] = Timer { deadline: 5, interval: 0 };
     assert!(timers.earliest() == 40 && timers.counts_time());
-    let due = timers.expire(75, 6);
+    let due = timers.expire(75, 6, |_| 0);
     let signals: Vec<(u64, u32)> = due.iter().map(|(thread, due)| (*thread, due.signal)).collect();
     assert_eq!(signals, [(0, linux::SIGALRM), (0, linux::SIGPROF), (3, 34)]);
     assert_eq!((due[2].1.value, due[2].1.detail >> 32, timers.created[0].unwrap().overrun), (7, 2, 2));
+    let mut by_time = Timers::default();
+    for (clock, signal) in [(Clock::Program, 35), (Clock::Thread(9), 36)] {
+        let information = Information { signal, ..information };
+        by_time.create(Created { clock, information, timer: Timer { deadline: 50, interval: 0 }, ..created });
+    }
+    assert_eq!((by_time.earliest(), by_time.counts_time()), (0, true));
+    assert!(by_time.expire(999, 49, |number| 40 + number).is_empty());
+    assert_eq!(by_time.expire(999, 49, |number| 41 + number).iter().map(|due| due.1.signal).collect::<Vec<_>>(), [36]);
+    assert_eq!(by_time.expire(0, 50, |_| 0).iter().map(|due| due.1.signal).collect::<Vec<_>>(), [35]);
+    assert!(!by_time.counts_time());
     for _ in 1..256 {
         assert!(timers.create(created).is_some());
     }

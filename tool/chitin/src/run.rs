@@ -292,7 +292,7 @@ fn verdict(end: &SessionEnd, stop: &Stop, serial: &str) -> Result<ExitCode> {
 pub fn what_failed(end: &SessionEnd, stop: &Stop, serial: &str) -> String {
     let last = serial.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(nothing)").trim();
     match stop {
-        Stop::KernelPanic => format!("the kernel panicked: {last}"),
+        Stop::KernelPanic => format!("the kernel panicked: {}", record_of_panic(serial).unwrap_or_else(|| last.into())),
         Stop::BootFailure => format!("the machine could not boot: {last}"),
         Stop::Reset => format!("the machine reset itself (a triple fault); last on its serial line: {last}"),
         Stop::Emulator(said) => format!("QEMU failed: {said}"),
@@ -305,6 +305,14 @@ pub fn what_failed(end: &SessionEnd, stop: &Stop, serial: &str) -> String {
             }
         },
     }
+}
+
+/// What a dying kernel wrote on its serial line: why, where, and the frames that led there.
+fn record_of_panic(serial: &str) -> Option<String> {
+    let lines = serial.lines().skip_while(|line| !line.contains("kernel panic on CPU"));
+    let lines = lines.take_while(|line| !line.contains("end of record")).map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 /// `NAME=VALUE` with a name.
@@ -338,6 +346,9 @@ mod tests {
     fn a_failure_says_the_last_words() {
         let said = what_failed(&end(None), &Stop::KernelPanic, "boot\nassertion failed\n\n");
         assert_eq!(said, "the kernel panicked: assertion failed");
+        let record = "boot\nchitin: kernel panic on CPU 1: why\nchitin: rip 0x1\n\nchitin: end of record\n";
+        let said = what_failed(&end(None), &Stop::KernelPanic, record);
+        assert_eq!(said, "the kernel panicked: chitin: kernel panic on CPU 1: why; chitin: rip 0x1");
         assert!(what_failed(&end(None), &Stop::Reset, "").contains("triple fault"));
     }
 

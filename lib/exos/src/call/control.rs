@@ -5,7 +5,6 @@ use super::dispatch::Call;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{NO_NEW_PRIVILEGES, Operation};
 use crate::process::Process;
-use crate::process::attributes::TIMER_SLACK;
 use crate::process::children::public;
 use crate::signal::set::COUNT;
 use crate::user_memory::copy;
@@ -61,9 +60,9 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         operation::PR_GET_NO_NEW_PRIVS if rest == [0; 4] => {
             return Ok(u64::from(process.identity.lock().no_new_privileges));
         }
-        operation::PR_GET_TIMERSLACK => return Ok(attributes.timer_slack),
+        operation::PR_GET_TIMERSLACK => return Ok(attributes.timer_slack()),
         operation::PR_SET_TIMERSLACK => {
-            attributes.timer_slack = if (argument as i64) <= 0 { TIMER_SLACK } else { argument };
+            attributes.set_timer_slack(if (argument as i64) <= 0 { 0 } else { argument });
         }
         operation::PR_GET_THP_DISABLE if rest == [0; 4] => return Ok(u64::from(attributes.no_huge_pages)),
         operation::PR_SET_THP_DISABLE if rest[1..] == [0; 3] => attributes.no_huge_pages = argument != 0,

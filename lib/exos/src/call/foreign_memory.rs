@@ -22,7 +22,8 @@ impl Pieces {
         if count > MOST_PIECES {
             return Err(Errno::EINVAL);
         }
-        let piece = |index: u64| copy::read_words::<2>(from + index * 16).map(|[address, bytes]| (address, bytes));
+        let piece =
+            |index: u64| copy::read_words::<2>(from.wrapping_add(index * 16)).map(|[address, bytes]| (address, bytes));
         let mut pieces: Vec<(u64, u64)> = (0..count).map(piece).collect::<Result<_>>()?;
         if pieces.iter().any(|(_, bytes)| *bytes as i64 != 0 && (*bytes as i64) < 0) {
             return Err(Errno::EINVAL);
@@ -41,7 +42,7 @@ impl Pieces {
     fn pass(&mut self, bytes: u64) -> u64 {
         let Some((address, left)) = self.0.pop() else { return 0 };
         if left > bytes {
-            self.0.push((address + bytes, left - bytes));
+            self.0.push((address.wrapping_add(bytes), left - bytes));
         }
         address
     }

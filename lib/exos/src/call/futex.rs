@@ -4,7 +4,9 @@ use super::dispatch::Call;
 use super::poll::duration;
 use super::time::wall_clock;
 use crate::errno::{Errno, Result};
-use crate::process::futex::{self, ANY};
+use crate::process::futex::{self, ANY, Requeue};
+use crate::process::thread::Thread;
+use crate::relatives;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,30 +18,35 @@ const HEAD_BYTES: u64 = 24;
 
 pub(super) fn futex(call: &mut Call<'_>) -> Result<u64> {
     let [address, operation, value, fourth, second, third] = call.arguments();
-    let (operation, value) = (operation as u32, value as u32);
+    let (operation, value, third) = (operation as u32, value as u32, third as u32);
     let most = |value: u64| u64::from((value as i32).max(0) as u32);
+    let both = [most(u64::from(value)), most(fourth)];
     let command = operation & linux::FUTEX_CMD_MASK as u32;
+    let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
+    let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
+    if real && !matches!(command, linux::FUTEX_WAIT | linux::FUTEX_WAIT_BITSET) {
+        return Err(Errno::ENOSYS);
+    }
     match command {
         linux::FUTEX_WAIT | linux::FUTEX_WAIT_BITSET => {
             let absolute = command == linux::FUTEX_WAIT_BITSET;
-            let bits = if absolute { third as u32 } else { ANY };
-            let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
-            let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
+            let bits = if absolute { third } else { ANY };
             futex::wait(address, value, bits, deadline(fourth, absolute, real)?, private).map(|()| 0)
         }
-        linux::FUTEX_WAKE => futex::wake(address, most(u64::from(value)), ANY),
-        linux::FUTEX_WAKE_BITSET => futex::wake(address, most(u64::from(value)), third as u32),
+        linux::FUTEX_WAKE => futex::wake(address, both[0], ANY, private),
+        linux::FUTEX_WAKE_BITSET => futex::wake(address, both[0], third, private),
+        linux::FUTEX_REQUEUE | linux::FUTEX_CMP_REQUEUE if (value as i32) < 0 || (fourth as i32) < 0 => {
+            Err(Errno::EINVAL)
+        }
         linux::FUTEX_REQUEUE => {
-            let done = futex::requeue(address, second, most(u64::from(value)), most(fourth), None)?;
-            Ok(done.0)
+            let request = Requeue { words: [address, second], most: both, expected: None };
+            futex::requeue(request, private).map(|[woken, moved]| woken + moved)
         }
         linux::FUTEX_CMP_REQUEUE => {
-            let done = futex::requeue(address, second, most(u64::from(value)), most(fourth), Some(third as u32))?;
-            Ok(done.0 + done.1)
+            let request = Requeue { words: [address, second], most: both, expected: Some(third) };
+            futex::requeue(request, private).map(|[woken, moved]| woken + moved)
         }
-        linux::FUTEX_WAKE_OP => {
-            futex::wake_and_change(address, second, [most(u64::from(value)), most(fourth)], third as u32)
-        }
+        linux::FUTEX_WAKE_OP => futex::wake_and_change([address, second], both, third, private),
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -67,11 +74,14 @@ pub(super) fn set_robust_list(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn get_robust_list(call: &mut Call<'_>) -> Result<u64> {
     let [number, head, bytes, ..] = call.arguments();
-    let threads = call.process.threads.lock();
-    let wanted = if number == 0 { thread().number() } else { number };
-    let found = threads.iter().find(|thread| thread.number() == wanted).ok_or(Errno::ESRCH)?;
-    let list = found.robust_list.load(Relaxed);
-    drop(threads);
+    let wanted = if number == 0 { thread().shown_number() } else { number };
+    let find = |thread: &&&Thread| thread.shown_number() == wanted;
+    let found = call.process.threads.lock().iter().find(find).map(|thread| thread.robust_list.load(Relaxed));
+    let Some(list) = found else {
+        // Another process's only that one knows.
+        let is_there = wanted == runtime::entry::FIRST.0 || relatives::find(wanted).is_some();
+        return Err(if is_there { Errno::EPERM } else { Errno::ESRCH });
+    };
     copy::write_word(head, list)?;
     copy::write_word(bytes, HEAD_BYTES).map(|()| 0)
 }

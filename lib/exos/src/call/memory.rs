@@ -31,8 +31,9 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
     let is_file = flags & linux::MAP_ANONYMOUS == 0;
     let description = if is_file { Some(call.process.opened(number)?) } else { None };
     if flags & linux::MAP_HUGETLB != 0 {
-        // No memory is set aside for large pages.
-        return Err(if is_file { Errno::EINVAL } else { Errno::ENOMEM });
+        // No memory is set aside for large pages, of 2 MiB or of 1 GiB; of others there is none.
+        let is_size = matches!(flags >> linux::MAP_HUGE_SHIFT & linux::MAP_HUGE_MASK, 0 | 21 | 30);
+        return Err(if is_file || !is_size { Errno::EINVAL } else { Errno::ENOMEM });
     }
     let bytes = rounded(bytes)?;
     let shared = is_shared(flags, is_file)?;

@@ -4,7 +4,7 @@ use super::dispatch::Call;
 use super::ipc::{NO_WAIT, Telling, control, numbers, wait};
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::{IpcKind, Operation};
-use crate::ipc::message::{MOST_BYTES, QUEUE_BYTES};
+use crate::ipc::message::{COPY, EXCEPT, MOST_BYTES, QUEUE_BYTES};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 
@@ -47,7 +47,8 @@ pub(super) fn msgsnd(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn msgrcv(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, room, kind, flags, _] = call.arguments();
-    if (room as i64) < 0 {
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    if (room as i64) < 0 || has(COPY) && (flags & NO_WAIT == 0 || has(EXCEPT)) {
         return Err(Errno::EINVAL);
     }
     copy::prepare(to, 8 + room.min(MOST_BYTES), true)?;

@@ -102,6 +102,8 @@ pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use foreign_memory::answer_memory;
 #[cfg(target_os = "none")]
+pub(crate) use ipc::limit as ipc_limit;
+#[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]
 pub(crate) use path::{open_absolute, open_node, status_of};
@@ -116,8 +118,6 @@ pub(crate) use shared_memory::detach_all;
 #[cfg(target_os = "none")]
 pub use table::OPERATIONS;
 #[cfg(target_os = "none")]
-pub(crate) use time::own_time;
-#[cfg(target_os = "none")]
-pub(crate) use time::wall_clock;
+pub(crate) use time::{own_time, ran, wall_clock};
 #[cfg(target_os = "none")]
 pub(crate) use unborn::UNBORN;

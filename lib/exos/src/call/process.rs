@@ -83,9 +83,19 @@ pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
     if bytes < u64::from(linux::CLONE_ARGS_SIZE_VER0) {
         return Err(Errno::EINVAL);
     }
+    if bytes > crate::layout::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
     let words = (0..WORDS.min(bytes / 8)).map(|index| copy::read_word(from + index * 8)).collect::<Result<Vec<_>>>()?;
+    let unknown = copy::read_vec(from + WORDS * 8, bytes.saturating_sub(WORDS * 8) as usize)?;
+    if unknown.iter().any(|byte| *byte != 0) {
+        return Err(Errno::E2BIG);
+    }
     let word = |index: usize| words.get(index).copied().unwrap_or(0);
     if (8..WORDS as usize).any(|index| word(index) != 0) || word(0) & 0xff != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if (word(5) == 0) != (word(6) == 0) {
         return Err(Errno::EINVAL);
     }
     let stack = if word(5) == 0 { 0 } else { word(5).wrapping_add(word(6)) };
@@ -126,6 +136,15 @@ const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
     | linux::CLONE_SETTLS
     | linux::CLONE_DETACHED;
 
+/// Flags that ask for name spaces of one's own.
+const NAME_SPACES: u32 = linux::CLONE_NEWCGROUP
+    | linux::CLONE_NEWIPC
+    | linux::CLONE_NEWNET
+    | linux::CLONE_NEWNS
+    | linux::CLONE_NEWPID
+    | linux::CLONE_NEWUSER
+    | linux::CLONE_NEWUTS;
+
 fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
     const THREAD: u32 = linux::CLONE_VM
         | linux::CLONE_FS
@@ -135,6 +154,10 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
         | linux::CLONE_SYSVSEM;
     if how.flags >> 32 != 0 || exit_signal > 64 {
         return Err(Errno::EINVAL);
+    }
+    if how.has(NAME_SPACES) {
+        // There are none, as on a Linux that was built without; who could not have one anyway is told that.
+        return Err(if call.process.may(linux::CAP_SYS_ADMIN) { Errno::EINVAL } else { Errno::EPERM });
     }
     let flags = how.flags as u32 & !(NUMBERS | linux::CLONE_SYSVSEM | linux::CLONE_PIDFD);
     let has_descriptor = how.has(linux::CLONE_PIDFD);
@@ -437,6 +460,9 @@ pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     let child = children.all.iter().find(|child| child.number() == number).ok_or(Errno::ESRCH)?;
     if child.session() != session || child.session() == number {
         return Err(Errno::EPERM);
+    }
+    if child.has_executed() {
+        return Err(Errno::EACCES);
     }
     child.set_group(group).map(|()| 0)
 }

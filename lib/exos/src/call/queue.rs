@@ -19,6 +19,7 @@ use linux_raw_sys::general as linux;
 
 const SIGEV_SIGNAL: u32 = 0;
 const SIGEV_NONE: u32 = 1;
+const SIGEV_THREAD: u32 = 2;
 /// `si_code` of a message that came.
 const SI_MESGQ: i32 = -3;
 
@@ -154,9 +155,8 @@ pub(super) fn mq_getsetattr(call: &mut Call<'_>) -> Result<u64> {
 /// Signals, or no word at all; notices by threads come over a kind of socket that is not there.
 pub(super) fn mq_notify(call: &mut Call<'_>) -> Result<u64> {
     let [number, event, ..] = call.arguments();
-    let (_, queue) = find(call, number, |_| true)?;
-    let words = if event == 0 {
-        [queue.number, 0, 0, 0, 0]
+    let wanted = if event == 0 {
+        [0; 3]
     } else {
         let value = copy::read_word(event)?;
         let [signal, kind] = [copy::read_half(event + 8)?, copy::read_half(event + 12)?];
@@ -164,9 +164,12 @@ pub(super) fn mq_notify(call: &mut Call<'_>) -> Result<u64> {
             SIGEV_NONE => 0,
             SIGEV_SIGNAL if (1..=COUNT).contains(&signal) => u64::from(signal),
             SIGEV_SIGNAL => return Err(Errno::EINVAL),
-            _ => return Err(Errno::ENOSYS),
+            SIGEV_THREAD => return Err(Errno::ENOSYS),
+            _ => return Err(Errno::EINVAL),
         };
-        [queue.number, 1, signal, value, 0]
+        [1, signal, value]
     };
+    let (_, queue) = find(call, number, |_| true)?;
+    let words = [queue.number, wanted[0], wanted[1], wanted[2], 0];
     call.process.files.lock().on_object(Operation::QueueNotify, words).map(|_| 0)
 }

@@ -2,7 +2,7 @@
 
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
-use crate::process::attributes::{Attributes, Change};
+use crate::process::attributes::{Attributes, Change, RESET_ON_FORK};
 use crate::process::request::{self, Schedule};
 use crate::process::{Process, begin};
 use crate::relatives::{self, Other};
@@ -14,6 +14,8 @@ use linux_raw_sys::general as linux;
 const PRIO_PROCESS: u32 = 0;
 const PRIO_GROUP: u32 = 1;
 const PRIO_USER: u32 = 2;
+/// Flag in `struct sched_attr` that stands for [`RESET_ON_FORK`].
+const FLAG_RESET_ON_FORK: u32 = 1;
 /// Bytes of the first version of `struct sched_attr`.
 const ATTRIBUTE_BYTES: u64 = 48;
 /// With the bounds of use that later ones have behind, which are not there: 0.
@@ -62,6 +64,10 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
     let may_raise = call.process.may(linux::CAP_SYS_NICE);
     if check_exists(call, number)? {
         return change_own(call.process, change, may_raise).map(|()| 0);
+    }
+    // The guardian lets pass who could become user 0 again.
+    if !may_raise && !may_set(call, number) {
+        return Err(Errno::EPERM);
     }
     let request = Schedule { change: Some(change), may_raise };
     crate::proc::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
@@ -127,18 +133,27 @@ pub(super) fn sched_getscheduler(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn sched_setscheduler(call: &mut Call<'_>) -> Result<u64> {
     let [number, policy, parameter, ..] = call.arguments();
-    const RESET_ON_FORK: u64 = 0x4000_0000;
-    set_policy(call, number, policy & !RESET_ON_FORK, copy::read_half(parameter)?)
+    set_policy(call, number, policy, read_parameter(parameter)?)
 }
 
 pub(super) fn sched_setparam(call: &mut Call<'_>) -> Result<u64> {
     let [number, parameter, ..] = call.arguments();
+    let priority = read_parameter(parameter)?;
     let policy = u64::from(attributes_of(call, number)?.policy);
-    set_policy(call, number, policy, copy::read_half(parameter)?)
+    set_policy(call, number, policy, priority)
+}
+
+/// The one field of `struct sched_param`; no address at all is no parameter.
+fn read_parameter(from: u64) -> Result<u32> {
+    if from == 0 { Err(Errno::EINVAL) } else { copy::read_half(from) }
 }
 
 fn set_policy(call: &Call<'_>, number: u64, policy: u64, priority: u32) -> Result<u64> {
-    let [least, most] = priorities(policy)?;
+    let plain = policy & !u64::from(RESET_ON_FORK);
+    if plain as u32 == linux::SCHED_DEADLINE {
+        return Err(Errno::EINVAL);
+    }
+    let [least, most] = priorities(plain)?;
     if !(least..=most).contains(&u64::from(priority)) {
         return Err(Errno::EINVAL);
     }
@@ -147,6 +162,9 @@ fn set_policy(call: &Call<'_>, number: u64, policy: u64, priority: u32) -> Resul
 
 pub(super) fn sched_getparam(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
+    if to == 0 {
+        return Err(Errno::EINVAL);
+    }
     copy::write_half(to, attributes_of(call, number)?.real_time_priority).map(|()| 0)
 }
 
@@ -154,7 +172,7 @@ pub(super) fn sched_getparam(call: &mut Call<'_>) -> Result<u64> {
 fn priorities(policy: u64) -> Result<[u64; 2]> {
     match policy as u32 {
         linux::SCHED_FIFO | linux::SCHED_RR => Ok([1, 99]),
-        linux::SCHED_NORMAL | linux::SCHED_BATCH | linux::SCHED_IDLE => Ok([0, 0]),
+        linux::SCHED_NORMAL | linux::SCHED_BATCH | linux::SCHED_IDLE | linux::SCHED_DEADLINE => Ok([0, 0]),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -170,9 +188,10 @@ pub(super) fn sched_get_priority_max(call: &mut Call<'_>) -> Result<u64> {
 /// The quantum, whatever the policy.
 pub(super) fn sched_rr_get_interval(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    check_exists(call, number)?;
+    let policy = attributes_of(call, number)?.policy & !RESET_ON_FORK;
+    let quantum = if policy == linux::SCHED_FIFO { 0 } else { runtime::exposed::kernel().quantum.load(Relaxed) };
     copy::write_word(to, 0)?;
-    copy::write_word(to + 8, runtime::exposed::kernel().quantum.load(Relaxed)).map(|()| 0)
+    copy::write_word(to.wrapping_add(8), quantum).map(|()| 0)
 }
 
 /// The CPUs of the machine, as bits.
@@ -209,7 +228,7 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, bytes, flags, ..] = call.arguments();
-    if bytes < ATTRIBUTE_BYTES || flags != 0 {
+    if to == 0 || bytes < ATTRIBUTE_BYTES || flags != 0 {
         return Err(Errno::EINVAL);
     }
     let attributes = attributes_of(call, number)?;
@@ -217,7 +236,8 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     let told = bytes.min(MOST_ATTRIBUTE_BYTES);
     copy::write(to, &[0; MOST_ATTRIBUTE_BYTES as usize][..told as usize])?;
     copy::write_half(to, told as u32)?;
-    copy::write_half(to + 4, attributes.policy)?;
+    copy::write_half(to + 4, attributes.policy & !RESET_ON_FORK)?;
+    copy::write_half(to + 8, if attributes.policy & RESET_ON_FORK == 0 { 0 } else { FLAG_RESET_ON_FORK })?;
     copy::write_half(to + 16, nice)?;
     copy::write_half(to + 20, attributes.real_time_priority).map(|()| 0)
 }
@@ -225,14 +245,18 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
 /// What only holds with one's own time slices, deadlines, there is none.
 pub(super) fn sched_setattr(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, flags, ..] = call.arguments();
+    if from == 0 || (number as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
     let bytes = u64::from(copy::read_half(from)?);
     if flags != 0 || bytes != 0 && bytes < ATTRIBUTE_BYTES {
         return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
     }
-    let [policy, nice, priority] = [4, 16, 20].map(|at| copy::read_half(from + at));
+    let [policy, resets, nice, priority] = [4, 8, 16, 20].map(|at| copy::read_half(from + at));
     let (policy, nice, priority) = (policy?, nice? as i32, priority?);
+    let resets = if resets? & FLAG_RESET_ON_FORK == 0 { 0 } else { RESET_ON_FORK };
     let number = if number == 0 { call.process.number() } else { number };
-    set_policy(call, number, u64::from(policy), priority)?;
+    set_policy(call, number, u64::from(policy | resets), priority)?;
     if ![linux::SCHED_NORMAL, linux::SCHED_BATCH].contains(&policy) {
         return Ok(0);
     }

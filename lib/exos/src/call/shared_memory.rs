@@ -1,9 +1,9 @@
 //! System V shared memory: segments are files without names that the guardian keeps, mapped like any other.
 
 use super::dispatch::Call;
-use super::ipc::{Telling, control, numbers};
+use super::ipc::{LARGEST_SEGMENT, Telling, control, numbers};
 use crate::errno::{Errno, Result};
-use crate::guardian::protocol::{IpcKind, Operation};
+use crate::guardian::protocol::{IpcCommand, IpcKind, Operation};
 use crate::ipc::holdings::Attachment;
 use crate::layout::{PAGE_MASK, PAGE_SIZE, page_up};
 use crate::memory::area::{Area, Backing, Protection};
@@ -23,10 +23,9 @@ const TELLING: Telling =
 
 /// `struct shminfo64`, or `struct shm_info`.
 fn limits_or_sums(sums: Option<[u64; 5]>) -> alloc::vec::Vec<u8> {
-    const LARGEST: u64 = u64::MAX - (1 << 24);
     const MOST: u64 = crate::ipc::table::MOST as u64;
     match sums {
-        None => numbers(&[], &[LARGEST, 1, MOST, MOST, LARGEST, 0, 0, 0, 0]),
+        None => numbers(&[], &[LARGEST_SEGMENT, 1, MOST, MOST, LARGEST_SEGMENT, 0, 0, 0, 0]),
         Some([_, count, pages, ..]) => numbers(&[count as u32, 0], &[pages, pages, 0, 0, 0]),
     }
 }
@@ -95,7 +94,10 @@ pub(super) fn shmctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, command, at, ..] = call.arguments();
     match control(call, &TELLING, number, command, at) {
         Some(outcome) => outcome,
-        None if command == LOCK || command == UNLOCK => Ok(0),
+        None if command == LOCK || command == UNLOCK => {
+            let command = if command == LOCK { IpcCommand::Lock } else { IpcCommand::Unlock };
+            call.process.files.lock().control_object(TELLING.kind, number as u32 as u64, command).map(|_| 0)
+        }
         None => Err(Errno::EINVAL),
     }
 }

@@ -87,7 +87,10 @@ pub(super) fn rt_sigreturn(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
-    let [to, ..] = call.arguments();
+    let [to, bytes, ..] = call.arguments();
+    if bytes > SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
     let pending = call.process.letters.signals().load(Acquire) | thread().post().pending().load(Acquire);
     copy::write_word(to, pending & thread().blocked()).map(|()| 0)
 }
@@ -100,18 +103,23 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
     }
     let wanted = copy::read_word(set)? & !UNSTOPPABLE;
     let deadline = duration(time, 1)?.map(|time| clock::now().saturating_add(time));
+    let mut interrupted = Ok(Woken::Condition);
     loop {
-        if let Some(information) = signal::take_wanted(wanted) {
+        // What is not blocked and has no handler ends the process, or does whatever else it does by itself.
+        let caught = call.process.signals.lock().sets().1;
+        if let Some(information) = signal::take_wanted(wanted & (thread().blocked() | caught)) {
             if to != 0 {
                 copy::write(to, &frame::information_bytes(&information))?;
             }
             return Ok(u64::from(information.signal));
         }
-        let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
-        let terms = [waiting(call.process.letters.signals()), waiting(thread().post().pending())];
-        if block::wait(&terms, deadline)? == Woken::TimedOut && signal::waiting() & wanted == 0 {
+        // One that the program does not block interrupts the wait, and is taken all the same.
+        if interrupted? == Woken::TimedOut {
             return Err(Errno::EAGAIN);
         }
+        let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
+        let terms = [waiting(call.process.letters.signals()), waiting(thread().post().pending())];
+        interrupted = block::wait(&terms, deadline);
     }
 }
 
@@ -130,7 +138,7 @@ fn read_for_another(from: u64, signal: u64) -> Result<Information> {
 
 pub(super) fn rt_sigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, information, ..] = call.arguments();
-    relatives::send(target, &read_for_another(information, signal)?)
+    relatives::send(u64::from(target as u32), &read_for_another(information, signal)?)
 }
 
 pub(super) fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
@@ -200,6 +208,9 @@ pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn tkill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
+    if target as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     send_to_thread(call, target, &by_thread(call, signal))
 }
 

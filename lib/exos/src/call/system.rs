@@ -11,6 +11,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
 
 const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_GET_CPUID: u64 = 0x1011;
+const ARCH_SET_CPUID: u64 = 0x1012;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
 
@@ -62,6 +64,9 @@ pub(super) fn arch_prctl(call: &mut Call<'_>) -> Result<u64> {
         ARCH_GET_FS => copy::write_word(address, enter::segment_base()).map(|()| 0),
         // GS is where ExOS finds its thread.
         ARCH_SET_GS => Err(Errno::EPERM),
+        // The instruction works, and nothing here can forbid it.
+        ARCH_GET_CPUID => Ok(1),
+        ARCH_SET_CPUID => Err(Errno::ENODEV),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -5,6 +5,7 @@ use super::poll::duration;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::relatives;
+use crate::signal::timer::Clock;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,24 +32,42 @@ pub(super) fn read(which: u64) -> Result<u64> {
 /// Nanoseconds that a process ran, or a thread of the own one, by the number of its clock (`clock_getcpuclockid`): the complement
 /// of the process's number (0: the own one), a bit for a thread, two for the kind.
 fn processor_time(which: i32) -> Result<u64> {
-    const THREAD: i32 = 4;
-    const KINDS: i32 = 3;
-    if which >= 0 || which & KINDS == KINDS {
-        return Err(Errno::EINVAL);
+    match own_clock(which) {
+        Some(Clock::Thread(number)) => return Ok(ran(number)),
+        Some(_) => return Ok(own_time()),
+        None if which >= 0 || which & CLOCK_KINDS == CLOCK_KINDS || which & CLOCK_OF_THREAD != 0 => {
+            return Err(Errno::EINVAL);
+        }
+        None => {}
+    }
+    let number = !(which >> 3) as u64;
+    let environment = match number {
+        first if first == runtime::entry::FIRST.0 => Some(first),
+        number => relatives::find(number).map(|other| other.environment),
+    };
+    environment.map(ran).ok_or(Errno::EINVAL)
+}
+
+/// Bit of the number of a clock: it is a thread's.
+const CLOCK_OF_THREAD: i32 = 4;
+/// Bits that say which of a process's clocks; all of them: none.
+const CLOCK_KINDS: i32 = 3;
+
+/// What the number of a clock means if it is of the own process, or of one of its threads.
+pub(super) fn own_clock(which: i32) -> Option<Clock> {
+    if which >= 0 || which & CLOCK_KINDS == CLOCK_KINDS {
+        return None;
     }
     let number = !(which >> 3) as u64;
     let process = process();
-    let is_thread = which & THREAD != 0;
-    if number == 0 || !is_thread && number == process.number() {
-        return Ok(if is_thread { thread_time() } else { own_time() });
+    if which & CLOCK_OF_THREAD == 0 {
+        return (number == 0 || number == process.number()).then_some(Clock::Program);
     }
-    let environment = if is_thread {
-        let threads = process.threads.lock();
-        threads.iter().find(|thread| thread.shown_number() == number).map(|thread| thread.number())
-    } else {
-        relatives::find(number).map(|other| other.environment)
-    };
-    environment.map(ran).ok_or(Errno::EINVAL)
+    if number == 0 {
+        return Some(Clock::Thread(area::number().0));
+    }
+    let threads = process.threads.lock();
+    threads.iter().find(|thread| thread.shown_number() == number).map(|thread| Clock::Thread(thread.number()))
 }
 
 /// Nanoseconds since 1970; since boot where the machine has no clock.
@@ -68,7 +87,8 @@ pub(super) fn thread_time() -> u64 {
     ran(area::number().0)
 }
 
-fn ran(environment: u64) -> u64 {
+/// Nanoseconds that an environment ran.
+pub(crate) fn ran(environment: u64) -> u64 {
     exposed::environment(EnvironmentId(environment)).map_or(0, |info| info.time.load(Relaxed))
 }
 
@@ -197,9 +217,17 @@ pub(super) fn nanosleep(call: &mut Call<'_>) -> Result<u64> {
     sleep_until(clock::now().saturating_add(time), rest)
 }
 
+/// Whether a clock is one to wait by: those that are told coarsely or raw are only read.
+pub(super) const fn can_wait(which: u64) -> bool {
+    !matches!(which as u32, linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_MONOTONIC_COARSE)
+}
+
 pub(super) fn clock_nanosleep(call: &mut Call<'_>) -> Result<u64> {
     let [which, flags, time, rest, ..] = call.arguments();
     let now = read(which)?;
+    if !can_wait(which) || which as u32 == linux::CLOCK_THREAD_CPUTIME_ID {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let time = duration(time, 1)?.ok_or(Errno::EFAULT)?;
     if flags as u32 & linux::TIMER_ABSTIME == 0 {
         return sleep_until(clock::now().saturating_add(time), rest);

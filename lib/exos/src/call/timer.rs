@@ -2,14 +2,15 @@
 
 use super::dispatch::Call;
 use super::layout;
-use super::time::{own_time, wall_clock};
+use super::time::{can_wait, own_clock, own_time, ran, wall_clock};
 use crate::errno::{Errno, Result};
+use crate::process::thread::Thread;
 use crate::signal::frame::Information;
 use crate::signal::set::COUNT;
-use crate::signal::timer::{Created, Timer};
+use crate::signal::timer::{Clock, Created, Timer};
 use crate::user_memory::copy;
 use linux_raw_sys::general as linux;
-use runtime::clock;
+use runtime::{area, clock};
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -68,13 +69,30 @@ pub(super) fn alarm(call: &mut Call<'_>) -> Result<u64> {
     Ok(if rest == 0 { 0 } else { ((rest + NANOSECONDS / 2) / NANOSECONDS).max(1) })
 }
 
+/// What a fresh timer goes by. The time of another process only that one's library could look at.
+fn clock_by(which: u64) -> Result<Clock> {
+    match which as u32 {
+        linux::CLOCK_REALTIME | linux::CLOCK_TAI => Ok(Clock::Wall),
+        linux::CLOCK_MONOTONIC | linux::CLOCK_BOOTTIME => Ok(Clock::Boot),
+        linux::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Program),
+        linux::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Thread(area::number().0)),
+        _ if !can_wait(which) => Err(Errno::EOPNOTSUPP),
+        _ => own_clock(which as i32).ok_or(Errno::EINVAL),
+    }
+}
+
+/// What a clock of the process or of one of its threads shows.
+fn read(clock: Clock) -> u64 {
+    match clock {
+        Clock::Wall | Clock::Boot => clock::now(),
+        Clock::Program => own_time(),
+        Clock::Thread(number) => ran(number),
+    }
+}
+
 pub(super) fn timer_create(call: &mut Call<'_>) -> Result<u64> {
     let [which, event, to, ..] = call.arguments();
-    let by_wall_clock = match which as u32 {
-        linux::CLOCK_REALTIME => true,
-        linux::CLOCK_MONOTONIC | linux::CLOCK_BOOTTIME => false,
-        _ => return Err(Errno::EINVAL),
-    };
+    let clock = clock_by(which)?;
     let (value, kind, signal, thread) = match event {
         0 => (None, linux::SIGEV_SIGNAL, linux::SIGALRM, 0),
         event => {
@@ -84,7 +102,13 @@ pub(super) fn timer_create(call: &mut Call<'_>) -> Result<u64> {
     };
     let thread = match kind {
         linux::SIGEV_SIGNAL | linux::SIGEV_NONE => 0,
-        kind if kind == linux::SIGEV_SIGNAL | linux::SIGEV_THREAD_ID => thread,
+        kind if kind == linux::SIGEV_SIGNAL | linux::SIGEV_THREAD_ID => {
+            let is_own = |one: &&Thread| one.shown_number() == thread;
+            if !call.process.threads.lock().iter().any(|one| is_own(&one)) {
+                return Err(Errno::EINVAL);
+            }
+            thread
+        }
         _ => return Err(Errno::EINVAL),
     };
     if kind != linux::SIGEV_NONE && !(1..=COUNT).contains(&signal) {
@@ -92,7 +116,7 @@ pub(super) fn timer_create(call: &mut Call<'_>) -> Result<u64> {
     }
     let signal = if kind == linux::SIGEV_NONE { 0 } else { signal };
     let information = Information { signal, code: linux::SI_TIMER, ..Information::default() };
-    let fresh = Created { timer: Timer::default(), by_wall_clock, information, thread, overrun: 0 };
+    let fresh = Created { timer: Timer::default(), clock, information, thread, overrun: 0 };
     let number = call.process.alarms.change(|timers| {
         let number = timers.create(fresh)?;
         let created = timers.created[number].as_mut()?;
@@ -115,29 +139,30 @@ fn with_created<T>(call: &Call<'_>, number: u64, action: impl FnOnce(&mut Option
 pub(super) fn timer_settime(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, new, old, ..] = call.arguments();
     let [interval, value] = read_times(new, 1)?;
-    let (now, wall) = (clock::now(), wall_clock());
-    let before = with_created(call, number, |slot| {
+    let wall = wall_clock();
+    let absolute = flags as u32 & linux::TIMER_ABSTIME != 0;
+    let rest = with_created(call, number, |slot| {
         let created = slot.as_mut()?;
-        let absolute = flags as u32 & linux::TIMER_ABSTIME != 0;
-        let deadline = match (absolute, created.by_wall_clock) {
+        let now = read(created.clock);
+        let deadline = match (absolute, created.clock) {
             _ if value == 0 => 0,
             (false, _) => now.saturating_add(value),
-            (true, true) => now.saturating_add(value.saturating_sub(wall)).max(1),
-            (true, false) => value,
+            (true, Clock::Wall) => now.saturating_add(value.saturating_sub(wall)).max(1),
+            (true, _) => value,
         };
         created.overrun = 0;
-        Some(core::mem::replace(&mut created.timer, Timer { deadline, interval }))
+        Some(core::mem::replace(&mut created.timer, Timer { deadline, interval }).rest(now))
     })?;
     if old != 0 {
-        write_times(old, 1, before.unwrap_or_default().rest(now))?;
+        write_times(old, 1, rest.unwrap_or_default())?;
     }
     Ok(0)
 }
 
 pub(super) fn timer_gettime(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    let timer = with_created(call, number, |slot| slot.map(|created| created.timer))?.unwrap_or_default();
-    write_times(to, 1, timer.rest(clock::now())).map(|()| 0)
+    let rest = with_created(call, number, |slot| slot.map(|created| created.timer.rest(read(created.clock))))?;
+    write_times(to, 1, rest.unwrap_or_default()).map(|()| 0)
 }
 
 pub(super) fn timer_getoverrun(call: &mut Call<'_>) -> Result<u64> {

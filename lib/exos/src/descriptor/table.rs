@@ -46,7 +46,9 @@ impl<T: Clone> Table<T> {
     /// Gives out the lowest free number from `least` on.
     #[inline]
     pub fn add(&mut self, file: T, least: u64, close_on_exec: bool) -> Result<u64> {
-        let least = usize::try_from(least).ok().filter(|least| *least < self.limit).ok_or(Errno::EINVAL)?;
+        let wanted = usize::try_from(least).ok().filter(|least| *least < self.limit);
+        // Who did not say from which one on has no room.
+        let least = wanted.ok_or(if least == 0 { Errno::EMFILE } else { Errno::EINVAL })?;
         let first = least.max(self.full_below);
         let free = (first..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));
         let number = free.ok_or(Errno::EMFILE)?;

@@ -525,10 +525,10 @@ impl Client {
         self.pages_of(Operation::Terminal, node)
     }
 
-    /// The guardian's count of changes that clients wait for.
-    pub fn changes(&mut self) -> Result<&'static AtomicU64> {
+    /// A word of the guardian's notice page.
+    pub(super) fn notice_word(&mut self, index: usize) -> Result<&'static AtomicU64> {
         self.window()?;
-        Ok(&self.notice.as_ref().ok_or(Errno::EIO)?.words()[0])
+        Ok(&self.notice.as_ref().ok_or(Errno::EIO)?.words()[index])
     }
 
     /// Makes a node of any type but a symbolic link.

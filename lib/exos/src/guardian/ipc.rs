@@ -55,6 +55,8 @@ const GETZCNT: u64 = 15;
 const SETVAL: u64 = 16;
 const SETALL: u64 = 17;
 
+/// Bit of the mode of a segment that is locked in memory.
+const LOCKED: u32 = 0o2000;
 const WAIT: Answer = [1, 0, 0, 0, 0];
 
 impl Server {
@@ -333,6 +335,13 @@ impl Server {
         let kind = IpcKind::from_word(kind).ok_or(Errno::EINVAL)?;
         match IpcCommand::from_word(command).ok_or(Errno::EINVAL)? {
             IpcCommand::Highest => Ok(self.ipc_sums(kind)),
+            command @ (IpcCommand::Lock | IpcCommand::Unlock) => {
+                let permission = &mut self.ipc.segments.find(number)?.permission;
+                permission.check_owner(who)?;
+                let locked = if command == IpcCommand::Lock { LOCKED } else { 0 };
+                permission.mode = permission.mode & !LOCKED | locked;
+                Ok(NOTHING)
+            }
             IpcCommand::Remove => self.ipc_remove(who, kind, number),
             IpcCommand::Set => self.ipc_set(caller, who, kind, number),
             IpcCommand::Status => self.ipc_status(caller, who, kind, number, true),

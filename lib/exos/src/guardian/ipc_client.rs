@@ -1,7 +1,7 @@
 //! A process's side of System V objects and POSIX queues.
 
 use super::client::Client;
-use super::protocol::{IpcCommand, IpcKind, Operation};
+use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Operation};
 use crate::errno::Result;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
@@ -19,6 +19,11 @@ impl Client {
     pub fn on_object_with(&mut self, operation: Operation, words: [u64; 5], bytes: &[u8]) -> Result<[u64; 5]> {
         self.window()?.write(0, bytes)?;
         self.on_object(operation, words)
+    }
+
+    /// The guardian's count of changes that clients wait for.
+    pub fn changes(&mut self) -> Result<&'static AtomicU64> {
+        self.notice_word(0)
     }
 
     /// Puts bytes into the window.
@@ -51,6 +56,11 @@ impl Client {
             }
         }
     }
+}
+
+/// The guardian's count of waits for words of shared memory that it ended, those of a thread among them.
+pub fn futex_wakes(thread: u64) -> Result<&'static AtomicU64> {
+    process().files.lock().notice_word(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
 }
 
 /// The guardian's count of changes.

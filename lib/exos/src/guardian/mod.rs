@@ -5,7 +5,7 @@
 //! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `questions` hands on what
-//! processes ask each other, `vouching` who connects and sends to whom. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
+//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
 //! again and again; `idle` is what a client keeps that it closed.
 
 pub mod handle;
@@ -14,6 +14,8 @@ pub mod protocol;
 
 #[cfg(target_os = "none")]
 pub mod client;
+#[cfg(target_os = "none")]
+mod futexes;
 #[cfg(target_os = "none")]
 pub mod ipc;
 #[cfg(target_os = "none")]
@@ -35,7 +37,7 @@ pub mod service;
 #[cfg(target_os = "none")]
 pub mod set_id;
 #[cfg(target_os = "none")]
-pub use ipc_client::changes as ipc_changes;
+pub use ipc_client::{changes as ipc_changes, futex_wakes};
 #[cfg(target_os = "none")]
 mod sharing;
 #[cfg(target_os = "none")]

@@ -20,6 +20,11 @@ pub const QUIET: u32 = 1 << 30;
 pub const SHOW: u32 = 1 << 29;
 /// Word of the notice page from which on the numbers of the catalogue's pages stand.
 pub const CATALOGUE_PAGES: usize = 8;
+/// Words of the notice page that count waits for words of shared memory that came to their end, those of the threads whose number
+/// has the same rest.
+pub const FUTEX_WAKES: usize = 256;
+/// How many of these.
+pub const FUTEX_WAKES_WORDS: usize = 64;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;
@@ -268,6 +273,16 @@ operations! {
     QueueStatus = 66,
     /// (number, 1 to ask for it, signal, value): the caller is to be told of the next message.
     QueueNotify = 67,
+    /// (word, bits): the calling thread waits for a word of shared memory, known by page number << 12 | offset.
+    FutexEnter = 95,
+    /// () -> 1 if the calling thread was woken.
+    FutexWoken = 96,
+    /// () -> 1 if the calling thread was woken; it waits no more.
+    FutexLeave = 97,
+    /// (word, how many at most, bits) -> how many were woken.
+    FutexWake = 98,
+    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were.
+    FutexRequeue = 99,
 }
 
 /// Kinds of System V objects.
@@ -298,6 +313,10 @@ pub enum IpcCommand {
     StatusAtAny = 4,
     /// The highest place that is taken; how many there are, and bytes or semaphores in all.
     Highest = 5,
+    /// It is locked in memory (`SHM_LOCK`), where all are anyway: that is only told.
+    Lock = 6,
+    /// It is no more.
+    Unlock = 7,
 }
 
 impl IpcKind {
@@ -322,6 +341,8 @@ impl IpcCommand {
             3 => Some(Self::StatusAt),
             4 => Some(Self::StatusAtAny),
             5 => Some(Self::Highest),
+            6 => Some(Self::Lock),
+            7 => Some(Self::Unlock),
             _ => None,
         }
     }

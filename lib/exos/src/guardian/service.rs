@@ -13,6 +13,7 @@ use crate::file_system::lock::{Locks, Owner};
 use crate::file_system::mount_table::Location;
 use crate::file_system::number_map::NumberMap;
 use crate::file_system::tree::{ROOT, Tree};
+use crate::ipc::shared_futex::SharedFutexes;
 use crate::user_memory::current::service_state;
 use crate::user_memory::entropy;
 use crate::user_memory::shared::{Shared, Windows};
@@ -45,6 +46,8 @@ pub struct Guardian {
     pub wishes: Wishes,
     /// What it says of clients to others.
     pub(super) vouchers: Vouchers,
+    /// Who waits for words of shared memory.
+    pub(super) futexes: SharedFutexes,
 }
 
 /// Windows of dead clients that are kept at most.
@@ -85,8 +88,8 @@ impl Guardian {
             windows,
         };
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
-        let vouchers = Vouchers::default();
-        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes, vouchers })
+        let (vouchers, futexes) = (Vouchers::default(), SharedFutexes::default());
+        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes, vouchers, futexes })
     }
 
     fn serve(&mut self, environment: u64, message: &mut Message) {
@@ -124,6 +127,13 @@ impl Guardian {
             Some(Operation::Redeem) => self.redeem(message),
             Some(Operation::Leave) => self.leave_behind(caller, message),
             Some(Operation::TakeLeft) => self.take_left(caller, message),
+            Some(
+                operation @ (Operation::FutexEnter
+                | Operation::FutexWoken
+                | Operation::FutexLeave
+                | Operation::FutexWake
+                | Operation::FutexRequeue),
+            ) => self.futex(environment, operation, message),
             Some(Operation::Execute) => self.execute(caller, message[1]),
             Some(Operation::BuryTheDead) => {
                 self.bury_the_dead();

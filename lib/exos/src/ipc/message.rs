@@ -12,7 +12,7 @@ pub const QUEUE_BYTES: u64 = 16384;
 pub const NO_ERROR: u32 = 0o10000;
 /// Flag of a receiver: any type but this one.
 pub const EXCEPT: u32 = 0o20000;
-/// Flag of a receiver that is not there: a copy of a message.
+/// Flag of a receiver: a copy of the message in a place, which `kind` tells.
 pub const COPY: u32 = 0o40000;
 
 /// A message.
@@ -78,10 +78,12 @@ impl Queue {
     /// lowest type up to that. Nothing where there is none.
     ///
     /// # Errors
-    /// `E2BIG` for a message that is too long, `ENOSYS` for copies.
+    /// `E2BIG` for a message that is too long, `ENOMSG` where none is in the place that is to be copied.
     pub fn receive(&mut self, kind: i64, room: u64, flags: u32, (process, now): (u64, u64)) -> Result<Option<Message>> {
         if flags & COPY != 0 {
-            return Err(Errno::ENOSYS);
+            let place = usize::try_from(kind).ok();
+            let copied = place.and_then(|place| self.messages.get(place)).ok_or(Errno::ENOMSG)?;
+            return if copied.bytes.len() as u64 > room { Err(Errno::E2BIG) } else { Ok(Some(copied.clone())) };
         }
         let Some(place) = self.place(kind, flags) else { return Ok(None) };
         if self.messages[place].bytes.len() as u64 > room && flags & NO_ERROR == 0 {

@@ -1,5 +1,5 @@
 //! Objects that processes without kinship share by keys and names: System V semaphores, message queues and shared memory
-//! (svipc(7)), and POSIX message queues (mq_overview(7)).
+//! (svipc(7)), and POSIX message queues (mq_overview(7)); and who waits for words of memory that processes share (futex(2)).
 //!
 //! Pure: what they are and what each operation does to them. The guardian keeps them (`guardian::ipc`).
 
@@ -7,4 +7,5 @@ pub mod holdings;
 pub mod message;
 pub mod posix_queue;
 pub mod semaphore;
+pub mod shared_futex;
 pub mod table;

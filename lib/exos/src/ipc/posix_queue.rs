@@ -13,7 +13,8 @@ pub const HIGHEST: [u64; 2] = [256, 16384];
 pub const PRIORITIES: u64 = 32768;
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 255;
-const MOST_QUEUES: usize = 256;
+/// Queues that there can be.
+pub const MOST_QUEUES: usize = 256;
 
 /// Who wants to know when a message comes to an empty queue: process, signal (0: none is sent), value.
 pub type Notice = [u64; 3];

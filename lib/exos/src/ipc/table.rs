@@ -210,7 +210,7 @@ impl<T> Table<T> {
         let entry = self.find(number)?;
         entry.permission.check_owner(who)?;
         entry.permission.owner = owner;
-        entry.permission.mode = mode & 0o777;
+        entry.permission.mode = entry.permission.mode & !0o777 | mode & 0o777;
         Ok(&mut entry.value)
     }
 }

@@ -141,6 +141,11 @@ impl Areas {
         self.by_start.range(..=address).next_back().map(|(_, area)| area).filter(|area| address < area.end)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.by_start.len()
+    }
+
     /// The last area that begins below an address.
     pub fn last_below(&self, address: u64) -> Option<&Area> {
         self.by_start.range(..address).next_back().map(|(_, area)| area)

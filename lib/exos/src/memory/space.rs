@@ -74,6 +74,8 @@ impl Access {
 
 /// Bytes that stay free below what grows down, so that it does not grow into what lies there.
 const STACK_GAP: u64 = 256 * PAGE_SIZE;
+/// Areas at most that a program may have (`/proc/sys/vm/max_map_count`).
+pub const MOST_AREAS: usize = 65530;
 /// Pages at most that a child gets copies of when it is made.
 pub const COPIED_AT_FORK: usize = 6;
 /// Ranges of the pages of files at most that a child gets when it is made, if it does not get all.
@@ -430,7 +432,8 @@ impl Space {
     pub fn check_room(&self, area: &Area, bytes: u64) -> Result<()> {
         let exceeds = |most: u64, there: u64| most != u64::MAX && there.saturating_add(bytes) > most;
         let too_much = self.room.all != u64::MAX && exceeds(self.room.all, self.areas.bytes())
-            || area.is_data() && exceeds(self.room.data, self.data_bytes());
+            || area.is_data() && exceeds(self.room.data, self.data_bytes())
+            || self.areas.count() >= MOST_AREAS;
         if too_much { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 

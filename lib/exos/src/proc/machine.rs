@@ -5,6 +5,7 @@ use crate::file_system::mount_table::Kind;
 use crate::file_system::populate::device;
 use crate::file_system::watch::{MOST_EVENTS, MOST_WATCHES};
 use crate::guardian::protocol::IpcKind;
+use crate::ipc::posix_queue;
 use crate::layout::LEAST_ADDRESS;
 use crate::session::{board, load};
 use crate::user_memory::current::process;
@@ -43,12 +44,19 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
             "core_pattern",
             "domainname",
             "hostname",
+            "msgmax",
+            "msgmnb",
+            "msgmni",
             "ngroups_max",
             "osrelease",
             "ostype",
             "pid_max",
             "random",
             "randomize_va_space",
+            "sem",
+            "shmall",
+            "shmmax",
+            "shmmni",
             "tainted",
             "threads-max",
             "version",
@@ -59,8 +67,17 @@ pub(super) fn folder(parts: &[&str]) -> Option<&'static [&'static str]> {
         }
         ["net"] => Some(&network::FILES),
         ["sysvipc"] => Some(&["msg", "sem", "shm"]),
-        ["sys", "fs"] => Some(&["file-max", "inotify", "nr_open", "pipe-max-size", "pipe-user-pages-hard", "pipe-user-pages-soft"]),
+        ["sys", "fs"] => Some(&[
+            "file-max",
+            "inotify",
+            "mqueue",
+            "nr_open",
+            "pipe-max-size",
+            "pipe-user-pages-hard",
+            "pipe-user-pages-soft",
+        ]),
         ["sys", "fs", "inotify"] => Some(&["max_queued_events", "max_user_instances", "max_user_watches"]),
+        ["sys", "fs", "mqueue"] => Some(&["msg_default", "msg_max", "msgsize_default", "msgsize_max", "queues_max"]),
         _ => None,
     }
 }
@@ -125,13 +142,28 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "vm", "overcommit_ratio"] => String::from("50\n"),
         ["sys", "vm", "swappiness"] => String::from("60\n"),
         ["sys", "vm", "mmap_min_addr"] => format!("{LEAST_ADDRESS}\n"),
-        ["sys", "vm", "max_map_count"] => String::from("65530\n"),
+        ["sys", "kernel", name] if crate::call::ipc_limit(name).is_some() => crate::call::ipc_limit(name)?,
+        ["sys", "fs", "mqueue", name] => queue_limit(name)?,
+        ["sys", "vm", "max_map_count"] => format!("{}\n", crate::memory::space::MOST_AREAS),
         ["sys", "fs", "file-max"] => String::from("1048576\n"),
         // No user has a limit of its own.
         ["sys", "fs", "pipe-user-pages-hard" | "pipe-user-pages-soft"] => String::from("0\n"),
         ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::CAPACITY),
         _ => return None,
     })
+}
+
+/// A limit of POSIX message queues.
+fn queue_limit(name: &str) -> Option<String> {
+    let most = match name {
+        "msg_default" => posix_queue::DEFAULT[0],
+        "msg_max" => posix_queue::HIGHEST[0],
+        "msgsize_default" => posix_queue::DEFAULT[1],
+        "msgsize_max" => posix_queue::HIGHEST[1],
+        "queues_max" => posix_queue::MOST_QUEUES as u64,
+        _ => return None,
+    };
+    Some(format!("{most}\n"))
 }
 
 /// A number that nobody else has, as RFC 9562 writes a random one.

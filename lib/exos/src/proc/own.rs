@@ -1,7 +1,8 @@
 //! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
 
 use super::{
-    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor, settings, sizes,
+    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, processes, reachable, read_descriptor,
+    settings, sizes,
 };
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};

@@ -4,7 +4,6 @@
 //! A process's own files only: what another process writes there is refused.
 
 use crate::errno::{Errno, Result};
-use crate::process::attributes::TIMER_SLACK;
 use crate::user_memory::copy;
 use crate::process::thread::Thread;
 use crate::user_memory::current::process;
@@ -29,7 +28,7 @@ pub(super) fn text(name: &str) -> Option<String> {
         "coredump_filter" => format!("{:08x}\n", attributes.core_filter),
         "oom_adj" => format!("{}\n", to_old(attributes.memory_score)),
         "oom_score_adj" => format!("{}\n", attributes.memory_score),
-        "timerslack_ns" => format!("{}\n", attributes.timer_slack),
+        "timerslack_ns" => format!("{}\n", attributes.timer_slack()),
         _ => return None,
     })
 }
@@ -85,7 +84,7 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
         "coredump_filter" => attributes.core_filter = u32::try_from(number).map_err(|_| Errno::EINVAL)?,
         "timerslack_ns" => {
             let slack = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
-            attributes.timer_slack = if slack == 0 { TIMER_SLACK } else { slack };
+            attributes.set_timer_slack(slack);
         }
         _ => {
             let score = score(name, number).ok_or(Errno::EINVAL)?;

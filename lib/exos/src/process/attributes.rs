@@ -28,7 +28,9 @@ pub struct Attributes {
     /// Capabilities of Linux.
     pub capabilities: Capabilities,
     /// Nanoseconds that timers may be late.
-    pub timer_slack: u64,
+    pub(super) timer_slack: u64,
+    /// The same where nothing else is asked for: what its parent had.
+    pub(super) usual_slack: u64,
     /// Whether large pages are unwanted.
     pub no_huge_pages: bool,
     /// Execution domain.
@@ -39,6 +41,8 @@ pub struct Attributes {
     pub core_filter: u32,
 }
 
+/// Bit of a policy: children have the ordinary one (sched(7)).
+pub const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Nanoseconds that timers may be late unless somebody says otherwise.
 pub const TIMER_SLACK: u64 = 50_000;
 
@@ -54,6 +58,7 @@ impl Default for Attributes {
             dumpable: 1,
             capabilities: Capabilities::default(),
             timer_slack: TIMER_SLACK,
+            usual_slack: TIMER_SLACK,
             no_huge_pages: false,
             personality: 0,
             memory_score: 0,
@@ -111,7 +116,12 @@ impl Attributes {
             }
             Change::Priority(priority) => self.priority = priority.clamp(1, 40),
             Change::Policy(policy, priority) => {
-                let own = if policy == self.policy { self.real_time_priority } else { 0 };
+                let own =
+                    if policy & !RESET_ON_FORK == self.policy & !RESET_ON_FORK { self.real_time_priority } else { 0 };
+                let stops_resetting = self.policy & RESET_ON_FORK != 0 && policy & RESET_ON_FORK == 0;
+                if stops_resetting && !may_raise {
+                    return Err(Errno::EPERM);
+                }
                 if u64::from(priority) > real_time.max(u64::from(own)) && !may_raise {
                     return Err(Errno::EPERM);
                 }
@@ -140,9 +150,26 @@ impl Attributes {
         }
     }
 
+    /// Nanoseconds that timers may be late.
+    pub const fn timer_slack(&self) -> u64 {
+        self.timer_slack
+    }
+
+    /// Sets that; 0: as usual.
+    pub const fn set_timer_slack(&mut self, slack: u64) {
+        self.timer_slack = if slack == 0 { self.usual_slack } else { slack };
+    }
+
     /// What a child does not inherit.
-    pub const fn begin_child(&mut self) {
+    pub fn begin_child(&mut self) {
         self.death_signal = 0;
+        self.usual_slack = self.timer_slack;
+        if self.policy & RESET_ON_FORK != 0 {
+            let is_real_time = [linux::SCHED_FIFO, linux::SCHED_RR].contains(&(self.policy & !RESET_ON_FORK));
+            self.policy = if is_real_time { linux::SCHED_NORMAL } else { self.policy & !RESET_ON_FORK };
+            self.real_time_priority = 0;
+            self.priority = self.priority.min(20);
+        }
     }
 
     /// What another program does not keep, executed as whom this says.

@@ -133,6 +133,11 @@ impl Child {
         self.public.words()[public::SESSION].load(Acquire)
     }
 
+    /// Whether it runs another program than its parent's.
+    pub fn has_executed(&self) -> bool {
+        self.public.words()[public::BEGAN_WITH].load(Acquire) != 0
+    }
+
     /// The change that came last, if there was one.
     pub fn last_change(&self) -> Option<Change> {
         Change::from_word(self.public.words()[public::CHANGE].load(Acquire) as u32)

@@ -1,15 +1,19 @@
 //! Futexes: threads that wait for a word of the program (futex(2)).
 //!
-//! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Words
-//! in memory that several processes share are watched themselves as well, by the wakeup predicate: whoever wakes another
-//! process's threads has changed the word before.
+//! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Of words in
+//! memory that several processes share the guardian keeps the queue (`guardian::futexes`), unless the program says that no other
+//! process uses them.
 
 use super::thread::Thread;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
+use crate::guardian::futex_wakes;
+use crate::guardian::protocol::Operation;
+use crate::layout::PAGE_SIZE;
+use crate::memory::area::Protection;
+use crate::memory::frames::page_of;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, thread};
-use crate::user_memory::shared::program_term;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -67,15 +71,17 @@ impl Futexes {
 }
 
 /// Waits until woken, if the word still has a value: `EAGAIN` where it has not. `private`: the program says that no other
-/// process reaches the word.
+/// process waits for the word, or wakes who does.
 pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private: bool) -> Result<()> {
     let address = aligned(address)?;
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
-    let shared = !private && is_shared(address);
+    if let Some(word) = shared_word(address, private)? {
+        return wait_for_shared(word, (address, value), bits, deadline);
+    }
     enqueue(address, value, bits)?;
-    let outcome = sleep(shared.then_some((address, value)), deadline);
+    let outcome = sleep(deadline);
     let own = thread();
     if own.waiter.woken.load(Acquire) != 0 {
         return Ok(());
@@ -83,6 +89,38 @@ pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private:
     process().futexes.lock().waiting.retain(|other| !core::ptr::eq(*other, own));
     // It may have been woken before it left the queue.
     if own.waiter.woken.load(Acquire) != 0 { Ok(()) } else { outcome }
+}
+
+/// Asks the guardian about a word of shared memory.
+fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 2]> {
+    let [a, b, c, d] = words;
+    let [first, second, ..] = process().files.lock().on_object(operation, [a, b, c, d, 0])?;
+    Ok([first, second])
+}
+
+/// The word is read when everybody who changes it and then wakes finds this thread waiting.
+fn wait_for_shared(word: u64, (address, value): (u64, u32), bits: u32, deadline: Option<u64>) -> Result<()> {
+    ask(Operation::FutexEnter, [word, u64::from(bits), 0, 0])?;
+    let outcome = match copy::read_half(address) {
+        Ok(now) if now == value => sleep_for_shared(deadline),
+        Ok(_) => Err(Errno::EAGAIN),
+        Err(error) => Err(error),
+    };
+    let [woken, _] = ask(Operation::FutexLeave, [0; 4])?;
+    if woken != 0 { Ok(()) } else { outcome }
+}
+
+fn sleep_for_shared(deadline: Option<u64>) -> Result<()> {
+    let wakes = futex_wakes(thread().number())?;
+    loop {
+        let seen = wakes.load(Acquire);
+        if ask(Operation::FutexWoken, [0; 4])?[0] != 0 {
+            return Ok(());
+        }
+        if block::wait(&[word(wakes, Operator::NotEqual, seen)], deadline)? == Woken::TimedOut {
+            return Err(Errno::ETIMEDOUT);
+        }
+    }
 }
 
 fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
@@ -99,43 +137,49 @@ fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
     Ok(())
 }
 
-fn sleep(shared: Option<(u64, u32)>, deadline: Option<u64>) -> Result<()> {
-    let woken_word = &thread().waiter.woken;
-    let woken_term = word(woken_word, Operator::NotEqual, 0);
-    let both = shared.map(|(address, value)| [woken_term, program_term(address, value)]);
-    let one = [woken_term];
-    let terms = both.as_ref().map_or(one.as_slice(), |both| both.as_slice());
+fn sleep(deadline: Option<u64>) -> Result<()> {
+    let woken = &thread().waiter.woken;
     loop {
-        let woken = block::wait(terms, deadline)?;
-        if woken_word.load(Acquire) != 0 {
+        let why = block::wait(&[word(woken, Operator::NotEqual, 0)], deadline)?;
+        if woken.load(Acquire) != 0 {
             return Ok(());
         }
-        if woken == Woken::TimedOut {
+        if why == Woken::TimedOut {
             return Err(Errno::ETIMEDOUT);
-        }
-        if let Some((address, value)) = shared
-            && copy::read_half(address)? != value
-        {
-            return Ok(());
         }
     }
 }
 
-/// Wakes threads that wait for a word.
-pub fn wake(address: u64, most: u64, bits: u32) -> Result<u64> {
+/// Wakes threads that wait for a word; how many there were.
+pub fn wake(address: u64, most: u64, bits: u32, private: bool) -> Result<u64> {
     let address = aligned(address)?;
     if bits == 0 {
         return Err(Errno::EINVAL);
+    }
+    if let Some(word) = shared_word(address, private)? {
+        return ask(Operation::FutexWake, [word, most, u64::from(bits), 0]).map(|[woken, _]| woken);
     }
     let woken = process().futexes.lock().wake(address, most, bits);
     block::kick_idle();
     Ok(woken)
 }
 
-/// Wakes some, and lets others wait for another word; `expected`: only if the first word has this value. How many were
-/// woken, and how many were moved.
-pub fn requeue(from: u64, to: u64, wake: u64, move_most: u64, expected: Option<u32>) -> Result<(u64, u64)> {
+/// What a requeue is about: two words, how many are to be woken and moved, and the value that the first must have.
+#[derive(Clone, Copy, Debug)]
+pub struct Requeue {
+    /// From which word, and to which.
+    pub words: [u64; 2],
+    /// How many are woken, and how many moved, at most.
+    pub most: [u64; 2],
+    /// Only if the first word has this value.
+    pub expected: Option<u32>,
+}
+
+/// Wakes some, and lets others wait for another word. How many were woken, and how many were moved.
+pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
+    let Requeue { words: [from, to], most: [wake, move_most], expected } = request;
     let (from, to) = (aligned(from)?, aligned(to)?);
+    let shared = [shared_word(from, private)?, shared_word(to, private)?];
     copy::prepare(from, 4, false)?;
     let mut futexes = process().futexes.lock();
     if let Some(expected) = expected
@@ -143,15 +187,23 @@ pub fn requeue(from: u64, to: u64, wake: u64, move_most: u64, expected: Option<u
     {
         return Err(Errno::EAGAIN);
     }
-    let woken = futexes.wake(from, wake, ANY);
-    let moved = futexes.requeue(from, to, move_most);
+    match shared {
+        [None, None] => {}
+        [Some(from), Some(to)] => {
+            drop(futexes);
+            return ask(Operation::FutexRequeue, [from, to, wake, move_most]);
+        }
+        // Nobody waits for memory of one process and of several with the same word.
+        _ => return Err(Errno::EINVAL),
+    }
+    let done = [futexes.wake(from, wake, ANY), futexes.requeue(from, to, move_most)];
     drop(futexes);
     block::kick_idle();
-    Ok((woken, moved))
+    Ok(done)
 }
 
 /// `FUTEX_WAKE_OP`: changes the second word, wakes those of the first, and those of the second if its old value compares.
-pub fn wake_and_change(first: u64, second: u64, most: [u64; 2], operation: u32) -> Result<u64> {
+pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32, private: bool) -> Result<u64> {
     let (first, second) = (aligned(first)?, aligned(second)?);
     let signed = |shift: u32| ((operation << (20 - shift)) as i32 >> 20) as u32;
     let (argument, compared) = (signed(12), signed(0));
@@ -167,7 +219,6 @@ pub fn wake_and_change(first: u64, second: u64, most: [u64; 2], operation: u32) 
         })
     };
     copy::prepare(second, 4, true)?;
-    let mut futexes = process().futexes.lock();
     let old = copy::update_half(second, change)?;
     let (old, compared) = (old as i32, compared as i32);
     let also = match operation >> 24 & 0xf {
@@ -179,12 +230,10 @@ pub fn wake_and_change(first: u64, second: u64, most: [u64; 2], operation: u32) 
         linux::FUTEX_OP_CMP_GE => old >= compared,
         _ => return Err(Errno::ENOSYS),
     };
-    let mut woken = futexes.wake(first, most[0], ANY);
+    let mut woken = wake(first, most[0], ANY, private)?;
     if also {
-        woken += futexes.wake(second, most[1], ANY);
+        woken += wake(second, most[1], ANY, private)?;
     }
-    drop(futexes);
-    block::kick_idle();
     Ok(woken)
 }
 
@@ -218,7 +267,7 @@ fn mark_left(owner: u32, address: u64) {
         false => Err(Errno::EPERM),
     };
     if copy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0) {
-        let _ = wake(address, 1, ANY);
+        let _ = wake(address, 1, ANY, false);
     }
 }
 
@@ -226,7 +275,7 @@ fn mark_left(owner: u32, address: u64) {
 pub fn clear_at_end(thread: &Thread) {
     let address = thread.clear_at_end.swap(0, Relaxed);
     if address != 0 && copy::write_half(address, 0).is_ok() {
-        let _ = wake(address, 1, ANY);
+        let _ = wake(address, 1, ANY, false);
     }
 }
 
@@ -235,7 +284,17 @@ fn aligned(address: u64) -> Result<u64> {
     if address.is_multiple_of(4) { Ok(address) } else { Err(Errno::EINVAL) }
 }
 
-/// Whether other processes may reach a word.
-fn is_shared(address: u64) -> bool {
-    process().memory.lock().space.areas.find(address).is_some_and(|area| area.shared)
+/// The name of a word that other processes may wait for: its page and its place there. A page that is to be written must be there
+/// first, since what is read of a hole in a file is another page than what is written.
+fn shared_word(address: u64, private: bool) -> Result<Option<u64>> {
+    if private {
+        return Ok(None);
+    }
+    let area = process().memory.lock().space.areas.find(address).copied().ok_or(Errno::EFAULT)?;
+    copy::prepare(address, 4, area.shared && area.protection.allows(Protection::WRITE))?;
+    if !area.shared {
+        return Ok(None);
+    }
+    let page = page_of(process().memory.lock().space.frames.get(address));
+    Ok((page != 0).then_some(page * PAGE_SIZE + address % PAGE_SIZE))
 }

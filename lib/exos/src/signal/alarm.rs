@@ -1,7 +1,7 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
 use super::timer::Timers;
-use crate::call::own_time;
+use crate::call::{own_time, ran};
 use crate::user_memory::current::process;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -61,7 +61,7 @@ pub fn expire() {
 #[cold]
 fn expire_due() {
     let process = process();
-    let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time()));
+    let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
     for (number, information) in due {
         let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
         let post = thread.map_or_else(|| process.letters.post(), |thread| thread.post());

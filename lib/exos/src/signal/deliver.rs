@@ -158,7 +158,7 @@ fn take(signal: u32) -> Option<Taken> {
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
     if action.has(linux::SA_RESETHAND) && action.is_handler() {
-        actions.set(signal, Action::default());
+        actions.set(signal, Action { handler: Action::default().handler, ..action });
     }
     Some(Taken { information, action, for_thread })
 }

@@ -37,13 +37,33 @@ impl Timer {
     }
 }
 
+/// What a timer goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The wall clock: it expires on the clock since boot, too, and is set by the other one.
+    Wall,
+    /// The clock since boot.
+    Boot,
+    /// The time that the program ran.
+    Program,
+    /// The time that a thread ran, by the number of its environment.
+    Thread(u64),
+}
+
+impl Clock {
+    /// Whether it goes on while nobody runs.
+    pub const fn is_real(self) -> bool {
+        matches!(self, Self::Wall | Self::Boot)
+    }
+}
+
 /// A timer that a program created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// When it expires, on the clock since boot.
+    /// When it expires.
     pub timer: Timer,
-    /// Whether it is set by the wall clock.
-    pub by_wall_clock: bool,
+    /// What it goes by.
+    pub clock: Clock,
     /// Its signal, with what comes along; signal 0: none is sent.
     pub information: Information,
     /// The thread that gets it; 0: the process.
@@ -71,13 +91,15 @@ const MOST: usize = 256;
 impl Timers {
     /// When the next of those expires that go by real time; 0: none is set.
     pub fn earliest(&self) -> u64 {
-        let created = self.created.iter().flatten().map(|created| created.timer.deadline);
+        let real = self.created.iter().flatten().filter(|created| created.clock.is_real());
+        let created = real.map(|created| created.timer.deadline);
         created.chain([self.interval[0].deadline]).filter(|deadline| *deadline != 0).min().unwrap_or(0)
     }
 
     /// Whether one goes by the time that the program runs.
     pub fn counts_time(&self) -> bool {
-        self.interval[1..].iter().any(|timer| timer.deadline != 0)
+        let counted = self.created.iter().flatten().filter(|created| !created.clock.is_real());
+        self.interval[1..].iter().chain(counted.map(|created| &created.timer)).any(|timer| timer.deadline != 0)
     }
 
     /// Puts a timer in; its number, or nothing where there are too many.
@@ -91,8 +113,9 @@ impl Timers {
         free.or(Some(self.created.len() - 1))
     }
 
-    /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran.
-    pub fn expire(&mut self, now: u64, used: u64) -> Vec<Due> {
+    /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran, `ran` by that
+    /// of one of its threads.
+    pub fn expire(&mut self, now: u64, used: u64, ran: impl Fn(u64) -> u64) -> Vec<Due> {
         let mut due = Vec::new();
         let signals = [
             (linux::SIGALRM, now),
@@ -107,7 +130,11 @@ impl Timers {
             }
         }
         for created in self.created.iter_mut().flatten() {
-            let times = created.timer.expire(now);
+            let times = created.timer.expire(match created.clock {
+                Clock::Wall | Clock::Boot => now,
+                Clock::Program => used,
+                Clock::Thread(number) => ran(number),
+            });
             if times > 0 {
                 created.overrun = times - 1;
                 created.information.detail = created.information.detail & 0xffff_ffff | created.overrun << 32;

@@ -14,7 +14,6 @@ use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::lock::OwnerLock;
-use runtime::predicate::{Operator, Term};
 use runtime::{KeyIndex, PageNumber, layout};
 
 /// The runtime keeps this room for us.
@@ -108,17 +107,6 @@ impl Shared {
         let size = self.pages.len() as u64 * PAGE_SIZE;
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= size);
         if fits { Ok(self.address + offset) } else { Err(Errno::EIO) }
-    }
-}
-
-/// True when the 32-bit number at an address of the program is not `value`. The kernel checks that it can be read.
-pub fn program_term(address: u64, value: u32) -> Term {
-    let shift = address % 8 * 8;
-    Term {
-        source: address & !7,
-        operation: Operator::NotEqual as u64,
-        mask: 0xffff_ffff << shift,
-        value: u64::from(value) << shift,
     }
 }
 
