@@ -44,26 +44,25 @@ pub trait Store {
 impl<S: Store> Tree<S> {
     /// Reads up to `count` bytes; `each` gets the pieces in order, with their place in the result.
     pub fn read(&mut self, id: NodeId, offset: u64, count: u64, each: impl FnMut(usize, &[u8])) -> Result<u64> {
-        let now = self.now;
-        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
-        if !node.is_directory() && is_read_noted([node.accessed, node.modified, node.changed], now) {
-            node.accessed = now;
-            self.changes.note_read(id);
-        }
-        self.read_unnoted(id, offset, count, each)
+        self.read_noted(id, [offset, count], true, each)
     }
 
-    /// The same, and the time of the last read stays.
-    pub fn read_unnoted(
+    /// The same; `noted`: the time of the last read is kept.
+    pub fn read_noted(
         &mut self,
         id: NodeId,
-        offset: u64,
-        count: u64,
+        [offset, count]: [u64; 2],
+        noted: bool,
         mut each: impl FnMut(usize, &[u8]),
     ) -> Result<u64> {
-        let node = self.nodes.get(&id).ok_or(Errno::ENOENT)?;
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
         if node.is_directory() {
             return Err(Errno::EISDIR);
+        }
+        if noted && is_read_noted([node.accessed, node.modified, node.changed], now) {
+            node.accessed = now;
+            self.changes.note_read(id);
         }
         let count = count.min(node.size.saturating_sub(offset));
         match &node.body {

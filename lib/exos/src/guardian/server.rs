@@ -439,12 +439,10 @@ impl Server {
     fn read(&mut self, caller: u64, handle: Handle, offset: u64, count: u64) -> Result<Answer> {
         let window = self.window(caller)?;
         let mut outcome = Ok(());
-        let count = count.min(WINDOW_BYTES);
-        let each = |place: usize, bytes: &[u8]| outcome = outcome.and(window.write(place as u64, bytes));
-        let count = match handle.is_unnoted() {
-            true => self.tree.read_unnoted(handle.at.node, offset, count, each)?,
-            false => self.tree.read(handle.at.node, offset, count, each)?,
-        };
+        let range = [offset, count.min(WINDOW_BYTES)];
+        let count = self.tree.read_noted(handle.at.node, range, !handle.is_unnoted(), |place, bytes| {
+            outcome = outcome.and(window.write(place as u64, bytes));
+        })?;
         outcome.map(|()| [count, 0, 0, 0, 0])
     }
 
