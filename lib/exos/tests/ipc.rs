@@ -39,20 +39,35 @@ fn a_number_names_one_object_for_ever() {
 #[test]
 fn words_wake_who_came_first_and_nobody_twice() {
     let mut futexes = SharedFutexes::default();
-    (1..=5).for_each(|thread| futexes.enter(thread, 100, 1 << (thread % 2)));
-    assert_eq!(futexes.wake(100, 1, u32::MAX), [1]);
-    assert_eq!(futexes.wake(100, 9, 1), [2, 4]);
-    assert_eq!(futexes.wake(200, 9, u32::MAX), [0; 0]);
+    (1..=5).for_each(|thread| futexes.enter(thread, 0, 100, 1 << (thread % 2)));
+    assert_eq!(futexes.wake(0, 100, 1, u32::MAX), [1]);
+    assert_eq!(futexes.wake(0, 100, 9, 1), [2, 4]);
+    assert_eq!(futexes.wake(0, 200, 9, u32::MAX), [0; 0]);
     assert!(futexes.is_woken(4) && !futexes.is_woken(3));
-    assert_eq!((futexes.requeue(100, 200, 1), futexes.requeue(100, 200, 0)), (1, 0));
-    futexes.enter(6, 200, 1);
-    assert_eq!((futexes.wake(100, 9, u32::MAX), futexes.wake(200, 9, u32::MAX)), (vec![5], vec![3, 6]));
+    assert_eq!((futexes.requeue(0, 100, 200, 1), futexes.requeue(0, 100, 200, 0)), (1, 0));
+    futexes.enter(6, 0, 200, 1);
+    assert_eq!((futexes.wake(0, 100, 9, u32::MAX), futexes.wake(0, 200, 9, u32::MAX)), (vec![5], vec![3, 6]));
     assert_eq!([1, 2, 3, 4, 5, 6, 7].map(|thread| futexes.leave(thread)), [true, true, true, true, true, true, false]);
-    futexes.enter(8, 100, 1);
-    futexes.enter(8, 300, 1);
-    futexes.enter(9, 100, 1);
+    futexes.enter(8, 0, 100, 1);
+    futexes.enter(8, 0, 300, 1);
+    futexes.enter(9, 0, 100, 1);
     futexes.bury(|thread| thread != 9);
-    assert_eq!((futexes.wake(100, 9, 1), futexes.leave(8), futexes.leave(9)), (vec![], false, false));
+    assert_eq!((futexes.wake(0, 100, 9, 1), futexes.leave(8), futexes.leave(9)), (vec![], false, false));
+}
+
+#[test]
+fn fault_86_strangers_take_no_wake_of_a_shared_word_and_strand_nobody() {
+    const STRANGER: u64 = 7;
+    const OWN: u64 = 8;
+    let mut futexes = SharedFutexes::default();
+    futexes.enter(1, STRANGER, 100, 1);
+    (2..=4).for_each(|thread| futexes.enter(thread, OWN, 100, 1));
+    // The stranger came first, and is woken beside the one that is meant.
+    assert_eq!(futexes.wake(OWN, 100, 1, 1), [1, 2]);
+    assert_eq!(futexes.requeue(STRANGER, 100, 999, 9), 0);
+    assert_eq!(futexes.wake(STRANGER, 100, 0, 1), [0; 0]);
+    // What the stranger wakes looks again, as futex(2) wants.
+    assert_eq!(futexes.wake(STRANGER, 100, 1, 1), [3, 4]);
 }
 
 /// What a set of semaphores does, thought again as simply as can be.

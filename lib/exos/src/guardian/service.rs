@@ -133,7 +133,7 @@ impl Guardian {
                 | Operation::FutexLeave
                 | Operation::FutexWake
                 | Operation::FutexRequeue),
-            ) => self.futex(environment, operation, message),
+            ) => self.futex((environment, caller), operation, message),
             Some(Operation::Execute) => self.execute(caller, message[1]),
             Some(Operation::BuryTheDead) => {
                 self.bury_the_dead();

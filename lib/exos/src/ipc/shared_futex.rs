@@ -1,7 +1,9 @@
 //! Threads that wait for words in memory that several processes share (futex(2)): which, in which order, and who was woken.
 //!
 //! Pure; the guardian keeps it. Holds always: a thread waits for one word at most, is woken once at most, and of those that wait
-//! for a word who came first is woken first.
+//! for a word for the same principal who came first is woken first. Nobody proves that it sees the memory of a word. So all that
+//! one principal does to the waiters of another is to wake them, which futex(2) allows at any time: its own waiters are neither counted against
+//! theirs nor woken in their place, and it moves nobody but its own.
 
 use alloc::vec::Vec;
 
@@ -9,6 +11,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waiter {
     thread: u64,
+    principal: u64,
     word: u64,
     bits: u32,
     woken: bool,
@@ -21,10 +24,10 @@ pub struct SharedFutexes {
 }
 
 impl SharedFutexes {
-    /// A thread waits for a word from now on, and for none that it waited for before.
-    pub fn enter(&mut self, thread: u64, word: u64, bits: u32) {
+    /// A thread waits for a word from now on, for its principal, and for none that it waited for before.
+    pub fn enter(&mut self, thread: u64, principal: u64, word: u64, bits: u32) {
         self.leave(thread);
-        self.waiters.push(Waiter { thread, word, bits, woken: false });
+        self.waiters.push(Waiter { thread, principal, word, bits, woken: false });
     }
 
     /// A thread waits no more; whether it was woken.
@@ -38,22 +41,29 @@ impl SharedFutexes {
         self.waiters.iter().any(|waiter| waiter.thread == thread && waiter.woken)
     }
 
-    /// Wakes up to `most` of those that wait for a word and one of these bits; who they are.
-    pub fn wake(&mut self, word: u64, most: u64, bits: u32) -> Vec<u64> {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+    /// Wakes up to `most` of a principal's that wait for a word and one of these bits, and all of others; who they are.
+    pub fn wake(&mut self, principal: u64, word: u64, most: u64, bits: u32) -> Vec<u64> {
+        let mut left = most;
         let is_meant = |waiter: &&mut Waiter| !waiter.woken && waiter.word == word && waiter.bits & bits != 0;
+        let has_its_turn = |waiter: &&mut Waiter| {
+            let own = waiter.principal == principal;
+            let turn = left > 0 || !own && most > 0;
+            left -= u64::from(own && turn);
+            turn
+        };
         let wake = |waiter: &mut Waiter| {
             waiter.woken = true;
             waiter.thread
         };
-        self.waiters.iter_mut().filter(is_meant).take(most).map(wake).collect()
+        self.waiters.iter_mut().filter(is_meant).filter(has_its_turn).map(wake).collect()
     }
 
-    /// Lets up to `most` of those that wait for one word wait for another, behind who waits there; how many they are.
-    pub fn requeue(&mut self, from: u64, to: u64, most: u64) -> u64 {
+    /// Lets up to `most` of a principal's that wait for one word wait for another, behind who waits there; how many they are.
+    pub fn requeue(&mut self, principal: u64, from: u64, to: u64, most: u64) -> u64 {
         let mut left = most;
         let (mut moved, kept): (Vec<Waiter>, Vec<Waiter>) = self.waiters.drain(..).partition(|waiter| {
-            let is_meant = left > 0 && !waiter.woken && waiter.word == from;
+            let is_own = !waiter.woken && waiter.word == from && waiter.principal == principal;
+            let is_meant = left > 0 && is_own;
             left -= u64::from(is_meant);
             is_meant
         });
