@@ -263,7 +263,7 @@ impl Kernel {
                 break;
             }
             if still_charged() {
-                self.pass_page(page, environment, heir);
+                self.bequeath_page(page, environment, heir);
             }
             if self.work_left() < FOR_A_PAGE {
                 break;

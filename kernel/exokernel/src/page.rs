@@ -277,11 +277,22 @@ impl Kernel {
     }
 
     /// Moves a page from one owner to another, with its charge.
-    pub(crate) fn pass_page(&mut self, page: PageNumber, from: Environment, to: Environment) {
-        free_list::remove(&from.info().pages, page);
+    fn pass_page(&mut self, page: PageNumber, from: Environment, to: Environment) {
+        self.change_owner(page, from, to);
         budget::discharge(from, Resource::Page, 1);
-        self.set_owner(page, to);
         budget::charge(to, Resource::Page, 1);
+    }
+
+    /// Moves a page from a dead owner to its heir, with its charge and what allowed it: between two steps of a destruction, too,
+    /// nobody uses more than it may.
+    pub(crate) fn bequeath_page(&mut self, page: PageNumber, from: Environment, heir: Environment) {
+        self.change_owner(page, from, heir);
+        budget::pass(from, heir, Resource::Page);
+    }
+
+    fn change_owner(&mut self, page: PageNumber, from: Environment, to: Environment) {
+        free_list::remove(&from.info().pages, page);
+        self.set_owner(page, to);
     }
 
     /// Gives a page up (see `abi::syscall`).

@@ -24,6 +24,7 @@ use test_programs::{free_large_page, level_one_of};
 
 guest! {
     Here who_gives_a_page_up_is_charged_and_nobody_else;
+    Here an_heir_gets_orphans_with_what_allowed_them;
     Here who_gave_a_page_up_gets_rid_of_it_whatever_others_do;
     Here a_watched_page_is_free_at_once;
     Here pins_and_watches_do_not_stop_forced_revocation;
@@ -152,6 +153,51 @@ fn who_gives_a_page_up_is_charged_and_nobody_else(world: &World) -> Outcome {
     drop(window);
     granted!(Allocator::own().free(orders));
     check!(figures() == begun, "{:?} is left of {begun:?}", figures());
+    Ok(())
+}
+
+/// A giver dies, whose creator has no page to spare: between any two steps of the giver's end the creator uses no more than it may.
+fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
+    const LIMIT: u64 = 0;
+    // What the heap takes meanwhile is used.
+    let limits = || figures().into_iter().step_by(3).collect::<Vec<u64>>();
+    let begun = limits();
+    let orders = granted!(Allocator::own().allocate());
+    let window = granted!(Window::open(&[orders], KeyIndex::FIRST, Access::WRITE));
+    let mut builder = prepare(world, give_up, 0)?;
+    granted!(builder.show(ORDERS, &[orders], Access::WRITE));
+    let giver = launch(builder)?;
+    check!(came_to(&giver, 1), "the giver got no pages");
+    let public = granted!(giver.public());
+    let first = PUBLIC_LIBRARY / 8;
+    let pages: Vec<PageNumber> =
+        public.words()[first..][..GIVEN_UP as usize].iter().map(|word| PageNumber(word.load(SeqCst))).collect();
+    drop(public);
+    let held = granted!(Window::open(&pages, KeyIndex::FIRST, Access::READ));
+    window.words()[0].store(1, SeqCst);
+    check!(came_to(&giver, 2), "the giver does not give up");
+    let info = exposed::environment(area::number()).ok_or_else(|| String::from("the kernel does not show who runs"))?;
+    let own = &info.budget[Resource::Page as usize];
+    let spare = own.limit.load(SeqCst) - own.used.load(SeqCst);
+    let move_limit = |to, amount| {
+        syscall::budget_move(KeyIndex::FIRST, area::number(), to, Resource::Page as u64, LIMIT, amount)
+    };
+    granted!(move_limit(giver.number, spare));
+    let mut steps = 0;
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, giver.number) {
+        check!(failure.error == Error::Again, "the giver is not destroyed: {failure:?}");
+        granted!(move_limit(area::number(), 0));
+        let (used, limit) = (own.used.load(SeqCst), own.limit.load(SeqCst));
+        check!(used <= limit, "after {steps} steps {used} pages are used of {limit}");
+        steps += 1;
+    }
+    check!(steps > 3, "the giver ended in {steps} steps");
+    check!(pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is free");
+    drop(held);
+    check!(pages.iter().all(|page| is_free(*page)), "a page that nobody maps is not free");
+    drop(window);
+    granted!(Allocator::own().free(orders));
+    check!(limits() == begun, "{:?} is left of {begun:?}", limits());
     Ok(())
 }
 
