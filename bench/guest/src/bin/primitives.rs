@@ -90,14 +90,18 @@ global_asm!(
     // A call from outside of the gate, whose handler goes on at once.
     ".global primitive_reflected_call", "primitive_reflected_call:", ".rept 16", "mov eax, 39", "syscall", ".endr", "ret",
     ".global primitive_resume", "primitive_resume:", "add rsp, 32", "iretq",
-    // Sixteen calls into another environment and back: every register passes, the stack pointer too.
+    // Sixteen calls into another environment and back: every register passes, the stack pointer too. Whose own slice begins before it
+    // is entered goes on behind the call, and gives that slice to whom it waits for.
     ".global primitive_transfers", "primitive_transfers:", "push rbx", "mov ebx, 16",
-    "2:", "mov rax, [rip + primitive_callee]", "syscall", "ud2",
+    "2:", "mov rax, [rip + primitive_callee]", "syscall", "jmp primitive_give_way",
     ".global primitive_returned", "primitive_returned:", "dec ebx", "jnz 2b", "pop rbx", "ret",
-    ".global primitive_bounce", "primitive_bounce:", "mov rax, [rip + primitive_callee]", "syscall", "ud2",
+    ".global primitive_bounce", "primitive_bounce:", "mov rax, [rip + primitive_callee]", "syscall",
+    "primitive_give_way:", "mov edi, dword ptr [rip + primitive_callee]", "mov eax, {time_slice_yield}", "syscall",
+    "jmp primitive_give_way",
     ".data", ".balign 16", ".global primitive_callee", "primitive_callee: .quad 0",
     ".global primitive_faults", "primitive_faults: .quad 0", ".text",
     tlb_drop = const number::tlb_drop,
+    time_slice_yield = const number::time_slice_yield,
 );
 
 unsafe extern "C" {
