@@ -89,7 +89,8 @@ impl Client {
         let mut all = Vec::new();
         self.window()?;
         loop {
-            let [is_left, read, total, some, _] = self.on_object(Operation::TakeLeft, [number, all.len() as u64, 0, 0, 0])?;
+            let [is_left, read, total, some, _] =
+                self.on_object(Operation::TakeLeft, [number, all.len() as u64, 0, 0, 0])?;
             if is_left == 0 {
                 return Ok(None);
             }
@@ -100,4 +101,3 @@ impl Client {
         }
     }
 }
-

@@ -4,8 +4,8 @@
 //! A process's own files only: what another process writes there is refused.
 
 use crate::errno::{Errno, Result};
-use crate::user_memory::copy;
 use crate::process::thread::Thread;
+use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
@@ -123,11 +123,14 @@ fn score(name: &str, number: i64) -> Option<i32> {
 /// A number as a program writes it, with a base as in C.
 fn number(bytes: &[u8]) -> Option<i64> {
     let text = core::str::from_utf8(bytes).ok()?.trim();
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (sign, digits) = text.strip_prefix('-').map_or((1i64, text), |rest| (-1, rest));
+    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
     let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => i64::from_str_radix(digits, 16),
         None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(&digits[1..], 8),
         None => digits.parse(),
     };
-    value.ok().map(|value| sign * value)
+    value.ok()?.checked_mul(sign)
 }

@@ -179,9 +179,8 @@ fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
     let info = exposed::environment(area::number()).ok_or_else(|| String::from("the kernel does not show who runs"))?;
     let own = &info.budget[Resource::Page as usize];
     let spare = own.limit.load(SeqCst) - own.used.load(SeqCst);
-    let move_limit = |to, amount| {
-        syscall::budget_move(KeyIndex::FIRST, area::number(), to, Resource::Page as u64, LIMIT, amount)
-    };
+    let move_limit =
+        |to, amount| syscall::budget_move(KeyIndex::FIRST, area::number(), to, Resource::Page as u64, LIMIT, amount);
     granted!(move_limit(giver.number, spare));
     let mut steps = 0;
     while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, giver.number) {

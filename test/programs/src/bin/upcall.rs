@@ -225,7 +225,8 @@ fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
         let tries = if case % 3 == 2 { TRIES } else { 1 };
         let mut outcomes = (0..tries).map(|_| expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry));
         let first = outcomes.next().unwrap_or(Ok(()));
-        first.or_else(|why| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(why) })
+        first
+            .or_else(|why| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(why) })
             .map_err(|why| alloc::format!("case {case}: {why}"))?;
     }
     Ok(())
