@@ -123,35 +123,60 @@ extern "C" fn give_up(_: u64) {
     }
 }
 
+/// Pages of a child, the giver, that are mapped here, and that it gives up when it is told to.
+struct Giving {
+    pages: Vec<PageNumber>,
+    held: Window,
+    orders: PageNumber,
+    window: Window,
+}
+
+impl Giving {
+    fn begin(world: &World) -> Result<(Child, Self), String> {
+        let orders = granted!(Allocator::own().allocate());
+        let window = granted!(Window::open(&[orders], KeyIndex::FIRST, Access::WRITE));
+        let mut builder = prepare(world, give_up, 0)?;
+        granted!(builder.show(ORDERS, &[orders], Access::WRITE));
+        let giver = launch(builder)?;
+        check!(came_to(&giver, 1), "the giver got no pages");
+        let public = granted!(giver.public());
+        let told = &public.words()[PUBLIC_LIBRARY / 8..][..GIVEN_UP as usize];
+        let pages: Vec<PageNumber> = told.iter().map(|word| PageNumber(word.load(SeqCst))).collect();
+        drop(public);
+        let held = granted!(Window::open(&pages, KeyIndex::FIRST, Access::READ));
+        Ok((giver, Self { pages, held, orders, window }))
+    }
+
+    fn give_up(&self, giver: &Child) -> Outcome {
+        self.window.words()[0].store(1, SeqCst);
+        check!(came_to(giver, 2), "the giver does not give up");
+        check!(self.pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is no orphan");
+        Ok(())
+    }
+
+    /// The giver is gone: its pages are orphans as long as they are mapped here, and then free.
+    fn end(self) -> Outcome {
+        check!(self.pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is free");
+        drop(self.held);
+        check!(self.pages.iter().all(|page| is_free(*page)), "a page that nobody maps is not free");
+        drop(self.window);
+        granted!(Allocator::own().free(self.orders));
+        Ok(())
+    }
+}
+
 fn who_gives_a_page_up_is_charged_and_nobody_else(world: &World) -> Outcome {
     let begun = figures();
-    let orders = granted!(Allocator::own().allocate());
-    let window = granted!(Window::open(&[orders], KeyIndex::FIRST, Access::WRITE));
-    let mut builder = prepare(world, give_up, 0)?;
-    granted!(builder.show(ORDERS, &[orders], Access::WRITE));
-    let giver = launch(builder)?;
-    check!(came_to(&giver, 1), "the giver got no pages");
-    let public = granted!(giver.public());
-    let first = PUBLIC_LIBRARY / 8;
-    let pages: Vec<PageNumber> =
-        public.words()[first..][..GIVEN_UP as usize].iter().map(|word| PageNumber(word.load(SeqCst))).collect();
-    drop(public);
-    let held = granted!(Window::open(&pages, KeyIndex::FIRST, Access::READ));
+    let (giver, giving) = Giving::begin(world)?;
     let (own, used) = (figures(), pages_used_by(giver.number));
     let limit = giver.info().map_or(0, |info| info.budget[Resource::Page as usize].limit.load(SeqCst));
-    window.words()[0].store(1, SeqCst);
-    check!(came_to(&giver, 2), "the giver does not give up");
-    check!(pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is no orphan");
+    giving.give_up(&giver)?;
     check!(figures() == own, "who maps them is charged: {:?}, before {own:?}", figures());
     check!(status(&giver, FOUND) == limit - used, "the giver got {} pages more", status(&giver, FOUND));
     check!(pages_used_by(giver.number) == limit, "{} pages are charged to it", pages_used_by(giver.number));
     // With its death the charge comes to its creator, and with it what allowed it.
     granted!(giver.destroy());
-    check!(pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is free");
-    drop(held);
-    check!(pages.iter().all(|page| is_free(*page)), "a page that nobody maps is not free");
-    drop(window);
-    granted!(Allocator::own().free(orders));
+    giving.end()?;
     check!(figures() == begun, "{:?} is left of {begun:?}", figures());
     Ok(())
 }
@@ -162,20 +187,8 @@ fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
     // What the heap takes meanwhile is used.
     let limits = || figures().into_iter().step_by(3).collect::<Vec<u64>>();
     let begun = limits();
-    let orders = granted!(Allocator::own().allocate());
-    let window = granted!(Window::open(&[orders], KeyIndex::FIRST, Access::WRITE));
-    let mut builder = prepare(world, give_up, 0)?;
-    granted!(builder.show(ORDERS, &[orders], Access::WRITE));
-    let giver = launch(builder)?;
-    check!(came_to(&giver, 1), "the giver got no pages");
-    let public = granted!(giver.public());
-    let first = PUBLIC_LIBRARY / 8;
-    let pages: Vec<PageNumber> =
-        public.words()[first..][..GIVEN_UP as usize].iter().map(|word| PageNumber(word.load(SeqCst))).collect();
-    drop(public);
-    let held = granted!(Window::open(&pages, KeyIndex::FIRST, Access::READ));
-    window.words()[0].store(1, SeqCst);
-    check!(came_to(&giver, 2), "the giver does not give up");
+    let (giver, giving) = Giving::begin(world)?;
+    giving.give_up(&giver)?;
     let info = exposed::environment(area::number()).ok_or_else(|| String::from("the kernel does not show who runs"))?;
     let own = &info.budget[Resource::Page as usize];
     let spare = own.limit.load(SeqCst) - own.used.load(SeqCst);
@@ -191,11 +204,7 @@ fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
         steps += 1;
     }
     check!(steps > 3, "the giver ended in {steps} steps");
-    check!(pages.iter().all(|page| is_orphan(*page)), "a page that is mapped is free");
-    drop(held);
-    check!(pages.iter().all(|page| is_free(*page)), "a page that nobody maps is not free");
-    drop(window);
-    granted!(Allocator::own().free(orders));
+    giving.end()?;
     check!(limits() == begun, "{:?} is left of {begun:?}", limits());
     Ok(())
 }
