@@ -150,10 +150,10 @@ macro_rules! for_each_syscall {
             45 protection_keys_set(on: u64) -> (), right "none", errors [BadArgument];
 
             /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
-            /// `name`, an empty key ring and no budget. It keeps its pages but for the first private one, in whose place an
-            /// unmapped page of the caller's comes, and its address space, of which only the area and the tables on the way to
-            /// it are left. All else goes as by `environment_destroy`, in steps.
-            46 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber) -> EnvironmentId, right "own on the environment and on all its pages", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
+            /// `name`, an empty key ring and no budget. It keeps its pages, the first private one with a copy of what is in
+            /// the ordinary page `first`, and its address space: all of it where `keeps` is 1, else (0) only the level-1 table
+            /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
+            46 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Allocates any page under an access list, as `page_allocate` does, with the contents of an ordinary page in the
             /// place of zeros.

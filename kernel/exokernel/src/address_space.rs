@@ -151,11 +151,7 @@ impl Kernel {
 
     /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
     pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
-        self.clear_table_from(table, 0)
-    }
-
-    /// The same from an index on.
-    pub(crate) fn clear_table_from(&mut self, table: PageNumber, mut index: usize) -> bool {
+        let mut index = 0;
         self.spend(SCAN);
         loop {
             let (next, done) = self.memory.unmap_run(table, index, (self.work_left() / UNMAP) as usize);

@@ -168,15 +168,21 @@ impl Kernel {
         source_key: KeyIndex,
         source: PageNumber,
     ) -> Outcome<PageNumber> {
-        let info = self.page(source)?;
-        permit(self.rights_on_page(source_key, info)?, Rights::READ)?;
-        if state(info).kind != PageKind::Ordinary {
-            return refuse(Error::WrongKind, state(info).kind as u64);
-        }
+        self.readable(source_key, source)?;
         let caller = self.check_allocation(key, list)?;
         let page = self.any_free_page(caller)?;
         self.give_copy(page, source, caller, list);
         Ok(page)
+    }
+
+    /// Fails unless a page is an ordinary one that a key opens to be read.
+    pub(crate) fn readable(&self, key: KeyIndex, page: PageNumber) -> Result<(), Failure> {
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::READ)?;
+        match state(info).kind {
+            PageKind::Ordinary => Ok(()),
+            kind => Err(Error::WrongKind.about(kind as u64)),
+        }
     }
 
     /// The caller, if it may have one more page under an access list.

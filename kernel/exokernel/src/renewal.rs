@@ -3,7 +3,8 @@
 //! To destroy an environment and to create the next costs most for what both do to the same pages: filling private ones with
 //! zeros, unmapping and mapping the area, giving pages back and taking them again (doc/decision/0015). Nothing else of the
 //! old one stays: its slices, pins, predicate, children, pages and budget go as by destruction, its address space but for
-//! the area, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as it was used.
+//! the table that the area lies in, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as
+//! it was used. Who knows what is in the address space may keep all of it (doc/decision/0020).
 
 use crate::address_space::UNLINK;
 use crate::budget;
@@ -11,20 +12,24 @@ use crate::destruction::{LARGEST_STEP, Progress, STEP};
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
+use crate::page::wake_watchers;
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Specification, State};
-use abi::page::{self, ORPHAN, PageKind};
-use abi::page_table::{DIRTY, PAGE, PRESENT, WRITE};
+use abi::page::{self, ORPHAN};
+use abi::page_table::{DIRTY, PRESENT, WRITE};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use machine::page_table::{ENTRIES, ROOT_LEVEL, Slot, index, links, page_of, walk};
 use machine::tlb::{self, Extent};
 use machine::{context, memory};
 
-/// Units of work of the last step: all pages are looked at, eighteen at most are filled with zeros, and the environment is
-/// built.
-const RENEW: u32 = 260;
+/// Units of work of the last step, which looks at all pages and builds the environment, and of each page of the stack that it
+/// fills with zeros; and how many it takes at most of those of an entry, so that it comes.
+const RENEW: u32 = 160;
+const CLEAR: u32 = 13;
+const RENEW_MOST: u32 = 260;
 
 impl Kernel {
     /// Renews an environment, or goes on releasing what it held (see `abi::syscall`).
@@ -32,15 +37,18 @@ impl Kernel {
         &mut self,
         key: KeyIndex,
         number: EnvironmentId,
-        name: KeyIndex,
-        first: PageNumber,
+        (name, first): (KeyIndex, PageNumber),
+        keeps: u64,
     ) -> Outcome<EnvironmentId> {
         let name = self.key(name)?;
+        if keeps > 1 {
+            return refuse(Error::BadArgument, 4);
+        }
         let Some(environment) = self.known(number).filter(|found| found.is(State::Dying)) else {
             return refuse(Error::NoSuchEnvironment, number.0);
         };
         self.require(key, &environment.name(), Rights::OWN)?;
-        self.donatable(key, first)?;
+        self.readable(key, first)?;
         let area = self.find_area(environment)?;
         if !self.context_of(environment).condemn() {
             self.notify(environment);
@@ -49,16 +57,20 @@ impl Kernel {
         while self.work_left() >= LARGEST_STEP {
             match self.secrets(environment).destruction {
                 Progress::AddressSpace => {
-                    if !self.release_beside(environment, area) {
+                    if keeps == 0 && !self.release_beside(environment) {
                         break;
                     }
                     self.secrets_mut(environment).destruction = Progress::Pages;
                 }
-                Progress::Private(0) if self.work_left() < RENEW => break,
                 Progress::Private(0) => {
-                    self.check_pages(key, environment)?;
-                    self.check_area(environment, area)?;
-                    return Ok(self.begin_again(environment, &name, first, area));
+                    let wanted = self.pages_of(environment);
+                    let used = used_stack(&wanted, area);
+                    if self.work_left() < (RENEW + CLEAR * used.len() as u32).min(RENEW_MOST) {
+                        break;
+                    }
+                    self.check_pages(key, environment, &wanted)?;
+                    self.check_area(&wanted, area)?;
+                    return Ok(self.begin_again(environment, &name, first, &wanted, (area, used)));
                 }
                 Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
                 _ => {
@@ -88,8 +100,7 @@ impl Kernel {
     }
 
     /// Fails unless the caller may have all pages of an environment, and one environment more.
-    fn check_pages(&self, key: KeyIndex, environment: Environment) -> Result<(), Failure> {
-        let wanted = self.pages_of(environment);
+    fn check_pages(&self, key: KeyIndex, environment: Environment, wanted: &Specification) -> Result<(), Failure> {
         if self.heir(environment) != self.caller() {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
@@ -106,8 +117,7 @@ impl Kernel {
 
     /// Fails unless each page of an area is at its place, to be written, or nowhere: what the old one put there instead would
     /// be the new one's memory.
-    fn check_area(&self, environment: Environment, at: Slot) -> Result<(), Failure> {
-        let wanted = self.pages_of(environment);
+    fn check_area(&self, wanted: &Specification, at: Slot) -> Result<(), Failure> {
         let private = &wanted.private[..wanted.private_count as usize];
         let pages = core::iter::once(&wanted.public).chain(private);
         for (index, page) in (at.index..).zip(pages) {
@@ -141,9 +151,9 @@ impl Kernel {
         }
     }
 
-    /// Takes out of an address space what is neither the area nor a table on the way to it, which `at` ends, as much as there
-    /// is room for; true when nothing else is left.
-    fn release_beside(&mut self, environment: Environment, at: Slot) -> bool {
+    /// Takes out of an address space what is neither the table that the area lies in nor one on the way to it, as much as there is
+    /// room for; true when nothing else is left.
+    fn release_beside(&mut self, environment: Environment) -> bool {
         let area = environment.info().area.load(Ordering::Relaxed);
         let mut table = self.context_of(environment).root();
         for level in (2..=ROOT_LEVEL).rev() {
@@ -157,14 +167,7 @@ impl Kernel {
             }
             table = page_of(way.entry());
         }
-        let end = at.index + 1 + usize::from(self.secrets(environment).private_count);
-        while let Some(slot) = self.memory.first_used(table, 0).filter(|slot| slot.index < at.index) {
-            if self.work_left() < LARGEST_STEP {
-                return false;
-            }
-            self.put_leaf(slot, 0);
-        }
-        self.clear_table_from(table, end)
+        true
     }
 
     /// The first present entry of a table from an index on, but for one.
@@ -177,51 +180,53 @@ impl Kernel {
     }
 
     /// The old environment becomes a record, and the new one begins; every check is behind us.
-    fn begin_again(&mut self, old: Environment, name: &Capability, first: PageNumber, at: Slot) -> EnvironmentId {
+    fn begin_again(
+        &mut self,
+        old: Environment,
+        name: &Capability,
+        first: PageNumber,
+        wanted: &Specification,
+        (at, used): (Slot, Range<usize>),
+    ) -> EnvironmentId {
         // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the kernel.
         context::publish(old.slot(), None);
         tlb::quiesce();
-        let mut wanted = self.pages_of(old);
-        let replaced = PageNumber(core::mem::replace(&mut wanted.private[0], first.0));
-        self.memory.make_area_page(first, PageKind::EnvironmentPrivate);
-        let place = Slot { index: at.index + 1, ..at };
-        if place.entry() & PRESENT != 0 {
-            self.put_leaf(place, place.entry() & !PAGE | first.address());
+        let words = PageNumber(wanted.private[0]);
+        wake_watchers(memory::info(words).expect("a private page has a record"));
+        self.memory.refill_private(words, first);
+        for index in used {
+            self.memory.forget_written(stack_slot(at, index));
+            self.memory.clear_private(PageNumber(wanted.private[1 + index]));
         }
-        self.dissolve_private(replaced);
-        self.clear_stack(&wanted, at);
         let root = PageNumber(wanted.root);
         tlb::drop_everywhere(root, Extent::All);
         self.memory.count_root(root, -1);
         let info = old.info();
         for page in [&info.control, &info.key_ring] {
-            self.memory.dissolve(PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel)));
+            self.memory.vacate(PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel)));
         }
         self.leave_record(old);
         let caller = self.caller();
         budget::charge(caller, Resource::Environment, 1);
         let environment = self.take_slot();
-        self.build_environment(environment, Some(caller), *name, &wanted);
+        self.build_environment(environment, Some(caller), *name, wanted);
         environment.number()
     }
+}
 
-    /// Fills the upcall stack with zeros as far down as it was used: a page further than the lowest that was written by the
-    /// program, because the kernel's frame may be all that is in it.
-    fn clear_stack(&mut self, wanted: &Specification, at: Slot) {
-        let stack = &wanted.private[1..wanted.private_count as usize];
-        let place = |index: usize| Slot { index: at.index + 2 + index, ..at };
-        let is_written = |index: &usize| {
-            let noted =
-                memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
-            place(*index).entry() & DIRTY != 0 || noted != 0
-        };
-        let Some(lowest) = (0..stack.len()).find(is_written) else { return };
-        for (index, page) in stack.iter().enumerate().skip(lowest.saturating_sub(1)) {
-            let entry = place(index).entry();
-            if entry & DIRTY != 0 {
-                self.put_leaf(place(index), entry & !DIRTY);
-            }
-            self.memory.clear_private(PageNumber(*page));
-        }
-    }
+/// Where a page of the upcall stack is mapped, counted from the lowest.
+fn stack_slot(area: Slot, index: usize) -> Slot {
+    Slot { index: area.index + 2 + index, ..area }
+}
+
+/// The pages of the upcall stack that were used, counted from the lowest: a page further than the lowest that was written by the
+/// program, because the kernel's frame may be all that is in it.
+fn used_stack(wanted: &Specification, area: Slot) -> Range<usize> {
+    let stack = &wanted.private[1..wanted.private_count as usize];
+    let is_written = |index: &usize| {
+        let noted = memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
+        stack_slot(area, *index).entry() & DIRTY != 0 || noted != 0
+    };
+    let lowest = (0..stack.len()).find(is_written).unwrap_or(stack.len() + 1);
+    lowest.saturating_sub(1)..stack.len()
 }

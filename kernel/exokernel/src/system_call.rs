@@ -302,8 +302,9 @@ impl Calls for Kernel {
         environment: EnvironmentId,
         name: KeyIndex,
         first: PageNumber,
+        keeps: u64,
     ) -> Outcome<EnvironmentId> {
-        self.renew(key, environment, name, first)
+        self.renew(key, environment, (name, first), keeps)
     }
     fn budget_move(
         &mut self,

@@ -626,6 +626,7 @@ core::arch::global_asm!(
     REGION_BITS = const crate::map_few::REGION_BITS,
     PAGE_STATE = const offset_of!(PageInfo, state),
     PAGE_ACCESS = const offset_of!(PageInfo, access),
+    PAGE_BLOCK = const offset_of!(PageInfo, block),
     PAGE_LAST_USE = const offset_of!(PageInfo, last_use),
     EIGHTHS_SHIFT = const abi::page::EIGHTHS_SHIFT,
     ZEROED_FLAG = const abi::page::ZEROED,

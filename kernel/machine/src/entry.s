@@ -219,10 +219,13 @@ chitin_map_few_end:
     shr rax, {REGION_BITS}
     mov r8d, eax
     and r8d, {TABLES} - 1
-    shl r8d, 4
+    shl r8d, 5
     add rax, [rip + chitin_last_map + {LAST_GENERATION}]
     cmp rax, [r8 + chitin_last_map + {LAST_TABLES}]
     jne chitin_map_few_otherwise
+    # An entry of it is set.
+    mov rax, [r8 + chitin_last_map + {LAST_TABLES} + 16]
+    inc qword ptr [rax + {PAGE_BLOCK}]
     mov eax, r9d
     shr eax, 12
     and eax, 511
@@ -440,15 +443,18 @@ chitin_map_many_end:
     shr r11, {REGION_BITS}
     mov r8d, r11d
     and r8d, {TABLES} - 1
-    shl r8d, 4
+    shl r8d, 5
     add r11, [rip + chitin_last_map + {LAST_GENERATION}]
     cmp r11, [r8 + chitin_last_map + {LAST_TABLES}]
     jne chitin_map_many_otherwise
-    mov r8, [r8 + chitin_last_map + {LAST_TABLES} + 8]
     # The generation is above all bits of an address.
     shl r11, 64 - {GENERATION_SHIFT}
     shr r11, 64 - {GENERATION_SHIFT} - {REGION_BITS}
     add r11, rax
+    # Entries of it are set.
+    mov rax, [r8 + chitin_last_map + {LAST_TABLES} + 16]
+    inc qword ptr [rax + {PAGE_BLOCK}]
+    mov r8, [r8 + chitin_last_map + {LAST_TABLES} + 8]
     sub r9, r11
     shr r9, 12
     jmp 2b

@@ -8,7 +8,7 @@
 
 use crate::context::Context;
 use crate::layout::PAGE_SIZE;
-use crate::page_table::{Grant, kept};
+use crate::page_table::{ENTRIES, Grant, kept};
 use abi::page::PageInfo;
 use abi::page_table::{ALLOWED, LARGE, MapRow};
 use abi::{KeyIndex, PageNumber};
@@ -57,13 +57,30 @@ pub(crate) struct Table {
     pub(crate) region: AtomicU64,
     /// Its entries, in the direct map.
     pub(crate) entries: AtomicU64,
+    /// Its record.
+    pub(crate) record: AtomicU64,
+    _rest: u64,
+}
+
+impl Table {
+    const NONE: Self =
+        Self { region: AtomicU64::new(0), entries: AtomicU64::new(0), record: AtomicU64::new(0), _rest: 0 };
+}
+
+/// A level-1 table that a row was found in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Its entries.
+    pub(crate) entries: &'static [AtomicU64; ENTRIES],
+    /// Its record.
+    pub(crate) record: &'static PageInfo,
 }
 
 /// No key has this index.
 const NOBODY: u64 = u64::MAX;
 
 // `entry.s` goes from an address to the place of its table, and from the address of a page to its record, by shifts.
-const _: () = assert!(size_of::<Table>() == 1 << 4 && TABLES.is_power_of_two());
+const _: () = assert!(size_of::<Table>() == 1 << 5 && TABLES.is_power_of_two());
 const _: () = assert!(size_of::<PageInfo>() == (PAGE_SIZE >> 6) as usize);
 
 #[unsafe(no_mangle)]
@@ -76,7 +93,7 @@ static chitin_last_map: LastMap = LastMap {
     writer: AtomicU64::new(NOBODY),
     list: AtomicU64::new(0),
     generation: AtomicU64::new(GENERATION),
-    tables: [const { Table { region: AtomicU64::new(0), entries: AtomicU64::new(0) } }; TABLES],
+    tables: [const { Table::NONE }; TABLES],
 };
 
 /// Address of the record of page 0, and bytes of all.
@@ -112,7 +129,7 @@ pub struct Editor<'context> {
 
 /// Remembers where a row was changed, and what is granted for pages of its list. `known` are the bits of an entry that
 /// CPUs know.
-pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, known: u64, grant: Grant) {
+pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, found: Found, known: u64, grant: Grant) {
     if crate::exposed::cpu_count() != 1 {
         return;
     }
@@ -125,7 +142,8 @@ pub(crate) fn remember(editor: Editor<'_>, row: &MapRow, entries: u64, known: u6
     let region = row.address >> REGION_BITS;
     let table = &last.tables[region as usize % TABLES];
     table.region.store(region + last.generation.load(Ordering::Relaxed), Ordering::Relaxed);
-    table.entries.store(entries, Ordering::Relaxed);
+    table.entries.store(found.entries.as_ptr() as u64, Ordering::Relaxed);
+    table.record.store(core::ptr::from_ref(found.record) as u64, Ordering::Relaxed);
 }
 
 /// Empties it for another editor.

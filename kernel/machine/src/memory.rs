@@ -297,9 +297,9 @@ impl Memory {
     pub fn create<T: 'static>(&mut self, page: PageNumber, kind: PageKind, object: T) {
         const { assert!(size_of::<T>() as u64 + OBJECT_OFFSET <= PAGE_SIZE && align_of::<T>() as u64 <= OBJECT_OFFSET) };
         assert!(self.is_donatable(page), "an object is made of a donated page");
-        Self::make_zero(page);
         let address = direct(page.address());
-        // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned.
+        // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned. What lies
+        // behind the object nobody reads: `dissolve` fills it all with zeros.
         unsafe {
             (address as *mut TypeId).write(TypeId::of::<T>());
             ((address + OBJECT_OFFSET) as *mut T).write(object);
@@ -349,12 +349,32 @@ impl Memory {
         set_zeroed(info);
     }
 
+    /// Makes a page that held an object ordinary again, for another object at once: what is in it stays there.
+    pub fn vacate(&mut self, page: PageNumber) {
+        let info = info(page).expect("a page with an object has a record");
+        let kind = state(info).kind;
+        assert!(
+            matches!(kind, PageKind::KeyRing | PageKind::EnvironmentControl),
+            "page {} is of kind {kind:?}",
+            page.0
+        );
+        set_ordinary(info);
+    }
+
     /// Fills a private page of an environment area with zeros; it is known to be written no more.
     pub fn clear_private(&mut self, page: PageNumber) {
         let info = info(page).expect("a private page has a record");
         assert_eq!(state(info).kind, PageKind::EnvironmentPrivate);
         Self::zero(page);
         set_flags(info, 0, abi::page::DIRTY);
+    }
+
+    /// Fills a private page of an environment area with what is in an ordinary page: who looked at it before looks at another.
+    pub fn refill_private(&mut self, page: PageNumber, source: PageNumber) {
+        let info = info(page).expect("a private page has a record");
+        assert!(state(info).kind == PageKind::EnvironmentPrivate && self.is_ordinary(source));
+        Self::copy(source, page);
+        set_state(info, PageState::of(PageKind::EnvironmentPrivate));
     }
 
     /// Makes a page the public or a private page of an environment area; its contents stay.

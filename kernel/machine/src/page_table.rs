@@ -135,6 +135,12 @@ fn note_used(info: &PageInfo, index: usize) {
     }
 }
 
+/// Notes that somebody sets entries of a table: who looks at what is exposed of it, now and later, learns whether that is so.
+#[inline(always)]
+fn note_edit(info: &PageInfo) {
+    info.block.store(info.block.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
 /// The eighths of a table that may hold entries, as bits.
 fn eighths(info: &PageInfo) -> u8 {
     (info.state.load(Ordering::Relaxed) >> EIGHTHS_SHIFT) as u8
@@ -222,6 +228,10 @@ impl Slot {
     fn word(self) -> &'static AtomicU64 {
         &table(self.table)[self.index]
     }
+
+    fn note_edit(self) {
+        note_edit(memory::info(self.table).expect("a table has a record"));
+    }
 }
 
 /// Whether a page of this kind may be mapped at all, and writable.
@@ -308,7 +318,7 @@ impl LeafTable<'_> {
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
             // What is in a table has none of the bits that nobody may set.
             if old == 0 && entry & PRESENT != 0 {
-                if !self.bind(row, grant) {
+                if !bind(self.slot(row.address), word, row, known, grant) {
                     break;
                 }
             } else if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
@@ -324,7 +334,11 @@ impl LeafTable<'_> {
             }
             left = rest;
         }
-        (rows.len() - left.len(), changed)
+        let done = rows.len() - left.len();
+        if done > 0 {
+            note_edit(self.info());
+        }
+        (done, changed)
     }
 
     /// The rows up to the first that does not keep a page or is writable; how many.
@@ -343,7 +357,8 @@ impl LeafTable<'_> {
 
     /// Remembers what made it possible to change a row.
     pub fn remember(&self, editor: map_few::Editor<'_>, row: &MapRow, grant: Grant) {
-        map_few::remember(editor, row, self.entries.as_ptr() as u64, self.memory.entry_bits, grant);
+        let table = map_few::Found { entries: self.entries, record: self.info() };
+        map_few::remember(editor, row, table, self.memory.entry_bits, grant);
     }
 
     /// The same for one row that keeps its page and gains no right; whether it is one.
@@ -355,6 +370,7 @@ impl LeafTable<'_> {
         if gained != 0 || entry & PRESENT == 0 {
             return false;
         }
+        note_edit(self.info());
         replace(word, entry | USER);
         true
     }
@@ -363,7 +379,16 @@ impl LeafTable<'_> {
     #[inline(always)]
     pub fn bind(&self, row: &MapRow, grant: Grant) -> bool {
         let slot = self.slot(row.address);
-        bind(slot, &self.entries[slot.index], row, self.memory.entry_bits, grant)
+        let is_bound = bind(slot, &self.entries[slot.index], row, self.memory.entry_bits, grant);
+        if is_bound {
+            note_edit(self.info());
+        }
+        is_bound
+    }
+
+    #[inline(always)]
+    fn info(&self) -> &'static PageInfo {
+        memory::info(self.table).expect("a table has a record")
     }
 
     #[inline(always)]
@@ -521,6 +546,7 @@ impl Memory {
         if new & PRESENT != 0 {
             new |= USER;
         }
+        slot.note_edit();
         if new != 0 {
             note_used(memory::info(slot.table).expect("a table has a record"), slot.index);
         }
@@ -587,6 +613,9 @@ impl Memory {
                 index = next_used(page, index);
             }
         }
+        if done > 0 {
+            note_edit(memory::info(page).expect("a table has a record"));
+        }
         (index, done)
     }
 
@@ -617,6 +646,7 @@ impl Memory {
         if left != 0 || state(info).level == ROOT_LEVEL {
             Self::zero(page);
         }
+        info.block.store(0, Ordering::Release);
         memory::set_zeroed(info);
     }
 
@@ -632,10 +662,12 @@ impl Memory {
         self.forget_leaf_table();
         let writable = if links(info) == 0 { WRITE } else { 0 };
         if let Some(first) = parent(info) {
+            first.note_edit();
             first.word().fetch_and(!WRITE, Ordering::AcqRel);
         }
         set_links(info, links(info) + 1);
         set_parent(info, (links(info) == 1).then_some(slot));
+        slot.note_edit();
         note_used(memory::info(slot.table).expect("checked"), slot.index);
         slot.word().store(child.address() | PRESENT | USER | writable, Ordering::Release);
     }
@@ -643,6 +675,7 @@ impl Memory {
     /// Removes the link in a slot; returns the table.
     pub fn unlink(&mut self, slot: Slot) -> PageNumber {
         self.forget_leaf_table();
+        slot.note_edit();
         let old = slot.word().swap(0, Ordering::AcqRel);
         assert!(old & PRESENT != 0 && old & LARGE == 0, "no link in the slot");
         let child = page_of(old);
@@ -657,7 +690,15 @@ impl Memory {
         let info = memory::info(page_of(slot.entry())).expect("a table has a record");
         assert_eq!(links(info), 1, "only the last link is made writable");
         set_parent(info, Some(slot));
-        slot.word().fetch_or(WRITE, Ordering::AcqRel);
+        if slot.entry() & WRITE == 0 {
+            slot.note_edit();
+            slot.word().fetch_or(WRITE, Ordering::AcqRel);
+        }
+    }
+
+    /// The page under a leaf entry will not be what was written through it.
+    pub fn forget_written(&mut self, slot: Slot) {
+        slot.word().fetch_and(!DIRTY, Ordering::AcqRel);
     }
 
     /// Counts an environment that has a root, or has it no more.
