@@ -7,7 +7,7 @@ use abi::environment::{EnvironmentInfo, State};
 use abi::exposed::{CpuInfo, KernelInfo};
 use abi::limits::SLICES_PER_CPU;
 use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
-use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind};
+use abi::page::{EIGHTHS_SHIFT, NO_PAGE, ORPHAN, PageInfo, PageKind};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, PageNumber};
 use core::ops::Deref;
@@ -60,6 +60,7 @@ pub fn slices(cpu: u64) -> &'static [SliceInfo] {
 pub struct Page(&'static PageInfo);
 
 /// The page with this number, if the machine has such a number.
+#[inline]
 pub fn page(number: PageNumber) -> Option<Page> {
     if number.0 >= kernel().pages.load(Relaxed) {
         return None;
@@ -115,6 +116,14 @@ impl Page {
     /// The next page of the same owner, or the next free page.
     pub fn next(self) -> Option<PageNumber> {
         page_number(low(self.neighbours.load(Acquire)))
+    }
+    /// For a page table: what is another when somebody has set an entry of it, or when it is another table.
+    pub fn edits(self) -> (u64, u64) {
+        (self.state.load(Acquire) >> 32, self.block.load(Acquire))
+    }
+    /// For a page table: which eighths of it may hold entries, one bit each.
+    pub fn used_eighths(self) -> u8 {
+        (self.state.load(Acquire) >> EIGHTHS_SHIFT) as u8
     }
     /// For a page table with one link: the table above, and the index in it.
     pub fn parent(self) -> Option<(PageNumber, u64)> {

@@ -19,7 +19,7 @@ use talc::base::Talc;
 use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
-const GROWTH_PAGES: u64 = 4;
+const GROWTH_PAGES: u64 = 2;
 /// Pages of page tables that growing may take.
 const TABLES: u64 = 4;
 

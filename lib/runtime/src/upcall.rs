@@ -228,6 +228,13 @@ pub fn set_handler(upcall: u64, handler: Handler) -> u64 {
     before
 }
 
+/// Declares the handler of every exception.
+pub fn set_exception_handlers(handler: Handler) {
+    let handlers = &Area::current().library().handlers[..kind::SLICE_START as usize];
+    handlers.iter().for_each(|place| place.store(handler as usize as u64, Relaxed));
+    set_entry(0, upcall_entry as *const () as u64);
+}
+
 /// Declares the address that the kernel enters for a kind: code that keeps to the conventions of this module. Exceptions
 /// share one entry, and so do event, revocation, repossession and emergency.
 pub fn set_entry(upcall: u64, entry: u64) {

@@ -81,13 +81,13 @@ pub fn first_page(entry: u64, function: extern "C" fn(u64), argument: u64) -> Re
     Ok(page)
 }
 
-/// Renews in as many steps as it takes.
+/// Renews in as many steps as it takes; the address space stays as it is if it `keeps` it.
 ///
 /// # Errors
 /// Why the kernel refused.
-pub fn renew(number: EnvironmentId, first: PageNumber) -> Result<EnvironmentId, Failure> {
+pub fn renew(number: EnvironmentId, first: PageNumber, keeps: bool) -> Result<EnvironmentId, Failure> {
     loop {
-        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first) {
+        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first, u64::from(keeps)) {
             Err(Failure { error: Error::Again, .. }) => {}
             done => return done,
         }

@@ -36,6 +36,7 @@ guest! {
     Here a_grandchild_goes_before_its_dead_creator;
     Here fault_46_lock_of_a_dead_holder;
     Here a_dead_environment_begins_again;
+    Here an_address_space_stays_with_who_begins_again;
     Here renewal_is_refused;
     Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
@@ -75,6 +76,8 @@ extern "C" fn add_to_shared(argument: u64) {
 
 fn two_environments_share_an_address_space(_: &World) -> Outcome {
     SHARED.store(0, SeqCst);
+    // The threads have no pages, nor a key to ours, to let the heap grow: it has room for all of them.
+    drop(core::hint::black_box(Vec::<u64>::with_capacity(3 * 2000)));
     let mut threads = Vec::new();
     for index in 0..3 {
         let mut builder = granted!(Builder::sharing());
@@ -393,9 +396,10 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
         let first =
             first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
         let old = child.number;
-        child.number = granted!(renew(old, first));
+        child.number = granted!(renew(old, first, false));
         check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);
-        refused!(renew(old, first), NoSuchEnvironment);
+        refused!(renew(old, first, false), NoSuchEnvironment);
+        granted!(Allocator::own().free(first));
         let info = child.info().ok_or("no record")?;
         let counts = [&info.time, &info.slices, &info.death_reason, &info.first_child, &info.predicate_terms];
         check!(counts.iter().all(|count| count.load(SeqCst) == 0), "round {round}: it begins with {counts:?}");
@@ -436,31 +440,77 @@ extern "C" fn map_all_private_pages_to_the_same_places(_: u64) {
     (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber).filter(is_private).for_each(map_into_the_area);
 }
 
+/// How often entries of all tables under a list were set.
+fn edits(list: PageNumber) -> Vec<(PageNumber, (u64, u64))> {
+    let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
+    let tables = own.filter_map(|page| Some((page, exposed::page(page)?)));
+    let tables = tables.filter(|(_, info)| info.kind() == PageKind::PageTable && info.access() == list);
+    tables.map(|(page, info)| (page, info.edits())).collect()
+}
+
+/// Ends as [`count_to`] does, after it has mapped a page, and taken it out again.
+extern "C" fn edit_and_count_to(argument: u64) {
+    let row = |entry: u64| abi::page_table::MapRow { address: 0x3000_0000 | 1, entry };
+    let page = Allocator::own().allocate().unwrap_or(PageNumber::NONE);
+    let _ = address_space::own().apply(&[row(page.address() | Access::WRITE.0)]);
+    let _ = address_space::own().apply(&[row(0)]);
+    count_to(argument);
+}
+
+fn an_address_space_stays_with_who_begins_again(world: &World) -> Outcome {
+    let mut child = granted!(prepare(world, count_to, 1)?.create());
+    let mut before = edits(child.pages.list);
+    check!(before.len() >= 4, "the child has tables {before:?}");
+    granted!(child.run(0, time_slice::ANY_POSITION));
+    for round in 2..6 {
+        check!(child.wait(u64::MAX), "the child does not end");
+        // Who runs, writes and takes calls has set no entry; who maps has, whatever became of it.
+        let is_other = edits(child.pages.list) != before;
+        check!(is_other == (round == 4), "round {round}: tables were {before:?} and are {:?}", edits(child.pages.list));
+        before = edits(child.pages.list);
+        let function = if round == 3 { edit_and_count_to } else { count_to };
+        let first = first_page(world.image.plan.entry, function, round)?;
+        child.number = granted!(renew(child.number, first, true));
+        // A table that the old one was charged for is its heir's now.
+        let after = edits(child.pages.list);
+        check!(before.iter().all(|table| after.contains(table)), "round {round}: {before:?} became {after:?}");
+        before = after;
+        granted!(Allocator::own().free(first));
+        for (resource, amount) in [(Resource::Page, 512), (Resource::Slice, 4)] {
+            granted!(child.give(resource, amount));
+        }
+        granted!(child.run(0, time_slice::ANY_POSITION));
+        check!(eventually(|| status(&child, 1) == round), "round {round}: it counted to {}", status(&child, 1));
+    }
+    granted!(child.destroy());
+    Ok(())
+}
+
 fn renewal_is_refused(world: &World) -> Outcome {
     let first = first_page(world.image.plan.entry, count_to, 1)?;
     let child = spawn(world, be_in_a_state, 1)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not start");
-    refused!(renew(child.number, first), NoSuchEnvironment);
+    refused!(renew(child.number, first, false), NoSuchEnvironment);
     refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
-    refused!(syscall::environment_renew(KeyIndex::WELL_KNOWN, child.number, KeyIndex::FIRST, first), NotPermitted);
-    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex(43), first), NoSuchKey);
-    refused!(syscall::environment_renew(KeyIndex(43), child.number, KeyIndex::FIRST, first), NoSuchKey);
-    refused!(renew(child.number, PageNumber(u64::MAX)), NoSuchPage);
-    refused!(renew(child.number, Allocator::own().list), WrongKind);
-    let window = granted!(Window::open(&[first], KeyIndex::FIRST, Access::READ));
-    refused!(renew(child.number, first), InUse);
-    drop(window);
+    refused!(syscall::environment_renew(KeyIndex::WELL_KNOWN, child.number, KeyIndex::FIRST, first, 0), NotPermitted);
+    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex(43), first, 0), NoSuchKey);
+    refused!(syscall::environment_renew(KeyIndex(43), child.number, KeyIndex::FIRST, first, 0), NoSuchKey);
+    refused!(renew(child.number, PageNumber(u64::MAX), false), NoSuchPage);
+    refused!(renew(child.number, Allocator::own().list, true), WrongKind);
+    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex::FIRST, first, 2), BadArgument);
     granted!(child.destroy());
     for (index, misdeed) in
         [put_another_page_into_the_area, map_all_private_pages_to_the_same_places].into_iter().enumerate()
     {
         let child = spawn(world, misdeed, 0)?;
         check!(child.wait(u64::MAX), "misdeed {index}: the child does not end");
-        let made = renew(child.number, first);
-        check!(
-            matches!(made, Err(failure) if matches!(failure.error, abi::Error::NotMapped | abi::Error::InUse)),
-            "misdeed {index} gave {made:?}"
-        );
+        for keeps in [true, false] {
+            let made = renew(child.number, first, keeps);
+            check!(
+                matches!(made, Err(failure) if matches!(failure.error, abi::Error::NotMapped | abi::Error::InUse)),
+                "misdeed {index} gave {made:?}"
+            );
+        }
         granted!(child.destroy());
     }
     let mut builder = granted!(Builder::sharing());
@@ -468,7 +518,7 @@ fn renewal_is_refused(world: &World) -> Outcome {
     let thread = granted!(builder.create());
     granted!(thread.run(0, time_slice::ANY_POSITION));
     check!(thread.wait(u64::MAX), "the thread does not end");
-    refused!(renew(thread.number, first), InUse);
+    refused!(renew(thread.number, first, true), InUse);
     granted!(thread.destroy());
     granted!(Allocator::own().free(first));
     Ok(())

@@ -333,6 +333,8 @@ impl Bait {
 
 /// The holder uses pages in every way there is, and gives none of them back.
 fn who_gave_a_page_up_gets_rid_of_it_whatever_others_do(world: &World) -> Outcome {
+    // The heap must not grow meanwhile.
+    drop(core::hint::black_box(Vec::<u64>::with_capacity(2048)));
     let begun = figures();
     let page = granted!(Allocator::own().allocate());
     let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));

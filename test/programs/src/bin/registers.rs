@@ -629,7 +629,8 @@ fn fault_31_registers_of_one_that_begins_in_anothers_pages(world: &World) -> Out
         let mut child = painted(world, round)?;
         let first = first_page(note_and_start as *const () as u64, tell_the_rest, round)?;
         refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
-        child.number = granted!(renew(child.number, first));
+        child.number = granted!(renew(child.number, first, round % 2 == 0));
+        granted!(runtime::page::Allocator::own().free(first));
         finds_nothing(world, &child, round)?;
         granted!(child.destroy());
     }
@@ -652,7 +653,8 @@ fn fault_31_registers_of_one_that_begins_in_anothers_slot(world: &World) -> Outc
         check!(next.wait(u64::MAX), "the next one does not end");
         for _ in 0..slots {
             let first = first_page(note_and_start as *const () as u64, tell_the_rest, round)?;
-            next.number = granted!(renew(next.number, first));
+            next.number = granted!(renew(next.number, first, true));
+            granted!(runtime::page::Allocator::own().free(first));
             if next.number.0 % slots == slot {
                 break;
             }

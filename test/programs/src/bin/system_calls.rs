@@ -524,6 +524,8 @@ fn fault_14_random_calls_that_may_kill(world: &World) -> Outcome {
 /// Which word the second thread flips, and between what.
 static FLIPPED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static STOP: AtomicU64 = AtomicU64::new(0);
+/// How long, in nanoseconds, calls may meet the same word before the test says so.
+const FLIPPING_MOST: u64 = 20_000_000_000;
 
 extern "C" fn flip(_: u64) {
     let [at, first, second] = FLIPPED.each_ref().map(|word| word.load(SeqCst));
@@ -536,7 +538,8 @@ extern "C" fn flip(_: u64) {
 }
 
 /// Makes a call over and over, while a thread, on another CPU where there is one, flips a word between one with which it is granted
-/// and one with which it is refused: each call has one of both, and `check` finds nothing else.
+/// and one with which it is refused: each call has one of both, and `check` finds nothing else. The calls go on until both were seen:
+/// where the host runs the two CPUs one after the other, thousands may meet the same word.
 fn while_flipping(
     word: &AtomicU64,
     [granted, refused]: [u64; 2],
@@ -554,7 +557,9 @@ fn while_flipping(
     let thread = granted!(builder.create());
     granted!(thread.run(cpus - 1, time_slice::ANY_POSITION));
     let mut outcomes = [0u64; 2];
-    for _ in 0..calls {
+    let both = |outcomes: [u64; 2]| outcomes[1] > 0 && (cpus == 1 || outcomes[0] > 0);
+    let end = clock::now() + FLIPPING_MOST;
+    while outcomes[0] + outcomes[1] < calls || !both(outcomes) && clock::now() < end {
         outcomes[usize::from(call()?)] += 1;
     }
     STOP.store(1, SeqCst);
