@@ -4,6 +4,7 @@
 //! processes in the same way, with its own key.
 
 use crate::errno::{Errno, Result};
+use crate::process::attributes::Attributes;
 use crate::process::children::public;
 use crate::session::board;
 use crate::session::succession::Succession;
@@ -29,6 +30,8 @@ pub struct Other {
     pub environment: u64,
     /// Its parent.
     pub parent: u64,
+    /// Whether it adopts those below it whose parents end.
+    pub reaps: bool,
     /// Its process group.
     pub group: u64,
     /// Its session.
@@ -43,8 +46,8 @@ pub struct Other {
     pub user: [u32; 2],
     /// Its groups, in the same way.
     pub groups: [u32; 2],
-    /// Its priority: 20 less its nice value.
-    pub priority: u64,
+    /// Its priority and policy, as it says.
+    pub attributes: Attributes,
     /// When it began, nanoseconds since boot.
     pub start: u64,
     /// Number of the terminal that controls it, and the first page of that; 0: there is none.
@@ -129,6 +132,19 @@ fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> b
 }
 
 impl Sight {
+    /// The environment that made another one, as was noted there before that began.
+    pub fn maker_of(self, environment: EnvironmentId) -> Option<u64> {
+        let page = PageNumber(exposed::environment(environment)?.public.load(Acquire));
+        let public = Window::open(&[page], self.key, Access::READ).ok()?;
+        Some(public.words()[public::MAKER].load(Acquire))
+    }
+
+    /// The parent of a process, by who made it and who adopted it: where neither lives, the first process of all.
+    pub fn parent(self, made_by: u64, adopted: u64) -> u64 {
+        let living = [adopted, made_by].into_iter().find(|number| exposed::lives(EnvironmentId(*number)));
+        living.map_or(runtime::entry::FIRST.0, |number| self.succession.process(number))
+    }
+
     /// The living process with this number.
     pub fn find(self, number: u64) -> Option<Other> {
         self.find_any(number).filter(|other| !other.ended)
@@ -157,7 +173,8 @@ impl Sight {
         Some(Other {
             number: self.succession.process(number),
             environment: environment.0,
-            parent: self.succession.process(word(public::PARENT)),
+            parent: self.parent(word(public::PARENT), word(public::ADOPTED)),
+            reaps: word(public::REAPS) != 0,
             group: letters.words()[GROUP].load(Acquire),
             session: word(public::SESSION),
             mailbox,
@@ -165,7 +182,7 @@ impl Sight {
             arguments: arguments(word),
             user: two(word(public::USER)),
             groups: two(word(public::GROUP)),
-            priority: word(public::PRIORITY),
+            attributes: Attributes::from_word(word(public::PRIORITY)),
             start: word(public::START),
             terminal: [word(public::TERMINAL), word(public::TERMINAL + 1)],
             threads: word(public::THREADS).clamp(1, 1 << 20),

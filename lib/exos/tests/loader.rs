@@ -3,8 +3,11 @@
 use exos::errno::Errno;
 use exos::layout::PROGRAM_END;
 use exos::loader::image::{HEAD, Image};
-use exos::loader::script;
 use exos::loader::stack::{self, Auxiliary, STRING_BYTES};
+use exos::loader::{script, segments};
+use exos::memory::area::Backing;
+use exos::memory::draft::Draft;
+use exos::memory::space::Space;
 
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
@@ -168,6 +171,32 @@ fn fault_82_random_damage_never_panics_and_keeps_the_promises() {
         });
         let (first, last) = image.span();
         assert!(inside && (!image.is_sound || first <= last && last <= PROGRAM_END), "seed {seed}, round {round}");
+    }
+}
+
+/// Segments in order, and one that lies over the end of another: what is behind the file's part of a segment is zeros.
+#[test]
+fn segments_go_where_they_say() {
+    let code = (LOAD, READ_EXECUTE, 0, 0x40_0000, 0x1800, 0x1800);
+    let data = (LOAD, READ_WRITE, 0x1800, 0x40_2800, 0x500, 0x3000);
+    let over = (LOAD, READ_WRITE, 0, 0x40_2000, 0x100, 0x200);
+    for (parts, zeros) in
+        [(vec![code, data], vec![0x40_2d00..0x40_3000]), (vec![code, data, over], vec![0x40_2100..0x40_3000])]
+    {
+        let image = read(&file(2, 0x40_0100, &parts)).expect("it is good");
+        let (mut space, mut draft, mut found) = (Space::default(), Draft::default(), Vec::new());
+        space.held.push(7);
+        segments::map((&mut space, &mut draft), (7, &[(0, 70), (1, 71)]), &image, 0, &mut found).expect("it maps");
+        assert_eq!(draft.is_spoilt, parts.len() == 3, "what was planned goes");
+        assert_eq!(found, zeros);
+        assert_eq!(segments::pages_of_all(&image, 0x1000), 0x40_1000..0x40_7000);
+        let backing = |address: u64| space.areas.find(address).map(|area| area.backing);
+        assert_eq!(backing(0x40_1000), Some(Backing::File { node: 7, offset: 0, writable: false }));
+        let offset = if parts.len() == 2 { 0x1000 } else { 0 };
+        assert_eq!(backing(0x40_2000), Some(Backing::File { node: 7, offset, writable: false }));
+        assert_eq!((backing(0x40_3000), backing(0x40_6000)), (Some(Backing::Anonymous), None));
+        let begins_as: Vec<(u64, Option<u64>)> = draft.own.iter().copied().filter(|(at, _)| *at == 0x40_2000).collect();
+        assert_eq!(begins_as.last(), Some(&(0x40_2000, Some(70 + offset / 0x1000))));
     }
 }
 

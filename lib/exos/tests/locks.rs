@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const NODE: u64 = 7;
 
 fn lock(owner: Owner, exclusive: bool, start: u64, last: u64) -> Lock {
-    Lock { owner, exclusive, start, last }
+    Lock { owner, exclusive, start, last, taker: 5 }
 }
 
 #[test]
@@ -99,4 +99,21 @@ fn random_locks_are_those_of_the_model() {
             assert_eq!(taken, expected, "seed {seed}, round {round}, step {step}");
         }
     }
+}
+
+#[test]
+fn lines_tell_who_holds_and_who_waits() {
+    let mut locks = Locks::default();
+    locks.set(NODE, lock(Owner::Process(5), false, 3, 9)).unwrap();
+    locks.set(NODE, lock(Owner::Whole(1), true, 0, u64::MAX)).unwrap();
+    locks.set(8, lock(Owner::Description(2), true, 0, i64::MAX as u64)).unwrap();
+    locks.wait(NODE, lock(Owner::Whole(3), false, 0, u64::MAX)).unwrap();
+    let lines = locks.lines(|node| if node == NODE { 1 } else { 18 });
+    let expected = [
+        "1: POSIX  ADVISORY  READ 5 00:01:7 3 9\n",
+        "2: FLOCK  ADVISORY  WRITE 5 00:01:7 0 EOF\n",
+        "2: -> FLOCK  ADVISORY  READ 5 00:01:7 0 EOF\n",
+        "3: OFDLCK ADVISORY  WRITE -1 00:12:8 0 EOF\n",
+    ];
+    assert_eq!(lines, expected);
 }

@@ -5,6 +5,7 @@ use exos::errno::{Errno, Result};
 use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
 use exos::memory::advice::Advice;
 use exos::memory::area::{Area, Areas, Backing, Protection};
+use exos::memory::draft::Draft;
 use exos::memory::frames::{COPY_ON_WRITE, FROM_FILE, Frames, TOGETHER, page_of};
 use exos::memory::remap::Remap;
 use exos::memory::space::{Access, Pages, Space, Violation};
@@ -13,53 +14,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const BASE: u64 = 0x10_0000;
-const PAGES: u64 = 24;
 
+/// Of each page its protection and, if it is a file's, its number there; few ranges are long, so that there are many areas.
 #[test]
 fn areas_agree_with_a_page_by_page_model() {
-    for seed in 0..300 {
+    const SPAN: u64 = 150;
+    for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut areas = Areas::default();
-        let mut model = [None; PAGES as usize];
-        for step in 0..60 {
-            let start = random.u64(..PAGES);
-            let end = random.u64(start + 1..=PAGES);
+        let mut model = [None; SPAN as usize];
+        for step in 0..200 {
+            let start = random.u64(..SPAN);
+            let end = (start + if random.u8(..8) == 0 { random.u64(1..SPAN) } else { random.u64(1..4) }).min(SPAN);
             let (from, to) = (BASE + start * PAGE_SIZE, BASE + end * PAGE_SIZE);
             let protection = Protection(random.u8(..4));
             let range = start as usize..end as usize;
-            match random.u8(..3) {
-                0 => {
-                    areas.insert(Area::anonymous(from, to, protection));
-                    model[range].fill(Some(protection));
+            match random.u8(..4) {
+                0 | 1 => {
+                    // Parts of one file join where they go on.
+                    let offset = random.bool().then(|| random.u64(..2) * 10 * PAGE_SIZE + from);
+                    let file = |offset| Backing::File { node: 7, offset, writable: true };
+                    let backing = offset.map_or(Backing::Anonymous, file);
+                    areas.insert(Area { backing, ..Area::anonymous(from, to, protection) });
+                    let pages = model[range].iter_mut().zip((0..).step_by(PAGE_SIZE as usize));
+                    pages.for_each(|(page, at)| *page = Some((protection, offset.map(|offset| offset + at))));
                 }
-                1 => {
+                2 => {
                     areas.remove(from, to);
                     model[range].fill(None);
                 }
                 _ => {
                     let hole = model[range.clone()].iter().position(Option::is_none);
                     let covered = hole.unwrap_or(range.len());
+                    let mut seen = from;
                     let changed = areas.change(from, to, |area| {
+                        assert_eq!((area.start, area.end <= to), (seen, true), "seed {seed}, step {step}");
+                        seen = area.end;
                         area.protection = protection;
                         Ok(())
                     });
                     assert_eq!(changed.is_err(), hole.is_some());
-                    model[range.start..range.start + covered].fill(Some(protection));
+                    let pages = model[range.start..range.start + covered].iter_mut().flatten();
+                    pages.for_each(|(before, _)| *before = protection);
                 }
             }
-            for (index, expected) in model.iter().enumerate() {
-                let found = areas.find(BASE + index as u64 * PAGE_SIZE + 7).map(|area| area.protection);
-                assert_eq!(found, *expected, "seed {seed}, step {step}, page {index}");
-            }
-            let all: Vec<&Area> = areas.iter().collect();
-            for two in all.windows(2) {
-                let touch = two[0].end == two[1].start;
-                assert!(
-                    two[0].end <= two[1].start && !(touch && two[0].protection == two[1].protection),
-                    "seed {seed}"
-                );
-            }
+            areas_are(&areas, &model, &format!("seed {seed}, step {step}"));
+            let inside = areas.within(from, to);
+            assert_eq!(inside.iter().map(Area::bytes).sum::<u64>(), bytes_of(&model[start as usize..end as usize]));
+            assert!(inside.iter().all(|area| from <= area.start && area.end <= to));
+            assert_eq!(areas.is_free(from, to), inside.is_empty());
         }
+    }
+}
+
+fn bytes_of<T>(pages: &[Option<T>]) -> u64 {
+    pages.iter().flatten().count() as u64 * PAGE_SIZE
+}
+
+type Meaning = (Protection, Option<u64>);
+
+/// Every page means what the model says, and no two areas could be one.
+fn areas_are(areas: &Areas, model: &[Option<Meaning>], when: &str) {
+    let meaning = |area: &Area, address: u64| {
+        let offset = match area.backing {
+            Backing::File { offset, .. } => Some(offset + (address - area.start)),
+            _ => None,
+        };
+        (area.protection, offset)
+    };
+    for (expected, address) in model.iter().zip((BASE..).step_by(PAGE_SIZE as usize)) {
+        let found = areas.find(address + 7).map(|area| meaning(area, address));
+        assert_eq!(found, *expected, "{when}, {address:#x}");
+    }
+    let all: Vec<&Area> = areas.iter().collect();
+    assert_eq!((all.len(), areas.bytes()), (areas.count(), bytes_of(model)), "{when}");
+    for two in all.windows(2) {
+        let touch = two[0].end == two[1].start;
+        let goes_on = meaning(two[0], two[1].start) == meaning(two[1], two[1].start);
+        assert!(two[0].end <= two[1].start && !(touch && goes_on), "{when}");
     }
 }
 
@@ -457,9 +489,13 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
             Area { backing: backing(text), ..area(text, text + data, Protection::READ_WRITE) },
             area(text + data, all, Protection::READ_WRITE),
         ];
-        areas.into_iter().for_each(|area| space.map(&mut process, area).expect("it maps"));
-        space.fill_for_start(&mut process, node, at(0)..at(all));
+        areas.iter().for_each(|area| space.map(&mut process, *area).expect("it maps"));
+        let set = process.working_set(node, 0, u64::MAX).expect("it tells");
+        space.fill_for_start(&mut process, node, &set, at(0)..at(all));
         let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+        if last == 0 {
+            check_plan(&process, (node, &areas, &set), at(0)..at(all), &recorded);
+        }
         assert_eq!(recorded, process.table, "seed {seed}");
         assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)), "seed {seed}");
         let owned = process.machine.borrow().owner.len();
@@ -484,6 +520,34 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
             }
         }
     }
+}
+
+/// The same areas, planned, have the same entries but for the numbers of their own pages, and say what these begin with.
+fn check_plan(
+    process: &Process,
+    (node, areas, set): (u64, &[Area], &[(u64, u64)]),
+    place: std::ops::Range<u64>,
+    recorded: &BTreeMap<u64, u64>,
+) {
+    let (mut draft, mut plan) = (Draft::default(), Space::default());
+    plan.held.push(node);
+    areas.iter().for_each(|area| plan.map(&mut draft, *area).expect("it maps"));
+    plan.fill_for_start(&mut draft, node, set, place);
+    assert!(!draft.is_spoilt && plan.held.is_empty());
+    let own: BTreeMap<u64, Option<u64>> = draft.own.into_iter().collect();
+    let machine = process.machine.borrow();
+    for (address, entry) in recorded {
+        let planned = plan.frames.get(*address);
+        if page_of(*entry) >= FILE {
+            assert_eq!((planned, own.contains_key(address)), (*entry, false));
+        } else {
+            assert_eq!((page_of(planned), planned), (0, entry & !(page_of(u64::MAX) << 12)));
+            let begins_as = own[address].map_or(0, |page| machine.contents[&page]);
+            assert_eq!(begins_as, machine.contents[&page_of(*entry)]);
+        }
+    }
+    assert_eq!(plan.frames.rows().len(), recorded.len());
+    assert_eq!(own.len(), recorded.values().filter(|entry| page_of(**entry) < FILE).count());
 }
 
 /// A child is given the pages of files that children before it touched, and finds the others again.

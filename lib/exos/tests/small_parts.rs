@@ -4,7 +4,7 @@ use exos::call::layout;
 use exos::descriptor::table::Table;
 use exos::errno::Errno;
 use exos::file_system::node::Status as NodeStatus;
-use exos::pipe::ring::{ATOMIC, CAPACITY, Ring};
+use exos::pipe::ring::{ATOMIC, CAPACITY, MOST, Ring};
 use exos::process::status::Status;
 use exos::session::{archive, command};
 use exos::signal::frame::{self, Frame, Information};
@@ -51,10 +51,18 @@ fn descriptors_above_a_lowered_limit_take_no_room() {
 #[test]
 fn a_ring_passes_every_byte_in_order() {
     let mut random = fastrand::Rng::with_seed(3);
-    let mut memory = vec![0u8; CAPACITY as usize];
-    let mut ring = Ring { written: u64::MAX - 1000, read: u64::MAX - 1000, withheld: 0 };
+    let mut memory = vec![0u8; MOST as usize];
+    let mut ring = Ring { written: u64::MAX - 1000, read: u64::MAX - 1000, shape: 0 };
     let (mut sent, mut received) = (0u64, 0u64);
-    while received < 1_000_000 {
+    while received < 4_000_000 {
+        if received > 1_000_000 && ring.shape == 0 || received > 2_000_000 && ring.size() < MOST / 2 {
+            let before = memory.clone();
+            let grown = Ring { shape: ring.shape_of(ring.size() * 4), ..ring };
+            for position in (0..sent - received).map(|byte| ring.read.wrapping_add(byte)) {
+                memory[grown.stretch(position, 1).offset as usize] = before[ring.stretch(position, 1).offset as usize];
+            }
+            ring = grown;
+        }
         let stretch = ring.to_write(random.u64(..40_000)).expect("sane");
         for at in stretch.offset..stretch.offset + stretch.bytes {
             memory[at as usize] = (sent % 251) as u8;
@@ -74,7 +82,7 @@ fn a_ring_passes_every_byte_in_order() {
 #[test]
 fn fault_86_counts_that_make_no_sense_are_eio() {
     for (written, read) in [(0, 1), (CAPACITY + 1, 0), (u64::MAX, 0), (5, u64::MAX - CAPACITY)] {
-        let ring = Ring { written, read, withheld: 0 };
+        let ring = Ring { written, read, shape: 0 };
         assert_eq!(ring.waiting(), Err(Errno::EIO));
         assert_eq!((ring.to_read(1), ring.to_write(1)), (Err(Errno::EIO), Err(Errno::EIO)));
     }
@@ -82,13 +90,24 @@ fn fault_86_counts_that_make_no_sense_are_eio() {
 
 #[test]
 fn a_ring_holds_no_more_than_its_size() {
-    let ring = |waiting, withheld| Ring { written: waiting, read: 0, withheld };
+    let ring = |waiting, shape| Ring { written: waiting, read: 0, shape };
     assert_eq!((ring(0, CAPACITY - 8192).room(), ring(8192, CAPACITY - 8192).room()), (Ok(8192), Ok(0)));
     assert_eq!(ring(9000, CAPACITY - 8192).room(), Ok(0), "others wrote when it was larger");
     assert_eq!(ring(4096, CAPACITY - 8192).takes(ATOMIC), Ok(true));
     assert_eq!(ring(4097, CAPACITY - 8192).takes(ATOMIC), Ok(false));
-    for nonsense in [CAPACITY, CAPACITY + 1, u64::MAX] {
+    for nonsense in [CAPACITY, CAPACITY + 1, u64::MAX, u64::MAX << 32 | (MOST - 1)] {
         assert_eq!(ring(0, nonsense).size(), ATOMIC, "whatever stands there, what is written as one fits");
+    }
+}
+
+#[test]
+fn a_ring_has_the_size_that_its_shape_says() {
+    let fresh = Ring { written: 0, read: 0, shape: 0 };
+    for size in (12..=20).map(|power| 1 << power) {
+        let shaped = Ring { shape: fresh.shape_of(size), ..fresh };
+        assert_eq!((shaped.size(), shaped.capacity()), (size, size.max(CAPACITY)));
+        assert_eq!(Ring { shape: shaped.shape_of(ATOMIC), ..fresh }.size(), ATOMIC);
+        assert_eq!(Ring { shape: shaped.shape_of(ATOMIC), ..fresh }.capacity(), shaped.capacity());
     }
 }
 
@@ -161,9 +180,11 @@ fn faults_are_delivered_first() {
 fn fault_84_a_forged_frame_gives_no_more_than_user_flags() {
     let layout = frame::lay_out(0x7f_0000_1234, false, 1088).expect("it fits");
     assert!(
-        layout.frame % 16 == 8 && layout.vectors.is_multiple_of(64) && layout.vectors + 1088 <= 0x7f_0000_1234 - 128
+        layout.frame() % 16 == 8
+            && layout.vectors().is_multiple_of(64)
+            && layout.vectors() + 1088 <= 0x7f_0000_1234 - 128
     );
-    assert!(layout.frame + frame::FIXED <= layout.vectors && layout.end == 0x7f_0000_1234 - 128);
+    assert!(layout.frame() + frame::FIXED <= layout.vectors() && layout.end() == 0x7f_0000_1234 - 128);
     let flags = frame::fit_flags(u64::MAX);
     assert_eq!(flags & 0x3000, 0, "no I/O privilege");
     assert_ne!(flags & 0x200, 0, "interrupts stay on");

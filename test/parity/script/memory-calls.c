@@ -125,6 +125,14 @@ static void maps(void)
 	TELL("null", SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE, null, 0);
 	TELL("zero", SYS_mmap, 0, PAGE, RW, MAP_PRIVATE, zero, 0);
 	TELL("zero, shared", SYS_mmap, 0, PAGE, RW, MAP_SHARED, zero, 0);
+	int to_read = open("/dev/zero", O_RDONLY);
+	char *zeros = mmap(0, 2 * PAGE, PROT_READ, MAP_SHARED, to_read, 0);
+	TELL("zero to read, shared, to write", SYS_mmap, 0, PAGE, RW, MAP_SHARED, to_read, 0);
+	TELL("zero to read, private, to write", SYS_mmap, 0, PAGE, RW, MAP_PRIVATE, to_read, 0);
+	TELL("zero to read, written later", SYS_mprotect, zeros, PAGE, RW);
+	TELL("zero to read, executed later", SYS_mprotect, zeros, PAGE, PROT_READ | PROT_EXEC);
+	printf("zero to read: %d\n", zeros[0] + zeros[PAGE]);
+	munmap(zeros, 2 * PAGE), close(to_read);
 	TELL("only to write", SYS_mmap, 0, PAGE, PROT_WRITE, MAP_SHARED, writer, 0);
 	TELL("only to write, to read", SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE, writer, 0);
 	TELL("only to read, shared to write", SYS_mmap, 0, PAGE, RW, MAP_SHARED, reader, 0);

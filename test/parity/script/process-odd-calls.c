@@ -186,6 +186,30 @@ static int policy_of_child(void)
 	return sched_getscheduler(0) * 10 + parameter.sched_priority;
 }
 
+/* A child that has ended is asked as one that lives, and told, too. */
+static void of_child(const char *what)
+{
+	struct sched_param parameter = {77};
+	pid_t child = fork();
+	if (!child) _exit(0);
+	siginfo_t ended;
+	waitid(P_PID, child, &ended, WEXITED | WNOWAIT);
+	printf("%s: policy %d", what, sched_getscheduler(child));
+	sched_getparam(child, &parameter);
+	printf(", parameter %d", parameter.sched_priority);
+	printf(", nice %d", getpriority(PRIO_PROCESS, child));
+	printf(", set %d", setpriority(PRIO_PROCESS, child, 7));
+	parameter.sched_priority = 0;
+	printf(" %d\n", sched_setscheduler(child, SCHED_BATCH, &parameter));
+	waitpid(child, 0, 0);
+}
+
+static void schedules_of_children(void)
+{
+	of_child("batch, reset");
+	setpriority(PRIO_PROCESS, 0, 5), of_child("batch, reset, nice");
+}
+
 static void schedules(void)
 {
 	printf("== schedules\n");
@@ -193,6 +217,7 @@ static void schedules(void)
 	struct sched_param parameter = {0};
 	tell("reset on fork", sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &parameter));
 	printf("own %x, child's %d\n", sched_getscheduler(0), child_of(policy_of_child));
+	schedules_of_children();
 	tell("no parameter", syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, 0));
 	tell("none to set", syscall(SYS_sched_setparam, 0, 0));
 	tell("none to get", syscall(SYS_sched_getparam, 0, 0));

@@ -201,6 +201,44 @@ static void locks(void (*end)(void)) {
     close(file), close(ready[0]), close(ready[1]);
 }
 
+static int finds_what_it_holds(int file, unsigned wait, unsigned names) {
+    struct stat found;
+    char bytes[6] = "";
+    usleep(wait);
+    int is_fine = pread(file, bytes, 5, 0) == 5 && !strcmp(bytes, "first") && !fstat(file, &found) && found.st_nlink == names;
+    int own = open("own", O_CREAT | O_RDWR, 0600);
+    return is_fine && write(own, "own", 3) == 3 && !close(own) && !unlink("own");
+}
+
+// A child holds what its parent held when it was made, of which nobody was told, whatever that one did afterwards.
+static void children_of(void (*end)(void), int changes) {
+    int result[2], file = open("held", O_CREAT | O_TRUNC | O_RDWR, 0600);
+    char bytes[6] = "";
+    CHECK(!pipe(result) && write(file, "first", 5) == 5);
+    pid_t parent = fork();
+    if (!parent) {
+        // What it closes again and again it goes on holding by itself.
+        for (int i = 0; i < 12; i++) close(open("held", O_RDONLY));
+        // Nothing of the program is to be brought for the child later.
+        CHECK(finds_what_it_holds(file, 1, 1));
+        if (!fork()) _exit(write(result[1], finds_what_it_holds(file, 90000, !changes) ? "y" : "n", 1) != 1);
+        if (changes) {
+            close(open("held", O_RDONLY)), close(file), unlink("held");
+            CHECK(write(open("held", O_CREAT | O_RDWR, 0600), "other", 5) == 5);
+        }
+        usleep(30000);
+        if (!end) _exit(1);
+        end();
+    }
+    close(file), close(result[1]);
+    CHECK(status_of(parent) != 0 && read(result[0], bytes, 6) == 1 && bytes[0] == 'y' && !read(result[0], bytes, 1));
+    close(result[0]), unlink("held");
+}
+
+static void children(void (*end)(void)) {
+    for (int changes = 0; changes < 2; changes++) children_of(end, changes), children_of(0, changes);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     alarm(60);
@@ -214,6 +252,7 @@ int main(void) {
         {on_their_way, "what is on its way in a message stays open"},
         {named_pipes, "pipes with names"},
         {locks, "their locks are free"},
+        {children, "their children go on with what they had open"},
     };
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         parts[i].part(ends[0]);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,11 +12,13 @@
 #include <string.h>
 #include <dirent.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +85,9 @@ static int keeps(int pid, const char *parent) {
     CHECK(!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur == 77 && getpgrp() == pid && fcntl(50, F_GETFD) == 0);
     CHECK(fcntl(51, F_GETFD) == -1 && errno == EBADF && read(50, &byte, 1) == 1 && byte == 'p' && reads("secret"));
     CHECK(alarm(0) > 50);
+    int score = open("/proc/self/oom_score_adj", O_RDONLY);
+    CHECK(read(score, path, 4) == 4 && !memcmp(path, "300\n", 4) && !close(score) && getpriority(PRIO_PROCESS, 0) == 5);
+    CHECK(sched_getscheduler(0) == SCHED_BATCH);
     // It has children like everybody, and a thread's mutex has its number.
     int ends[2];
     CHECK(!pipe(ends));
@@ -109,7 +115,10 @@ static void keep(void) {
         CHECK(dup2(ends[0], 50) == 50 && fcntl(51, F_DUPFD_CLOEXEC, 51) == -1 && dup3(ends[0], 51, O_CLOEXEC) == 51);
         CHECK(!sigprocmask(SIG_SETMASK, &blocked, NULL) && signal(SIGUSR1, SIG_IGN) != SIG_ERR && signal(SIGTERM, _exit) != SIG_ERR);
         umask(027), alarm(100), setenv("KEPT", "yes", 1), setpgid(0, 0);
-        CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+        CHECK(!setrlimit(RLIMIT_NOFILE, &limit) && !setpriority(PRIO_PROCESS, 0, 5));
+        CHECK(!sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}));
+        int score = open("/proc/self/oom_score_adj", O_WRONLY);
+        CHECK(write(score, "300\n", 4) == 4 && !close(score));
         CHECK(!setgroups(2, (gid_t[]){20, 30}) && !setgid(100) && !setuid(1000));
         snprintf(own, sizeof own, "%d", getpid());
         char parent[20];
@@ -311,9 +320,54 @@ static int spied(const char *program) {
 
 static void spies(void) {
     CHECK(spied("plain") > 20);
+    CHECK(spied("unread") == 0);
     CHECK(spied("rooted") == 0);
     CHECK(spied("of-group") == 0);
     CHECK(spied("of-user") == 0);
+}
+
+// A program that may be executed and not read: nobody but it sees what it is.
+static int unread(int pid, int effective) {
+    pid_t child = fork();
+    if (!child) execl("plain", "plain", "quick", "0", NULL);
+    CHECK(getpid() == pid && is(1000, effective, effective) && is_group(100, 100, 100) && status_of(child) == 15 << 8);
+    CHECK(prctl(PR_GET_DUMPABLE) == 0 && getauxval(AT_SECURE) == (effective != 1000));
+    CHECK(open("unread", O_RDONLY) == -1 ? errno == EACCES && effective : !effective);
+    return 0;
+}
+
+static int of_one_user(pid_t child) {
+    char path[40], byte;
+    struct iovec here = {&byte, 1}, there = {(void *)install, 1};
+    CHECK(!setgid(100) && !setuid(1000));
+    CHECK(process_vm_readv(child, &here, 1, &there, 1, 0) == -1 && errno == EPERM);
+    snprintf(path, sizeof path, "/proc/%d/maps", child);
+    CHECK(!reads(path) && !reads("unread") && open("unread", O_RDONLY | O_NOATIME) == -1);
+    // A place is none to read or to map from, and one to execute.
+    int place = open("unread", O_PATH);
+    CHECK(place >= 0 && read(place, &byte, 1) == -1 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, place, 0) == MAP_FAILED);
+    char own[20];
+    snprintf(own, sizeof own, "%d", getpid());
+    return fexecve(place, (char *[]){"unread", "unread", own, NULL}, environ);
+}
+
+static void unread_ones(void) {
+    install("unread", 0, 0, 0111), install("unread-rooted", 0, 0, 04111);
+    CHECK(status_of(start("unread", "unread", NULL)) == 0);
+    CHECK(status_of(start("unread-rooted", "unread-rooted", NULL)) == 0);
+    int ends[2];
+    char byte;
+    CHECK(!pipe(ends));
+    pid_t child = fork();
+    if (!child) {
+        CHECK(dup2(ends[1], 50) == 50 && !setgid(100) && !setuid(1000));
+        execl("unread", "unread", "waits", "0", NULL);
+        _exit(1);
+    }
+    CHECK(read(ends[0], &byte, 1) == 1 && !close(ends[0]) && !close(ends[1]));
+    pid_t other = fork();
+    if (!other) _exit(of_one_user(child) ? 1 : 0);
+    CHECK(status_of(other) == 0 && !kill(child, SIGKILL) && status_of(child) == SIGKILL);
 }
 
 int main(int count, char **arguments) {
@@ -327,6 +381,8 @@ int main(int count, char **arguments) {
         if (!strcmp(arguments[1], "second")) return second(pid);
         if (!strcmp(arguments[1], "and-rooted")) { execl("rooted", "rooted", "second", arguments[2], NULL); return 1; }
         if (!strcmp(arguments[1], "quick")) return 15;
+        if (!strcmp(arguments[1], "unread")) return unread(pid, 1000);
+        if (!strcmp(arguments[1], "unread-rooted")) return unread(pid, 0);
         if (!strcmp(arguments[1], "with-threads")) {
             pthread_t thread;
             for (int i = 0; i < 6; i++) CHECK(!pthread_create(&thread, NULL, compute, NULL));
@@ -359,6 +415,8 @@ int main(int count, char **arguments) {
     puts("other users, and groups");
     with_its_parent();
     puts("its parent and others see one process");
+    unread_ones();
+    puts("who may execute a program need not be allowed to read it");
     spies();
     puts("nobody reaches into it");
     quick_ones();

@@ -38,8 +38,14 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         operation::PR_GET_TID_ADDRESS => {
             return copy::write_word(argument, thread().clear_at_end.load(Acquire)).map(|()| 0);
         }
-        operation::PR_GET_CHILD_SUBREAPER => return copy::write_half(argument, 0).map(|()| 0),
-        operation::PR_SET_CHILD_SUBREAPER if argument == 0 => return Ok(0),
+        operation::PR_GET_CHILD_SUBREAPER => {
+            let reaps = process.public_word(public::REAPS).load(Acquire);
+            return copy::write_half(argument, reaps as u32).map(|()| 0);
+        }
+        operation::PR_SET_CHILD_SUBREAPER => {
+            process.public_word(public::REAPS).store(u64::from(argument != 0), Release);
+            return Ok(0);
+        }
         _ => {}
     }
     let rest = [argument, more[0], more[1], more[2]];

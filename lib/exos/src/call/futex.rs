@@ -16,10 +16,25 @@ use runtime::clock;
 /// Bytes of the head of a list of robust futexes.
 const HEAD_BYTES: u64 = 24;
 
+/// What threads of one process ask for goes first.
 pub(super) fn futex(call: &mut Call<'_>) -> Result<u64> {
+    let [address, operation, value, time, ..] = call.arguments();
+    match operation as u32 {
+        linux::FUTEX_WAIT_PRIVATE if time == 0 => futex::wait(address, value as u32, ANY, None, true).map(|()| 0),
+        linux::FUTEX_WAKE_PRIVATE => futex::wake(address, most(value), ANY, true),
+        _ => any(call),
+    }
+}
+
+/// How many at most: an `int`.
+fn most(value: u64) -> u64 {
+    u64::from((value as i32).max(0) as u32)
+}
+
+#[inline(never)]
+fn any(call: &Call<'_>) -> Result<u64> {
     let [address, operation, value, fourth, second, third] = call.arguments();
     let (operation, value, third) = (operation as u32, value as u32, third as u32);
-    let most = |value: u64| u64::from((value as i32).max(0) as u32);
     let both = [most(u64::from(value)), most(fourth)];
     let command = operation & linux::FUTEX_CMD_MASK as u32;
     let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;

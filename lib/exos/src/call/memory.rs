@@ -122,6 +122,9 @@ fn backing(
             }
         }
         Object::File { node } => Ok(Backing::File { node, offset, writable: description.can_write() }),
+        Object::Device(Device::Zero, _) if shared && !description.can_write() => {
+            if protection.allows(Protection::WRITE) { Err(Errno::EACCES) } else { Ok(Backing::Zeros) }
+        }
         Object::Device(Device::Zero, _) => Ok(Backing::Anonymous),
         _ => Err(Errno::ENODEV),
     }

@@ -8,6 +8,8 @@ mod attributes;
 #[cfg(target_os = "none")]
 mod capability;
 #[cfg(target_os = "none")]
+mod compare;
+#[cfg(target_os = "none")]
 mod control;
 #[cfg(target_os = "none")]
 mod cut;
@@ -95,6 +97,8 @@ pub(crate) mod walk;
 #[cfg(target_os = "none")]
 mod watch;
 
+#[cfg(target_os = "none")]
+pub(crate) use compare::answer_description;
 #[cfg(target_os = "none")]
 pub(crate) use cut::answer_cut;
 #[cfg(target_os = "none")]

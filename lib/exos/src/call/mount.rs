@@ -25,6 +25,7 @@ const MAGIC_MASK: u64 = 0xffff_0000;
 /// Flags that Linux's `statfs` tells: that they are told at all, and that times of reads are kept as relatime has it.
 const TOLD: u64 = 0x20;
 const TOLD_RELATIME: u64 = 0x1000;
+const TOLD_NO_LINKS: u64 = 0x2000;
 
 pub(super) fn mount(call: &mut Call<'_>) -> Result<u64> {
     let [source, target, kind, flags, data, _] = call.arguments();
@@ -142,5 +143,6 @@ const fn flags_of(flags: u32) -> u64 {
         | linux::MS_NOATIME
         | linux::MS_NODIRATIME;
     let relatime = if flags & linux::MS_RELATIME != 0 { TOLD_RELATIME } else { 0 };
-    (flags & same) as u64 | relatime | TOLD
+    let no_links = if flags & linux::MS_NOSYMFOLLOW != 0 { TOLD_NO_LINKS } else { 0 };
+    (flags & same) as u64 | relatime | no_links | TOLD
 }

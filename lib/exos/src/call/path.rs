@@ -7,9 +7,9 @@ use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
-use crate::file_system::node::Status;
+use crate::file_system::node::{Owned, Status};
 use crate::file_system::populate::device;
-use crate::file_system::tree::{Credentials, ROOT, access};
+use crate::file_system::tree::{ROOT, access};
 use crate::file_system::volume::UNNAMED_VOLUME;
 use crate::guardian::client::{Found, Opened};
 use crate::guardian::handle::right;
@@ -87,24 +87,33 @@ fn open_at(call: &Call<'_>, at: u64, path: u64, flags: u32, mode: u32) -> Result
     note_missing(call, path, outcome)
 }
 
+#[inline]
 pub(super) fn open_path(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
-    let process = call.process;
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let (at, path) = start(call, at, path).map_err(|error| unless_full(process, error))?;
-    if flags & MAKES == 0
-        && let Some(outcome) = open_shown(call, at, &path, flags)
-    {
-        return outcome;
+    if path.starts_with(b"/") {
+        return open_from(call, ROOT, path, flags, mode);
     }
+    let (at, path) = start_below(call, at, path).map_err(|error| unless_full(call.process, error))?;
+    open_from(call, at, &path, flags, mode)
+}
+
+fn open_from(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
+    let shown = if flags & MAKES == 0 { open_shown(call, at, path, flags) } else { None };
+    if let Some(outcome) = shown { outcome } else { open_or_make(call, at, path, flags, mode) }
+}
+
+#[inline(never)]
+fn open_or_make(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
+    let process = call.process;
     require_room(process)?;
     let mode = mode & 0o7777 & !process.place.lock().mask;
     if flags & linux::O_TMPFILE == linux::O_TMPFILE {
-        return open_unnamed(call, at, &path, flags, mode);
+        return open_unnamed(call, at, path, flags, mode);
     }
     let last = if flags & linux::O_NOFOLLOW != 0 { Last::Keep } else { Last::Follow };
-    match walk(at, &path, last, |files, at, path| files.open(at, path, flags, mode))? {
+    match walk(at, path, last, |files, at, path| files.open(at, path, flags, mode))? {
         Found::Here(opened) => take_up(process, opened, flags),
         Found::Elsewhere(_, rest) => give_number(process, proc::open(&rest, flags)?, flags),
     }
@@ -157,19 +166,30 @@ struct Shown {
 /// Looks there. Nothing where it is not shown, or leads elsewhere.
 #[inline(always)]
 fn look(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Shown>> {
-    let identity = call.process.identity.lock();
     let mut files = call.process.files.lock();
-    let who = (identity.acting(), identity.groups.as_slice());
-    let status = match files.find(at, path, flags & linux::O_NOFOLLOW == 0)? {
-        Ok(status) => status,
+    let owned = match files.find_owned(at, path, flags & linux::O_NOFOLLOW == 0)? {
+        Ok(owned) => owned,
         Err(error) => return Some(Err(error)),
     };
-    let is_directory = match status.kind() {
+    let is_directory = match owned.kind() {
         linux::S_IFLNK => return None,
         kind => kind == linux::S_IFDIR,
     };
-    let held = plain_rights(&status, who, flags).and_then(|rights| files.reopen(status.node, rights));
-    Some(Ok(Shown { node: status.node, is_directory, held }))
+    let held = match plain_rights(owned, flags) {
+        Some((wanted, rights)) if owned.permits_all(wanted) => files.reopen(owned.node, rights),
+        Some((wanted, rights)) => {
+            drop(files);
+            may(call, owned, wanted).then(|| call.process.files.lock().reopen(owned.node, rights)).flatten()
+        }
+        None => None,
+    };
+    Some(Ok(Shown { node: owned.node, is_directory, held }))
+}
+
+#[inline(never)]
+fn may(call: &Call<'_>, owned: Owned, wanted: u32) -> bool {
+    let identity = call.process.identity.lock();
+    owned.permits(identity.acting(), &identity.groups, wanted)
 }
 
 /// Opens what the guardian shows: what this process holds without need asking nobody, else by its number. Nothing where that
@@ -192,21 +212,21 @@ fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Resul
     Some(take_up(process, opened, flags))
 }
 
-/// The rights that opening gives where it is no more than looking whether that may be done.
+/// Where opening is no more than looking whether that may be done: bits of `access(2)`, and the rights that it gives.
 #[inline]
-fn plain_rights(status: &Status, (who, groups): (Credentials, &[u32]), flags: u32) -> Option<u8> {
+fn plain_rights(owned: Owned, flags: u32) -> Option<(u32, u8)> {
     let (wanted, rights) = match flags & linux::O_ACCMODE {
         linux::O_RDONLY => (access::READ, right::READ),
         linux::O_WRONLY => (access::WRITE, right::WRITE),
         _ => (access::READ | access::WRITE, right::READ | right::WRITE),
     };
-    let fits = match status.kind() {
+    let fits = match owned.kind() {
         linux::S_IFREG => flags & linux::O_DIRECTORY == 0,
         linux::S_IFDIR => wanted == access::READ,
         _ => false,
     };
     let is_plain = fits && flags & (linux::O_TRUNC | linux::O_PATH | linux::O_NOATIME) == 0;
-    (is_plain && status.permits(who, groups, wanted)).then_some(rights)
+    is_plain.then_some((wanted, rights))
 }
 
 /// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
@@ -487,11 +507,15 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
     let (at, path) = start(call, at, path)?;
     // Whether something may be written or run is its mount's affair, too.
     let is_shown = wanted as u32 & !access::READ == 0;
-    if let Some(shown) = is_shown.then(|| find_shown(call, at, &path, flags & FOLLOW != 0)).flatten() {
-        let status = note_missing(call, &path, shown)?;
+    let find = || call.process.files.lock().find_owned(at, &path, flags & FOLLOW != 0);
+    if let Some(shown) = is_shown.then(find).flatten() {
+        let owned = note_missing(call, &path, shown)?;
+        if owned.permits_all(wanted as u32) {
+            return Ok(0);
+        }
         let identity = call.process.identity.lock();
         let who = if flags & REAL != 0 { identity.real() } else { identity.acting() };
-        return if status.permits(who, &identity.groups, wanted as u32) { Ok(0) } else { Err(Errno::EACCES) };
+        return if owned.permits(who, &identity.groups, wanted as u32) { Ok(0) } else { Err(Errno::EACCES) };
     }
     let last = Last::of(flags & FOLLOW != 0);
     let found = walk(at, &path, last, |files, at, rest| files.access(at, rest, wanted, flags | empty_of(&path, rest)));

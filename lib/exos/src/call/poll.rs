@@ -5,6 +5,7 @@ use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Event, Object};
 use crate::errno::{Errno, Result};
+use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use alloc::vec::Vec;
@@ -189,8 +190,11 @@ fn watched_of([read, write, except]: &DescriptorSets, count: usize) -> Vec<u64> 
 /// Notes what came of each: waits until something did, or the time is over. The result is of how many.
 fn wait_for(call: &Call<'_>, watched: &mut [u64], timeout: Option<u64>) -> Result<u64> {
     let come = look(call, watched);
-    if come != 0 || timeout == Some(0) {
+    if come != 0 {
         return Ok(come);
+    }
+    if timeout == Some(0) {
+        return if signal::settle() { Err(Errno::EINTR) } else { Ok(0) };
     }
     let deadline = timeout.map(|timeout| runtime::clock::now().saturating_add(timeout));
     loop {

@@ -8,6 +8,7 @@ use super::process_descriptor;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
+use crate::process::children::public;
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
 use crate::process::usage::Usage;
@@ -19,7 +20,7 @@ use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use alloc::format;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;
 use runtime::upcall::Context;
@@ -29,10 +30,9 @@ pub(super) fn getpid(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(super) fn getppid(call: &mut Call<'_>) -> Result<u64> {
-    let parent = call.process.parent.load(Relaxed);
-    let lives = runtime::exposed::lives(EnvironmentId(parent));
-    let number = crate::session::board::succession(call.process.board.words()).process(parent);
-    Ok(if lives { number } else { runtime::entry::FIRST.0 })
+    let made_by = call.process.parent.load(Relaxed);
+    let adopted = call.process.public_word(public::ADOPTED).load(Acquire);
+    Ok(crate::relatives::sight().parent(made_by, adopted))
 }
 
 pub(super) fn set_tid_address(call: &mut Call<'_>) -> Result<u64> {
@@ -227,6 +227,7 @@ fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<L
         set_number: how.address(linux::CLONE_CHILD_SETTID, how.child_number),
         clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
         loan,
+        executes: false,
     };
     let number = fork::fork(&in_child(call, how.stack), options)?;
     if how.has(linux::CLONE_PIDFD) {
@@ -464,7 +465,8 @@ pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     if child.has_executed() {
         return Err(Errno::EACCES);
     }
-    child.set_group(group).map(|()| 0)
+    child.set_group(group);
+    Ok(0)
 }
 
 pub(super) fn setsid(call: &mut Call<'_>) -> Result<u64> {

@@ -37,7 +37,7 @@ fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<Other>> {
         (who, _) => u64::from(who),
     };
     let found: Vec<Other> = if which as u32 == PRIO_PROCESS {
-        relatives::find(who).into_iter().collect()
+        relatives::find_any(who).into_iter().collect()
     } else {
         relatives::all().into_iter().filter(|other| wanted(other, who)).collect()
     };
@@ -46,7 +46,7 @@ fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<Other>> {
 
 pub(super) fn getpriority(call: &mut Call<'_>) -> Result<u64> {
     let [which, who, ..] = call.arguments();
-    Ok(meant(call, which, who)?.iter().map(|other| other.priority.clamp(1, 40)).max().unwrap_or(20))
+    Ok(meant(call, which, who)?.iter().map(|other| other.attributes.priority).max().unwrap_or(20))
 }
 
 pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
@@ -69,6 +69,10 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
     if !may_raise && !may_set(call, number) {
         return Err(Errno::EPERM);
     }
+    if relatives::find(number).is_none() && number != runtime::entry::FIRST.0 {
+        // It has ended, and nothing comes of it.
+        return Ok(0);
+    }
     let request = Schedule { change: Some(change), may_raise };
     crate::proc::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
         // It refuses by itself; or nobody may ask it.
@@ -81,7 +85,7 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
 /// Whether another process is of the caller's user.
 fn may_set(call: &Call<'_>, number: u64) -> bool {
     let own = call.process.identity.lock().user.effective;
-    relatives::find(number).is_some_and(|other| other.user.contains(&own))
+    relatives::find_any(number).is_some_and(|other| other.user.contains(&own))
 }
 
 fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> {
@@ -100,14 +104,15 @@ pub(crate) fn answer_schedule(process: &Process, path: &str) -> Result<Vec<u8>> 
     Ok(request::schedule_to(&process.attributes.lock()))
 }
 
-/// How a process is scheduled. One that does not answer is told of as any.
+/// How a process is scheduled. Of one that does not answer is told what it shows.
 fn attributes_of(call: &Call<'_>, number: u64) -> Result<Attributes> {
     if check_exists(call, number)? {
         return Ok(call.process.attributes.lock().clone());
     }
     let request = Schedule { change: None, may_raise: false };
     let told = crate::proc::request(number, &request.to_path()).ok();
-    Ok(told.and_then(|told| request::schedule_from(&told)).unwrap_or_default())
+    let shown = || relatives::find_any(number).map(|other| other.attributes).unwrap_or_default();
+    Ok(told.and_then(|told| request::schedule_from(&told)).unwrap_or_else(shown))
 }
 
 /// A process, by its number or 0 for the own one, or a thread of the own process. The session is the first of all, and
@@ -123,7 +128,7 @@ fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
     if number == runtime::entry::FIRST.0 {
         return Ok(false);
     }
-    relatives::find(number).map(|_| false).ok_or(Errno::ESRCH)
+    relatives::find_any(number).map(|_| false).ok_or(Errno::ESRCH)
 }
 
 pub(super) fn sched_getscheduler(call: &mut Call<'_>) -> Result<u64> {

@@ -169,8 +169,8 @@ pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
     let [new, old, ..] = call.arguments();
     let before = thread().alternate(call.context.frame.rsp);
     let wanted = if new == 0 { None } else { Some(copy::read_words::<3>(new)?) };
-    if let Some([base, flags, size]) = wanted {
-        set_alternate(before[1], [base, flags & 0xffff_ffff, size])?;
+    if let Some(wanted) = wanted {
+        thread().change_alternate(call.context.frame.rsp, wanted)?;
     }
     if old != 0 {
         copy::write_words(old, &before)?;
@@ -178,22 +178,14 @@ pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Who runs on the alternate stack keeps it.
-fn set_alternate(before: u64, [base, flags, size]: [u64; 3]) -> Result<()> {
-    const AUTODISARM: u64 = 1 << 31;
-    if before & u64::from(linux::SS_ONSTACK) != 0 {
-        return Err(Errno::EPERM);
-    }
-    match (flags & !AUTODISARM) as u32 {
-        linux::SS_DISABLE => thread().set_alternate([0; 3]),
-        0 | linux::SS_ONSTACK if size < u64::from(linux::MINSIGSTKSZ) => return Err(Errno::ENOMEM),
-        0 | linux::SS_ONSTACK => thread().set_alternate([base, flags & AUTODISARM, size]),
-        _ => return Err(Errno::EINVAL),
-    }
-    Ok(())
+pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
+    let [target, signal, ..] = call.arguments();
+    let is_own = i64::from(target as i32) as u64 == call.process.number();
+    if is_own && signal::send_at_end(signal as u32, linux::SI_USER as i32) { Ok(0) } else { kill_any(call) }
 }
 
-pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
+#[inline(never)]
+fn kill_any(call: &Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
     match i64::from(target as i32) {
         own if own as u64 == call.process.number() && (1..=u64::from(COUNT)).contains(&(signal & HALF)) => {
@@ -240,7 +232,11 @@ pub(super) fn tgkill(call: &mut Call<'_>) -> Result<u64> {
     if group as i32 <= 0 || target as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    if group != target && group != call.process.number() {
+    let is_own = group == call.process.number();
+    if is_own && target == thread().shown_number() && signal::send_at_end(signal as u32, linux::SI_TKILL) {
+        return Ok(0);
+    }
+    if group != target && !is_own {
         return Err(Errno::ESRCH);
     }
     send_to_thread(call, target, &by_thread(call, signal))

@@ -4,7 +4,6 @@ use super::dispatch::Call;
 use super::socket::{UNIX, with_socket};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::pipe::frames::LONGEST;
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 
@@ -22,6 +21,9 @@ const SEND_TIMEOUT: u32 = 21;
 const ACCEPTS: u32 = 30;
 const PROTOCOL: u32 = 38;
 const DOMAIN: u32 = 39;
+
+/// What a socket holds, as it says.
+const BUFFER: u32 = 212_992;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -74,7 +76,7 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
     match option {
         TYPE => half(socket.kind as u32),
         ERROR | PROTOCOL => half(0),
-        SEND_BUFFER | RECEIVE_BUFFER => half(LONGEST as u32),
+        SEND_BUFFER | RECEIVE_BUFFER => half(BUFFER),
         PASS_CREDENTIALS => half(u32::from(socket.settings.lock().wants_credentials)),
         ACCEPTS => half(u32::from(socket.is_listening())),
         DOMAIN => half(UNIX as u32),

@@ -5,9 +5,13 @@ use super::layout;
 use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::loader::enter;
+use crate::process::Process;
 use crate::user_memory::copy;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::fence;
+use linux_raw_sys::general::membarrier_cmd as Command;
 use runtime::{clock, exposed};
 
 const ARCH_SET_GS: u64 = 0x1001;
@@ -85,8 +89,34 @@ pub(super) fn getcpu(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Which barriers there are: none.
+/// Barriers for the threads of this process. There are none for other processes, whose CPUs nobody here can interrupt.
 pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
+    const QUERY: u32 = Command::MEMBARRIER_CMD_QUERY as u32;
+    const BARRIER: u32 = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
+    const REGISTER: u32 = Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32;
     let [command, flags, ..] = call.arguments();
-    if command == 0 && flags == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+    let registered = |process: &Process| process.attributes.lock().wants_barriers;
+    match (command as u32, flags as u32) {
+        (QUERY, 0) => return Ok(u64::from(BARRIER | REGISTER)),
+        (REGISTER, 0) => call.process.attributes.lock().wants_barriers = true,
+        (BARRIER, 0) if !registered(call.process) => return Err(Errno::EPERM),
+        (BARRIER, 0) if call.process.has_threads.load(Relaxed) => barrier(call.process)?,
+        (BARRIER, 0) => fence(SeqCst),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// Whoever runs a thread of this process is interrupted, or has changed over since: a mapping goes, and the kernel waits until no
+/// CPU uses it.
+fn barrier(process: &Process) -> Result<()> {
+    fence(SeqCst);
+    let page = crate::budget::allocate()?;
+    let window = process.windows.lock().open(vec![page], process.session_key, true);
+    if let Ok(window) = &window {
+        window.words()[0].store(1, SeqCst);
+        process.windows.lock().close(window);
+    }
+    runtime::page::Allocator::own().free(page)?;
+    window.map(|_| ())
 }

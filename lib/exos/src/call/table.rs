@@ -2,8 +2,8 @@
 
 use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
-    attributes, capability, control, descriptor, event, extended_attribute, extra, file, foreign_memory, futex,
-    identity, limit, lock, memory, memory_advice, memory_lock, message, mount, open_within, path, poll, process,
+    attributes, capability, compare, control, descriptor, event, extended_attribute, extra, file, foreign_memory,
+    futex, identity, limit, lock, memory, memory_advice, memory_lock, message, mount, open_within, path, poll, process,
     process_descriptor, queue, refused, schedule, semaphore, shared_memory, signal, socket, socket_message,
     socket_option, splice, system, time, timer, watch,
 };
@@ -314,6 +314,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_fanotify_init => refused::privileged,
     __NR_ptrace => refused::privileged,
     __NR_quotactl => refused::privileged,
+    __NR_kcmp => compare::kcmp,
     __NR_pidfd_getfd => process_descriptor::pidfd_getfd,
     __NR_name_to_handle_at => refused::name_to_handle_at,
     __NR_unshare => refused::unshare,

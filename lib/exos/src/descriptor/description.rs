@@ -8,7 +8,7 @@ use super::operations::Operations;
 use crate::errno::Result;
 use crate::user_memory::current::process;
 use crate::user_memory::header::tables;
-use crate::user_memory::shared::{PAGE_WORDS, Shared};
+use crate::user_memory::shared::Shared;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,16 +34,18 @@ const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | 
 #[derive(Clone, Copy, Debug)]
 struct Record {
     page: PageNumber,
-    words: &'static [AtomicU64; PAGE_WORDS],
     index: usize,
+    words: &'static [AtomicU64; WORDS],
 }
 
 /// Pages of records that this process can reach.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Records {
     pages: Vec<Shared>,
     /// Page and index of the record where the search for a free one begins: behind the one that was taken last.
     next: (usize, usize),
+    /// What stood for a file or a directory and was let go last, for the next description.
+    spare: Option<Arc<Open>>,
 }
 
 /// Where open descriptions keep their offsets: what an image can replace (`crate::tables`).
@@ -78,6 +80,23 @@ pub struct Open {
     descriptors: AtomicU32,
 }
 
+impl Open {
+    /// A new one where another one was that nobody has any more, or in a place of its own.
+    #[inline(always)]
+    fn in_place_of(spare: Option<Arc<Self>>, object: Object, record: Record) -> Arc<Self> {
+        let descriptors = AtomicU32::new(1);
+        if let Some(mut spare) = spare
+            && let Some(open) = Arc::get_mut(&mut spare)
+        {
+            // Nothing is left of a file or a directory that was let go.
+            core::mem::forget(core::mem::replace(&mut open.object, object));
+            (open.record, open.descriptors) = (record, descriptors);
+            return spare;
+        }
+        Arc::new(Self { object, record, descriptors })
+    }
+}
+
 impl Deref for Description {
     type Target = Open;
     fn deref(&self) -> &Open {
@@ -91,9 +110,12 @@ impl Description {
         // What stands for a place only keeps nothing of how bytes are read and written.
         const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW;
         let flags = if flags & linux::O_PATH != 0 { flags & WITH_PLACE } else { flags };
-        let record = process().records.lock().take(flags)?;
+        let mut records = process().records.lock();
+        let record = records.take(flags)?;
+        let spare = records.spare.take();
+        drop(records);
         record.locks().store(0, Relaxed);
-        let description = Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) }));
+        let description = Self(Open::in_place_of(spare, object, record));
         (tables().offsets.opened)(&description);
         Ok(description)
     }
@@ -248,6 +270,10 @@ impl Description {
         if self.object.has_window() && !process().has_left(&self) {
             self.object.close_window();
         }
+        // These hold nothing any more.
+        if matches!(self.object, Object::File { .. } | Object::Directory { .. }) {
+            process().records.lock().spare = Some(self.0);
+        }
     }
 }
 
@@ -298,7 +324,12 @@ impl Records {
 impl Record {
     #[inline]
     fn at(page: &Shared, index: usize) -> Self {
-        Self { page: page.pages()[0], words: page.first_page(), index }
+        Self { page: page.pages()[0], index, words: Self::words_at(page, index) }
+    }
+
+    #[inline]
+    fn words_at(page: &Shared, index: usize) -> &'static [AtomicU64; WORDS] {
+        &page.first_page().as_chunks().0[index % RECORDS]
     }
 
     /// A free record of a page, looked for from an index on.
@@ -309,27 +340,28 @@ impl Record {
     /// The record at an index, if it is free.
     #[inline]
     fn take_at(page: &Shared, index: usize, flags: u32) -> Option<Self> {
-        let state = page.first_page().get(index * WORDS + 1)?;
+        let record = Self::at(page, index);
         let fresh = u64::from(flags) << 32 | 1;
+        let state = record.state();
         let is_taken = state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
-        is_taken.then(|| Self::at(page, index))
+        is_taken.then_some(record)
     }
 
     #[inline]
     fn offset(&self) -> &'static AtomicU64 {
-        &self.words[self.index * WORDS]
+        &self.words[0]
     }
 
     #[inline]
     fn state(&self) -> &'static AtomicU64 {
-        &self.words[self.index * WORDS + 1]
+        &self.words[1]
     }
 
     fn locks(&self) -> &'static AtomicU64 {
-        &self.words[self.index * WORDS + 3]
+        &self.words[3]
     }
 
     fn lock(&self) -> &'static OwnerLock {
-        OwnerLock::at(&self.words[self.index * WORDS + 2])
+        OwnerLock::at(&self.words[2])
     }
 }

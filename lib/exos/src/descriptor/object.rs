@@ -202,7 +202,7 @@ impl Object {
     /// Pages that relatives share to have it open, those of the guardian's not counted.
     pub fn pages(&self) -> Vec<PageNumber> {
         match self {
-            Self::Pipe(pipe, _) if pipe.node == 0 => pipe.pages().to_vec(),
+            Self::Pipe(pipe, _) if pipe.node == 0 => pipe.all_pages(),
             Self::Other(other) => other.pages(),
             _ => Vec::new(),
         }

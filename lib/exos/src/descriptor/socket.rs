@@ -394,9 +394,7 @@ impl Socket {
     /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
     pub fn send(&self, pipe: &Pipe, message: Outgoing<'_>, nonblocking: bool) -> Result<u64> {
         let Outgoing { control, data, claimed } = message;
-        if data.len() as u64 > LONGEST && self.is_bordered() {
-            return Err(Errno::EMSGSIZE);
-        }
+        self.check_length(pipe, data.len() as u64)?;
         let mut done = 0;
         let deadline = self.deadline(1);
         let mut voucher = self.vouch_for_sender(pipe, claimed)?;
@@ -413,6 +411,7 @@ impl Socket {
                     done += taken;
                     voucher = self.vouch_for_sender(pipe, claimed)?;
                 }
+                None if pipe.grow_as_socket() => {}
                 None if nonblocking && done == 0 => return Err(Errno::EAGAIN),
                 None if nonblocking => return Ok(done),
                 None => {
@@ -425,6 +424,15 @@ impl Socket {
                 }
             }
         }
+    }
+
+    /// Whether a message can have so many bytes.
+    fn check_length(&self, pipe: &Pipe, bytes: u64) -> Result<()> {
+        if self.is_bordered() && bytes > LONGEST {
+            return Err(Errno::EMSGSIZE);
+        }
+        let fits = !self.is_bordered() || pipe.can_hold(bytes) || pipe.grow_as_socket();
+        if fits { Ok(()) } else { Err(Errno::ENOBUFS) }
     }
 
     /// What goes with the bytes of a message: the name that a datagram is sent from, and packed descriptors.
@@ -684,8 +692,8 @@ impl Operations for Socket {
 
     fn pages(&self) -> Vec<PageNumber> {
         let ends = self.ends.lock();
-        let pipes = [&ends.incoming, &ends.outgoing].into_iter().flatten().map(Pipe::pages);
-        pipes.chain(ends.queue.as_ref().map(Shared::pages)).flatten().copied().collect()
+        let pipes = [&ends.incoming, &ends.outgoing].into_iter().flatten().map(Pipe::all_pages);
+        pipes.chain(ends.queue.as_ref().map(|queue| queue.pages().to_vec())).flatten().collect()
     }
 
     fn is_half_closed(&self) -> bool {

@@ -8,7 +8,7 @@
 //! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the guardian, whose pages
 //! nobody else can write.
 
-use super::node::{Node, NodeId, Status};
+use super::node::{Node, NodeId, Owned, Status};
 use super::tree::ROOT;
 use crate::errno::Errno;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -197,6 +197,17 @@ impl<'a> Catalogue<'a> {
             Named { node: 0, .. } => Some(Err(Errno::ENOENT)),
             found => self.node(found.node).map(Ok),
         }
+    }
+
+    /// The same, but of the status no more than whose the node is.
+    #[inline(always)]
+    pub fn find_owned(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Owned, Errno>> {
+        let id = match self.lead(from, path, follow, &mut 0)? {
+            Named { node: 0, .. } => return Some(Err(Errno::ENOENT)),
+            found => found.node,
+        };
+        let (_, [node, mode_links, owner]) = read(self.node_entry(id))?;
+        (node == id).then_some(Ok(Owned { node, mode_links, owner }))
     }
 
     /// The same, but for what `stat` tells; node 0 where it is shown that there is nothing.

@@ -60,8 +60,7 @@ impl<S: Store> Tree<S> {
         if node.is_directory() {
             return Err(Errno::EISDIR);
         }
-        if noted && is_read_noted([node.accessed, node.modified, node.changed], now) {
-            node.accessed = now;
+        if noted && node.note_read(now) {
             self.changes.note_read(id);
         }
         let count = count.min(node.size.saturating_sub(offset));

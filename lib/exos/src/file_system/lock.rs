@@ -6,6 +6,8 @@
 use super::node::NodeId;
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Who holds a lock.
@@ -36,11 +38,26 @@ pub struct Lock {
     pub start: u64,
     /// Last byte; `u64::MAX`: to the end, wherever it is.
     pub last: u64,
+    /// The process that took it.
+    pub taker: u64,
 }
 
 impl Lock {
     const fn overlaps(&self, start: u64, last: u64) -> bool {
         self.start <= last && start <= self.last
+    }
+
+    /// As `/proc/locks` has it, behind its number; `volume` is where the node lies.
+    fn line(&self, node: NodeId, volume: u32) -> String {
+        let kind = match self.owner {
+            Owner::Process(_) => "POSIX ",
+            Owner::Description(_) => "OFDLCK",
+            Owner::Whole(_) => "FLOCK ",
+        };
+        let access = if self.exclusive { "WRITE" } else { "READ" };
+        let taker = if matches!(self.owner, Owner::Description(_)) { -1 } else { self.taker as i64 };
+        let last = if self.last >= LAST_OFFSET { String::from("EOF") } else { format!("{}", self.last) };
+        format!("{kind} ADVISORY  {access} {taker} 00:{volume:02x}:{node} {} {last}\n", self.start)
     }
 
     fn conflicts(&self, other: &Self) -> bool {
@@ -50,6 +67,9 @@ impl Lock {
             && self.overlaps(other.start, other.last)
     }
 }
+
+/// The last byte that a file can have: a lock up to there goes to the end.
+const LAST_OFFSET: u64 = i64::MAX as u64;
 
 /// All locks of a file system, and who waits for which.
 #[derive(Debug, Default)]
@@ -142,6 +162,19 @@ impl Locks {
     /// Notes that somebody waits no more.
     pub fn stop_waiting(&mut self, owner: Owner) {
         self.waiting.remove(&owner);
+    }
+
+    /// The lines of `/proc/locks`: each lock, and behind it who waits for it; `volume` tells where a node lies.
+    pub fn lines(&self, volume: impl Fn(NodeId) -> u32) -> Vec<String> {
+        let held = self.held.iter().flat_map(|(node, held)| held.iter().map(move |lock| (*node, lock)));
+        let mut lines = Vec::new();
+        for (number, (node, lock)) in (1..).zip(held) {
+            lines.push(format!("{number}: {}", lock.line(node, volume(node))));
+            let waits = |waiting: &&(NodeId, Lock)| waiting.0 == node && lock.conflicts(&waiting.1);
+            let waiting = self.waiting.values().filter(waits);
+            lines.extend(waiting.map(|(node, one)| format!("{number}: -> {}", one.line(*node, volume(*node)))));
+        }
+        lines
     }
 
     /// How many locks there are.

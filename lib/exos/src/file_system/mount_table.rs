@@ -23,6 +23,7 @@ pub const KEPT_FLAGS: u32 = linux::MS_RDONLY
     | linux::MS_NOEXEC
     | linux::MS_NOATIME
     | linux::MS_NODIRATIME
+    | linux::MS_NOSYMFOLLOW
     | linux::MS_RELATIME
     | linux::MS_STRICTATIME;
 
@@ -229,13 +230,14 @@ impl Mounts {
 
 /// The words that `/proc/self/mountinfo` has for flags of a mount, behind `rw` or `ro`.
 pub fn flag_names(flags: u32) -> impl Iterator<Item = &'static str> {
-    const NAMES: [(u32, &str); 6] = [
+    const NAMES: [(u32, &str); 7] = [
         (linux::MS_NOSUID, "nosuid"),
         (linux::MS_NODEV, "nodev"),
         (linux::MS_NOEXEC, "noexec"),
         (linux::MS_NOATIME, "noatime"),
         (linux::MS_NODIRATIME, "nodiratime"),
         (linux::MS_RELATIME, "relatime"),
+        (linux::MS_NOSYMFOLLOW, "nosymfollow"),
     ];
     let first = if flags & linux::MS_RDONLY != 0 { "ro" } else { "rw" };
     [first].into_iter().chain(NAMES.into_iter().filter(move |(bit, _)| flags & bit != 0).map(|(_, name)| name))

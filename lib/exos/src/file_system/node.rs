@@ -62,6 +62,8 @@ pub struct Node {
     pub changed: u64,
     /// Processes that hold it open.
     pub holds: u32,
+    /// How often it is held to be written.
+    pub writers: u32,
     /// The directory that it got its last name in.
     pub named_in: NodeId,
     /// Made without a name, and may get one (`O_TMPFILE`).
@@ -152,6 +154,15 @@ impl Node {
         }
     }
 
+    /// It was read: the time is kept, where it tells more than the one before; whether it does.
+    pub fn note_read(&mut self, now: u64) -> bool {
+        let is_noted = is_read_noted([self.accessed, self.modified, self.changed], now);
+        if is_noted {
+            self.accessed = now;
+        }
+        is_noted
+    }
+
     /// Whether it is a file with contents.
     pub fn is_file(&self) -> bool {
         self.mode & linux::S_IFMT == linux::S_IFREG
@@ -171,6 +182,17 @@ impl Node {
     pub fn directory_type(&self) -> u8 {
         (self.mode >> 12 & 15) as u8
     }
+}
+
+/// Whose a node is, and who may do what with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Owned {
+    /// Number of the node.
+    pub node: u64,
+    /// Type and permissions (0..32).
+    pub mode_links: u64,
+    /// Owner (0..32), group (32..64).
+    pub owner: u64,
 }
 
 /// What `stat` tells of a node, in words that cross to the process.
@@ -197,6 +219,26 @@ pub struct Status {
     pub changed: u64,
     /// Volume (0..32), and the mount that the node was seen through (32..64).
     pub place: u64,
+}
+
+impl Owned {
+    /// What kind of node it is: the type bits of the mode.
+    #[inline]
+    pub const fn kind(&self) -> u32 {
+        self.mode_links as u32 & linux::S_IFMT
+    }
+
+    /// Whether everybody may read or write it, whoever they are.
+    #[inline]
+    pub const fn permits_all(&self, wanted: u32) -> bool {
+        let mode = self.mode_links as u32;
+        mode & mode >> 3 & mode >> 6 & wanted == wanted
+    }
+
+    /// Whether somebody may do this to it.
+    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
+        permits([self.mode_links as u32, self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
+    }
 }
 
 impl Status {
@@ -230,12 +272,6 @@ impl Status {
     /// Type and permissions.
     pub const fn mode(&self) -> u32 {
         self.mode_links as u32
-    }
-
-    /// Whether somebody may do this to the node.
-    #[inline]
-    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
-        permits([self.mode(), self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
     }
 
     /// What kind of node it is: the type bits of the mode.

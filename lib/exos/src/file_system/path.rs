@@ -91,7 +91,8 @@ impl<S: Store> Tree<S> {
             let body = found.map(|(_, there)| &there.body);
             if let Some(Body::Link(target)) = body.filter(|_| !last || slash || walk.follow) {
                 links += 1;
-                if links > LINKS || walk.has(linux::RESOLVE_NO_SYMLINKS) {
+                let is_kept = found.is_some_and(|(there, _)| self.flags_at(there) & linux::MS_NOSYMFOLLOW != 0);
+                if links > LINKS || is_kept || walk.has(linux::RESOLVE_NO_SYMLINKS) {
                     return Err(Errno::ELOOP);
                 }
                 (whole, done) = (Cow::Owned([target, after].concat()), 0);
@@ -203,8 +204,11 @@ impl<S: Store> Tree<S> {
             names.push(name);
             at = at.beside(parent);
         }
-        names.reverse();
-        let mut path: Vec<u8> = names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect();
+        let mut path = Vec::with_capacity(names.iter().map(|name: &Vec<u8>| name.len() + 1).sum());
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
         if path.is_empty() {
             path.push(b'/');
         }

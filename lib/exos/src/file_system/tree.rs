@@ -100,6 +100,7 @@ impl<S: Store> Tree<S> {
             modified: 0,
             changed: 0,
             holds: 0,
+            writers: 0,
             named_in: ROOT,
             nameable: false,
             seals: linux::F_SEAL_SEAL,
@@ -205,6 +206,7 @@ impl<S: Store> Tree<S> {
             modified: self.now,
             changed: self.now,
             holds: 0,
+            writers: 0,
             named_in: directory,
             nameable: false,
             seals: linux::F_SEAL_SEAL,
@@ -339,6 +341,15 @@ impl<S: Store> Tree<S> {
         node.holds = if hold { node.holds.saturating_add(1) } else { node.holds.saturating_sub(1) };
         if node.is_forgotten() {
             self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Names of a directory were read: the time is kept, as for a file.
+    pub fn note_listed(&mut self, id: NodeId) -> Result<()> {
+        let now = self.now;
+        if self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?.note_read(now) {
+            self.changes.note_read(id);
         }
         Ok(())
     }

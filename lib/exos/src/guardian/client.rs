@@ -2,13 +2,14 @@
 
 use super::handle::{Handle, is_first_mount, node_of, right};
 use super::idle::Idle;
+use super::newborn::Newborns;
 use super::protocol::{self, AttributeRequest, ELSEWHERE, LockRequest, Operation, Statement, WINDOW_BYTES, outcome};
 use super::views::Views;
 use crate::descriptor::socket::Kind as SocketKind;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Catalogue};
 use crate::file_system::mount_table::FIRST;
-use crate::file_system::node::Status;
+use crate::file_system::node::{Owned, Status};
 use crate::file_system::tree::ROOT;
 use crate::loader::enter;
 use crate::process::peer::Peer;
@@ -17,8 +18,8 @@ use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
@@ -40,6 +41,8 @@ pub struct Client {
     pub(super) views: Views,
     /// The process asked for locks on files, some of which go with any descriptor of theirs.
     has_locks: bool,
+    /// The guardian may not have heard of this process, or of one that it has made.
+    may_have_newborns: AtomicBool,
 }
 
 /// What became of a node that was closed.
@@ -95,11 +98,35 @@ pub struct Opened {
     pub left_mapped: bool,
 }
 
+/// A program that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedProgram {
+    /// Its node, held.
+    pub opened: Opened,
+    /// What it begins with.
+    pub head: Vec<u8>,
+    /// Its absolute path; empty where that is not known.
+    pub path: Vec<u8>,
+    /// The pages that programs touch of it and that are in memory.
+    pub touched: Touched,
+}
+
+/// The pages that programs touch of a file and that are in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// In ascending order: index and number.
+    pub pages: Vec<(u64, u64)>,
+    /// The guardian's count of cuts before it told them: as long as it is the same they are the file's.
+    cuts: u64,
+}
+
 impl Client {
     /// A connection that attaches when it is first used.
     pub fn new(guardian: EnvironmentId) -> Self {
         let (has_own_root, has_locks, views) = (false, false, Views::default());
-        Self { guardian, window: None, notice: None, catalogue: None, looked_up: 0, has_own_root, views, has_locks }
+        let may_have_newborns = AtomicBool::new(false);
+        let (window, notice, catalogue) = (None, None, None);
+        Self { guardian, window, notice, catalogue, looked_up: 0, has_own_root, views, has_locks, may_have_newborns }
     }
 
     /// Forgets the window: the process is a new one that has another.
@@ -108,6 +135,8 @@ impl Client {
         self.catalogue = None;
         self.looked_up = 0;
         self.has_locks = false;
+        // It may be one.
+        self.may_have_newborns = AtomicBool::new(true);
         self.views = Views::default();
     }
 
@@ -123,6 +152,15 @@ impl Client {
             return None;
         }
         Catalogue::new(self.catalogue()?.words()).find(node_of(at), path, follow)
+    }
+
+    /// The same, but no more than whose it is.
+    #[inline(always)]
+    pub fn find_owned(&mut self, at: u64, path: &[u8], follow: bool) -> Option<Result<Owned>> {
+        if !is_first_mount(at) {
+            return None;
+        }
+        Catalogue::new(self.catalogue()?.words()).find_owned(node_of(at), path, follow)
     }
 
     /// Where a symbolic link leads that [`Self::find`] told of: bytes, and how many.
@@ -150,7 +188,8 @@ impl Client {
         if self.has_watchers() {
             return None;
         }
-        Some(protocol::idle_in(self.window.as_ref()?.words()))
+        let words = self.window.as_ref()?.words();
+        if self.has_newborns() { None } else { Some(protocol::idle_in(words)) }
     }
 
     /// The catalogue: a program that looks up a few paths only does without.
@@ -179,9 +218,62 @@ impl Client {
         Some(())
     }
 
+    /// Makes a new environment a client, as soon as anybody has to know of it.
+    pub fn adopt_in_time(&self, newborn: EnvironmentId) -> Result<()> {
+        if self.newborns().is_some_and(|newborns| newborns.note(newborn.0)) {
+            self.may_have_newborns.store(true, Relaxed);
+            return Ok(());
+        }
+        self.adopt(newborn)
+    }
+
+    /// Whether there is one that holds what this process does, the guardian has to hear of it before that changes, or this process
+    /// is one.
+    #[inline]
+    fn has_newborns(&self) -> bool {
+        self.may_have_newborns.load(Relaxed) && self.still_has_newborns()
+    }
+
+    #[cold]
+    fn still_has_newborns(&self) -> bool {
+        let any = self.newborns().is_some_and(Newborns::any);
+        self.may_have_newborns.store(any, Relaxed);
+        any || self.window.is_none()
+    }
+
+    /// They hold from now on by themselves what this process holds, which ends.
+    pub fn make_newborns_known(&self) {
+        if self.has_newborns() {
+            self.bury_the_dead();
+        }
+    }
+
+    /// A child is gone.
+    pub fn forget_newborn(&self, newborn: EnvironmentId) {
+        self.newborns().into_iter().for_each(|newborns| newborns.forget(newborn.0));
+    }
+
+    fn newborns(&self) -> Option<Newborns<'static>> {
+        Some(protocol::newborns_in(self.window.as_ref()?.words()))
+    }
+
     /// Makes a new environment a client.
     pub fn adopt(&self, newborn: EnvironmentId) -> Result<()> {
         self.exchange([Operation::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// The same, with a window of its own; the result is where this process has its own, and the new one's pages. Nothing where
+    /// this process has none.
+    pub fn adopt_with_window(&self, newborn: EnvironmentId) -> Result<Option<(u64, Vec<PageNumber>)>> {
+        let Some(window) = &self.window else { return self.adopt(newborn).map(|()| None) };
+        let answer = self.exchange([Operation::Adopt as u64, newborn.0, 1, 0, 0, 0])?;
+        Ok(Some((window.address(), window_pages(&answer).1)))
+    }
+
+    /// Takes up the window that its maker had made for it.
+    pub fn take_window(&mut self, window: Shared) {
+        self.window = Some(window);
+        self.may_have_newborns = AtomicBool::new(false);
     }
 
     /// Makes a new environment one that speaks for this process: a thread.
@@ -213,6 +305,30 @@ impl Client {
             device: ((device >> 32) as u32, device as u32),
             size,
         }))
+    }
+
+    /// Opens a regular file that may be executed, with what it takes to begin it.
+    pub fn open_program(&mut self, at: u64, path: &[u8], runs: bool) -> Result<Found<OpenedProgram>> {
+        let length = self.put_path(path)?;
+        let cuts = self.notice_word(protocol::CUTS)?.load(Acquire);
+        let found = self.on_path([Operation::OpenProgram as u64, at, length, u64::from(runs), 0, 0])?;
+        let window = self.window()?;
+        let take = |from: u64, length: u64| {
+            let mut bytes = vec![0; length.min(protocol::PROGRAM_PAGES) as usize];
+            window.read(from, &mut bytes).map(|()| bytes)
+        };
+        Ok(match found {
+            Found::Elsewhere(node, rest) => Found::Elsewhere(node, rest),
+            Found::Here([_, node, mode, size, lengths, pages]) => Found::Here(OpenedProgram {
+                opened: Opened { node, mode: mode as u32, device: (0, 0), size, left_mapped: false },
+                head: take(0, lengths & 0xffff_ffff)?,
+                path: take(protocol::PROGRAM_PATH, lengths >> 32)?,
+                touched: Touched {
+                    pages: numbered(&window.words()[protocol::PROGRAM_PAGES as usize / 8..], pages),
+                    cuts,
+                },
+            }),
+        })
     }
 
     /// The node of a directory to work in, held.
@@ -344,8 +460,18 @@ impl Client {
     pub fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Operation::WorkingSet as u64, node, first, end, 0, 0])?;
-        let words = window.words().iter().take(count as usize).map(|word| word.load(Relaxed));
-        Ok(words.map(|word| (word & 0xffff_ffff, word >> 32)).collect())
+        Ok(numbered(window.words(), count))
+    }
+
+    /// All pages of a file that programs touch; none where they cannot be told.
+    pub fn touched(&mut self, node: u64) -> Touched {
+        let cuts = self.notice_word(protocol::CUTS).map_or(0, |cuts| cuts.load(Acquire));
+        Touched { pages: self.working_set(node, 0, u64::MAX).unwrap_or_default(), cuts }
+    }
+
+    /// Whether pages that were told are surely the file's still.
+    pub fn are_current(&mut self, touched: &Touched) -> bool {
+        self.notice_word(protocol::CUTS).is_ok_and(|cuts| cuts.load(Acquire) == touched.cuts)
     }
 
     /// Holds a node once more, or once less.
@@ -676,7 +802,10 @@ impl Client {
         Ok(answer)
     }
 
-    fn call(&self, message: Message) -> Result<Message> {
+    fn call(&self, mut message: Message) -> Result<Message> {
+        if self.has_newborns() {
+            message[0] |= protocol::NEWBORNS;
+        }
         call(self.guardian, message)
     }
 
@@ -697,9 +826,7 @@ impl Client {
     #[cold]
     fn attach(&mut self) -> Result<()> {
         let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
-        let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
-        let [notice, last] = two(&answer[5]);
-        let pages: Vec<PageNumber> = answer[1..5].iter().flat_map(two).chain([last]).collect();
+        let (notice, pages) = window_pages(&answer);
         let process = process();
         self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
         if self.notice.is_none() {
@@ -731,6 +858,19 @@ impl Client {
 /// An abstract name as the guardian knows it: those of different kinds of sockets are different names.
 fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
     [&[kind as u8], name].concat()
+}
+
+/// The page that tells of changes, and those of a window, as `Attach` tells them.
+fn window_pages(answer: &Message) -> (PageNumber, Vec<PageNumber>) {
+    let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
+    let [notice, last] = two(&answer[5]);
+    (notice, answer[1..5].iter().flat_map(two).chain([last]).collect())
+}
+
+/// Pages of a file by index and number, as the guardian tells them.
+fn numbered(words: &[AtomicU64], count: u64) -> Vec<(u64, u64)> {
+    let words = words.iter().take(count as usize).map(|word| word.load(Relaxed));
+    words.map(|word| (word & 0xffff_ffff, word >> 32)).collect()
 }
 
 /// A page, and who listens there.

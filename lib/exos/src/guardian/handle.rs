@@ -23,6 +23,8 @@ pub mod right {
     pub const MAPPED: u8 = 8;
     /// Reading leaves the time of the last read: `O_NOATIME`, or its mount says so.
     pub const UNNOTED: u8 = 16;
+    /// A process runs it.
+    pub const RUNS: u8 = 32;
 }
 
 /// A node that is held.
@@ -65,6 +67,16 @@ impl Handle {
     /// Whether what it holds may be changed by it.
     pub const fn writes(self) -> bool {
         self.rights & right::WRITE != 0
+    }
+
+    /// Whether a process runs what it holds.
+    pub const fn runs(self) -> bool {
+        self.rights & right::RUNS != 0
+    }
+
+    /// The same where none does.
+    pub const fn at_rest(self) -> Self {
+        Self { rights: self.rights & !right::RUNS, ..self }
     }
 
     /// Whether reading leaves the time of the last read.

@@ -5,7 +5,7 @@
 //! how often it is attached. Who has to wait is told so, and watches the notice page.
 
 use super::handle::{Handle, node_of};
-use super::protocol::{IpcCommand, IpcKind, Operation, WINDOW_BYTES};
+use super::protocol::{IpcCommand, IpcKind, Listed, Operation, WINDOW_BYTES};
 use super::server::{Answer, NOTHING, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::mount_table::Location;
@@ -87,7 +87,7 @@ impl Server {
             Operation::MessageSend => self.message_send(caller, who, a, b as i64, c),
             Operation::MessageReceive => self.message_receive(caller, who, a, (b as i64, c, d as u32)),
             Operation::IpcControl => self.ipc_control(caller, who, (a, b), c),
-            Operation::IpcList => self.ipc_list(caller, a, b as usize),
+            Operation::Lines => self.lines(caller, a, b as usize),
             _ => self.perform_on_queue(caller, who, operation, [a, b, c, d, e]),
         }
     }
@@ -455,12 +455,13 @@ impl Server {
         Ok([number, 0, 0, 0, 0])
     }
 
-    /// Lines of `/proc/sysvipc/*`, from one on, as many as fit into the window.
-    fn ipc_list(&mut self, caller: u64, kind: u64, first: usize) -> Result<Answer> {
-        let lines = match IpcKind::from_word(kind).ok_or(Errno::EINVAL)? {
-            IpcKind::Segment => self.segment_lines(),
-            IpcKind::Semaphores => self.semaphore_lines(),
-            IpcKind::Messages => self.message_lines(),
+    /// Lines of `/proc/sysvipc/*` and of `/proc/locks`, from one on, as many as fit into the window.
+    fn lines(&mut self, caller: u64, listed: u64, first: usize) -> Result<Answer> {
+        let lines = match Listed::from_word(listed).ok_or(Errno::EINVAL)? {
+            Listed::Segments => self.segment_lines(),
+            Listed::Semaphores => self.semaphore_lines(),
+            Listed::Messages => self.message_lines(),
+            Listed::Locks => self.locks.lines(|node| self.tree.node(node).map_or(0, |node| node.volume)),
         };
         let mut text = String::new();
         let mut count = 0;

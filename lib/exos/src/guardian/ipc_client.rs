@@ -1,7 +1,7 @@
 //! A process's side of System V objects and POSIX queues.
 
 use super::client::Client;
-use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Operation};
+use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Operation};
 use crate::errno::Result;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
@@ -42,13 +42,13 @@ impl Client {
         self.on_object(Operation::IpcControl, [kind as u64, number, command as u64, 0, 0])
     }
 
-    /// The lines of a file below `/proc/sysvipc`.
-    pub fn list_objects(&mut self, kind: IpcKind) -> Result<Vec<u8>> {
+    /// The lines of a file below `/proc`.
+    pub fn lines(&mut self, listed: Listed) -> Result<Vec<u8>> {
         self.window()?;
         let mut text = Vec::new();
         let mut first = 0;
         loop {
-            let [bytes, lines, ..] = self.on_object(Operation::IpcList, [kind as u64, first, 0, 0, 0])?;
+            let [bytes, lines, ..] = self.on_object(Operation::Lines, [listed as u64, first, 0, 0, 0])?;
             text.extend(self.take(bytes)?);
             first += lines;
             if lines == 0 {

@@ -6,7 +6,7 @@ use super::client::Client;
 use super::protocol::{Operation, WINDOW_BYTES};
 use super::service::Guardian;
 use crate::errno::{Errno, Result};
-use crate::pipe::ring::CAPACITY;
+use crate::pipe::ring;
 use alloc::vec;
 use alloc::vec::Vec;
 use runtime::transfer::Message;
@@ -37,7 +37,7 @@ impl Guardian {
     pub(super) fn leave_behind(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, number, read, total, place, bytes] = *message;
         let principal = self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity.principal();
-        if total > CAPACITY || bytes > WINDOW_BYTES || place.saturating_add(bytes) > total {
+        if total > ring::MOST || bytes > WINDOW_BYTES || place.saturating_add(bytes) > total {
             return Err(Errno::EINVAL);
         }
         let mut some = vec![0; bytes as usize];

@@ -3,11 +3,15 @@
 //! A message is six words: an operation and its arguments; an answer is an error (0: none, or [`ELSEWHERE`]) and its
 //! results. Paths and bytes lie in a window that both map: what the guardian reads there it copies first.
 
-use super::idle::Idle;
+use super::idle::{self, Idle};
+use super::newborn::Newborns;
 use crate::errno::Errno;
+use crate::file_system::path::PATH_BYTES;
+use crate::loader::image::HEAD;
 use core::sync::atomic::AtomicU64;
 
-/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]).
+/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]) and whom it has made
+/// ([`Newborns`]).
 pub const WINDOW_PAGES: usize = 9;
 /// Bytes of a client's window that are for paths and bytes.
 pub const WINDOW_BYTES: u64 = 8 * 4096;
@@ -25,9 +29,17 @@ pub const CATALOGUE_PAGES: usize = 8;
 pub const FUTEX_WAKES: usize = 256;
 /// How many of these.
 pub const FUTEX_WAKES_WORDS: usize = 64;
+/// Word of the notice page that counts what may have taken pages from files that somebody uses, each time before they go.
+pub const CUTS: usize = 2;
+/// Bit of an operation: the guardian may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
+pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;
+/// Bytes of a program that come with its node, and where in the window its path is.
+pub const PROGRAM_PATH: u64 = HEAD as u64;
+/// Where in the window the pages are that programs touch of it.
+pub const PROGRAM_PAGES: u64 = PROGRAM_PATH + PATH_BYTES as u64;
 /// As the offset of a write: at the end.
 pub const APPEND: u64 = u64::MAX;
 /// An offset in an answer: nobody waits for it any more.
@@ -73,7 +85,7 @@ operations! {
     /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
     /// clients wait for.
     Attach = 0,
-    /// (environment): it becomes a client that holds what the caller holds.
+    /// (environment, 1 for a window): it becomes a client that holds what the caller holds -> as `Attach`, of its window.
     Adopt = 1,
     /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
     /// The caller holds the node.
@@ -212,6 +224,12 @@ operations! {
     Raise = 93,
     /// (node of a program that the caller holds): it goes on with this one by itself.
     Execute = 94,
+    /// (at, length of path, 1 where it is to run and not only to be loaded): a regular file that the caller may execute -> node, mode, size; bytes of its beginning
+    /// (0..32) and of its absolute path (32..64), 0 where that is not known; how many of its pages programs touch. They stand in
+    /// the window, one behind the other: what the file begins with, at [`PROGRAM_PATH`] the path, at [`PROGRAM_PAGES`] the pages
+    /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
+    /// begins with there is a script's first line.
+    OpenProgram = 100,
     /// (): what clients held that have died is free; anybody may say so.
     BuryTheDead = 90,
     /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
@@ -255,8 +273,8 @@ operations! {
     MessageReceive = 58,
     /// ([`IpcKind`], number, [`IpcCommand`]) -> number; the structure of the object in the window.
     IpcControl = 59,
-    /// ([`IpcKind`], first line) -> bytes, lines, of the file below `/proc/sysvipc` in the window.
-    IpcList = 60,
+    /// ([`Listed`], first line) -> bytes, lines, of the file below `/proc` in the window.
+    Lines = 60,
     /// (1 to make, 2 to make anew, 0; wanted access; mode; messages and bytes that it may have, or 0; length of the name) ->
     /// number of a POSIX queue.
     QueueOpen = 61,
@@ -297,6 +315,20 @@ pub enum IpcKind {
     Messages = 2,
 }
 
+/// What the guardian tells in lines.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Segments of shared memory.
+    Segments = 0,
+    /// Sets of semaphores.
+    Semaphores = 1,
+    /// Queues of messages.
+    Messages = 2,
+    /// Locks on files.
+    Locks = 3,
+}
+
 /// What can be done with any of them.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,6 +358,19 @@ impl IpcKind {
             0 => Some(Self::Segment),
             1 => Some(Self::Semaphores),
             2 => Some(Self::Messages),
+            _ => None,
+        }
+    }
+}
+
+impl Listed {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Segments),
+            1 => Some(Self::Semaphores),
+            2 => Some(Self::Messages),
+            3 => Some(Self::Locks),
             _ => None,
         }
     }
@@ -486,6 +531,13 @@ impl LockRequest {
 #[inline]
 pub fn idle_in(window: &[AtomicU64]) -> Idle<'_> {
     Idle::new(window[WINDOW_BYTES as usize / 8..].first_chunk().expect("a window has a page behind its bytes"))
+}
+
+/// Those that a client has made and nobody has heard of, in the words of its window.
+#[inline]
+pub fn newborns_in(window: &[AtomicU64]) -> Newborns<'_> {
+    let behind = &window[WINDOW_BYTES as usize / 8 + idle::ENTRIES..];
+    Newborns::new(behind.first_chunk().expect("a window has a page behind its bytes"))
 }
 
 /// Two lengths in one word.

@@ -19,8 +19,10 @@ const MOST: usize = 64;
 /// Bytes of an answer, at most.
 const MOST_BYTES: usize = 4 << 20;
 /// What anybody may know of any process: first names of paths.
-const FOR_ALL: [&[u8]; 13] = [
+const FOR_ALL: [&[u8]; 15] = [
+    request::ADOPT.as_bytes(),
     request::CUT.as_bytes(),
+    request::GROWN.as_bytes(),
     b"cmdline",
     b"comm",
     b"limits",
@@ -55,10 +57,12 @@ pub struct Questions {
     last: u64,
 }
 
-/// Whether one process may look into another: user 0, and whoever is the same user and group in every way.
+/// Whether one process may look into another: user 0, and whoever is the same user and group in every way, and as much set
+/// apart by a program.
 fn may_look_into(asker: &Identity, asked: &Identity) -> bool {
     let all = |three: Three, own: u32| [three.real, three.effective, three.saved].iter().all(|id| *id == own);
-    asker.is_privileged() || all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
+    asker.is_privileged()
+        || asker.apart == asked.apart && all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
 }
 
 impl Server {

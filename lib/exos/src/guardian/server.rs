@@ -21,7 +21,7 @@ use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::page::Allocator;
@@ -155,6 +155,7 @@ impl Server {
             Operation::SetOwner => self.on_path(caller, who, a, c, d, |server, node| server.set_owner(who, node, b)),
             Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
             Operation::Attribute => self.attribute(caller, who, [a, b, c, d, e]),
+            Operation::OpenProgram => self.open_program(caller, who, (a, b), c != 0),
             Operation::ReadLink => {
                 self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
             }
@@ -216,11 +217,12 @@ impl Server {
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => {
                 self.tree.check_size(node, b)?;
+                self.tell_of_cut();
                 self.tree.truncate(node, b)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
             Operation::Seal => self.seal(handle, b),
-            Operation::List => self.list(caller, handle.at, b, c),
+            Operation::List => self.list(caller, handle, b, c),
             Operation::Pages => {
                 if e != 0 {
                     self.tree.check_mapping(node, handle.is_mapped())?;
@@ -241,6 +243,7 @@ impl Server {
             Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
             Operation::Allocate => {
                 self.tree.check_allocation(node, b as u32, c.saturating_add(d))?;
+                self.tell_of_cut();
                 self.tree.allocate(node, b as u32, c, d)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
@@ -320,11 +323,12 @@ impl Server {
         self.opened(caller, at, flags)
     }
 
-    fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
+    pub(super) fn opened(&mut self, caller: u64, at: Location, flags: u32) -> Result<Outcome> {
         let mut left = 0;
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
             self.tree.check_size(at.node, 0)?;
             self.make_plain(caller, at.node)?;
+            self.tell_of_cut();
             self.tree.truncate(at.node, 0)?;
             left = self.left_pages_mapped();
         }
@@ -337,6 +341,11 @@ impl Server {
         let handle = Handle::opened(at, mode, flags, self.tree.flags_at(at));
         self.hold(caller, handle)?;
         Ok([handle.to_word(), u64::from(mode), device, size, left].into())
+    }
+
+    /// Pages may leave a file that somebody uses: who was told of pages of files a while ago asks again.
+    fn tell_of_cut(&self) {
+        self.notice.words()[protocol::CUTS].fetch_add(1, SeqCst);
     }
 
     /// 1 where bytes that went are still mapped by somebody, who is to be told.
@@ -353,7 +362,7 @@ impl Server {
         Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
-    fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
+    pub(super) fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
         let node = self.tree.node(at.node)?;
         if (flags & linux::O_DIRECTORY != 0 || slash) && !node.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -378,14 +387,17 @@ impl Server {
             return Err(Errno::EPERM);
         }
         match node.mode & linux::S_IFMT {
-            linux::S_IFREG if write | truncating != 0 => self.tree.check_writable(at),
+            linux::S_IFREG if write | truncating != 0 => {
+                self.tree.check_writable(at)?;
+                self.check_at_rest(at.node)
+            }
             linux::S_IFCHR | linux::S_IFBLK if self.tree.flags_at(at) & linux::MS_NODEV != 0 => Err(Errno::EACCES),
             _ => Ok(()),
         }
     }
 
     /// `access`: beyond the permissions, what the mount forbids.
-    fn access(&self, who: Credentials, at: Location, wanted: u32) -> Result<Outcome> {
+    pub(super) fn access(&self, who: Credentials, at: Location, wanted: u32) -> Result<Outcome> {
         self.tree.check(at.node, who, wanted)?;
         let node = self.tree.node(at.node)?;
         let is_special = !matches!(node.mode & linux::S_IFMT, linux::S_IFREG | linux::S_IFDIR | linux::S_IFLNK);
@@ -436,7 +448,7 @@ impl Server {
         Ok(NOTHING.into())
     }
 
-    fn read(&mut self, caller: u64, handle: Handle, offset: u64, count: u64) -> Result<Answer> {
+    pub(super) fn read(&mut self, caller: u64, handle: Handle, offset: u64, count: u64) -> Result<Answer> {
         let window = self.window(caller)?;
         let mut outcome = Ok(());
         let range = [offset, count.min(WINDOW_BYTES)];
@@ -459,7 +471,8 @@ impl Server {
     }
 
     /// Records of `getdents64` for the entries behind the one with a number.
-    fn list(&mut self, caller: u64, at: Location, after: u64, bytes: u64) -> Result<Answer> {
+    fn list(&mut self, caller: u64, handle: Handle, after: u64, bytes: u64) -> Result<Answer> {
+        let at = handle.at;
         if self.tree.node(at.node)?.links == 0 {
             return Err(Errno::ENOENT);
         }
@@ -477,6 +490,9 @@ impl Server {
             true
         })?;
         self.tree.note_event(at.node, linux::IN_ACCESS);
+        if !handle.is_unnoted() && self.tree.flags_at(at) & linux::MS_NODIRATIME == 0 {
+            self.tree.note_listed(at.node)?;
+        }
         if end == 0 && full {
             return Err(Errno::EINVAL);
         }
@@ -571,7 +587,9 @@ impl Server {
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
     fn show(&self, at: NodeId, path: &[u8]) {
-        let is_plain = Handle::from_word(at).at.mount == FIRST && self.tree.root == Location::first(ROOT);
+        let is_plain = Handle::from_word(at).at.mount == FIRST
+            && self.tree.root == Location::first(ROOT)
+            && self.tree.flags_at(self.tree.root) & linux::MS_NOSYMFOLLOW == 0;
         if is_plain && self.tree.changes.is_empty() {
             // Only what could be found is shown.
             let _ = self.tree.show(Catalogue::new(self.catalogue.words()), node_of(at), path);
@@ -589,15 +607,20 @@ impl Server {
     /// shown any more: see `Client::close` of the other side.
     pub fn take_back_idle(&mut self) {
         for node in core::mem::take(&mut self.tree.nameless) {
-            let take = |(number, client): (&u64, &Client)| {
-                let idle = protocol::idle_in(client.window.as_ref()?.words());
-                idle.find(node).filter(|handle| idle.take(*handle)).map(|handle| (*number, handle))
-            };
-            let idle: Vec<(u64, u64)> = self.clients.iter().filter_map(take).collect();
-            // What a client says that it holds is let go only where it does.
-            for (client, handle) in idle {
-                let _ = self.release(client, Handle::from_word(handle));
-            }
+            self.take_back_idle_of(node);
+        }
+    }
+
+    /// Lets go of a node where it is held without need.
+    pub(super) fn take_back_idle_of(&mut self, node: NodeId) {
+        let take = |(number, client): (&u64, &Client)| {
+            let idle = protocol::idle_in(client.window.as_ref()?.words());
+            idle.find(node).filter(|handle| idle.take(*handle)).map(|handle| (*number, handle))
+        };
+        let idle: Vec<(u64, u64)> = self.clients.iter().filter_map(take).collect();
+        // What a client says that it holds is let go only where it does.
+        for (client, handle) in idle {
+            let _ = self.release(client, Handle::from_word(handle));
         }
     }
 
@@ -645,11 +668,12 @@ impl Server {
     /// A holder more, whoever it is.
     pub(super) fn hold_for_nobody(&mut self, handle: Handle) -> Result<()> {
         self.tree.hold(handle.at.node, true)?;
+        self.note_writer(handle, true);
         self.tree.hold_mount(handle.at.mount, true, handle.writes());
         Ok(())
     }
 
-    fn release(&mut self, caller: u64, handle: Handle) -> Result<()> {
+    pub(super) fn release(&mut self, caller: u64, handle: Handle) -> Result<()> {
         let client = self.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         let count = client.holds.get_mut(&handle.to_word()).ok_or(Errno::EBADF)?;
         *count -= 1;
@@ -674,6 +698,7 @@ impl Server {
             self.tree.watches.destroy(node);
             self.tell_watchers();
         }
+        self.note_writer(handle, false);
         let outcome = self.tree.hold(node, false);
         self.tree.hold_mount(handle.at.mount, false, handle.writes());
         outcome

@@ -101,6 +101,11 @@ impl Guardian {
             *message = answer;
             return;
         }
+        let are_newborns = message[0] & protocol::NEWBORNS != 0;
+        message[0] &= !protocol::NEWBORNS;
+        if are_newborns || !Operation::is_own_affair(message[0]) {
+            self.take_in_newborns();
+        }
         self.answer(EnvironmentId(environment), caller, message);
         self.server.hide_changes();
         self.server.take_back_idle();
@@ -112,7 +117,7 @@ impl Guardian {
     fn answer(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) {
         let outcome = match Operation::from_number(message[0]) {
             Some(Operation::Attach) => self.attach(caller, message),
-            Some(Operation::Adopt) => self.adopt(environment, caller, message[1]),
+            Some(Operation::Adopt) => self.adopt(environment, caller, message),
             Some(Operation::Join) => self.join(environment, caller, message[1]),
             Some(Operation::SetIdentity) => self.set_identity(caller, message),
             Some(Operation::Admit) => self.admit(caller, message),
@@ -174,6 +179,7 @@ impl Guardian {
             };
             if window.pages().iter().all(is_fit) {
                 protocol::idle_in(window.words()).take_all().for_each(drop);
+                protocol::newborns_in(window.words()).take_all().for_each(drop);
                 return Ok(window);
             }
             self.give_up_window(&window);
@@ -189,9 +195,37 @@ impl Guardian {
     }
 
     /// A new process inherits what its maker holds. The session may make one that holds the root only.
-    fn adopt(&mut self, environment: EnvironmentId, caller: u64, newborn: u64) -> Result<()> {
+    fn adopt(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) -> Result<()> {
+        let newborn = message[1];
         self.bury_the_dead();
         check_maker(environment, newborn)?;
+        self.take_in(caller, newborn)?;
+        if message[2] == 1 { self.attach(newborn, message) } else { Ok(()) }
+    }
+
+    /// Makes clients of those whom their makers have noted; whether there were any. Who makes processes loses some, too: the dead
+    /// go then.
+    fn take_in_newborns(&mut self) -> bool {
+        let noted = |(maker, client): (&u64, &Client)| {
+            let newborns = client.window.iter().flat_map(|window| protocol::newborns_in(window.words()).take_all());
+            newborns.map(|newborn| (*maker, newborn)).collect::<Vec<_>>()
+        };
+        let noted: Vec<(u64, u64)> = self.server.clients.iter().flat_map(noted).collect();
+        if noted.is_empty() {
+            return false;
+        }
+        for (maker, newborn) in noted {
+            if exposed::lives(EnvironmentId(newborn)) && self.has_made(maker, newborn) {
+                // Who has no room for it has a child that finds nothing.
+                let _ = self.take_in(maker, newborn);
+            }
+        }
+        self.bury_dead_clients();
+        true
+    }
+
+    /// It holds what its maker holds.
+    fn take_in(&mut self, caller: u64, newborn: u64) -> Result<()> {
         let maker = self.server.clients.get(&caller);
         // The session made the environment that this runs in.
         let by_session = exposed::environment(area::number()).is_some_and(|own| own.creator.load(Acquire) == caller);
@@ -224,6 +258,12 @@ impl Guardian {
 
     /// Lets go of what dead clients held.
     pub fn bury_the_dead(&mut self) {
+        if !self.take_in_newborns() {
+            self.bury_dead_clients();
+        }
+    }
+
+    fn bury_dead_clients(&mut self) {
         let is_dead = |number: &u64| !exposed::lives(EnvironmentId(*number));
         let dead: Vec<u64> = self.server.clients.keys().copied().filter(is_dead).collect();
         for number in dead {

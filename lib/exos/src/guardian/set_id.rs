@@ -3,6 +3,9 @@
 //! in it is the caller's but the bundle that tells of its arguments, descriptors and the like, which the library in it reads as
 //! any stranger's words, opening what it names with a key that the caller has too.
 //!
+//! So is who executes a program that it may not read: the fresh environment reads it, and has a principal of its own, so that
+//! nobody else looks into its memory.
+//!
 //! Holds always: who somebody becomes stands here, by the file as it was when it was asked for, and is taken up once, by the
 //! environment that the session made for it.
 
@@ -95,7 +98,8 @@ impl Guardian {
         let (before, mut after) = self.after(caller, program)?;
         self.server.tree.groups.clone_from(&before.groups);
         self.server.tree.check(Handle::from_word(program).at.node, before.acting(), access::EXECUTE)?;
-        if !before.gains(&after) {
+        let at = Handle::from_word(program).at;
+        if !before.gains(&after) && self.server.tree.check(at.node, before.acting(), access::READ).is_ok() {
             return Err(Errno::EINVAL);
         }
         let length = self.server.tree.node(Handle::from_word(bundle).at.node)?.size;
@@ -107,7 +111,12 @@ impl Guardian {
         }
         self.wishes.apart += 1;
         after.apart = FIRST_APART + self.wishes.apart;
-        let holds = self.take_holds(caller, [program, bundle], count)?;
+        // Who goes on reads what the caller need not be allowed to.
+        let readable = self.server.readable_program(at)?;
+        let mut holds = self.take_holds(caller, [program, bundle], count)?;
+        self.server.hold_for_nobody(readable)?;
+        *holds.entry(readable.to_word()).or_default() += 1;
+        let program = readable.to_word();
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         let wish = Wish {
             caller,

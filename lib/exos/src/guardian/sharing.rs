@@ -34,7 +34,7 @@ impl Server {
         if start > last {
             return Err(Errno::EINVAL);
         }
-        let wanted = Lock { owner, exclusive: request.kind == LockKind::Exclusive, start, last };
+        let wanted = Lock { owner, exclusive: request.kind == LockKind::Exclusive, start, last, taker: caller };
         if request.kind == LockKind::None {
             if self.locks.clear(node, owner, start, last) {
                 self.tell_of_change();

@@ -36,7 +36,7 @@ pub struct Segment {
 }
 
 /// A program, or an interpreter. Holds always: if it is sound, all segments lie below [`PROGRAM_END`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// What to load, in this order.
     pub segments: Vec<Segment>,

@@ -4,6 +4,7 @@
 pub mod enter;
 pub mod image;
 pub mod script;
+pub mod segments;
 pub mod stack;
 #[cfg(target_os = "none")]
 pub mod vdso;

@@ -47,7 +47,31 @@ pub struct Stack {
     pub auxiliary: Range<usize>,
 }
 
+/// Pairs of the auxiliary vector.
+const PAIRS: usize = 20;
+/// What AT_PLATFORM names.
+const PLATFORM: &[u8] = b"x86_64";
+
+/// Where the strings begin of a stack that ends at `top` (a multiple of 16), and where it begins itself.
+///
+/// # Errors
+/// `E2BIG` where one string, or all of it, is too long.
+pub fn measure(top: u64, name: &[u8], arguments: &[Vec<u8>], environment: &[Vec<u8>]) -> Result<[u64; 2]> {
+    let lengths = || arguments.iter().chain(environment).map(|string| string.len() + 1);
+    let total = lengths().sum::<usize>() + name.len() + 1 + PLATFORM.len() + 1 + 16 + 8;
+    if total > ARGUMENT_BYTES || lengths().any(|length| length > STRING_BYTES) {
+        return Err(Errno::E2BIG);
+    }
+    let start = (top - total as u64) & !15;
+    let words = arguments.len() + environment.len() + 3 + 2 * PAIRS;
+    let pointer = (start - 8 * words as u64) & !15;
+    if top - pointer > ARGUMENT_BYTES as u64 { Err(Errno::E2BIG) } else { Ok([start, pointer]) }
+}
+
 /// Lays out a stack that ends at `top` (a multiple of 16).
+///
+/// # Errors
+/// As [`measure`].
 pub fn build(
     top: u64,
     name: &[u8],
@@ -55,24 +79,26 @@ pub fn build(
     environment: &[Vec<u8>],
     auxiliary: &Auxiliary,
 ) -> Result<Stack> {
-    let strings = Strings::lay_out(top, name, arguments, environment, auxiliary)?;
-    let mut words = Vec::with_capacity(arguments.len() + environment.len() + 48);
-    words.push(arguments.len() as u64);
-    words.extend_from_slice(&strings.arguments);
-    words.push(0);
-    words.extend_from_slice(&strings.environment);
-    words.push(0);
-    let before = words.len() * 8;
-    words.extend(vector(auxiliary, &strings).into_iter().flat_map(|(kind, value)| [u64::from(kind), value]));
-    let auxiliary = before..words.len() * 8;
-    let pointer = (strings.start - 8 * words.len() as u64) & !15;
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    bytes.resize((strings.start - pointer) as usize, 0);
+    let [start, pointer] = measure(top, name, arguments, environment)?;
+    let strings = Strings::lay_out([start, top], name, arguments, environment, auxiliary);
+    let mut bytes = Vec::with_capacity((top - pointer) as usize);
+    let mut push = |word: u64| bytes.extend_from_slice(&word.to_le_bytes());
+    push(arguments.len() as u64);
+    strings.arguments.iter().for_each(|address| push(*address));
+    push(0);
+    strings.environment.iter().for_each(|address| push(*address));
+    push(0);
+    for (kind, value) in vector(auxiliary, &strings) {
+        push(u64::from(kind));
+        push(value);
+    }
+    let end = bytes.len();
+    bytes.resize((start - pointer) as usize, 0);
     bytes.extend_from_slice(&strings.bytes);
-    if bytes.len() > ARGUMENT_BYTES { Err(Errno::E2BIG) } else { Ok(Stack { pointer, bytes, auxiliary }) }
+    Ok(Stack { pointer, bytes, auxiliary: end - 16 * PAIRS..end })
 }
 
-fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); 20] {
+fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); PAIRS] {
     let [uid, euid, gid, egid] = auxiliary.identity.map(u64::from);
     [
         (auxvec::AT_SYSINFO_EHDR, auxiliary.vdso),
@@ -100,7 +126,6 @@ fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); 20] {
 
 /// The bytes above the vectors, and where each string lies.
 struct Strings {
-    start: u64,
     bytes: Vec<u8>,
     arguments: Vec<u64>,
     environment: Vec<u64>,
@@ -111,20 +136,12 @@ struct Strings {
 
 impl Strings {
     fn lay_out(
-        top: u64,
+        [start, top]: [u64; 2],
         name: &[u8],
         arguments: &[Vec<u8>],
         environment: &[Vec<u8>],
         auxiliary: &Auxiliary,
-    ) -> Result<Self> {
-        const PLATFORM: &[u8] = b"x86_64";
-        let length = |strings: &[Vec<u8>]| strings.iter().map(|string| string.len() + 1).sum::<usize>();
-        let total = length(arguments) + length(environment) + name.len() + 1 + PLATFORM.len() + 1 + 16 + 8;
-        let longest = arguments.iter().chain(environment).map(|string| string.len() + 1).max().unwrap_or(0);
-        if total > ARGUMENT_BYTES || longest > STRING_BYTES {
-            return Err(Errno::E2BIG);
-        }
-        let start = (top - total as u64) & !15;
+    ) -> Self {
         let mut bytes = Vec::with_capacity((top - start) as usize);
         bytes.extend_from_slice(&auxiliary.random);
         let mut place = |string: &[u8]| {
@@ -138,6 +155,6 @@ impl Strings {
         let environment = environment.iter().map(|string| place(string)).collect();
         let name = place(name);
         bytes.resize((top - start) as usize, 0);
-        Ok(Self { start, bytes, arguments, environment, name, platform, random: start })
+        Self { bytes, arguments, environment, name, platform, random: start }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Pure. Holds always: areas are page-aligned, not empty, do not overlap, and neighbours that could be one are one.
 
+use super::sorted::{Place, Sorted};
 use crate::errno::{Errno, Result};
 use crate::guardian::handle::is_executable;
 use crate::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What a program may do with an area: the bits of `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
@@ -49,6 +49,8 @@ pub enum Backing {
         /// Whether the file itself may be written through the area, if that is shared.
         writable: bool,
     },
+    /// Zeros that are never to be written: of `/dev/zero`, which was opened to be read.
+    Zeros,
     /// Made by the library: stubs of rewritten calls.
     Library,
     /// What lies behind the end of shared memory that a mapping outgrew.
@@ -117,61 +119,91 @@ impl Area {
     /// # Errors
     /// `EACCES` for what the file was not opened for, or its mount forbids.
     pub const fn check(&self, protection: Protection) -> Result<()> {
-        let Backing::File { node, writable, .. } = self.backing else { return Ok(()) };
-        let writes = self.shared && !writable && protection.allows(Protection::WRITE);
-        let executes = !is_executable(node) && protection.allows(Protection::EXECUTE);
+        let (may_write, may_execute) = match self.backing {
+            Backing::File { node, writable, .. } => (!self.shared || writable, is_executable(node)),
+            Backing::Zeros => (false, true),
+            _ => return Ok(()),
+        };
+        let writes = !may_write && protection.allows(Protection::WRITE);
+        let executes = !may_execute && protection.allows(Protection::EXECUTE);
         if writes || executes { Err(Errno::EACCES) } else { Ok(()) }
     }
 
+    /// What is left of it from an address on.
+    #[inline]
+    fn from(self, start: u64) -> Self {
+        Self { start, backing: self.backing.at(start - self.start), ..self }
+    }
+
+    #[inline]
     fn joins(&self, next: &Self) -> bool {
-        let backing = self.backing.at(self.bytes());
-        self.end == next.start && Self { start: next.start, end: next.end, backing, ..*self } == *next
+        self.end == next.start && Self { end: next.end, ..self.from(next.start) } == *next
     }
 }
 
 /// All areas of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Areas {
-    by_start: BTreeMap<u64, Area>,
+    all: Sorted,
 }
 
 impl Areas {
     /// The area that holds `address`.
+    #[inline]
     pub fn find(&self, address: u64) -> Option<&Area> {
-        self.by_start.range(..=address).next_back().map(|(_, area)| area).filter(|area| address < area.end)
+        self.holding(address).map(|place| self.all.at(place))
+    }
+
+    #[inline]
+    fn holding(&self, address: u64) -> Option<Place> {
+        self.all.last_at(address).filter(|place| address < self.all.at(*place).end)
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.by_start.len()
+        self.all.count()
     }
 
     /// The last area that begins below an address.
     pub fn last_below(&self, address: u64) -> Option<&Area> {
-        self.by_start.range(..address).next_back().map(|(_, area)| area)
+        let place = self.all.last_at(address.checked_sub(1)?)?;
+        Some(self.all.at(place))
     }
 
     /// In ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &Area> {
-        self.by_start.values()
+        self.all.iter()
     }
 
     /// The parts of areas that lie in `start..end`, cut to it.
     pub fn within(&self, start: u64, end: u64) -> Vec<Area> {
-        if self.is_free(start, end) {
-            return Vec::new();
-        }
-        let first = self.find(start).map_or(start, |area| area.start);
-        let cut = |area: &Area| {
-            let from = area.start.max(start);
-            Area { start: from, end: area.end.min(end), backing: area.backing.at(from - area.start), ..*area }
+        self.parts(start, end).collect()
+    }
+
+    /// The same, one after the other.
+    pub fn parts(&self, start: u64, end: u64) -> impl Iterator<Item = Area> {
+        let mut next = self.first_within(start, end);
+        core::iter::from_fn(move || {
+            let place = next?;
+            let area = self.all.at(place);
+            next = if area.end < end { self.all.behind(place) } else { None };
+            (area.start < end).then(|| Area { end: area.end.min(end), ..area.from(area.start.max(start)) })
+        })
+    }
+
+    /// The first area of which a part lies in `start..end`.
+    fn first_within(&self, start: u64, end: u64) -> Option<Place> {
+        let first = match self.all.last_at(start) {
+            Some(place) if start < self.all.at(place).end => place,
+            Some(place) => self.all.behind(place)?,
+            None => self.all.first()?,
         };
-        self.by_start.range(first..end).map(|(_, area)| cut(area)).collect()
+        (self.all.at(first).start < end).then_some(first)
     }
 
     /// Whether nothing lies in `start..end`.
     pub fn is_free(&self, start: u64, end: u64) -> bool {
-        self.by_start.range(..end).next_back().is_none_or(|(_, last)| last.end <= start)
+        self.last_below(end).is_none_or(|last| last.end <= start)
     }
 
     /// Bytes in all areas.
@@ -182,40 +214,100 @@ impl Areas {
     /// Puts an area in; what lay there is taken out.
     pub fn insert(&mut self, area: Area) {
         self.remove(area.start, area.end);
-        self.by_start.insert(area.start, area);
-        self.join_around(area.start);
-        self.join_around(area.end);
+        let place = match self.all.last_at(area.start) {
+            Some(below) if self.all.at(below).joins(&area) => {
+                self.all.change_at(below).end = area.end;
+                below
+            }
+            below => self.all.insert_behind(below, area),
+        };
+        self.join_behind(place);
     }
 
     /// Takes `start..end` out, cutting areas that reach beyond it.
     pub fn remove(&mut self, start: u64, end: u64) {
-        // Mostly nothing lies there: one look instead of three.
-        if self.is_free(start, end) {
-            return;
-        }
-        self.split(start);
-        self.split(end);
-        let inside: Vec<u64> = self.by_start.range(start..end).map(|(start, _)| *start).collect();
-        for start in inside {
-            self.by_start.remove(&start);
+        let mut next = self.first_within(start, end);
+        while let Some(place) = next {
+            let area = *self.all.at(place);
+            if area.start >= end {
+                return;
+            }
+            next = match (area.start < start, end < area.end) {
+                (false, false) => self.all.remove(place),
+                (true, false) => {
+                    self.all.change_at(place).end = start;
+                    self.all.behind(place)
+                }
+                (false, true) => {
+                    *self.all.change_at(place) = area.from(end);
+                    None
+                }
+                (true, true) => {
+                    self.all.change_at(place).end = start;
+                    self.all.insert_behind(next, area.from(end));
+                    None
+                }
+            };
         }
     }
 
-    /// Changes the areas of `start..end` one after the other, up to the first that `change` refuses, or up to the first gap,
-    /// which is `ENOMEM`.
+    /// Changes the areas of `start..end`, cut to it, one after the other, up to the first that `change` refuses, or up to the
+    /// first gap, which is `ENOMEM`. Their bounds stay.
     pub fn change(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Area) -> Result<()>) -> Result<()> {
-        self.split(start);
-        self.split(end);
         let mut at = start;
-        let mut outcome = Ok(());
-        while at < end && outcome.is_ok() {
-            outcome = self.by_start.get_mut(&at).ok_or(Errno::ENOMEM).and_then(|area| {
-                at = area.end;
-                change(area)
-            });
+        while at < end {
+            let place = self.holding(at).ok_or(Errno::ENOMEM)?;
+            let area = *self.all.at(place);
+            let before = Area { end: area.end.min(end), ..area.from(at) };
+            let mut after = before;
+            change(&mut after)?;
+            if after != before {
+                self.replace(place, area, after);
+            }
+            at = before.end;
         }
-        self.join_within(start, end);
-        outcome
+        Ok(())
+    }
+
+    /// Puts another area in the place of a part of one that it is not like.
+    fn replace(&mut self, place: Place, area: Area, part: Area) {
+        let above = (part.end < area.end).then(|| area.from(part.end));
+        let here = if area.start < part.start {
+            self.all.change_at(place).end = part.start;
+            self.all.insert_behind(Some(place), part)
+        } else {
+            match (self.all.before(place).filter(|before| self.all.at(*before).joins(&part)), above) {
+                // Only the border moves.
+                (Some(before), Some(above)) => {
+                    self.all.change_at(before).end = part.end;
+                    *self.all.change_at(place) = above;
+                    return;
+                }
+                (Some(before), None) => {
+                    self.all.change_at(before).end = part.end;
+                    self.all.remove(place);
+                    before
+                }
+                (None, _) => {
+                    *self.all.change_at(place) = part;
+                    place
+                }
+            }
+        };
+        match above {
+            Some(above) => _ = self.all.insert_behind(Some(here), above),
+            None => self.join_behind(here),
+        }
+    }
+
+    /// Joins an area with the one behind it, where they could be one.
+    fn join_behind(&mut self, place: Place) {
+        let Some(behind) = self.all.behind(place) else { return };
+        let next = *self.all.at(behind);
+        if self.all.at(place).joins(&next) {
+            self.all.change_at(place).end = next.end;
+            self.all.remove(behind);
+        }
     }
 
     /// Whether areas cover a range without a gap.
@@ -223,10 +315,10 @@ impl Areas {
         self.within(start, end).iter().map(Area::bytes).sum::<u64>() == end - start
     }
 
-    /// Moves the start of the area at `start`, which grows downwards.
+    /// Moves the start of the area at `start`, which grows downwards, to a lower address; nothing lies between.
     pub fn grow_down(&mut self, start: u64, new_start: u64) {
-        if let Some(area) = self.by_start.remove(&start) {
-            self.by_start.insert(new_start, Area { start: new_start, ..area });
+        if let Some(place) = self.holding(start).filter(|place| self.all.at(*place).start == start) {
+            self.all.change_at(place).start = new_start;
         }
     }
 
@@ -238,13 +330,13 @@ impl Areas {
     /// The highest free place for `bytes` bytes below an address.
     pub fn find_place_below(&self, top: u64, bytes: u64) -> Result<u64> {
         let mut ceiling = top;
-        for area in self.by_start.range(..top).rev().map(|(_, area)| area) {
+        for area in self.all.iter().rev().skip_while(|area| area.start >= top) {
             if area.end <= ceiling && ceiling - area.end >= bytes {
                 break;
             }
             ceiling = ceiling.min(area.start);
         }
-        let lowest = self.by_start.range(..ceiling).next_back().map_or(LEAST_ADDRESS, |(_, area)| area.end);
+        let lowest = self.last_below(ceiling).map_or(LEAST_ADDRESS, |area| area.end);
         match ceiling.checked_sub(bytes) {
             Some(place) if place >= lowest.max(LEAST_ADDRESS) => Ok(place),
             _ => Err(Errno::ENOMEM),
@@ -263,30 +355,5 @@ impl Areas {
                 && place.abs_diff(address) + bytes < reach
                 && self.is_free(*place, place + bytes + PAGE_SIZE)
         })
-    }
-
-    fn split(&mut self, at: u64) {
-        let Some(area) = self.find(at).copied().filter(|area| area.start < at) else { return };
-        let upper = Area { start: at, backing: area.backing.at(at - area.start), ..area };
-        self.by_start.insert(area.start, Area { end: at, ..area });
-        self.by_start.insert(at, upper);
-    }
-
-    fn join_within(&mut self, start: u64, end: u64) {
-        let starts: Vec<u64> = self.by_start.range(start..=end).map(|(start, _)| *start).collect();
-        for start in starts {
-            self.join_around(start);
-        }
-    }
-
-    /// Joins what ends at `border` with what begins there, where they could be one.
-    fn join_around(&mut self, border: u64) {
-        let Some(upper) = self.by_start.get(&border).copied() else { return };
-        let Some((_, lower)) = self.by_start.range(..border).next_back() else { return };
-        if lower.joins(&upper) {
-            let joined = Area { end: upper.end, ..*lower };
-            self.by_start.remove(&border);
-            self.by_start.insert(joined.start, joined);
-        }
     }
 }

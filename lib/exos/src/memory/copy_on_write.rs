@@ -7,10 +7,11 @@
 use super::area::Area;
 use super::fill::AHEAD;
 use super::frames::{COPY_ON_WRITE, FROM_FILE, entry, page_of};
-use super::space::{Pages, Space, Violation, entry_for};
+use super::space::{Pages, Space, Violation, entry_for, run};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use abi::page_table::{MapRow, PRESENT};
+use alloc::vec::Vec;
 
 /// What is to be done for the pages of a run.
 #[derive(Default)]
@@ -72,14 +73,10 @@ impl Space {
         pages.allocate_copies(copies)?;
         let to_copy = entries.iter_mut().filter(|entry| **entry == 0);
         to_copy.zip(&*copies).for_each(|(entry, copy)| *entry = entry_for(area, *copy, 0));
-        let addresses = (address..).step_by(PAGE_SIZE as usize);
-        let mut rows = [MapRow::default(); AHEAD];
-        let rows = &mut rows[..count];
-        let row = |(address, entry): (u64, &u64)| MapRow { address, entry: *entry };
-        rows.iter_mut().zip(addresses.zip(&*entries)).for_each(|(place, one)| *place = row(one));
-        if pages.map(rows).is_err() {
-            rows.iter_mut().for_each(|row| row.entry = self.frames.get(row.address));
-            let _ = pages.map(rows);
+        if pages.map_run(address, entries).is_err() {
+            let before = |row: MapRow| MapRow { entry: self.frames.get(row.address), ..row };
+            let rows: Vec<MapRow> = run(address, entries).map(before).collect();
+            let _ = pages.map(&rows);
             pages.release(copies);
             return Err(Errno::ENOMEM);
         }

@@ -7,7 +7,7 @@
 
 use super::area::{Area, Backing};
 use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
-use super::space::{Pages, Space, Violation, entry_for};
+use super::space::{Pages, Space, Violation, entry_for, run};
 use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
 use abi::page_table::MapRow;
@@ -164,17 +164,9 @@ impl Space {
 
     /// Sets the entries of pages in a row, but for those that are 0: all or none.
     fn put_many(&mut self, pages: &mut impl Pages, start: u64, entries: &[u64]) -> Filled {
-        let mut rows = [MapRow::default(); AROUND as usize];
-        let addresses = (start..).step_by(PAGE_SIZE as usize);
-        let mut count = 0;
-        for (entry, address) in entries.iter().zip(addresses).filter(|(entry, _)| **entry != 0) {
-            rows[count] = MapRow { address, entry: *entry };
-            count += 1;
-        }
-        let rows = &mut rows[..count];
-        if pages.map(rows).is_err() {
-            rows.iter_mut().for_each(|row| row.entry = 0);
-            let _ = pages.map(rows);
+        if pages.map_run(start, entries).is_err() {
+            let rows: Vec<MapRow> = run(start, entries).map(|row| MapRow { entry: 0, ..row }).collect();
+            let _ = pages.map(&rows);
             return Err(Violation::OutOfMemory);
         }
         self.frames.set_many(start, entries);

@@ -70,6 +70,20 @@ impl Chunk {
         core::mem::replace(&mut self.entries[index], entry)
     }
 
+    /// Sets the entries from an index on, but for those that are 0.
+    fn set_many(&mut self, index: usize, entries: &[u64]) {
+        let (mut set, mut of_files) = (0, 0);
+        for ((place, entry), bit) in self.entries[index..].iter_mut().zip(entries).zip(0..) {
+            if *entry != 0 {
+                *place = *entry;
+                set |= 1 << bit;
+                of_files |= u64::from(entry & FROM_FILE != 0) << bit;
+            }
+        }
+        self.present |= set << index;
+        self.of_files = self.of_files & !(set << index) | of_files << index;
+    }
+
     /// How many are there, and how many of them are the pages of files.
     fn counts(&self) -> [isize; 2] {
         [self.present, self.of_files].map(|bits| bits.count_ones() as isize)
@@ -141,9 +155,7 @@ impl Frames {
         let (here, beyond) = entries.split_at(entries.len().min(CHUNK_PAGES as usize - index(start)));
         let chunk = self.chunks.entry(start / CHUNK_BYTES).or_insert_with(Chunk::empty);
         let before = chunk.counts();
-        for (index, entry) in (index(start)..).zip(here).filter(|(_, entry)| **entry != 0) {
-            chunk.set(index, *entry);
-        }
+        chunk.set_many(index(start), here);
         let after = chunk.counts();
         self.add(after[0] - before[0], after[1] - before[1]);
         if !beyond.is_empty() {
@@ -181,6 +193,16 @@ impl Frames {
         all
     }
 
+    /// What maps all that may be used, in ascending order.
+    pub fn rows(&self) -> Vec<MapRow> {
+        let mut rows = Vec::with_capacity(self.present);
+        for (key, chunk) in &self.chunks {
+            let here = entries(*key, chunk, chunk.present).filter(|(_, entry)| entry & page_table::PRESENT != 0);
+            rows.extend(here.map(|(address, entry)| MapRow { address, entry }));
+        }
+        rows
+    }
+
     /// The pages of files among them in `start..end`.
     pub fn of_files_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
@@ -200,10 +222,19 @@ impl Frames {
     /// Takes out the pages of files, but for those in aligned ranges of [`TOGETHER`] pages that begin at addresses in `kept`.
     pub fn forget_files(&mut self, kept: &[u64]) {
         const RANGE: u64 = (1 << TOGETHER) - 1;
+        // The bits of those that stay, by chunk: there are a few.
+        let mut staying: Vec<(u64, u64)> = Vec::with_capacity(kept.len());
+        for range in kept {
+            let (key, bits) = (range / CHUNK_BYTES, RANGE << index(*range));
+            match staying.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, all)) => *all |= bits,
+                None => staying.push((key, bits)),
+            }
+        }
         let mut gone = 0;
         self.chunks.retain(|key, chunk| {
-            let here = kept.iter().filter(|range| **range / CHUNK_BYTES == *key);
-            let dropped = chunk.of_files & !here.fold(0, |bits, range| bits | RANGE << index(*range));
+            let here = staying.iter().find(|(other, _)| other == key).map_or(0, |(_, bits)| *bits);
+            let dropped = chunk.of_files & !here;
             gone += dropped.count_ones() as isize;
             if dropped == chunk.present {
                 return false;

@@ -29,6 +29,10 @@ pub trait Pages {
     fn release(&mut self, pages: &[u64]);
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;
+    /// The same for pages in a row from an address on that lie in one table, but for those whose entry is 0.
+    fn map_run(&mut self, start: u64, entries: &[u64]) -> Result<()> {
+        self.map(&run(start, entries).collect::<Vec<MapRow>>())
+    }
     /// Fresh pages with the contents of others, mapped or not, in the places of these; or none, and then the places say nothing.
     fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()>;
     /// Copies the contents of pages, mapped or not, to addresses where pages lie that may be written.
@@ -146,6 +150,8 @@ pub struct Space {
     pub locks_new: bool,
     /// Some areas are locked, or not for a child as they are.
     pub(super) has_marks: bool,
+    /// Files that are held for the areas that are going to show them.
+    pub held: Vec<u64>,
 }
 
 impl Space {
@@ -240,7 +246,10 @@ impl Space {
         if let Backing::File { node, .. } = area.backing
             && !self.names(node)
         {
-            pages.hold_file(node, true);
+            match self.held.iter().position(|held| *held == node) {
+                Some(place) => drop(self.held.swap_remove(place)),
+                None => pages.hold_file(node, true),
+            }
         }
         self.has_marks |= area.locked || area.at_fork != AtFork::default();
         self.areas.insert(area);
@@ -327,22 +336,28 @@ impl Space {
             area.protection = protection;
             Ok(())
         });
+        if protection == Protection::NONE {
+            self.own_hidden(pages, start, end)?;
+        }
         let mut rows = Vec::new();
-        for area in self.areas.within(start, end) {
-            let entries: Vec<(u64, u64)> = self.frames.within(area.start, area.end).collect();
-            for (address, old) in entries {
-                let old = if area.protection == Protection::NONE { self.own(pages, address, old)? } else { old };
-                let new = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
-                if new != old {
-                    rows.push(MapRow { address, entry: new });
+        for area in self.areas.parts(start, end) {
+            for (address, old) in self.frames.within(area.start, area.end) {
+                let entry = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
+                if entry != old {
+                    rows.push(MapRow { address, entry });
                 }
             }
         }
         pages.map(&rows)?;
-        for row in rows {
-            self.frames.set(row.address, row.entry);
-        }
+        self.frames.set_rows(&rows);
         outcome
+    }
+
+    /// What is borrowed and may not be read from now on is this process's own.
+    fn own_hidden(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
+        let hidden = self.areas.parts(start, end).filter(|area| area.protection == Protection::NONE);
+        let entries: Vec<(u64, u64)> = hidden.flat_map(|area| self.frames.within(area.start, area.end)).collect();
+        entries.into_iter().try_for_each(|(address, old)| self.own(pages, address, old).map(|_| ()))
     }
 
     /// Bytes that the program has for itself to write; none where nobody limits them.
@@ -560,6 +575,13 @@ impl Space {
         self.frames.set(address, entry);
         Ok(())
     }
+}
+
+/// The rows for pages in a row from an address on, but for those whose entry is 0.
+#[inline]
+pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
+    let rows = (start..).step_by(PAGE_SIZE as usize).zip(entries);
+    rows.filter(|(_, entry)| **entry != 0).map(|(address, entry)| MapRow { address, entry: *entry })
 }
 
 /// Puts an address at the beginning of a list of so many at most.

@@ -33,16 +33,16 @@ struct Plan {
 
 impl Space {
     /// Brings what is known to be touched of a file that was just mapped into `place` for a program that begins.
-    pub fn fill_for_start(&mut self, pages: &mut impl Pages, node: u64, place: Range<u64>) {
-        let set = pages.working_set(node, 0, u64::MAX).unwrap_or_default();
+    /// `set` are the pages that programs touch, index and number.
+    pub fn fill_for_start(&mut self, pages: &mut impl Pages, node: u64, set: &[(u64, u64)], place: Range<u64>) {
         let areas = self.areas.within(place.start, place.end);
-        let mut plan = Plan { rows: Vec::with_capacity(set.len()), ..Plan::default() };
+        let mut plan = Plan { rows: Vec::with_capacity(set.len() + ZEROS as usize), ..Plan::default() };
         for area in areas.iter().filter(|area| !area.shared && !set.is_empty()) {
             match area.backing {
                 Backing::File { node: of, offset, .. } if of == node => {
                     self.warm.truncate(WARM - 1);
                     self.warm.push(area.start);
-                    self.plan_pages(&mut plan, area, offset, &set);
+                    self.plan_pages(&mut plan, area, offset, set);
                 }
                 _ => {}
             }

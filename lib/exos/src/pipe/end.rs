@@ -1,7 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use super::holders::{self, Holders, Known};
-use super::ring::{ATOMIC, CAPACITY, Ring};
+use super::ring::{CAPACITY, Ring};
 use crate::descriptor::object::Event;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -39,10 +39,12 @@ pub(super) const VOUCHER: usize = 10;
 /// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `block::note_awakened`.
 const READER: usize = 11;
 const WRITER: usize = 12;
-/// Bytes of its capacity that it may not hold.
-const WITHHELD: usize = 13;
+/// Its shape; see `Ring`.
+pub(super) const SHAPE: usize = 13;
 /// Whether somebody has accepted the connection that it is part of.
 const ACCEPTED: usize = 14;
+/// The page that names those which it has grown by; see `growth`.
+pub(super) const GROWN_BY: usize = 15;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -190,10 +192,17 @@ impl Pipe {
         if pages.len() != PAGES {
             return Err(Errno::EIO);
         }
-        Ok(Self { shared: windows.open(pages.to_vec(), key, true)?, node: 0 })
+        let pipe = Self { shared: windows.open(pages.to_vec(), key, true)?, node: 0 };
+        pipe.open_beyond(windows, key).inspect_err(|_| windows.close(&pipe.shared))?;
+        Ok(pipe)
     }
 
-    /// Its pages.
+    /// One that this process sees already, through this window.
+    pub(super) const fn seen_through(shared: Shared) -> Self {
+        Self { shared, node: 0 }
+    }
+
+    /// The pages that it began with.
     pub fn pages(&self) -> &[PageNumber] {
         self.shared.pages()
     }
@@ -233,6 +242,12 @@ impl Pipe {
 
     fn holders(&self, first: usize) -> Holders<'static> {
         Holders(&self.shared.first_page()[first..first + holders::WORDS])
+    }
+
+    /// The environments that hold the end to read; none where that cannot be said.
+    pub(super) fn readers(&self) -> Option<Vec<u64>> {
+        let holders = self.holders(HOLDERS_TO_READ);
+        (self.word(ON_THEIR_WAY).load(Acquire) == 0).then(|| holders.all())?
     }
 
     /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where nobody is left, the count
@@ -311,40 +326,39 @@ impl Pipe {
     /// The counts now.
     #[inline]
     pub fn ring(&self) -> Ring {
-        let word = |index: usize| self.word(index).load(Acquire);
-        Ring { written: word(WRITTEN), read: word(READ), withheld: word(WITHHELD) }
-    }
-
-    /// Lets it hold as many bytes as asked for, rounded up as on Linux, at most [`CAPACITY`]: how many that are.
-    pub fn set_size(&self, wanted: u64) -> Result<u64> {
-        let size = wanted.max(ATOMIC).next_power_of_two();
-        if size > CAPACITY {
-            return Err(Errno::EPERM);
-        }
-        let _held = self.lock();
-        if self.ring().waiting()? > size {
-            return Err(Errno::EBUSY);
-        }
-        self.word(WITHHELD).store(CAPACITY - size, SeqCst);
-        self.wake_writer();
-        Ok(size)
+        self.ring_of::<false>()
     }
 
     /// Reads what is there into the program's memory, which must be in place: 0 where nothing is.
     pub fn read(&self, to: u64, bytes: u64) -> Result<u64> {
-        self.drain(bytes, |offset, done, length| self.shared.give_to_program(PAGE_SIZE + offset, to + done, length))
+        self.drain(bytes, |offset, done, length| {
+            self.with_place(offset, |window, place| window.give_to_program(place, to.wrapping_add(done), length))
+        })
     }
 
     /// Writes what fits from the program's memory, which must be in place: 0 where nothing may be written now.
     pub fn write(&self, from: u64, bytes: u64) -> Result<u64> {
-        self.fill(bytes, |offset, done, length| self.shared.take_from_program(PAGE_SIZE + offset, from + done, length))
+        self.fill(bytes, |offset, done, length| {
+            self.with_place(offset, |window, place| window.take_from_program(place, from.wrapping_add(done), length))
+        })
     }
 
     /// Writes what fits of a buffer of ExOS.
     pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
         self.fill(bytes.len() as u64, |offset, done, length| {
-            self.shared.write(PAGE_SIZE + offset, &bytes[done as usize..(done + length) as usize])
+            self.with_place(offset, |window, place| {
+                window.write(place, &bytes[done as usize..(done + length) as usize])
+            })
         })
+    }
+
+    /// Does something with a place of the ring: with the window that it lies in, and where it lies there.
+    #[inline]
+    pub(super) fn with_place<R>(&self, offset: u64, action: impl FnOnce(&Shared, u64) -> Result<R>) -> Result<R> {
+        match offset.checked_sub(CAPACITY) {
+            None => action(&self.shared, PAGE_SIZE + offset),
+            Some(beyond) => action(&self.beyond()?, PAGE_SIZE + beyond),
+        }
     }
 
     /// What a reader waits for: another count, or no writer.
@@ -415,8 +429,8 @@ impl Pipe {
     /// What a writer waits for: more room than a full ring has, another size, or no reader.
     pub fn writable(&self, bytes: u64) -> [Term; 4] {
         let [lets_go, gone] = self.reader_closes();
-        let withheld = self.word(WITHHELD);
-        let changes_size = word(withheld, Operator::NotEqual, withheld.load(Acquire));
+        let shape = self.word(SHAPE);
+        let changes_size = word(shape, Operator::NotEqual, shape.load(Acquire));
         [self.has_room(bytes), lets_go, gone, changes_size]
     }
 
@@ -443,9 +457,22 @@ impl Pipe {
 
     fn drain(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
         let _held = self.lock();
+        match self.word(SHAPE).load(Acquire) {
+            0 => self.drain_ring::<true>(bytes, &each),
+            _ => self.drain_shaped(bytes, &each),
+        }
+    }
+
+    #[cold]
+    fn drain_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        self.drain_ring::<false>(bytes, each)
+    }
+
+    #[inline]
+    fn drain_ring<const PLAIN: bool>(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
         let mut done = 0;
-        while done < bytes {
-            let ring = self.ring();
+        loop {
+            let ring = self.ring_of::<PLAIN>();
             let stretch = ring.to_read(bytes - done)?;
             if stretch.bytes == 0 {
                 break;
@@ -457,6 +484,9 @@ impl Pipe {
             }
             self.word(READ).store(ring.read.wrapping_add(stretch.bytes), SeqCst);
             done += stretch.bytes;
+            if done >= bytes {
+                break;
+            }
         }
         if done > 0 {
             self.wake_writer();
@@ -466,7 +496,20 @@ impl Pipe {
 
     fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
         let _held = self.lock();
-        let mut ring = self.ring();
+        match self.word(SHAPE).load(Acquire) {
+            0 => self.fill_ring::<true>(bytes, &each),
+            _ => self.fill_shaped(bytes, &each),
+        }
+    }
+
+    #[cold]
+    fn fill_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        self.fill_ring::<false>(bytes, each)
+    }
+
+    #[inline]
+    fn fill_ring<const PLAIN: bool>(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let mut ring = self.ring_of::<PLAIN>();
         let mut room = ring.room()?;
         if room < Ring::needed(bytes) {
             return Ok(0);
@@ -487,11 +530,20 @@ impl Pipe {
             if done >= bytes {
                 break;
             }
-            ring = self.ring();
+            ring = self.ring_of::<PLAIN>();
             room = ring.room()?;
         }
         self.wake_reader();
         Ok(done)
+    }
+
+    /// The counts now, under the lock; of a plain ring, whose size was never changed, what is known of it is known to the
+    /// compiler, too.
+    #[inline]
+    fn ring_of<const PLAIN: bool>(&self) -> Ring {
+        let count = |index: usize| self.word(index).load(Acquire);
+        let shape = if PLAIN { 0 } else { count(SHAPE) };
+        Ring { written: count(WRITTEN), read: count(READ), shape }
     }
 
     pub(super) fn lock(&self) -> Held<'static> {
@@ -515,6 +567,7 @@ pub fn discard(pipe: &Pipe) {
     if process().stopped.load(Relaxed) >= state::ENDS {
         return;
     }
+    let pages = pipe.all_pages();
     process().windows.lock().close(&pipe.shared);
-    process().lend(pipe.pages());
+    process().lend(&pages);
 }

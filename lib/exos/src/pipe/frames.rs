@@ -5,9 +5,8 @@
 //! relatives write: every length is checked before it is used.
 
 use super::end::{Pipe, REMAINING, VOUCHER};
-use super::ring::CAPACITY;
+use super::ring::MOST;
 use crate::errno::{Errno, Result};
-use crate::layout::PAGE_SIZE;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -15,8 +14,10 @@ use runtime::predicate::{Operator, Term, word};
 
 /// Bytes of a header.
 const HEADER: u64 = 16;
-/// The longest message.
-pub const LONGEST: u64 = CAPACITY - HEADER - 4096;
+/// The longest message: as on Linux, where one fills what a socket holds but for 32 bytes.
+pub const LONGEST: u64 = 212_960;
+/// Room that is kept for a header, and for what goes with a message.
+const BESIDE: u64 = 4096 + HEADER;
 
 /// A message, or a part of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,37 +127,49 @@ impl Pipe {
             self.copy_out(at, &mut header)?;
             let lengths = u64::from_le_bytes(header);
             let (length, control) = (lengths & 0xffff_ffff, lengths >> 32);
-            sum += checked(length, CAPACITY)?;
-            at += HEADER + checked(control, CAPACITY)? + length;
+            sum += checked(length, MOST)?;
+            at += HEADER + checked(control, MOST)? + length;
         }
         Ok(sum)
     }
 
     /// What a sender of so many bytes waits for: room for them, or no reader.
     pub fn room_for(&self, bytes: u64) -> [Term; 3] {
-        let needed = (bytes + HEADER + PAGE_SIZE).min(CAPACITY);
-        let least = self.written().load(Acquire).wrapping_add(needed).saturating_sub(CAPACITY);
+        let ring = self.ring();
+        let needed = (bytes + BESIDE).min(ring.capacity());
+        let least = ring.written.wrapping_add(needed).saturating_sub(ring.capacity());
         let [lets_go, gone] = self.reader_closes();
         [word(self.read_count(), Operator::GreaterOrEqual, least), lets_go, gone]
     }
 
-    fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        let (first, rest) = split(at, bytes.len());
-        self.window().write(PAGE_SIZE + at % CAPACITY, &bytes[..first])?;
-        self.window().write(PAGE_SIZE, &bytes[first..][..rest])
+    /// Whether a message of so many bytes can ever be taken by a ring of this capacity.
+    pub fn can_hold(&self, bytes: u64) -> bool {
+        bytes + BESIDE <= self.ring().size()
     }
 
-    fn copy_out(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
-        let (first, rest) = split(at, bytes.len());
-        self.window().read(PAGE_SIZE + at % CAPACITY, &mut bytes[..first])?;
-        self.window().read(PAGE_SIZE, &mut bytes[first..][..rest])
+    pub(super) fn copy_in(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let ring = self.ring();
+        let mut done = 0;
+        while done < bytes.len() {
+            let some = ring.stretch(at.wrapping_add(done as u64), (bytes.len() - done) as u64);
+            let piece = &bytes[done..done + some.bytes as usize];
+            self.with_place(some.offset, |window, place| window.write(place, piece))?;
+            done += piece.len();
+        }
+        Ok(())
     }
-}
 
-/// How much lies before the end of the ring, and how much after its beginning.
-fn split(at: u64, length: usize) -> (usize, usize) {
-    let first = length.min((CAPACITY - at % CAPACITY) as usize);
-    (first, length - first)
+    pub(super) fn copy_out(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let ring = self.ring();
+        let mut done = 0;
+        while done < bytes.len() {
+            let some = ring.stretch(at.wrapping_add(done as u64), (bytes.len() - done) as u64);
+            let piece = &mut bytes[done..done + some.bytes as usize];
+            self.with_place(some.offset, |window, place| window.read(place, piece))?;
+            done += some.bytes as usize;
+        }
+        Ok(())
+    }
 }
 
 /// A length that others wrote.

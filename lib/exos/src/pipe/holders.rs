@@ -7,13 +7,17 @@
 //! the next one is looked for.
 //! Relatives write all of this: a number that means nothing is one of the dead, and is taken out.
 
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// Processes that there is room for at an end.
 pub const PLACES: usize = 128;
-/// Words of an end: the places, and one that is not 0 once there were more, or for an end that is not counted.
-pub const WORDS: usize = PLACES + 1;
+/// Words of an end: the places; one that is not 0 once there were more, or for an end that is not counted; and how many places
+/// were taken at most, which is raised before the last of them is.
+pub const WORDS: usize = PLACES + 2;
+const GIVEN_UP: usize = PLACES;
+const USED: usize = PLACES + 1;
 /// Bits of a place that are the number.
 const NUMBER_BITS: u32 = 40;
 const ONE: u64 = 1 << NUMBER_BITS;
@@ -39,13 +43,19 @@ pub const fn number_of(place: u64) -> u64 {
 }
 
 impl Holders<'_> {
+    /// The places that were ever taken, those too that are taken meanwhile.
     fn places(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.0.iter().take(PLACES)
+        self.0[..PLACES].iter().enumerate().take_while(|(index, _)| self.is_used(*index)).map(|(_, place)| place)
+    }
+
+    #[inline]
+    fn is_used(&self, index: usize) -> bool {
+        (index as u64) < self.0[USED].load(Acquire)
     }
 
     /// From now on nothing can be said of this end.
     pub fn give_up_counting(&self) {
-        self.0[PLACES].store(1, SeqCst);
+        self.0[GIVEN_UP].store(1, SeqCst);
     }
 
     /// A process has one descriptor more of this end.
@@ -57,8 +67,16 @@ impl Holders<'_> {
                 return;
             }
         }
-        let is_taken = |place: &&AtomicU64| place.compare_exchange(0, number | ONE, SeqCst, Relaxed).is_ok();
-        if self.places().find(is_taken).is_none() {
+        let is_taken = |(index, place): (usize, &AtomicU64)| {
+            if place.load(Relaxed) != 0 {
+                return false;
+            }
+            if !self.is_used(index) {
+                self.0[USED].fetch_max(index as u64 + 1, SeqCst);
+            }
+            place.compare_exchange(0, number | ONE, SeqCst, Relaxed).is_ok()
+        };
+        if !self.0[..PLACES].iter().enumerate().any(is_taken) {
             self.give_up_counting();
         }
     }
@@ -83,9 +101,15 @@ impl Holders<'_> {
         self.places().for_each(|place| place.store(0, SeqCst));
     }
 
+    /// All of them; none where there may be others that have no place here.
+    pub fn all(&self) -> Option<Vec<u64>> {
+        let numbers = self.places().map(|place| number_of(place.load(Acquire))).filter(|number| *number != 0);
+        (self.0[PLACES].load(Acquire) == 0).then(|| numbers.collect())
+    }
+
     /// One that lives. The dead are taken out on the way.
     pub fn find(&self, lives: impl Fn(u64) -> bool) -> Known {
-        if self.0[PLACES].load(Acquire) != 0 {
+        if self.0[GIVEN_UP].load(Acquire) != 0 {
             return Known::Unknown;
         }
         for (index, place) in self.places().enumerate() {
@@ -105,7 +129,6 @@ impl Holders<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn words() -> Vec<AtomicU64> {
         (0..WORDS).map(|_| AtomicU64::new(0)).collect()
@@ -121,9 +144,10 @@ mod tests {
         holders.remove(9);
         holders.remove(7);
         assert_eq!(holders.find(|_| true), Known::Lives(0, 7 | ONE));
+        assert_eq!(holders.all(), Some(Vec::from([7])));
         holders.remove(7);
         assert_eq!(holders.find(|_| true), Known::Nobody);
-        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+        assert!(words[..PLACES].iter().all(|word| word.load(Relaxed) == 0));
     }
 
     #[test]
@@ -132,7 +156,7 @@ mod tests {
         let holders = Holders(&words);
         (1..20).for_each(|number| holders.add(number));
         assert_eq!(holders.find(|number| number == 19), Known::Lives(18, 19 | ONE));
-        assert_eq!(words.iter().filter(|word| word.load(Relaxed) != 0).count(), 1);
+        assert_eq!(words[..PLACES].iter().filter(|word| word.load(Relaxed) != 0).count(), 1);
         assert_eq!(holders.find(|_| false), Known::Nobody);
     }
 
@@ -142,6 +166,7 @@ mod tests {
         let holders = Holders(&words);
         (1..=PLACES as u64 + 1).for_each(|number| holders.add(number));
         assert_eq!(holders.find(|_| false), Known::Unknown);
+        assert_eq!(holders.all(), None);
     }
 
     /// Whatever relatives write, nothing goes wrong but the answer.

@@ -2,9 +2,8 @@
 //! it (`guardian::left_behind`).
 
 use super::end::{Pipe, Side};
-use super::ring::CAPACITY;
+use super::ring::MOST;
 use crate::errno::Result;
-use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -16,7 +15,7 @@ impl Pipe {
         let mut ring = self.ring();
         let (read, mut all) = (ring.read, Vec::new());
         while ring.waiting()? > 0 {
-            let some = self.piece(ring.to_read(CAPACITY)?)?;
+            let some = self.piece(ring.to_read(MOST)?)?;
             ring.read = ring.read.wrapping_add(some.len() as u64);
             all.extend(some);
         }
@@ -25,16 +24,18 @@ impl Pipe {
 
     /// Puts that into this one, which is fresh, and which nobody writes to from then on.
     pub fn fill_as_left(&self, read: u64, bytes: &[u8]) -> Result<()> {
+        self.grow(bytes.len() as u64)?;
         let (mut ring, mut done) = (self.ring(), 0);
         // Frames lie where they lay.
-        (ring.read, ring.written) = (read % CAPACITY, read % CAPACITY);
+        (ring.read, ring.written) = (read % MOST, read % MOST);
         self.read_count().store(ring.read, SeqCst);
         while done < bytes.len() {
             let place = ring.to_write((bytes.len() - done) as u64)?;
             if place.bytes == 0 {
                 break;
             }
-            self.window().write(PAGE_SIZE + place.offset, &bytes[done..done + place.bytes as usize])?;
+            let piece = &bytes[done..done + place.bytes as usize];
+            self.with_place(place.offset, |window, at| window.write(at, piece))?;
             ring.written += place.bytes;
             done += place.bytes as usize;
         }

@@ -11,8 +11,12 @@ mod end;
 #[cfg(target_os = "none")]
 pub mod frames;
 #[cfg(target_os = "none")]
+mod growth;
+#[cfg(target_os = "none")]
 mod left_behind;
 #[cfg(target_os = "none")]
 pub mod passing;
 #[cfg(target_os = "none")]
 pub use end::*;
+#[cfg(target_os = "none")]
+pub(crate) use growth::answer_grown;

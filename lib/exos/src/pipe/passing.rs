@@ -59,7 +59,7 @@ impl Pipe {
             if some.is_empty() {
                 break;
             }
-            other.window().write(PAGE_SIZE + most.offset, &some)?;
+            other.with_place(most.offset, |window, place| window.write(place, &some))?;
             let length = some.len() as u64;
             (from.read, to.written) = (from.read.wrapping_add(length), to.written.wrapping_add(length));
             done += length;
@@ -77,7 +77,7 @@ impl Pipe {
 
     pub(super) fn piece(&self, stretch: Stretch) -> Result<Vec<u8>> {
         let mut bytes = vec![0; stretch.bytes as usize];
-        self.window().read(PAGE_SIZE + stretch.offset, &mut bytes)?;
+        self.with_place(stretch.offset, |window, place| window.read(place, &mut bytes))?;
         Ok(bytes)
     }
 }

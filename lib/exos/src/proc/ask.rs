@@ -108,6 +108,9 @@ fn answer_to(question: u64, path: &[u8]) {
         Some(&(request::MEMORY | request::STORE)) => {
             crate::call::answer_memory(process(), &text).map(|bytes| (TEXT, bytes))
         }
+        Some(&request::ADOPT) => crate::process::reaper::answer(&text).map(|bytes| (TEXT, bytes)),
+        Some(&request::DESCRIPTION) => crate::call::answer_description(process(), &text).map(|bytes| (TEXT, bytes)),
+        Some(&request::GROWN) => crate::pipe::answer_grown(&text).map(|bytes| (TEXT, bytes)),
         Some(&request::CUT) => crate::call::answer_cut(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&(request::SCHEDULED | request::SCHEDULE | request::RAISED_SCHEDULE)) => {
             crate::call::answer_schedule(process(), &text).map(|bytes| (TEXT, bytes))

@@ -4,7 +4,7 @@ use super::{cpu, mounts, network};
 use crate::file_system::mount_table::Kind;
 use crate::file_system::populate::device;
 use crate::file_system::watch::{MOST_EVENTS, MOST_WATCHES};
-use crate::guardian::protocol::IpcKind;
+use crate::guardian::protocol::Listed;
 use crate::ipc::posix_queue;
 use crate::layout::LEAST_ADDRESS;
 use crate::session::{board, load};
@@ -17,12 +17,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
 
 /// The files, without folders.
-pub(super) const FILES: [&str; 13] = [
+pub(super) const FILES: [&str; 14] = [
     "cpuinfo",
     "devices",
     "diskstats",
     "filesystems",
     "loadavg",
+    "locks",
     "meminfo",
     "mounts",
     "partitions",
@@ -112,6 +113,10 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         }
         ["cpuinfo"] => (0..exposed::kernel().cpus.load(Relaxed)).map(cpu::text).collect(),
         ["stat"] => statistics(),
+        ["locks"] => {
+            let lines = process().files.lock().lines(Listed::Locks).unwrap_or_default();
+            String::from_utf8_lossy(&lines).into_owned()
+        }
         ["sysvipc", kind] => objects(kind)?,
         ["partitions"] => String::from("major minor  #blocks  name\n\n"),
         ["swaps"] => String::from("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
@@ -148,7 +153,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "fs", "file-max"] => String::from("1048576\n"),
         // No user has a limit of its own.
         ["sys", "fs", "pipe-user-pages-hard" | "pipe-user-pages-soft"] => String::from("0\n"),
-        ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::CAPACITY),
+        ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::MOST),
         _ => return None,
     })
 }
@@ -265,21 +270,21 @@ fn devices() -> String {
 fn objects(kind: &str) -> Option<String> {
     let (kind, head) = match kind {
         "shm" => (
-            IpcKind::Segment,
+            Listed::Segments,
             "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
              dtime      ctime                   rss                  swap\n",
         ),
         "sem" => (
-            IpcKind::Semaphores,
+            Listed::Semaphores,
             "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n",
         ),
         "msg" => (
-            IpcKind::Messages,
+            Listed::Messages,
             "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      \
              ctime\n",
         ),
         _ => return None,
     };
-    let lines = process().files.lock().list_objects(kind).unwrap_or_default();
+    let lines = process().files.lock().lines(kind).unwrap_or_default();
     Some(format!("{head}{}", String::from_utf8_lossy(&lines)))
 }

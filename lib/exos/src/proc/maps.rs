@@ -52,6 +52,7 @@ fn line(area: &Area, heap: (u64, u64), path_of: &mut impl FnMut(u64) -> String) 
         Backing::Anonymous if area.start >= heap.0 && area.end <= heap.1.next_multiple_of(4096) => {
             String::from("[heap]")
         }
+        Backing::Zeros => String::from("/dev/zero (deleted)"),
         Backing::Anonymous | Backing::Nothing => String::new(),
     };
     let flag = |bit: Protection, letter: char| if area.protection.allows(bit) { letter } else { '-' };

@@ -76,7 +76,7 @@ fn foreground(other: &Other) -> i64 {
 fn statistics(other: &Other, name: &str) -> String {
     let [program, library] = times(other);
     let pages = pages(other.environment) as i64;
-    let nice = 20 - other.priority.clamp(1, 40) as i64;
+    let nice = 20 - other.attributes.priority as i64;
     let [pending, blocked, ignored, caught] = other.signals.map(|set| (set & 0x7fff_ffff) as i64);
     let mut fields = [0i64; 52];
     let mut set = |number: usize, value: i64| fields[number - 1] = value;

@@ -39,10 +39,14 @@ pub struct Attributes {
     pub memory_score: i32,
     /// What of its memory goes into a core file.
     pub core_filter: u32,
+    /// Whether its threads ask for barriers in each other (membarrier(2)).
+    pub wants_barriers: bool,
 }
 
 /// Bit of a policy: children have the ordinary one (sched(7)).
 pub const RESET_ON_FORK: u32 = 0x4000_0000;
+/// Words of what a process keeps: see [`Attributes::kept`].
+pub const KEPT: usize = 7;
 /// Nanoseconds that timers may be late unless somebody says otherwise.
 pub const TIMER_SLACK: u64 = 50_000;
 
@@ -63,6 +67,7 @@ impl Default for Attributes {
             personality: 0,
             memory_score: 0,
             core_filter: 0x33,
+            wants_barriers: false,
         }
     }
 }
@@ -138,6 +143,16 @@ impl Attributes {
         [self.priority, self.policy as u64, self.real_time_priority as u64, self.cpus, self.io_priority]
     }
 
+    /// What anybody may know of that, in a word: priority, the priority within the policy, policy.
+    pub const fn to_word(&self) -> u64 {
+        self.priority | (self.real_time_priority as u64) << 16 | (self.policy as u64) << 32
+    }
+
+    /// Attributes that such a word tells of, whatever else.
+    pub fn from_word(word: u64) -> Self {
+        Self::scheduled_as([word & 0xffff, word >> 32, word >> 16 & 0xffff, u64::MAX, 0])
+    }
+
     /// Attributes that say so, whatever else.
     pub fn scheduled_as([priority, policy, real_time, cpus, io_priority]: [u64; 5]) -> Self {
         Self {
@@ -148,6 +163,22 @@ impl Attributes {
             io_priority,
             ..Self::default()
         }
+    }
+
+    /// What a process keeps that goes on in another environment: how it is scheduled, its execution domain, how willingly it
+    /// is ended.
+    pub fn kept(&self) -> [u64; KEPT] {
+        let [priority, policy, real_time, cpus, io_priority] = self.scheduling();
+        let score = i64::from(self.memory_score) as u64;
+        [priority, policy, real_time, cpus, io_priority, u64::from(self.personality), score]
+    }
+
+    /// Takes that over, as a stranger says it.
+    pub fn keep(&mut self, [priority, policy, real_time, cpus, io_priority, personality, score]: [u64; KEPT]) {
+        (self.priority, self.policy) = (priority.clamp(1, 40), policy as u32);
+        (self.real_time_priority, self.io_priority) = (real_time as u32, io_priority);
+        self.cpus = if cpus == 0 { self.cpus } else { cpus };
+        (self.personality, self.memory_score) = (personality as u32, (score as i32).clamp(-1000, 1000));
     }
 
     /// Nanoseconds that timers may be late.
@@ -168,13 +199,15 @@ impl Attributes {
             let is_real_time = [linux::SCHED_FIFO, linux::SCHED_RR].contains(&(self.policy & !RESET_ON_FORK));
             self.policy = if is_real_time { linux::SCHED_NORMAL } else { self.policy & !RESET_ON_FORK };
             self.real_time_priority = 0;
-            self.priority = self.priority.min(20);
+            self.priority = if is_real_time { 20 } else { self.priority.min(20) };
         }
     }
 
     /// What another program does not keep, executed as whom this says.
     pub fn begin_program(&mut self, identity: &Identity) {
-        self.dumpable = 1;
+        self.wants_barriers = false;
+        // Who it acts for, or what it is, is not for everybody.
+        self.dumpable = u64::from(!identity.is_secure() && identity.apart == 0);
         self.capabilities =
             self.capabilities.executing(identity.user, identity.is_secure(), identity.no_new_privileges);
     }
@@ -183,6 +216,35 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_comes_out_as_it_went_in_and_nonsense_has_a_meaning() {
+        let before = Attributes { priority: 7, cpus: 1, personality: 8, memory_score: -3, ..Attributes::default() };
+        let mut after = Attributes::default();
+        after.keep(before.kept());
+        assert_eq!(after, before);
+        let scheduled = Attributes { priority: 7, policy: 3, real_time_priority: 99, ..Attributes::default() };
+        assert_eq!(Attributes::from_word(scheduled.to_word()), scheduled);
+        assert_eq!(Attributes::from_word(u64::MAX).priority, 40);
+        after.keep([u64::MAX; KEPT]);
+        assert_eq!((after.priority, after.memory_score), (40, -1));
+        after.keep([0; KEPT]);
+        assert!(after.priority == 1 && after.cpus != 0);
+    }
+
+    #[test]
+    fn what_is_not_for_children_is_reset() {
+        let child = |policy, priority, real_time_priority| {
+            let mut child = Attributes { policy, priority, real_time_priority, ..Attributes::default() };
+            child.begin_child();
+            (child.policy, child.priority, child.real_time_priority)
+        };
+        assert_eq!(child(linux::SCHED_FIFO | RESET_ON_FORK, 30, 10), (linux::SCHED_NORMAL, 20, 0));
+        assert_eq!(child(linux::SCHED_RR | RESET_ON_FORK, 15, 10), (linux::SCHED_NORMAL, 20, 0));
+        assert_eq!(child(linux::SCHED_BATCH | RESET_ON_FORK, 15, 0), (linux::SCHED_BATCH, 15, 0));
+        assert_eq!(child(linux::SCHED_BATCH | RESET_ON_FORK, 30, 0), (linux::SCHED_BATCH, 20, 0));
+        assert_eq!(child(linux::SCHED_FIFO, 15, 10), (linux::SCHED_FIFO, 15, 10));
+    }
 
     #[test]
     fn what_a_process_may_take_its_limits_say() {

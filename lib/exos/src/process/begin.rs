@@ -1,7 +1,7 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
 use super::attributes::Attributes;
-use super::children::{Children, public};
+use super::children::{Child, Children, public};
 use super::fork::Options;
 use super::futex::Futexes;
 use super::identity::Identity;
@@ -59,8 +59,10 @@ pub struct Inherited {
     parent: u64,
     parent_mailbox: PageNumber,
     memory: Option<OwnMemory>,
-    /// Pages for the program that the child executes.
-    pub(super) at_hand: Vec<u64>,
+    /// Pages of the window that the guardian and the child have, and where its parent has its own.
+    pub(super) window: Option<(u64, Vec<PageNumber>)>,
+    /// Where its parent's mailbox is mapped, if it is.
+    pub(super) parent_place: Option<u64>,
 }
 
 /// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
@@ -86,13 +88,19 @@ impl Inherited {
             parent: process.environment(),
             parent_mailbox,
             memory: None,
-            at_hand: Vec::new(),
+            window: None,
+            parent_place: None,
         }
     }
 
     /// Whether the child borrows its parent's memory: what it writes is the parent's.
     pub fn borrows_memory(&self) -> bool {
         self.options.loan.as_ref().is_some_and(Loan::shares)
+    }
+
+    /// Whether the child begins with another program than its parent's.
+    pub fn executes(&self) -> bool {
+        self.options.executes
     }
 
     /// The child has tables of its own.
@@ -104,10 +112,11 @@ impl Inherited {
 /// Addresses of windows that a child does not keep.
 pub fn not_inherited(process: &Process, nursery: &Nursery) -> Vec<u64> {
     let children = process.children.lock();
-    let mut addresses: Vec<u64> = children.all.iter().map(|child| child.public.address()).collect();
+    let mut addresses = Vec::new();
+    children.all.iter().flat_map(Child::window_addresses).for_each(|address| addresses.push(address));
     addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
     addresses.extend(process.files.lock().window_addresses());
-    addresses.extend(nursery.window_addresses());
+    nursery.window_addresses().for_each(|address| addresses.push(address));
     addresses
 }
 
@@ -123,10 +132,15 @@ pub extern "C" fn forked(_argument: u64) {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
     let request = process().exec.lock().take();
-    if let Some(request) = request {
-        vectors::declare_live();
-        super::exec::take_over(&request);
+    match request {
+        Some(request) if inherited.executes() => {
+            vectors::declare_live();
+            super::exec::take_over(&request, nursery.prepared.take());
+        }
+        // A thread of the parent's was about to leave its process to it.
+        request => request.iter().for_each(|request| request.close()),
     }
+    drop(nursery.prepared);
     if inherited.options.set_number != 0 {
         let number = process().number() as u32;
         let _ = crate::user_memory::copy::write_half(inherited.options.set_number, number);
@@ -147,18 +161,17 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     forget_what_is_the_parents(process, thread, nursery);
-    // Where the parent has its parent's, its own is here.
-    let place = process.parent_mailbox.lock().take();
+    if let Some((place, pages)) = &inherited.window {
+        let window = process.windows.lock().note(*place, pages.clone());
+        process.files.lock().take_window(window);
+    }
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
     syscall::page_claim(key, inherited.mailbox, key, public.list)?;
-    let mailbox = process.mailbox.lock().clone();
-    let mailbox = process.windows.lock().replace(mailbox.window(), vec![inherited.mailbox]);
+    let place = process.mailbox.lock().window().address();
+    let mailbox = process.windows.lock().note(place, vec![inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
-    *process.parent_mailbox.lock() = match place {
-        Some(place) => {
-            let window = process.windows.lock().replace(place.window(), vec![inherited.parent_mailbox]);
-            Some(Mailbox::new(window))
-        }
+    *process.parent_mailbox.lock() = match inherited.parent_place {
+        Some(place) => Some(Mailbox::new(process.windows.lock().note(place, vec![inherited.parent_mailbox]))),
         // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
         None => Mailbox::open(inherited.parent_mailbox, process.session_key).ok(),
     };
@@ -178,10 +191,9 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
 /// Notes what differs from the parent's memory, before any of it is used.
 fn take_memory(process: &Process, inherited: &Inherited) {
     let mut memory = process.memory.lock();
-    memory.at_hand.clone_from(&inherited.at_hand);
     let Some(own) = &inherited.memory else { return };
     memory.tables.clone_from(&own.tables);
-    if own.tables.is_empty() {
+    if inherited.executes() {
         memory.space.forget_pages();
     }
     if !own.has_files {
@@ -195,8 +207,7 @@ fn take_memory(process: &Process, inherited: &Inherited) {
 fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nursery: &Nursery) {
     let addresses = not_inherited(process, nursery);
     let mut windows = process.windows.lock();
-    let gone: Vec<_> = windows.iter().filter(|window| addresses.contains(&window.address())).cloned().collect();
-    gone.iter().for_each(|window| windows.forget(window));
+    addresses.into_iter().for_each(|address| windows.forget(address));
     drop(windows);
     *process.children.lock() = Children::default();
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
@@ -290,7 +301,7 @@ pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(us
         (public::NAME + 1, high),
         (public::USER, u64::from(user.real) | u64::from(user.effective) << 32),
         (public::GROUP, u64::from(group.real) | u64::from(group.effective) << 32),
-        (public::PRIORITY, process.attributes.lock().priority),
+        (public::PRIORITY, process.attributes.lock().to_word()),
         (public::MAGIC, public::MAGIC_VALUE),
     ]
 }

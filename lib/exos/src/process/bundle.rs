@@ -4,6 +4,7 @@
 //! Words are eight bytes, the lowest first; a string is its length and its bytes.
 
 use crate::errno::{Errno, Result};
+use crate::process::attributes::KEPT;
 use crate::process::limits;
 use alloc::vec::Vec;
 
@@ -32,8 +33,8 @@ pub struct Bundle {
     pub group: [u64; 2],
     /// Signals that are ignored, and those that are blocked.
     pub signals: [u64; 2],
-    /// Priority, and the personality.
-    pub attributes: [u64; 2],
+    /// See `Attributes::kept`.
+    pub attributes: [u64; KEPT],
     /// When the timers of `setitimer(ITIMER_REAL)` and `alarm` come, and how often after that.
     pub alarm: [u64; 2],
     /// What may be used of each resource.
@@ -63,9 +64,10 @@ impl Bundle {
             list.iter().for_each(|string| put_string(&mut bytes, string));
         }
         put_string(&mut bytes, &self.below_proc);
-        for words in [self.place, self.group, self.signals, self.attributes, self.alarm] {
+        for words in [self.place, self.group, self.signals, self.alarm] {
             put(&mut bytes, &words);
         }
+        put(&mut bytes, &self.attributes);
         self.limits.iter().for_each(|limit| put(&mut bytes, limit));
         put(&mut bytes, &[u64::from(self.terminal.is_some())]);
         put(&mut bytes, &self.terminal.unwrap_or_default());
@@ -86,8 +88,8 @@ impl Bundle {
         let path = reader.string()?;
         let [arguments, environment] = [reader.strings()?, reader.strings()?];
         let below_proc = reader.string()?;
-        let [place, group, signals, attributes, alarm] =
-            [reader.words()?, reader.words()?, reader.words()?, reader.words()?, reader.words()?];
+        let [place, group, signals, alarm] = [reader.words()?, reader.words()?, reader.words()?, reader.words()?];
+        let attributes = reader.words()?;
         let limits = (0..LIMITS).map(|_| reader.words()).collect::<Result<_>>()?;
         let [has_terminal] = reader.words()?;
         let terminal = reader.words()?;
@@ -168,7 +170,7 @@ mod tests {
             below_proc: b"".to_vec(),
             group: [3, 2],
             signals: [1, 2],
-            attributes: [20, 0],
+            attributes: [20, 0, 0, 1, 0, 0, 5],
             alarm: [5, 6],
             limits: (0..LIMITS as u64).map(|index| [index, index + 1]).collect(),
             terminal: Some([9; DESCRIPTOR_WORDS]),

@@ -4,19 +4,17 @@ use super::create::Made;
 use super::ready::Room;
 use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
-use crate::errno::Result;
 use crate::signal::post::Post;
 use crate::signal::set::bit;
-use crate::user_memory::shared::Shared;
+use crate::user_memory::shared::{PAGE_WORDS, Shared};
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use abi::environment::State;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_raw_sys::general as linux;
-use runtime::address_space::Access;
+use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
-use runtime::window::Window;
-use runtime::{KeyIndex, PageNumber};
 
 /// Word of the public page that tells how the process ended; see [`Status::to_word`].
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
@@ -45,10 +43,12 @@ pub mod public {
     pub const BEGUN: usize = BASE + 9;
     /// What it has used beyond what the kernel measures of its first thread, as `Usage::to_words`, once it has ended.
     pub const USAGE: usize = BASE + 10;
-    /// Its priority, as 20 less its nice value.
+    /// Its priority and policy: see `Attributes::to_word`.
     pub const PRIORITY: usize = BASE + 16;
     /// The environment that it stands in for, once it sees how that one will end; 0: none.
     pub const STANDS_IN: usize = BASE + 17;
+    /// The environment that made it.
+    pub const MAKER: usize = BASE + 18;
     /// Real (0..32) and effective user.
     pub const USER: usize = BASE + 20;
     /// Real (0..32) and effective group.
@@ -69,8 +69,12 @@ pub mod public {
     pub const THREADS: usize = BASE + 25;
     /// Signals that its first thread blocks, that it ignores, and that it has handlers for.
     pub const SIGNALS: usize = BASE + 26;
-    /// How many pages of its own its program began with, if it executed one.
-    pub const BEGAN_WITH: usize = BASE + 29;
+    /// Not 0 once it has executed a program.
+    pub const EXECUTED: usize = BASE + 29;
+    /// Who adopted it when its parent ended; 0: nobody. Written by who did.
+    pub const ADOPTED: usize = BASE + 30;
+    /// Not 0: it adopts those below it whose parents end.
+    pub const REAPS: usize = BASE + 31;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -86,16 +90,16 @@ pub mod public {
 pub struct Child {
     /// Its environment.
     pub made: Made,
-    /// Its public page, mapped here.
+    /// Its public page and its mailbox, mapped here.
     pub public: Shared,
     /// What else it was made of.
     pub room: Room,
-    /// Page of its mailbox.
-    pub mailbox: PageNumber,
     /// Pages of this process that hold ExOS's data for it.
     pub copies: Vec<PageNumber>,
     /// Its change that was told last.
     pub told: u64,
+    /// Whether another process made it, which has ended: the session takes back what it was made of.
+    pub is_adopted: bool,
 }
 
 /// All children that were not waited for.
@@ -113,19 +117,26 @@ impl Child {
         self.made.number.0
     }
 
-    /// Its process group: the word in its mailbox that it and its parent write.
-    pub fn group(&self) -> u64 {
-        let session = crate::user_memory::current::process().session_key;
-        let window = Window::open(&[self.mailbox], session, Access::READ);
-        window.map_or(0, |window| window.words()[crate::signal::GROUP].load(Acquire))
+    /// Addresses of the windows onto what it is made of.
+    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        core::iter::once(self.public.address()).chain(self.room.window_addresses())
     }
 
-    /// Puts it into a process group.
-    pub fn set_group(&self, group: u64) -> Result<()> {
-        let session = crate::user_memory::current::process().session_key;
-        let window = Window::open(&[self.mailbox], session, Access::WRITE)?;
-        window.words()[crate::signal::GROUP].store(group, Release);
-        Ok(())
+    /// What lies in its mailbox.
+    fn letters(&self) -> &'static [AtomicU64] {
+        &self.public.words()[PAGE_WORDS..]
+    }
+
+    /// Its process group: the word in its mailbox that it and its parent write.
+    pub fn group(&self) -> u64 {
+        self.letters()[crate::signal::GROUP].load(Acquire)
+    }
+
+    /// Puts it into a process group. One that had ended when it was adopted stays where it was.
+    pub fn set_group(&self, group: u64) {
+        if self.public.is_writable() {
+            self.letters()[crate::signal::GROUP].store(group, Release);
+        }
     }
 
     /// Its session, as it says.
@@ -135,7 +146,7 @@ impl Child {
 
     /// Whether it runs another program than its parent's.
     pub fn has_executed(&self) -> bool {
-        self.public.words()[public::BEGAN_WITH].load(Acquire) != 0
+        self.public.words()[public::EXECUTED].load(Acquire) != 0
     }
 
     /// The change that came last, if there was one.
@@ -152,9 +163,7 @@ impl Child {
     }
 
     fn is_being_killed(&self) -> bool {
-        let session = crate::user_memory::current::process().session_key;
-        let window = Window::open(&[self.mailbox], session, Access::READ);
-        window.is_ok_and(|window| Post::new(window.words()).pending().load(Acquire) & bit(linux::SIGKILL) != 0)
+        Post::new(self.letters()).pending().load(Acquire) & bit(linux::SIGKILL) != 0
     }
 
     /// How it ended, if it did. Its words are read when it can say nothing more: one that said how it ends and died between two looks
@@ -199,13 +208,16 @@ impl Child {
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
         let information = crate::signal::post::from_user(signal, crate::user_memory::current::process().sender());
         if signal != 0 {
-            let _ = crate::signal::send(session, self.made.number, self.mailbox, &information);
+            let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }
     }
 
     /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.
-    pub fn bury(&self, session: KeyIndex) {
+    pub fn bury(mut self) {
         let process = crate::user_memory::current::process();
+        if self.is_adopted {
+            return process.windows.lock().close(&self.public);
+        }
         let told = |first: usize, words: usize| {
             let words = &self.public.words()[first..first + words];
             words.iter().rev().map(|word| word.load(Acquire)).filter(|address| *address != 0)
@@ -215,9 +227,9 @@ impl Child {
             told(public::WRITTEN, public::WRITTEN_WORDS).for_each(|address| space.note_written(address));
             told(public::TOUCHED, public::TOUCHED_WORDS).for_each(|address| space.note_touched(address));
         }
-        if !process.keep_room(self) {
-            process.windows.lock().close(&self.public);
-            self.made.bury(session);
+        process.files.lock().forget_newborn(self.made.number);
+        if !process.keep_room(&mut self) {
+            super::ready::bury(&self.made, &self.public, &self.room);
         }
         process.keep_copies(&self.copies);
         crate::budget::give_back();

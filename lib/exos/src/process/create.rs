@@ -7,7 +7,7 @@
 use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use crate::user_memory::birth;
-use crate::user_memory::current::word;
+use crate::user_memory::current::{is_adopted, process, word};
 use crate::user_memory::tables::{Editor, link_common};
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
@@ -20,6 +20,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::{self, LIBRARY, LibraryWords};
+use runtime::entry;
 use runtime::environment::CHANNEL_SLOT;
 use runtime::page::Allocator;
 use runtime::window::Window;
@@ -186,12 +187,11 @@ impl Maker {
 
 /// Rows that map pages one after the other.
 pub fn rows(key: KeyIndex, address: u64, pages: &[PageNumber], access: Access) -> impl Iterator<Item = MapRow> {
-    let addresses = (address..).step_by(PAGE_SIZE as usize);
-    let row = move |(address, page): (u64, &PageNumber)| MapRow {
-        address: address | key.0,
+    let row = move |(index, page): (usize, &PageNumber)| MapRow {
+        address: address + index as u64 * PAGE_SIZE | key.0,
         entry: page.address() | access.0,
     };
-    addresses.zip(pages).map(row)
+    pages.iter().enumerate().map(row)
 }
 
 /// Gives a new environment its keys beyond its own: those of the session and of the host channel. `power` opens it.
@@ -261,12 +261,10 @@ impl Made {
         Ok(())
     }
 
-    /// Gives it a slice on the CPU whose vector is the least full; it runs from then on.
+    /// Gives it a slice on the CPU that has the least to do; it runs from then on.
     pub fn run(&self, session: KeyIndex) -> Result<()> {
         let cpus = exposed::kernel().cpus.load(Relaxed);
-        // Slices are taken from the beginning of a vector on: the first that is free tells how full it is.
-        let load = |cpu: &u64| exposed::slices(*cpu).iter().position(|slice| slice.owner.load(Relaxed) == 0);
-        let cpu = (0..cpus).min_by_key(|cpu| load(cpu).unwrap_or(usize::MAX)).unwrap_or(0);
+        let cpu = if cpus == 1 { 0 } else { (0..cpus).min_by_key(|cpu| load(*cpu)).unwrap_or(0) };
         time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION)?;
         crate::block::kick_idle();
         Ok(())
@@ -286,6 +284,20 @@ impl Made {
         public.free(session);
         free_all(maker, Allocator { key: session, list: self.list });
     }
+}
+
+/// How many processes and threads want to run on a CPU, and how many have a slice there: who waits for something leaves it to the others, and
+/// the session and its guardian never run for long. Slices are taken from the beginning of a vector on; where there are more than is
+/// looked at it is full anyway.
+fn load(cpu: u64) -> (usize, usize) {
+    const LOOKED_AT: usize = 64;
+    let guardian = if is_adopted() { process().guardian } else { EnvironmentId::NONE };
+    let wants =
+        |owner: EnvironmentId| ![entry::FIRST, guardian].contains(&owner) && crate::relatives::is_runnable(owner.0);
+    let slices = exposed::slices(cpu).iter().take(LOOKED_AT);
+    let owners = slices.map(|slice| EnvironmentId(slice.owner.load(Relaxed)));
+    let owners = owners.filter(|owner| *owner != EnvironmentId::NONE);
+    owners.fold((0, 0), |(busy, all), owner| (busy + usize::from(wants(owner)), all + 1))
 }
 
 /// Frees all pages under a list that are charged to who made them, and the list.

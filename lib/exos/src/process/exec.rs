@@ -4,30 +4,36 @@
 
 use super::children::public;
 use super::preload::{self, Object};
+use super::prepared::{Prepared, ZEROS};
 use super::set_id;
 use super::status::Status;
 use crate::call::walk::{Last, walk};
 use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
-use crate::guardian::client::{Found, Opened};
-use crate::guardian::protocol::{EMPTY_PATH, FOLLOW};
+use crate::guardian::client::{Client, Opened, OpenedProgram, Touched};
+use crate::guardian::handle::{Handle, right};
+use crate::guardian::protocol::FOLLOW;
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
-use crate::loader::image::{HEAD, Image, Segment};
+use crate::loader::image::{HEAD, Image};
 use crate::loader::stack::{self, Auxiliary};
-use crate::loader::{enter, script, vdso};
-use crate::memory::area::{Area, Backing, Protection};
+use crate::loader::{enter, script, segments, vdso};
+use crate::memory::area::{Area, Protection};
 use crate::memory::frames::{FROM_FILE, page_of};
 use crate::memory::space::{Pages, Space};
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::own_pages::OwnPages;
+use crate::user_memory::shared::Windows;
 use crate::user_memory::{copy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
+use runtime::lock::Lock;
 use runtime::upcall::Context;
 
 /// Interpreters of scripts that may stand behind each other.
@@ -44,10 +50,27 @@ pub(super) struct File {
     pub(super) opened: Opened,
     pub(super) path: Vec<u8>,
     pub(super) head: Vec<u8>,
+    /// Its absolute path; empty where that is not known.
+    absolute: Vec<u8>,
+    /// The pages that programs touch of it.
+    pub(super) touched: Touched,
+}
+
+/// Where a program that begins has everything.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// How far it lies from where its file would have it.
+    bias: u64,
+    /// The same of its interpreter; 0 where it has none.
+    interpreter_base: u64,
+    /// First instruction.
+    entry: u64,
+    /// What is to be filled with zeros yet.
+    zeros: Vec<Range<u64>>,
 }
 
 /// A program that can be loaded: itself, and its interpreter.
-struct Plan {
+pub(super) struct Plan {
     program: (File, Image),
     interpreter: Option<(File, Image)>,
     arguments: Vec<Vec<u8>>,
@@ -72,13 +95,13 @@ pub fn exec(
         return set_id::hand_over(&request).inspect_err(|_| request.close());
     }
     super::exit::be_alone_for_exec();
-    replace(context, &request)
+    replace(context, &request, None)
 }
 
 /// Whether a program can be run, once it is clear who the process becomes: true where that takes another environment.
 fn check(plan: &mut Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
-    // Tried once here, at the real addresses of the strings, so that too long a list is an error and not an end.
-    stack::build(STACK_TOP, path, &plan.arguments, environment, &Auxiliary::default())?;
+    // Here too long a list is an error, and not an end.
+    stack::measure(STACK_TOP, path, &plan.arguments, environment)?;
     if set_id::becomes_another(&plan.program.0)? {
         return Ok(true);
     }
@@ -114,15 +137,45 @@ impl Request {
         self.is_for_another
     }
 
+    /// The program, as a child is to find it: what was prepared before, if it is the same.
+    pub(super) fn prepare(&self, before: Option<Box<Prepared>>, windows: &Lock<Windows>) -> Option<Box<Prepared>> {
+        let stack = self.stack().ok()?;
+        match before {
+            Some(prepared) if prepared.is_of(&self.plan, stack) => return Some(prepared),
+            Some(mut other) => other.look_away(&mut windows.lock()),
+            None => {}
+        }
+        Prepared::new(&self.plan, stack).map(Box::new)
+    }
+
+    /// Whether what is known of its files' pages is so still.
+    pub(super) fn is_current(&self) -> bool {
+        let mut files = process().files.lock();
+        self.plan.files().all(|(file, _)| files.are_current(&file.touched))
+    }
+
+    /// The lowest page that its stack is sure to be written in: below what the program finds there it goes on writing at once.
+    fn stack(&self) -> Result<u64> {
+        let [_, pointer] = stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment)?;
+        Ok((pointer & PAGE_MASK) - PAGE_SIZE)
+    }
+
     /// Lets its files go.
     pub fn close(&self) {
         self.plan.close();
     }
 
-    /// A program that was opened by its node, for an environment that goes on for another one.
+    /// A program that is held, by an environment that goes on for another one.
     pub(super) fn for_node(node: u64, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
-        let opened = process().files.lock().open(node, b"", linux::O_RDONLY, 0)?.here(Errno::EACCES)?;
-        let plan = plan_image(read_head(opened, path)?, arguments)?;
+        let mut files = process().files.lock();
+        let status = files.status_of(node)?;
+        let opened =
+            Opened { node, mode: status.mode_links as u32, device: (0, 0), size: status.size, left_mapped: false };
+        let program = look_into(&mut files, opened)?;
+        // Beside whoever made the environment, who held it first.
+        files.hold(node, true);
+        drop(files);
+        let plan = plan_image(File::of(program, path), arguments)?;
         Ok(Self { plan, path: path.to_vec(), environment, is_for_another: false })
     }
 
@@ -143,23 +196,29 @@ impl core::fmt::Debug for Request {
     }
 }
 
-/// The first thread goes on in the program that another one asked for.
-pub fn take_over(request: &Request) -> ! {
+/// The first thread goes on in the program that another one asked for, or that its parent prepared.
+pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
     let mut context = Context::default();
-    let outcome = if request.is_for_another { set_id::hand_over(request) } else { replace(&mut context, request) };
+    let outcome =
+        if request.is_for_another { set_id::hand_over(request) } else { replace(&mut context, request, prepared) };
     if outcome.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
     enter::resume(&context)
 }
 
-/// The point of no return.
-pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
+/// The point of no return. `prepared`: the program is mapped, and this is what is known of it.
+pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
     forget_old_program()?;
-    let started = start(context, plan, path, environment);
-    tell_what_it_began_with();
+    let layout = match prepared {
+        Some(prepared) => Ok(take_up(prepared)),
+        None => load(request),
+    };
+    let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
+    let held = core::mem::take(&mut process().memory.lock().space.held);
+    tell_that_it_began();
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -167,26 +226,94 @@ pub(super) fn replace(context: &mut Context, request: &Request) -> Result<()> {
     if plan.preloaded.iter().try_for_each(Object::load).is_err() {
         super::exit::end(Status::Exited(NOT_LOADED));
     }
-    plan.close();
+    held.into_iter().for_each(|node| process().files.lock().hold(node, false));
+    plan.preloaded.iter().for_each(Object::close);
     Ok(())
 }
 
-/// Tells the parent how many pages a program begins with, so that the next child has them at once, and gives up what it had at
-/// hand beyond them.
-fn tell_what_it_began_with() {
+/// The memory of a program that is mapped becomes this process's.
+fn take_up(prepared: Box<Prepared>) -> Layout {
+    let Prepared { space, layout, .. } = *prepared;
+    let mut memory = process().memory.lock();
+    let room = memory.space.room;
+    memory.space = *space;
+    memory.space.room = room;
+    layout
+}
+
+/// Maps a program and its stack.
+fn load(request: &Request) -> Result<Layout> {
+    let plan = &request.plan;
+    let touched: Vec<Cow<'_, Touched>> = plan.files().map(|(file, _)| touched_now(file)).collect();
+    let stack = request.stack()?;
+    process().with_memory(|space, pages| {
+        // What is mapped of them is held by the areas, in the place of the plan.
+        space.held = plan.nodes();
+        let layout = lay_out((&mut *space, &mut *pages), plan, &touched, stack)?;
+        let biases = [layout.bias, layout.interpreter_base];
+        for (((_, image), touched), bias) in plan.files().zip(&touched).zip(biases) {
+            forget_if_cut(space, pages, touched, segments::pages_of_all(image, bias))?;
+        }
+        Ok(layout)
+    })
+}
+
+/// Where pages may have left a file meanwhile that were mapped, all of it comes again when it is touched.
+fn forget_if_cut(space: &mut Space, pages: &mut OwnPages<'_>, touched: &Touched, place: Range<u64>) -> Result<()> {
+    let is_current = process().files.lock().are_current(touched);
+    if is_current { Ok(()) } else { space.drop_pages(pages, place.start, place.end) }
+}
+
+/// Says where everything of a program lies, and maps it: of its files the pages that were `touched`, and its stack from
+/// `stack` on.
+pub(super) fn lay_out(
+    (space, pages): (&mut Space, &mut impl Pages),
+    plan: &Plan,
+    touched: &[Cow<'_, Touched>],
+    stack: u64,
+) -> Result<Layout> {
+    let (file, image) = &plan.program;
+    let touched = |index: usize| touched.get(index).map_or(&[][..], |touched| &touched.pages);
+    let (first, last) = image.span();
+    let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
+    let mut zeros = Vec::new();
+    segments::map((space, pages), (file.opened.node, touched(0)), image, bias, &mut zeros)?;
+    let end = page_up(last + bias).ok_or(Errno::ENOMEM)?;
+    space.brk = (end, end);
+    map_stack(space, pages, image.executable_stack)?;
+    let (entry, interpreter_base) = match &plan.interpreter {
+        None => (image.entry.wrapping_add(bias), 0),
+        Some((file, interpreter)) => {
+            let base = place_movable(space, interpreter)?;
+            segments::map((space, pages), (file.opened.node, touched(1)), interpreter, base, &mut zeros)?;
+            (interpreter.entry.wrapping_add(base), base)
+        }
+    };
+    space.fill_with_few_zeros(pages, stack..STACK_TOP);
+    Ok(Layout { bias, interpreter_base, entry, zeros })
+}
+
+/// Tells the parent that it has another program, and gives up pages that this had no need of.
+fn tell_that_it_began() {
     let process = process();
-    let own = process.with_memory(|space, pages| {
-        pages.give_up_at_hand();
-        (space.frames.len() - space.frames.of_files()) as u64
-    });
-    process.public_word(public::BEGAN_WITH).store(own, Relaxed);
+    process.with_memory(|_, pages| pages.give_up_at_hand());
+    process.public_word(public::EXECUTED).store(1, Relaxed);
 }
 
 impl Plan {
-    /// Lets the files go; what is mapped of them is held by the areas.
+    /// Its files but for what is preloaded, with what they say of themselves.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&File, &Image)> {
+        core::iter::once(&self.program).chain(&self.interpreter).map(|(file, image)| (file, image))
+    }
+
+    /// The nodes of these.
+    pub(super) fn nodes(&self) -> Vec<u64> {
+        self.files().map(|(file, _)| file.opened.node).collect()
+    }
+
+    /// Lets the files go.
     fn close(&self) {
-        close(&self.program.0);
-        self.interpreter.iter().for_each(|(file, _)| close(file));
+        self.files().for_each(|(file, _)| close(file));
         self.preloaded.iter().for_each(Object::close);
     }
 }
@@ -214,7 +341,7 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
     let mut path = path.to_vec();
     for _ in 0..=SCRIPTS {
-        let file = open(&path)?;
+        let file = open_for(&path, true)?;
         let Some(script) = script::parse(&file.head) else {
             return plan_image(file, arguments);
         };
@@ -232,7 +359,11 @@ fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
 }
 
 fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
-    let image = Image::read(&file.head, read_from(&file)).inspect_err(|_| close(&file))?;
+    let image = match file.is_readable() {
+        true => Image::read(&file.head, read_from(&file)).inspect_err(|_| close(&file))?,
+        // Another environment looks into it.
+        false => Image::default(),
+    };
     let interpreter = match image.interpreter {
         None => None,
         Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| close(&file))?),
@@ -260,34 +391,36 @@ pub(super) fn read_from(file: &File) -> impl FnOnce(u64, usize) -> Result<Vec<u8
     move |offset, bytes| process().files.lock().read(node, offset, bytes)
 }
 
-/// Opens a regular file that may be executed, and reads its beginning.
+/// Opens a regular file that may be executed and read, and reads its beginning.
 pub(super) fn open(path: &[u8]) -> Result<File> {
-    let process = process();
-    let (directory, from_there) = process.place.lock().start(path);
-    let found = walk(directory, &from_there, Last::Node, |files, at, path| {
-        let empty = if path.is_empty() { EMPTY_PATH } else { 0 };
-        match files.access(at, path, u64::from(access::EXECUTE), FOLLOW | empty)? {
-            Found::Here(()) => files.open(at, path, linux::O_RDONLY, 0),
-            Found::Elsewhere(node, rest) => Ok(Found::Elsewhere(node, rest)),
-        }
-    })?;
-    read_head(found.here(Errno::EACCES)?, path)
+    open_for(path, false)
 }
 
-/// The beginning of a regular file that was opened.
-fn read_head(opened: Opened, path: &[u8]) -> Result<File> {
-    let mut files = process().files.lock();
-    if opened.mode & linux::S_IFMT != linux::S_IFREG {
-        files.hold(opened.node, false);
-        return Err(Errno::EACCES);
+/// The same; what is to run need not be readable.
+fn open_for(path: &[u8], runs: bool) -> Result<File> {
+    let (directory, from_there) = process().place.lock().start(path);
+    let found = walk(directory, &from_there, Last::Node, |files, at, path| files.open_program(at, path, runs))?;
+    Ok(File::of(found.here(Errno::EACCES)?, path))
+}
+
+impl File {
+    /// Whether this process may look into it.
+    pub(super) const fn is_readable(&self) -> bool {
+        Handle::from_word(self.opened.node).check(right::READ).is_ok()
     }
-    match files.read(opened.node, 0, HEAD) {
-        Ok(head) => Ok(File { opened, path: path.to_vec(), head }),
-        Err(error) => {
-            files.hold(opened.node, false);
-            Err(error)
-        }
+
+    fn of(program: OpenedProgram, path: &[u8]) -> Self {
+        let OpenedProgram { opened, head, path: absolute, touched } = program;
+        Self { opened, path: path.to_vec(), head, absolute, touched }
     }
+}
+
+/// What it takes to begin a program that is held.
+fn look_into(files: &mut Client, opened: Opened) -> Result<OpenedProgram> {
+    let head = files.read(opened.node, 0, HEAD)?;
+    let path = files.path_of(opened.node).unwrap_or_default();
+    let touched = files.touched(opened.node);
+    Ok(OpenedProgram { opened, head, path, touched })
 }
 
 pub(super) fn close(file: &File) {
@@ -334,29 +467,17 @@ pub(super) fn forget_old_program() -> Result<()> {
     Ok(())
 }
 
-/// Maps the program and its stack, and sets the registers.
-fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<()> {
-    let (file, image) = &plan.program;
-    let (first, last) = image.span();
-    let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
-    map_image(file, image, bias)?;
-    let end = page_up(last + bias).ok_or(Errno::ENOMEM)?;
-    process().memory.lock().space.brk = (end, end);
-    map_stack(image.executable_stack)?;
-    let (entry, interpreter_base) = match &plan.interpreter {
-        None => (image.entry.wrapping_add(bias), 0),
-        Some((file, interpreter)) => {
-            let base = place_movable(interpreter)?;
-            map_image(file, interpreter, base)?;
-            (interpreter.entry.wrapping_add(base), base)
-        }
-    };
+/// Fills what of the program's memory is not filled yet, its stack before all, and sets the registers.
+fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], environment: &[Vec<u8>]) -> Result<()> {
+    let Layout { bias, interpreter_base, entry, zeros } = layout;
+    zeros.iter().try_for_each(clear)?;
+    let image = &plan.program.1;
     let identity = process().identity.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
         headers: image.headers,
-        entry: image.entry.wrapping_add(bias),
-        interpreter_base,
+        entry: image.entry.wrapping_add(*bias),
+        interpreter_base: *interpreter_base,
         random: start_random(),
         hardware: enter::hardware_capabilities(),
         vdso: vdso::range().start,
@@ -364,22 +485,24 @@ fn start(context: &mut Context, plan: &Plan, path: &[u8], environment: &[Vec<u8>
         secure: identity.is_secure(),
         ..Auxiliary::default()
     };
-    if entry >= PROGRAM_END {
+    if *entry >= PROGRAM_END {
         // Nothing can be there, nor return there.
         return Err(Errno::EFAULT);
     }
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
-    // Below what the program finds there it goes on writing at once.
-    let written = (stack.pointer & PAGE_MASK) - PAGE_SIZE..STACK_TOP;
-    process().with_memory(|space, pages| space.fill_with_few_zeros(pages, written));
     copy::write(stack.pointer, &stack.bytes)?;
     process().program.lock().auxiliary = stack.bytes[stack.auxiliary].to_vec();
     *context = Context::default();
     let frame = &mut context.frame;
-    (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);
+    (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (*entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);
     enter::set_segment_base(0);
     vectors::clear();
     Ok(())
+}
+
+/// Fills with zeros what lies in one page.
+fn clear(place: &Range<u64>) -> Result<()> {
+    copy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
 }
 
 /// Bytes for AT_RANDOM, from which libc makes guards against overruns. A machine without a source of entropy gives what
@@ -394,81 +517,40 @@ fn start_random() -> [u8; 16] {
 }
 
 /// Where an interpreter or an object goes, as a distance from where its file would have it.
-pub(super) fn place_movable(image: &Image) -> Result<u64> {
+fn place_movable(space: &Space, image: &Image) -> Result<u64> {
     let (first, last) = image.span();
     if !image.movable {
         return Ok(0);
     }
     let bytes = page_up(last - first).ok_or(Errno::ENOMEM)?;
-    Ok(process().memory.lock().space.areas.find_place(bytes)? - first)
+    Ok(space.areas.find_place(bytes)? - first)
 }
 
-fn map_stack(executable: bool) -> Result<()> {
+fn map_stack(space: &mut Space, pages: &mut impl Pages, executable: bool) -> Result<()> {
     let protection = if executable { Protection(7) } else { Protection::READ_WRITE };
     let area = Area { grows: true, ..Area::anonymous(STACK_TOP - FIRST_STACK, STACK_TOP, protection) };
-    process().with_memory(|space, pages| space.map(pages, area))
+    space.map(pages, area)
 }
 
-/// Maps what a file has of its segments, and zeros behind each.
-pub(super) fn map_image(file: &File, image: &Image, bias: u64) -> Result<()> {
-    if !image.is_sound {
-        return Err(Errno::ENOEXEC);
-    }
-    if !image.is_in_order() {
-        return image.segments.iter().try_for_each(|segment| map_all(file, core::slice::from_ref(segment), bias));
-    }
-    map_all(file, &image.segments, bias)
-}
-
-/// Maps segments that have no page in common.
-fn map_all(file: &File, segments: &[Segment], bias: u64) -> Result<()> {
-    process().with_memory(|space, pages| {
-        segments.iter().try_for_each(|segment| map_segment(space, pages, file.opened.node, segment, bias))?;
-        if let (Some(first), Some(last)) = (segments.first(), segments.last()) {
-            let place = pages_of(first, bias)?[0]..pages_of(last, bias)?[2];
-            space.fill_for_start(pages, file.opened.node, place);
-        }
-        Result::Ok(())
+/// Maps an object beside the program; the result is how far it lies from where its file would have it.
+pub(super) fn map_object(file: &File, image: &Image) -> Result<u64> {
+    let touched = touched_now(file);
+    let mut zeros = Vec::new();
+    let bias = process().with_memory(|space, pages| {
+        let bias = place_movable(space, image)?;
+        let source = (file.opened.node, &*touched.pages);
+        segments::map((&mut *space, &mut *pages), source, image, bias, &mut zeros)?;
+        forget_if_cut(space, pages, &touched, segments::pages_of_all(image, bias)).map(|()| bias)
     })?;
-    segments.iter().try_for_each(|segment| clear_behind(segment, bias))
+    zeros.iter().try_for_each(clear)?;
+    Ok(bias)
 }
 
-/// Where the pages of a segment begin, where those that its file has end, and where all end.
-fn pages_of(segment: &Segment, bias: u64) -> Result<[u64; 3]> {
-    let address = segment.address + bias;
-    let start = address & PAGE_MASK;
-    let file_end = if segment.file_bytes == 0 { Some(start) } else { page_up(address + segment.file_bytes) };
-    let end = page_up(address + segment.memory_bytes);
-    Ok([start, file_end.ok_or(Errno::ENOMEM)?, end.ok_or(Errno::ENOMEM)?])
-}
-
-fn map_segment(space: &mut Space, pages: &mut OwnPages<'_>, node: u64, segment: &Segment, bias: u64) -> Result<()> {
-    let mut protection = Protection::READ;
-    if segment.write {
-        protection = Protection(protection.0 | Protection::WRITE.0);
-    }
-    if segment.execute {
-        protection = Protection(protection.0 | Protection::EXECUTE.0);
-    }
-    let [start, mapped_end, end] = pages_of(segment, bias)?;
-    if mapped_end > start {
-        let backing = Backing::File { node, offset: segment.file_offset & PAGE_MASK, writable: false };
-        space.map(pages, Area { backing, ..Area::anonymous(start, mapped_end, protection) })?;
-    }
-    if end > mapped_end {
-        space.map(pages, Area::anonymous(mapped_end, end, protection))?;
-    }
-    Ok(())
-}
-
-/// What lies behind the file's part of a segment, in its last page, is zeros.
-fn clear_behind(segment: &Segment, bias: u64) -> Result<()> {
-    let [_, mapped_end, end] = pages_of(segment, bias)?;
-    let file_end = segment.address + bias + segment.file_bytes;
-    if segment.memory_bytes > segment.file_bytes && segment.write && mapped_end > file_end {
-        copy::write(file_end, &vec![0; (mapped_end.min(end) - file_end) as usize])?;
-    }
-    Ok(())
+/// The pages that programs touch of a file, as it is now.
+fn touched_now(file: &File) -> Cow<'_, Touched> {
+    let mut files = process().files.lock();
+    let are_current = files.are_current(&file.touched);
+    if are_current { Cow::Borrowed(&file.touched) } else { Cow::Owned(files.touched(file.opened.node)) }
 }
 
 /// What `/proc` and others tell of the program; a script has its own name, and its interpreter's file.
@@ -476,7 +558,7 @@ fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
     let process = process();
     let file = &plan.program.0;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let path = process.files.lock().path_of(file.opened.node).unwrap_or_else(|_| absolute(&file.path));
+    let path = if file.absolute.is_empty() { absolute(&file.path) } else { file.absolute.clone() };
     let joined = |strings: &[Vec<u8>]| {
         let mut all = Vec::with_capacity(strings.iter().map(|string| string.len() + 1).sum());
         strings.iter().for_each(|string| {

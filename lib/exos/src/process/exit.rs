@@ -112,7 +112,7 @@ pub fn leave_for_exec() -> ! {
     let request = process.exec.lock().take();
     be_alone_for_exec();
     match request {
-        Some(request) => exec::take_over(&request),
+        Some(request) => exec::take_over(&request, None),
         None => end(super::status::DESTROYED),
     }
 }
@@ -207,13 +207,17 @@ fn wait_to_be_needless(children: &[Child]) {
     }
 }
 
-/// Children that ended are buried; of the others the session takes care.
+/// Children that ended are buried; of the others the session takes care, beside whoever adopts them.
 pub(super) fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);
+    super::reaper::hand_on(&children);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
-    ended.iter().for_each(|child| child.bury(process.session_key));
+    ended.into_iter().for_each(Child::bury);
     process.empty_nursery();
+    if !alive.is_empty() {
+        process.files.lock().make_newborns_known();
+    }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));

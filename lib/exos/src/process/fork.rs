@@ -7,11 +7,10 @@
 //! mapped at the same places.
 
 use super::begin::{self, Inherited, OwnMemory};
-use super::children::Child;
+use super::children::{Child, public};
 use super::create::{self, Made, rows};
 use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
-use crate::budget;
 use crate::errno::{Errno, Result};
 use crate::memory::frames::COPY_ON_WRITE;
 use crate::memory::space::Space;
@@ -20,7 +19,8 @@ use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::own_pages::OwnPages;
-use crate::user_memory::shared::Windows;
+use crate::user_memory::shared::{PAGE_WORDS, Windows};
+use crate::{block, budget};
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
@@ -32,7 +32,7 @@ use runtime::address_space::Access;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
-use runtime::window::{WINDOW_PAGES, Window};
+use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
 
 /// What a child may use at first; it draws more from the bank.
@@ -60,16 +60,24 @@ pub struct Options {
     pub clear_number: u64,
     /// What its parent waits for, if it does.
     pub loan: Option<Loan>,
+    /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own process.
+    pub executes: bool,
 }
 
 impl Options {
     /// A plain copy.
-    pub const PLAIN: Self =
-        Self { exit_signal: linux::SIGCHLD, segment_base: None, set_number: 0, clear_number: 0, loan: None };
+    pub const PLAIN: Self = Self {
+        exit_signal: linux::SIGCHLD,
+        segment_base: None,
+        set_number: 0,
+        clear_number: 0,
+        loan: None,
+        executes: false,
+    };
 }
 
-/// Copies the running process; the result is the child's number. Its program goes on at `context`, or begins where a program to
-/// execute stands in `exec`.
+/// Copies the running process; the result is the child's number. Its program goes on at `context`, or begins with what it
+/// is to execute.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     // The child finds them in its copy of this memory.
@@ -78,49 +86,57 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         super::wait::bury_ended();
     }
     let mut nursery = process.nursery.lock();
-    let ready = nursery.prepare()?;
-    let outcome = make_child(ready.clone(), &mut nursery, context, options);
-    nursery.current = None;
+    let mut ready = nursery.prepare()?;
+    let filled = fill(&mut ready, &mut nursery, context, options);
+    nursery.current.clear();
     nursery.inherited = None;
-    drop(nursery);
-    outcome.inspect_err(|_| ready.bury())
+    match filled {
+        Ok(copies) => adopt(ready, &nursery, copies),
+        Err(error) => {
+            ready.bury();
+            Err(error)
+        }
+    }
 }
 
-fn make_child(mut ready: Ready, nursery: &mut Nursery, context: &Context, options: Options) -> Result<u64> {
-    let process = process();
-    let key = process.session_key;
-    ready.link_image(process.image_table)?;
-    let mailbox = process.lists.public(key).allocate()?;
-    let inherited = Inherited::new(context, mailbox, options);
-    let outcome = copy(&mut ready, nursery, mailbox, inherited).and_then(|copies| {
-        let introduced = introduce(&ready, mailbox).and_then(|()| endow(&ready.made));
-        introduced.inspect_err(|_| process.keep_copies_beside(nursery, &copies))?;
-        Ok(copies)
-    });
-    let free = |_: &Errno| drop(process.lists.public(key).free(mailbox));
-    adopt(ready, nursery, mailbox, outcome.inspect_err(free)?)
+/// Gives the child everything but a slice. The result is the pages of this process that hold ExOS's data for it.
+fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Options) -> Result<Vec<PageNumber>> {
+    ready.link_image(process().image_table)?;
+    // A program that begins asks the guardian; any other child may not. The parent has one thread then: it opens nothing meanwhile.
+    let begins = options.executes;
+    let mut inherited = Inherited::new(context, ready.mailbox(), options);
+    if begins {
+        inherited.window = process().files.lock().adopt_with_window(ready.made.number)?;
+        inherited.set_memory(program_of_child(ready, nursery));
+    }
+    let copies = copy(ready, nursery, inherited)?;
+    introduce(ready);
+    endow(&ready.made, begins).inspect_err(|_| process().keep_copies_beside(nursery, &copies))?;
+    Ok(copies)
+}
+
+/// The program that the child executes; its tables are empty where it is left to the child.
+fn program_of_child(ready: &mut Ready, nursery: &mut Nursery) -> OwnMemory {
+    let request = process().exec.lock();
+    let tables = request.as_ref().and_then(|request| nursery.prepare_program(ready, request));
+    OwnMemory { tables: tables.unwrap_or_default(), ..OwnMemory::default() }
 }
 
 /// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
-pub(super) fn introduce(ready: &Ready, mailbox: PageNumber) -> Result<()> {
+pub(super) fn introduce(ready: &Ready) {
     let process = process();
-    let window = Window::open(&[mailbox], process.session_key, Access::WRITE)?;
-    window.words()[crate::signal::GROUP].store(process.group(), Relaxed);
-    for (index, value) in begin::public_words(process, process.environment(), mailbox) {
-        ready.public.words()[index].store(value, Release);
+    let words = ready.public.words();
+    words[PAGE_WORDS + crate::signal::GROUP].store(process.group(), Relaxed);
+    for (index, value) in begin::public_words(process, process.environment(), ready.mailbox()) {
+        words[index].store(value, Release);
     }
-    Ok(())
+    words[public::MAKER].store(process.environment(), Release);
 }
 
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(
-    ready: &mut Ready,
-    nursery: &mut Nursery,
-    mailbox: PageNumber,
-    inherited: Inherited,
-) -> Result<Vec<PageNumber>> {
+fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
     let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
@@ -128,22 +144,31 @@ fn copy(
     nursery.inherited = Some(Box::new(inherited));
     let mut held = process.hold_all();
     let is_alone = held.threads() == 1;
-    held.with_memory(process, |space, pages| copy_memory(ready, space, pages, nursery, is_alone))?;
-    let mut rows = windows_of_child(&held.windows, (&own_mailbox, mailbox), &forgotten);
-    let mailboxes = place
-        .into_iter()
-        .flat_map(|place| create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE));
-    rows.extend(mailboxes);
-    let pages = copy_heap(ready, nursery, &mut rows)?;
-    ready.show(&rows).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
-    Ok(pages)
+    held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
+    let mut rows = windows_of_child(&held.windows, (&own_mailbox, ready.mailbox()), &forgotten);
+    // Where this process has its own parent's mailbox, the child has this process's.
+    let place = place.or_else(|| held.windows.free_place());
+    if let Some(inherited) = &mut nursery.inherited {
+        inherited.parent_place = place;
+    }
+    let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
+    let window =
+        window.flat_map(|(place, pages)| create::rows(process.session_key, *place, pages, Access::WRITE)).collect();
+    if let Some(place) = place {
+        let at = rows.partition_point(|row| row.address < place);
+        let own = create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE);
+        own.for_each(|row| rows.insert(at, row));
+    }
+    let (start, pages, stays) = copy_heap(ready, nursery)?;
+    let data = create::rows(process.session_key, start, &pages, Access::WRITE);
+    ready.show(rows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    Ok(if stays { pages } else { Vec::new() })
 }
 
 /// Gives the child the program's memory.
 fn copy_memory(
     ready: &mut Ready,
-    space: &mut Space,
-    pages: &mut OwnPages<'_>,
+    (space, pages, windows): (&mut Space, &mut OwnPages<'_>, &mut Windows),
     nursery: &mut Nursery,
     is_alone: bool,
 ) -> Result<()> {
@@ -151,18 +176,13 @@ fn copy_memory(
     let own = space.frames.len() - space.frames.of_files();
     let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     let is_borrowed = process().loan.lock().is_some();
-    if process().exec.lock().is_some() {
+    if nursery.inherited.as_ref().is_some_and(|inherited| inherited.executes()) {
         // It never runs the program that is here.
-        let at_hand = ready.pages_for_program(nursery.began_with);
-        if let Some(inherited) = &mut nursery.inherited {
-            inherited.set_memory(OwnMemory::default());
-            inherited.at_hand = at_hand;
-        }
         return Ok(());
     }
     if own > MAPPED_AT_ONCE && !is_borrowed {
         space.share_for_fork(pages, &[], |_, _| {})?;
-        return pages.tables.link_into(&ready.editor());
+        return ready.link_program(pages.tables, windows);
     }
     let mut rows = Vec::with_capacity(own + FILES_AT_ONCE);
     let mut give = |address: u64, entry: u64| {
@@ -204,7 +224,7 @@ fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: 
         copied.push((address, entry));
         rows.push(MapRow { address, entry });
     }
-    Ok(OwnMemory { tables: ready.map(&rows)?, copied, has_files: false })
+    Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
 }
 
 /// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
@@ -225,9 +245,10 @@ fn windows_of_child(
     all
 }
 
-/// Copies ExOS's own data. The pages for it stay this process's where its first thread makes the child, to be used again for
-/// the next; what another thread is charged for goes with it, and is the child's.
-fn copy_heap(ready: &Ready, nursery: &Nursery, rows: &mut Vec<MapRow>) -> Result<Vec<PageNumber>> {
+/// Copies ExOS's own data: the result is where that begins, and the pages for it. They stay this process's, if the third is
+/// true, where its first thread makes the child, to be used again for the next; what another thread is charged for goes with
+/// it, and is the child's.
+fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, bool)> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
@@ -250,13 +271,12 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, rows: &mut Vec<MapRow>) -> Result
     allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
-        let place = nursery.place_of(ready.copies(), some);
+        let place = nursery.place_of(ready.filled(), some);
         image::copy_pages((address..).step_by(PAGE as usize), some, place, process.session_key)?;
         critical_section::give_way();
     }
     drop(held);
-    rows.extend(create::rows(process.session_key, start, &pages, Access::WRITE));
-    Ok(if stays { pages } else { Vec::new() })
+    Ok((start, pages, stays))
 }
 
 /// Puts pages that a child before had into the first places; how many.
@@ -267,25 +287,36 @@ fn take_copies(process: &Process, places: &mut [PageNumber]) -> usize {
     places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
 }
 
-/// Budgets, and the guardian.
-fn endow(made: &Made) -> Result<()> {
-    let process = process();
+/// Budgets, and the guardian, unless that knows it.
+fn endow(made: &Made, is_known: bool) -> Result<()> {
     made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
-    process.files.lock().adopt(made.number)?;
+    let process = process();
+    if !is_known && process.has_threads.load(Relaxed) {
+        process.files.lock().adopt(made.number)?;
+    } else if !is_known {
+        process.files.lock().adopt_in_time(made.number)?;
+    }
     budget::give_back();
     Ok(())
 }
 
 /// From here on it is a child, with descriptors and a slice.
-fn adopt(ready: Ready, nursery: &Nursery, mailbox: PageNumber, copies: Vec<PageNumber>) -> Result<u64> {
+fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result<u64> {
     let process = process();
-    let Ready { made, public, room } = ready;
-    let number = made.number.0;
+    let number = ready.made.number.0;
+    ready.note();
     for (_, description) in process.descriptors.lock().iter() {
         description.refer_for(number);
     }
     let mut children = process.children.lock();
-    made.run(process.session_key).inspect_err(|_| process.keep_copies_beside(nursery, &copies))?;
-    children.all.push(Child { made, public, room, mailbox, copies, told: 0 });
+    if let Err(error) = ready.made.run(process.session_key) {
+        process.keep_copies_beside(nursery, &copies);
+        ready.bury();
+        return Err(error);
+    }
+    let Ready { made, public, room } = ready;
+    children.all.push(Child { made, public, room, copies, told: 0, is_adopted: false });
+    // A parent that waits next gives it the CPU.
+    block::note_awakened(number);
     Ok(number)
 }

@@ -33,6 +33,23 @@ pub struct Waiter {
     woken: AtomicU64,
 }
 
+impl Waiter {
+    /// Whether it waits for a word, and for one of these bits.
+    #[inline]
+    fn waits(&self, address: u64, bits: u32) -> bool {
+        self.address.load(Relaxed) == address && self.bits.load(Relaxed) & u64::from(bits) != 0
+    }
+}
+
+impl Thread {
+    /// It has left the queue, and goes on.
+    #[inline]
+    fn wake(&self) {
+        self.waiter.woken.store(1, SeqCst);
+        block::note_awakened(self.number());
+    }
+}
+
 /// Threads that wait, those that came first in front.
 #[derive(Debug, Default)]
 pub struct Futexes {
@@ -40,16 +57,27 @@ pub struct Futexes {
 }
 
 impl Futexes {
-    /// Wakes up to `most` of those that wait for `address`; how many there were.
+    /// Wakes up to `most` of those that wait for `address`; how many there were. Mostly one thread waits at all.
+    #[inline]
     fn wake(&mut self, address: u64, most: u64, bits: u32) -> u64 {
+        match self.waiting[..] {
+            [only] if most != 0 && only.waiter.waits(address, bits) => {
+                self.waiting.clear();
+                only.wake();
+                1
+            }
+            [] | [_] => 0,
+            _ => self.wake_among(address, most, bits),
+        }
+    }
+
+    #[inline(never)]
+    fn wake_among(&mut self, address: u64, most: u64, bits: u32) -> u64 {
         let mut woken = 0;
         self.waiting.retain(|thread| {
-            let waiter = &thread.waiter;
-            let waits = waiter.address.load(Relaxed) == address && waiter.bits.load(Relaxed) & u64::from(bits) != 0;
-            let chosen = woken < most && waits;
+            let chosen = woken < most && thread.waiter.waits(address, bits);
             if chosen {
-                waiter.woken.store(1, SeqCst);
-                block::note_awakened(thread.number());
+                thread.wake();
                 woken += 1;
             }
             !chosen
@@ -77,7 +105,7 @@ pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private:
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
-    if let Some(word) = shared_word(address, private)? {
+    if !private && let Some(word) = shared_word(address)? {
         return wait_for_shared(word, (address, value), bits, deadline);
     }
     enqueue(address, value, bits)?;
@@ -124,7 +152,8 @@ fn sleep_for_shared(deadline: Option<u64>) -> Result<()> {
 }
 
 fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
-    copy::prepare(address, 4, false)?;
+    // So that the look at it under the lock does not fault: the fault could need the lock.
+    copy::read_half(address)?;
     let own = thread();
     let mut futexes = process().futexes.lock();
     if copy::read_half(address)? != value {
@@ -156,7 +185,7 @@ pub fn wake(address: u64, most: u64, bits: u32, private: bool) -> Result<u64> {
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
-    if let Some(word) = shared_word(address, private)? {
+    if !private && let Some(word) = shared_word(address)? {
         return ask(Operation::FutexWake, [word, most, u64::from(bits), 0]).map(|[woken, _]| woken);
     }
     let woken = process().futexes.lock().wake(address, most, bits);
@@ -179,7 +208,7 @@ pub struct Requeue {
 pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
     let Requeue { words: [from, to], most: [wake, move_most], expected } = request;
     let (from, to) = (aligned(from)?, aligned(to)?);
-    let shared = [shared_word(from, private)?, shared_word(to, private)?];
+    let shared = if private { [None, None] } else { [shared_word(from)?, shared_word(to)?] };
     copy::prepare(from, 4, false)?;
     let mut futexes = process().futexes.lock();
     if let Some(expected) = expected
@@ -286,10 +315,7 @@ fn aligned(address: u64) -> Result<u64> {
 
 /// The name of a word that other processes may wait for: its page and its place there. A page that is to be written must be there
 /// first, since what is read of a hole in a file is another page than what is written.
-fn shared_word(address: u64, private: bool) -> Result<Option<u64>> {
-    if private {
-        return Ok(None);
-    }
+fn shared_word(address: u64) -> Result<Option<u64>> {
     let area = process().memory.lock().space.areas.find(address).copied().ok_or(Errno::EFAULT)?;
     copy::prepare(address, 4, area.shared && area.protection.allows(Protection::WRITE))?;
     if !area.shared {

@@ -18,6 +18,7 @@ use crate::signal::{Actions, Mailbox};
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use runtime::lock::Guard;
 
 /// What fork does not look at, but copies.
@@ -47,10 +48,18 @@ impl Held<'_> {
         self._program.1.len()
     }
 
-    /// As [`Process::with_memory`].
-    pub fn with_memory<T>(&mut self, process: &Process, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
+    /// As [`Process::with_memory`], with the windows beside it.
+    pub fn with_memory<T>(
+        &mut self,
+        process: &Process,
+        action: impl FnOnce(&mut Space, &mut OwnPages<'_>, &mut Windows) -> T,
+    ) -> T {
         let Memory { space, tables, at_hand } = &mut *self.memory;
-        action(space, &mut OwnPages { tables, at_hand, key: process.session_key, files: &process.files })
+        action(
+            space,
+            &mut OwnPages { tables, at_hand, key: process.session_key, files: &process.files, list: Cell::default() },
+            &mut self.windows,
+        )
     }
 }
 

@@ -26,13 +26,19 @@ pub mod futex;
 #[cfg(target_os = "none")]
 pub mod hold;
 pub mod identity;
+#[cfg(target_os = "none")]
+mod kept;
 pub mod limits;
 pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]
 pub mod preload;
 #[cfg(target_os = "none")]
+mod prepared;
+#[cfg(target_os = "none")]
 pub mod ready;
+#[cfg(target_os = "none")]
+pub mod reaper;
 #[cfg(target_os = "none")]
 mod record;
 pub mod request;

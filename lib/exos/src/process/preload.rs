@@ -3,7 +3,7 @@
 //! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
 //! memory of the program, which fork copies and `execve` forgets.
 
-use super::exec::{File, close, map_image, open, place_movable, read_from};
+use super::exec::{File, close, map_object, open, read_from};
 use crate::errno::{Errno, Result};
 use crate::loader::image::Image;
 use crate::user_memory::{copy, foreign};
@@ -71,8 +71,7 @@ impl Object {
     }
 
     fn try_load(&self) -> Result<()> {
-        let bias = place_movable(&self.image)?;
-        map_image(&self.file, &self.image, bias)?;
+        let bias = map_object(&self.file, &self.image)?;
         if let Some(dynamic) = self.image.dynamic {
             relocate(bias, dynamic)?;
         }

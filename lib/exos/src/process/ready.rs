@@ -1,32 +1,35 @@
 //! Environments that are ready for children: each is made once, and again made of what a child leaves that is gone.
 //!
-//! One that is ready has its area, with the words that it begins with, and nothing else in its address space; it has no
-//! slice. To make one takes some thirty pages from the kernel and gives them to it one by one, and to destroy one takes
-//! as much again; the kernel's call `environment_renew` leaves an environment its pages, its area and the tables for it,
-//! under another number and another name. One that is ready is kept for the next child of the same process, where all that
-//! the child had is gone: whatever a child did, nothing of it is found by the next one. Else it is destroyed.
+//! One that is ready has its area, with the words that it begins with, and nothing in its address space but what its maker put
+//! there; it has no slice. To make one takes some thirty pages from the kernel and gives them to it one by one, and to destroy one
+//! takes as much again; the kernel's call `environment_renew` leaves an environment its pages and its address space, or of
+//! that only the area (`kept`), under another number and another name. One that is ready is kept for the next child of the same
+//! process, where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
 
 use super::begin::{self, Inherited};
 use super::children::{Child, public};
 use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
+use super::exec::Request;
+use super::kept::Kept;
+use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::{process, thread};
-use crate::user_memory::own_pages::AT_HAND;
-use crate::user_memory::shared::Shared;
-use crate::user_memory::tables::{Editor, Tables, link_common};
-use crate::user_memory::{birth, image};
+use crate::user_memory::image;
+use crate::user_memory::shared::{Shared, Windows};
+use crate::user_memory::tables::{Editor, Tables};
 use abi::budget::Resource;
 use abi::capability::Rights;
-use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use runtime::address_space::AddressSpace;
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
+
+/// Pages for ExOS's data that are kept at most: more than a small process's data takes.
+const COPIES: usize = 32;
 
 /// What a process keeps for its next child, and what it is making a child of. Who makes a child holds it from the beginning
 /// to the end.
@@ -34,14 +37,18 @@ use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed
 pub struct Nursery {
     /// For the next child of the first thread.
     pub ready: Option<Ready>,
-    /// What becomes a child now.
-    pub current: Option<Ready>,
+    /// Where pages of what becomes a child now are mapped.
+    pub current: Vec<u64>,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
-    /// How many pages of its own the program began with that the last child executed.
-    pub began_with: usize,
+    /// The program that the last child executed which began with it.
+    pub prepared: Option<Box<Prepared>>,
+    /// How many editions there were of programs that were prepared.
+    editions: u64,
     /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
     through: Option<Shared>,
+    /// A page with the words that an environment begins with that is renewed.
+    beginning: Option<PageNumber>,
 }
 
 /// An environment that has not begun.
@@ -49,26 +56,35 @@ pub struct Nursery {
 pub struct Ready {
     /// It.
     pub made: Made,
-    /// Its public page, mapped here.
+    /// Its public page and its mailbox, mapped here.
     pub public: Shared,
     /// What else it is made of.
     pub room: Room,
 }
 
 /// What an environment is made of, for the one after it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Room {
     root: PageNumber,
     private: Vec<PageNumber>,
-    /// Takes the place of the first private page in the next one; none: it is yet to be allocated.
-    next: PageNumber,
-    /// Pages under its list while it is ready, `next` not counted.
+    /// Pages under its list when it was made.
     pages: u64,
+    /// Whether a child has been it before.
+    is_renewed: bool,
+    /// What is in its address space.
+    kept: Kept,
     /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand for the
     /// program that it executes.
     given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
     spare: [Vec<PageNumber>; 3],
+}
+
+impl Room {
+    /// Where tables of it are mapped.
+    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        self.kept.views().map(Shared::address)
+    }
 }
 
 impl Nursery {
@@ -82,7 +98,7 @@ impl Nursery {
             Some(ready) => ready,
             None => Ready::make()?,
         };
-        self.current = Some(ready.clone());
+        self.current = ready.window_addresses().collect();
         Ok(ready)
     }
 
@@ -99,8 +115,10 @@ impl Nursery {
 
     /// Addresses of the windows that a child has no use for.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        let public = [&self.ready, &self.current].into_iter().flatten().map(|ready| ready.public.address());
-        public.chain(self.through.iter().map(Shared::address))
+        let ready = self.ready.iter().flat_map(Ready::window_addresses);
+        let own =
+            self.through.iter().map(Shared::address).chain(self.prepared.iter().filter_map(|it| it.window_address()));
+        ready.chain(self.current.iter().copied()).chain(own)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -112,27 +130,69 @@ impl Nursery {
     }
 
     /// How often this process itself maps each of these pages, which a child was made of.
-    fn mapped(&self, pages: &[PageNumber]) -> u64 {
-        let own = |through: &Shared| through.pages().starts_with(pages) || through.pages().ends_with(pages);
-        u64::from(self.through.as_ref().is_some_and(own))
+    fn mapped<'a>(&'a self, pages: &[PageNumber]) -> impl Fn(&PageNumber) -> u64 + use<'a> {
+        let here = self.through.as_ref().map_or(&[][..], Shared::pages);
+        let all = here.starts_with(pages) || here.ends_with(pages);
+        move |page| u64::from(all || here.contains(page))
+    }
+
+    /// The page that renewed environments begin with.
+    fn beginning(&mut self) -> Result<PageNumber> {
+        if let Some(page) = self.beginning {
+            return Ok(page);
+        }
+        let page = Allocator::own().allocate()?;
+        let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
+        write_words(page, process().session_key, &words).inspect_err(|_| drop(Allocator::own().free(page)))?;
+        self.beginning = Some(page);
+        Ok(page)
     }
 
     /// Maps what a child was made of that is gone, for the next one.
-    fn look_at(&mut self, pages: impl Iterator<Item = PageNumber> + Clone) {
-        if self.through.as_ref().is_some_and(|through| through.pages().iter().copied().eq(pages.clone())) {
-            return;
-        }
+    fn look_at(&mut self, pages: Vec<PageNumber>) {
         self.look_away();
-        self.through = process().windows.lock().open(pages.collect(), process().session_key, true).ok();
+        self.through = process().windows.lock().open(pages, process().session_key, true).ok();
     }
 
-    /// Notes what the program began with that a child executed, if it did; whether. Who says so may lie.
-    fn note_beginning(&mut self, child: &Child) -> bool {
-        let told = child.public.words()[public::BEGAN_WITH].load(Relaxed) as usize;
-        if told != 0 {
-            self.began_with = told.min(AT_HAND);
+    /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
+    pub fn prepare_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
+        let process = process();
+        self.prepared = request.prepare(self.prepared.take(), &process.windows);
+        let tables = self.map_program(ready, request);
+        if tables.is_none() {
+            self.forget_program(&mut process.windows.lock());
+            ready.take_back_program(&mut process.windows.lock());
         }
-        told != 0
+        tables
+    }
+
+    fn map_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
+        let count = self.prepared.as_ref()?.own();
+        let pages = ready.pages_for_program(count)?;
+        let place = self.place_of(0, &pages);
+        let prepared = self.prepared.as_mut()?;
+        prepared.give(&pages, &mut self.editions);
+        let tables = ready.map_prepared(prepared).ok()?;
+        prepared.fill(place, process().session_key).ok()?;
+        // What left the files meanwhile may be another's.
+        request.is_current().then_some(tables)
+    }
+
+    /// How many pages of its own the program begins with that was prepared last.
+    fn own(&self) -> usize {
+        self.prepared.as_ref().map_or(0, |prepared| prepared.own())
+    }
+
+    fn forget_program(&mut self, windows: &mut Windows) {
+        self.prepared.take().iter_mut().for_each(|prepared| prepared.look_away(windows));
+    }
+
+    /// Pages that held the data of a child are given up: what maps them would keep them.
+    fn let_go(&mut self, pages: &[PageNumber]) {
+        self.look_away();
+        if let Some(ready) = self.ready.as_mut().filter(|ready| ready.room.kept.mapped(pages) > 0) {
+            let _ = ready.room.kept.drop_data(&ready.editor());
+        }
     }
 
     fn look_away(&mut self) {
@@ -166,14 +226,23 @@ impl Ready {
             let given = syscall::key_copy(BORROWED_SLOT, u64::from(Rights::ALL.0), made.number, BORROWED_SLOT, key);
             given.inspect_err(|_| made.bury(key))?;
         }
-        let public = process.windows.lock().open(alloc::vec![made.public], key, true);
-        let public = public.inspect_err(|_| made.bury(key))?;
-        let pages = pages_under(made.list);
-        let next = PageNumber::NONE;
-        let room = Room { root, private, next, pages, given: Default::default(), spare: Default::default() };
+        let public = show_public(&made).inspect_err(|_| made.bury(key))?;
+        let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
+        let [given, spare] = [Default::default(), Default::default()];
+        let room = Room { root, private, pages, is_renewed: false, kept, given, spare };
         let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
+    }
+
+    /// Addresses of the windows that show pages of it.
+    fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        core::iter::once(self.public.address()).chain(self.room.window_addresses())
+    }
+
+    /// The page of its mailbox.
+    pub fn mailbox(&self) -> PageNumber {
+        self.public.pages()[1]
     }
 
     /// How its tables are edited, and pages allocated for it.
@@ -186,15 +255,56 @@ impl Ready {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps pages into its address space.
-    pub fn show(&self, rows: &[MapRow]) -> Result<()> {
-        let Editor { root, key, tables } = self.editor();
-        birth::show(&AddressSpace { root, key, tables }, rows)
+    /// Maps windows, the pages for ExOS's data, and `passing` pages that go with the child, into its address space.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn show(
+        &mut self,
+        windows: Vec<MapRow>,
+        data: impl Iterator<Item = MapRow>,
+        passing: Vec<MapRow>,
+    ) -> Result<()> {
+        self.room.kept.show(&self.editor(), (windows, passing), data)
     }
 
     /// Links the table that maps the library's top-level slot: the ExOS image, and nothing else.
-    pub fn link_image(&self, table: PageNumber) -> Result<()> {
-        link_common(&self.editor(), LIBRARY_BASE, 3, table)
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn link_image(&mut self, table: PageNumber) -> Result<()> {
+        self.room.kept.link_image(&self.editor(), table)
+    }
+
+    /// Takes the program before out of its address space.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn drop_program(&mut self, windows: &mut Windows) -> Result<()> {
+        let pages = self.room.kept.drop_program(&self.editor(), windows)?;
+        self.room.spare[0].extend(pages);
+        Ok(())
+    }
+
+    /// Takes everything out of its address space that was put there.
+    fn clear(&mut self) {
+        let _ = self.drop_program(&mut process().windows.lock());
+        let _ = self.show(Vec::new(), core::iter::empty(), Vec::new());
+    }
+
+    /// Links the uppermost tables of its maker's program, which both have from now on.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn link_program(&mut self, tables: &mut Tables, windows: &mut Windows) -> Result<()> {
+        self.drop_program(windows)?;
+        self.room.kept.share();
+        tables.link_into(&self.editor())
+    }
+
+    /// Notes what is in its address space, before it begins.
+    pub fn note(&mut self) {
+        self.room.kept.note();
     }
 
     /// Says in its public page whose it is, for the case that its maker is destroyed.
@@ -206,65 +316,95 @@ impl Ready {
 
     /// Destroys it.
     pub fn bury(&self) {
-        process().windows.lock().close(&self.public);
-        self.made.bury(process().session_key);
+        bury(&self.made, &self.public, &self.room);
     }
 
     /// Makes it of what a child left that is gone. Where there is more than that it is destroyed, and the result is nothing;
     /// after an error the child is what it was.
-    fn of(child: &Child, nursery: &Nursery) -> Result<Option<Self>> {
-        let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room: child.room.clone() };
-        ready.renew()?;
-        ready.take_given(nursery);
+    fn of(child: &mut Child, nursery: &mut Nursery, executed: bool) -> Result<Option<Self>> {
+        let beginning = nursery.beginning()?;
+        let room = core::mem::take(&mut child.room);
+        let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room };
+        // Of a program that the child mapped itself there is nothing to keep.
+        let keeps = (!executed || ready.is_prepared()) && ready.room.kept.edited().is_some();
+        if let Err(error) = ready.reclaim_mailbox().and_then(|()| ready.renew(beginning, keeps)) {
+            child.room = ready.room;
+            return Err(error);
+        }
+        let gone = if keeps { ready.mend() } else { ready.clean() };
+        ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
         ready.public.clear();
         ready.mark();
         let session = process().session_key;
-        if ready.is_whole() && give_keys(ready.made.number, session, session, area::channel_key()).is_ok() {
+        let keys = || give_keys(ready.made.number, session, session, area::channel_key());
+        if gone.is_some() && ready.is_whole() && keys().is_ok() {
             return Ok(Some(ready));
         }
         ready.bury();
         Ok(None)
     }
 
-    fn renew(&mut self) -> Result<()> {
-        let session = process().session_key;
-        if self.room.next == PageNumber::NONE {
-            self.room.next = self.pages().allocate()?;
+    /// Takes out of its address space what the old one put there, all of which is still there: it may have run on another CPU
+    /// until it was renewed. The result is the pages of its program that are not mapped any more; nothing where that fails.
+    fn mend(&mut self) -> Option<Vec<PageNumber>> {
+        let edited = self.room.kept.edited()?;
+        self.room.kept.mend(&self.editor(), edited).ok()
+    }
+
+    /// The same where only the table of the area is still there.
+    fn clean(&mut self) -> Option<Vec<PageNumber>> {
+        let tables = self.room.kept.clean(&self.editor()).ok()?;
+        self.room.given[0].extend(tables);
+        Some(Vec::new())
+    }
+
+    /// What is charged to the old one goes with it: the mailbox, if it has begun.
+    fn reclaim_mailbox(&self) -> Result<()> {
+        let (session, mailbox) = (process().session_key, self.mailbox());
+        let is_theirs = exposed::page(mailbox).is_some_and(|info| info.owner() == self.made.number);
+        if is_theirs {
+            syscall::page_claim(session, mailbox, session, process().lists.public(session).list)?;
         }
-        let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
-        write_words(self.room.next, session, &words)?;
-        let key = key::derive(session, Rights::ALL, 0)?;
-        let outcome = self.renew_as(session, key);
+        Ok(())
+    }
+
+    fn renew(&mut self, beginning: PageNumber, keeps: bool) -> Result<()> {
+        let key = key::derive(process().session_key, Rights::ALL, 0)?;
+        let outcome = self.renew_as(key, beginning, keeps);
         let _ = key::discard(key);
         self.made.number = outcome?;
-        core::mem::swap(&mut self.room.next, &mut self.room.private[0]);
+        self.room.is_renewed = true;
         Ok(())
     }
 
     /// Nobody who had the old one's key has the new one's.
-    fn renew_as(&self, session: KeyIndex, key: KeyIndex) -> Result<EnvironmentId> {
+    fn renew_as(&self, key: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
+        let session = process().session_key;
         syscall::access_list_set(session, self.made.list, 1, key, u64::from(Rights::ALL.0))?;
         loop {
-            match syscall::environment_renew(session, self.made.number, key, self.room.next) {
+            match syscall::environment_renew(session, self.made.number, key, beginning, u64::from(keeps)) {
                 Err(Failure { error: Error::Again, .. }) => {}
                 outcome => return Ok(outcome?),
             }
         }
     }
 
-    /// What the program of the old one was given, and nobody uses any more, is for the next one's.
-    fn take_given(&mut self, nursery: &Nursery) {
+    /// What the program of the old one was given, and nobody uses any more, is for the next one's. `gone`: the tables that mapped it
+    /// stay, and map all of it but these pages.
+    fn take_given(&mut self, nursery: &Nursery, gone: Option<&[PageNumber]>) {
         let list = self.made.list;
         for (spare, given) in self.room.spare.iter_mut().zip(&mut self.room.given) {
             let mapped = nursery.mapped(given);
             let is_free = |page: &PageNumber| {
+                let is_here = gone.is_some_and(|gone| !gone.contains(page));
                 exposed::page(*page).is_some_and(|info| {
                     info.access() == list
                         && info.kind() == PageKind::Ordinary
                         && !info.is_orphan()
-                        && info.references() == mapped
+                        && info.references() == mapped(page) + u64::from(is_here)
                 })
             };
+            spare.reserve(given.len());
             spare.extend(given.drain(..).filter(is_free));
         }
     }
@@ -273,8 +413,10 @@ impl Ready {
     fn is_whole(&self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
-        pages_under(self.made.list) == self.room.pages + 1 + spare as u64
+        pages_under(self.made.list) == self.room.pages + (self.room.kept.tables() + spare) as u64
             && references(self.made.public) == 2
+            && references(self.mailbox()) == 1 + self.room.kept.maps(self.mailbox())
+            && is_mailbox(self.mailbox())
             && self.room.private.iter().all(|page| references(*page) == 1)
     }
 }
@@ -296,36 +438,92 @@ impl Ready {
         Ok(copies)
     }
 
-    /// How many pages of its program are copies.
-    pub const fn copies(&self) -> usize {
-        self.room.given[1].len()
+    /// Whether it has a program that the child is to execute, or has executed.
+    const fn is_prepared(&self) -> bool {
+        !self.room.given[2].is_empty()
+    }
+
+    /// How many pages it was given that are filled before it begins: copies, or its program's.
+    pub const fn filled(&self) -> usize {
+        self.room.given[1].len() + self.room.given[2].len()
     }
 
     /// Gives its program tables that map what `rows` say.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn map(&mut self, rows: &[MapRow]) -> Result<Tables> {
-        let mut tables = Tables::of_spare(core::mem::take(&mut self.room.spare[0]));
-        let outcome = tables.edit(&self.editor(), rows);
-        self.room.spare[0] = tables.take_spare();
-        self.room.given[0].extend(tables.pages());
-        outcome.map(|()| tables)
+    pub fn map(&mut self, rows: Vec<MapRow>) -> Result<Tables> {
+        let editor = self.editor();
+        self.room.kept.map(&editor, &mut self.room.spare[0], rows)
     }
 
-    /// Gives it pages for what the program begins with that it is to execute: so many, as far as there are, some with what was in
-    /// them.
-    pub fn pages_for_program(&mut self, count: usize) -> Vec<u64> {
+    fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
+        let editor = self.editor();
+        self.room.kept.map_prepared(&editor, &mut self.room.spare[0], prepared.edition())
+    }
+
+    /// Gives it pages for what the program begins with that it is to execute, some with what was in them; nothing where there
+    /// are not so many. Those that the program before began with come first, in their order.
+    fn pages_for_program(&mut self, count: usize) -> Option<Vec<PageNumber>> {
         let spare = &mut self.room.spare[2];
         let mut pages = spare.split_off(spare.len().saturating_sub(count));
         let kept = pages.len();
         pages.resize(count, PageNumber::NONE);
         if self.pages().allocate_many(&mut pages[kept..]).is_err() {
-            pages.truncate(kept);
+            self.room.spare[2].extend_from_slice(&pages[..kept]);
+            return None;
         }
         self.room.given[2].clone_from(&pages);
-        pages.iter().map(|page| page.0).collect()
+        Some(pages)
     }
+
+    /// The pages that the last program began with, of so many pages.
+    fn last_for_program(&self, count: usize) -> &[PageNumber] {
+        let spare = &self.room.spare[2];
+        &spare[spare.len().saturating_sub(count)..]
+    }
+
+    /// The program that its child was to find is not there.
+    fn take_back_program(&mut self, windows: &mut Windows) {
+        let _ = self.drop_program(windows);
+        let Room { spare, given, .. } = &mut self.room;
+        spare[2].append(&mut given[2]);
+    }
+}
+
+/// Shows the public page of an environment that was just made, and a mailbox for it.
+fn show_public(made: &Made) -> Result<Shared> {
+    let process = process();
+    let source = process.lists.public(process.session_key);
+    let mailbox = source.allocate()?;
+    let window = process.windows.lock().open(alloc::vec![made.public, mailbox], source.key, true);
+    window.inspect_err(|_| drop(source.free(mailbox)))
+}
+
+/// Whether a page is this process's, for mailboxes.
+fn is_mailbox(page: PageNumber) -> bool {
+    let process = process();
+    let list = process.lists.public(process.session_key).list;
+    exposed::page(page).is_some_and(|info| {
+        info.owner() == area::number()
+            && info.access() == list
+            && info.kind() == PageKind::Ordinary
+            && !info.is_orphan()
+    })
+}
+
+/// Destroys an environment that was to be a child, or was one, with what shows of it here.
+pub fn bury(made: &Made, public: &Shared, room: &Room) {
+    let process = process();
+    let mailbox = public.pages()[1];
+    let mut windows = process.windows.lock();
+    windows.close(public);
+    room.kept.views().for_each(|view| windows.close(view));
+    drop(windows);
+    if is_mailbox(mailbox) {
+        let _ = process.lists.public(process.session_key).free(mailbox);
+    }
+    made.bury(process.session_key);
 }
 
 fn pages_under(list: PageNumber) -> u64 {
@@ -335,7 +533,7 @@ fn pages_under(list: PageNumber) -> u64 {
 impl Process {
     /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
     /// where it is still there.
-    pub fn keep_room(&self, child: &Child) -> bool {
+    pub fn keep_room(&self, child: &mut Child) -> bool {
         let is_mine = exposed::environment(child.made.number)
             .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
             && thread().number() == self.environment();
@@ -347,16 +545,20 @@ impl Process {
         if nursery.ready.is_some() {
             return false;
         }
-        let executed = nursery.note_beginning(child);
-        let Ok(ready) = Ready::of(child, &nursery) else { return false };
+        let (executed, is_second) = (child.has_executed(), child.room.is_renewed);
+        let Ok(ready) = Ready::of(child, &mut nursery, executed) else { return false };
         nursery.ready = ready;
         match &nursery.ready {
             None => nursery.look_away(),
             // Who makes a second child makes a third.
-            Some(ready) if child.room.next != PageNumber::NONE => {
-                // Who executes another program has those of the one before for that, as long as nobody else maps them.
-                let copies = if executed { Vec::new() } else { ready.room.spare[1].clone() };
-                nursery.look_at(copies.iter().chain(&child.copies).copied());
+            Some(ready) if is_second => {
+                let first = if executed { ready.last_for_program(nursery.own()) } else { &ready.room.spare[1] };
+                let pages = first.iter().chain(&child.copies).copied();
+                let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
+                if !pages.clone().eq(here.iter().copied()) {
+                    let pages = pages.collect();
+                    nursery.look_at(pages);
+                }
             }
             Some(_) => {}
         }
@@ -371,11 +573,13 @@ impl Process {
             return;
         }
         let mut nursery = self.nursery.lock();
-        if nursery.current.is_some() || !self.children.lock().all.is_empty() {
+        if !nursery.current.is_empty() || !self.children.lock().all.is_empty() {
             return;
         }
         nursery.look_away();
+        nursery.forget_program(&mut self.windows.lock());
         if let Some(ready) = &mut nursery.ready {
+            ready.clear();
             for spare in core::mem::take(&mut ready.room.spare) {
                 ready.pages().free_many(&spare);
             }
@@ -389,27 +593,37 @@ impl Process {
     pub fn empty_nursery(&self) {
         let mut nursery = self.nursery.lock();
         nursery.look_away();
-        let ready = nursery.ready.take();
+        nursery.forget_program(&mut self.windows.lock());
+        let (ready, beginning) = (nursery.ready.take(), nursery.beginning.take());
         drop(nursery);
         ready.iter().for_each(Ready::bury);
+        beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
     }
 
     /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
     /// nobody else maps them and there is room.
     pub fn keep_copies(&self, pages: &[PageNumber]) {
-        let nursery = self.nursery.lock();
+        let mut nursery = self.nursery.lock();
+        if self.copies.lock().len() + pages.len() > COPIES {
+            nursery.let_go(pages);
+        }
         self.keep_copies_beside(&nursery, pages);
     }
 
     /// The same for who makes a child.
     pub fn keep_copies_beside(&self, nursery: &Nursery, pages: &[PageNumber]) {
-        // More than a small process's data takes.
-        const MOST: usize = 32;
         let mut copies = self.copies.lock();
+        let kept = nursery.ready.as_ref().map_or(0, |ready| ready.room.kept.mapped(pages));
         let mapped = nursery.mapped(pages);
-        let is_unused = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped);
+        let is_unused =
+            |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped(page) + kept);
+        if pages.len() + copies.len() <= COPIES && pages.iter().all(is_unused) {
+            // Nearly always.
+            copies.extend_from_slice(pages);
+            return;
+        }
         let (unused, mut others): (Vec<PageNumber>, Vec<PageNumber>) = pages.iter().partition(|page| is_unused(page));
-        let (kept, rest) = unused.split_at(unused.len().min(MOST.saturating_sub(copies.len())));
+        let (kept, rest) = unused.split_at(unused.len().min(COPIES.saturating_sub(copies.len())));
         copies.extend_from_slice(kept);
         others.extend_from_slice(rest);
         Allocator::own().free_many(&others);

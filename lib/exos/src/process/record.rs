@@ -34,6 +34,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
+use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use runtime::lock::Lock;
@@ -281,7 +282,10 @@ impl Process {
     pub fn with_memory<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
         let mut memory = self.memory.lock();
         let Memory { space, tables, at_hand } = &mut *memory;
-        action(space, &mut OwnPages { tables, at_hand, key: self.session_key, files: &self.files })
+        action(
+            space,
+            &mut OwnPages { tables, at_hand, key: self.session_key, files: &self.files, list: Cell::default() },
+        )
     }
 
     /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.

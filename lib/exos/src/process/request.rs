@@ -19,6 +19,12 @@ pub const SCHEDULED: &str = "(scheduled)";
 pub const SCHEDULE: &str = "(schedule)";
 /// First name of one to look again at a file that got shorter, or a hole: its node, and from which byte to which.
 pub const CUT: &str = "(cut)";
+/// First name of one to open what a pipe has grown by: the number of its first page.
+pub const GROWN: &str = "(grown)";
+/// First name of one to adopt children of who asks, and ends: their numbers.
+pub const ADOPT: &str = "(adopt)";
+/// First name of one to tell what a descriptor is open on.
+pub const DESCRIPTION: &str = "(description)";
 /// First name of one for bytes of memory, and of one to change them.
 pub const MEMORY: &str = "(memory)";
 /// See [`MEMORY`].
@@ -109,6 +115,36 @@ pub fn cut_to_path([node, first, end]: [u64; 3]) -> String {
     format!("{CUT}/{node}/{first}/{end}")
 }
 
+/// A request to open what a pipe has grown by.
+pub fn grown_to_path(first: u64) -> String {
+    format!("{GROWN}/{first}")
+}
+
+/// The pipe that such a request is about.
+pub fn grown_from_path(path: &str) -> Option<u64> {
+    path.strip_prefix(GROWN)?.strip_prefix('/')?.parse().ok()
+}
+
+/// A request to tell what a descriptor is open on.
+pub fn description_to_path(descriptor: u64) -> String {
+    format!("{DESCRIPTION}/{descriptor}")
+}
+
+/// The descriptor that such a request is about.
+pub fn description_from_path(path: &str) -> Option<u64> {
+    path.strip_prefix(DESCRIPTION)?.strip_prefix('/')?.parse().ok()
+}
+
+/// A request to adopt children.
+pub fn adopt_to_path(numbers: &[u64]) -> String {
+    numbers.iter().fold(ADOPT.into(), |path: String, number| format!("{path}/{number}"))
+}
+
+/// Those that such a request names.
+pub fn adopt_from_path(path: &str) -> Option<Vec<u64>> {
+    path.strip_prefix(ADOPT)?.split('/').skip(1).map(|part| part.parse().ok()).collect()
+}
+
 /// A request for bytes of memory: address and count.
 pub fn memory_to_path(address: u64, bytes: u64) -> String {
     format!("{MEMORY}/{address}/{bytes}")
@@ -166,6 +202,7 @@ pub fn limits_from(bytes: &[u8]) -> Option<[u64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn a_request_comes_out_as_it_went_in() {
@@ -200,6 +237,11 @@ mod tests {
         for wrong in ["", "(cut)", "(cut)/1/2", "(cut)/1/2/x", "(cut)/1/2/3/4", "7/0/1"] {
             assert_eq!(cut_from_path(wrong), None, "{wrong}");
         }
+        assert_eq!(adopt_from_path(&adopt_to_path(&[7, u64::MAX])), Some(vec![7, u64::MAX]));
+        assert!(["", "(adopt)/", "(adopt)/1/x", "7"].iter().all(|wrong| adopt_from_path(wrong).is_none()));
+        assert_eq!(description_from_path(&description_to_path(3)), Some(3));
+        assert_eq!(grown_from_path(&grown_to_path(77)), Some(77));
+        assert!(["", "(grown)", "(grown)/", "(grown)/1/2"].iter().all(|wrong| grown_from_path(wrong).is_none()));
         assert_eq!(limits_from(&limits_to([1, u64::MAX])), Some([1, u64::MAX]));
         assert_eq!(limits_from(b"123456789"), None);
     }

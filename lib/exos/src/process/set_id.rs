@@ -34,8 +34,12 @@ use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, PageNumber, exposed};
 
-/// Whether a program makes the process somebody that it cannot become by itself. What it can, it has become.
+/// Whether a program makes the process somebody that it cannot become by itself, or is one that it may not read. What it can,
+/// it has become.
 pub(super) fn becomes_another(program: &File) -> Result<bool> {
+    if !program.is_readable() {
+        return Ok(true);
+    }
     let process = process();
     let before = process.identity.lock().clone();
     let mode = program.opened.mode;
@@ -104,7 +108,7 @@ fn bundle(process: &Process, request: &Request) -> (Bundle, Vec<Description>) {
         below_proc: place.below_proc.map(|path| path.to_vec()).unwrap_or_default(),
         group: [process.group(), process.session.load(Relaxed)],
         signals: [ignored, thread().blocked()],
-        attributes: [attributes.priority, u64::from(attributes.personality)],
+        attributes: attributes.kept(),
         alarm: [alarm.deadline, alarm.interval],
         limits: (0..LIMITS).map(limit).collect(),
         terminal: terminal.and_then(|terminal| passing::words_of_terminal(&terminal).ok()),

@@ -54,7 +54,7 @@ pub(super) fn begin(words: &[u64]) -> Result<Context> {
     begin::publish(process);
     process.public_word(public::BEGUN).store(1, Release);
     wait_for_stand_in(process, EnvironmentId(words[birth::PREDECESSOR_WORD]));
-    exec::replace(&mut context, &request)?;
+    exec::replace(&mut context, &request, None)?;
     // The guardian held it for this environment from the beginning.
     process.files.lock().hold(words[birth::PROGRAM_WORD], false);
     Ok(context)
@@ -89,11 +89,7 @@ fn take_over(process: &Process, thread: &Thread, bundle: &Bundle) {
         process.signals.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
     }
     thread.set_blocked(bundle.signals[1]);
-    {
-        let mut attributes = process.attributes.lock();
-        attributes.priority = bundle.attributes[0].clamp(1, 40);
-        attributes.personality = bundle.attributes[1] as u32;
-    }
+    process.attributes.lock().keep(bundle.attributes);
     let [deadline, interval] = bundle.alarm;
     process.alarms.change(|timers| timers.interval[0] = Timer { deadline, interval });
     for (resource, limit) in (0..).zip(&bundle.limits) {

@@ -3,7 +3,7 @@
 //! The record lies in the heap, found through a pointer in the environment area. All of it is changed by the thread
 //! itself, but for the signals that others send to it.
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::process::account::Account;
 use crate::process::children::public;
 use crate::process::futex::Waiter;
@@ -18,6 +18,17 @@ use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
+
+/// Bit of [`Thread::at_end`].
+const SAVED_MASK: u64 = 1;
+/// Flag of an alternate stack: see [`Thread::disarm_alternate`] (`SS_AUTODISARM`).
+const AUTODISARM: u64 = 1 << 31;
+
+/// Whether a word of [`Thread::at_end`] says that a signal was sent.
+#[inline]
+pub const fn is_sent(at_end: u64) -> bool {
+    at_end > SAVED_MASK
+}
 
 /// A thread.
 #[derive(Debug)]
@@ -54,11 +65,12 @@ pub struct Thread {
     pub awakened: AtomicU64,
     /// Signals that wait.
     blocked: AtomicU64,
-    /// Whether there is a mask to put back once the next signal was delivered (`sigsuspend`): 1, or 0.
-    pub has_saved_mask: AtomicU64,
+    /// What the end of the call has to do beside what is pending, 0: nothing. [`SAVED_MASK`]: a mask is to be put back once the
+    /// next signal was delivered (`sigsuspend`); else a signal that the call sent to its own thread: see [`Self::send_at_end`].
+    pub at_end: AtomicU64,
     /// That mask.
     saved_mask: AtomicU64,
-    /// The alternate stack: address, flags, size.
+    /// See [`Self::alternate_words`].
     alternate: [AtomicU64; 3],
     post: [AtomicU64; THREAD_WORDS],
 }
@@ -85,7 +97,7 @@ impl Thread {
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
-            has_saved_mask: AtomicU64::new(0),
+            at_end: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
             alternate: Default::default(),
             post: [const { AtomicU64::new(0) }; THREAD_WORDS],
@@ -152,7 +164,7 @@ impl Thread {
         self.pages.lock().clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
-        self.has_saved_mask.store(0, Relaxed);
+        self.at_end.store(0, Relaxed);
         self.account.clear();
         self.awakened.store(0, Relaxed);
         self.set_alternate([0; 3]);
@@ -182,50 +194,102 @@ impl Thread {
     /// Sets which signals wait.
     #[inline]
     pub fn set_blocked(&self, blocked: u64) {
-        self.blocked.store(blocked & !UNSTOPPABLE, SeqCst);
+        let blocked = blocked & !UNSTOPPABLE;
+        self.blocked.store(blocked, SeqCst);
         let shown = Area::current().public_library(public::SIGNALS - public::BASE);
-        shown.store(self.blocked(), Relaxed);
+        shown.store(blocked, Relaxed);
     }
 
     /// Sets which signals wait, until the next one was delivered: the mask from before comes back then.
     pub fn block_for_now(&self, blocked: u64) {
         self.saved_mask.store(self.blocked(), Relaxed);
-        self.has_saved_mask.store(1, Relaxed);
+        self.at_end.store(SAVED_MASK, Relaxed);
         self.set_blocked(blocked);
     }
 
     /// Puts the mask back that was there before [`Self::block_for_now`].
     #[inline]
     pub fn restore_mask(&self) {
-        if self.has_saved_mask.swap(0, Relaxed) != 0 {
+        if self.at_end.swap(0, Relaxed) == SAVED_MASK {
             self.set_blocked(self.saved_mask.load(Relaxed));
         }
     }
 
     /// The mask that a handler finds in its frame.
     #[inline]
-    pub fn take_saved_mask(&self) -> u64 {
-        if self.has_saved_mask.load(Relaxed) == 0 {
-            return self.blocked();
+    pub fn saved_mask(&self) -> u64 {
+        if self.at_end.load(Relaxed) == SAVED_MASK { self.saved_mask.load(Relaxed) } else { self.blocked() }
+    }
+
+    /// It lies in a frame now, and comes back from there.
+    #[inline]
+    pub fn forget_saved_mask(&self) {
+        self.at_end.store(0, Relaxed);
+    }
+
+    /// The end of the running call is to deliver a signal to its thread: a set of one, below 32. False where there is something
+    /// else to do at that end.
+    #[inline]
+    pub fn send_at_end(&self, signal: u64, code: i32) -> bool {
+        let is_free = self.at_end.load(Relaxed) == 0;
+        if is_free {
+            self.at_end.store(u64::from(code as u32) << 32 | signal << 1, Relaxed);
         }
-        self.has_saved_mask.store(0, Relaxed);
-        self.saved_mask.load(Relaxed)
+        is_free
+    }
+
+    /// Takes that signal, and its code.
+    #[inline]
+    pub fn take_sent(&self) -> Option<(u64, i32)> {
+        let at_end = self.at_end.load(Relaxed);
+        if !is_sent(at_end) {
+            return None;
+        }
+        self.at_end.store(0, Relaxed);
+        Some((u64::from(at_end as u32 >> 1), (at_end >> 32) as i32))
+    }
+
+    /// The words of the alternate stack: address, flags as the program set them, and size, 0 where there is none.
+    #[inline]
+    pub fn alternate_words(&self) -> &[AtomicU64; 3] {
+        &self.alternate
     }
 
     /// The alternate stack as `sigaltstack` tells it to a program whose stack pointer is `stack`.
-    #[inline]
     pub fn alternate(&self, stack: u64) -> [u64; 3] {
         let [base, flags, size] = [0, 1, 2].map(|index: usize| self.alternate[index].load(Relaxed));
-        let on_it = stack > base && stack - base <= size;
+        let on_it = flags & AUTODISARM == 0 && stack > base && stack - base <= size;
         let state = match size {
             0 => linux::SS_DISABLE,
             _ if on_it => linux::SS_ONSTACK,
             _ => 0,
         };
-        [base, flags | u64::from(state), size]
+        [base, flags & AUTODISARM | u64::from(state), size]
     }
 
-    /// Sets the alternate stack; no bytes: none.
+    /// Sets the alternate stack for a program whose stack pointer is `stack`: who runs on it keeps it (sigaltstack(2)).
+    pub fn change_alternate(&self, stack: u64, [base, flags, size]: [u64; 3]) -> Result<()> {
+        if self.alternate(stack)[1] & u64::from(linux::SS_ONSTACK) != 0 {
+            return Err(Errno::EPERM);
+        }
+        let flags = u64::from(flags as u32);
+        match (flags & !AUTODISARM) as u32 {
+            linux::SS_DISABLE => self.set_alternate([0, flags, 0]),
+            0 | linux::SS_ONSTACK if size < u64::from(linux::MINSIGSTKSZ) => return Err(Errno::ENOMEM),
+            0 | linux::SS_ONSTACK => self.set_alternate([base, flags, size]),
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+
+    /// A handler that begins on the alternate stack has none, where the program wanted it so, until it returns.
+    pub fn disarm_alternate(&self) {
+        if self.alternate[1].load(Relaxed) & AUTODISARM != 0 {
+            self.set_alternate([0, linux::SS_DISABLE.into(), 0]);
+        }
+    }
+
+    /// Sets the words of the alternate stack; no bytes: none.
     pub fn set_alternate(&self, [base, flags, size]: [u64; 3]) {
         for (word, value) in self.alternate.iter().zip([base, flags, size]) {
             word.store(value, Relaxed);

@@ -155,7 +155,7 @@ pub fn execute(context: &mut Context, request: Request) -> Result<()> {
     let process = process();
     let Some(unborn) = Unborn::take() else { return Err(Errno::EAGAIN) };
     *process.exec.lock() = Some(Box::new(request));
-    let options = Options { exit_signal: unborn.exit_signal, ..Options::PLAIN };
+    let options = Options { exit_signal: unborn.exit_signal, executes: true, ..Options::PLAIN };
     let child = fork::fork(&Context::default(), options);
     let request = process.exec.lock().take();
     request.iter().for_each(|request| request.close());
@@ -181,18 +181,18 @@ pub fn exit(context: &mut Context, status: Status) {
 fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let process = process();
     let key = process.session_key;
-    let mailbox = process.lists.public(key).allocate()?;
     let mut nursery = process.nursery.lock();
     let ready = nursery.prepare()?;
-    nursery.current = None;
+    nursery.current.clear();
     drop(nursery);
-    fork::introduce(&ready, mailbox)?;
+    fork::introduce(&ready);
     let super::ready::Ready { made, public, room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
     let _ = syscall::environment_destroy(key, made.number);
     let number = made.number.0;
-    process.children.lock().all.push(Child { made, public, room, mailbox, copies: Vec::new(), told: 0 });
+    let child = Child { made, public, room, copies: Vec::new(), told: 0, is_adopted: false };
+    process.children.lock().all.push(child);
     let (code, value) = status.information();
     let detail = number & 0xffff_ffff | process.sender() & !0xffff_ffff;
     let information = Information { signal: exit_signal, code: code as i32, detail, value: u64::from(value) };

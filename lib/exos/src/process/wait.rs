@@ -151,18 +151,25 @@ pub fn bury_ended() {
         core::mem::take(&mut children.all).into_iter().partition(|child| child.status().is_some());
     children.all = others;
     drop(children);
-    ended.iter().for_each(|child| child.bury(process.session_key));
+    ended.into_iter().for_each(Child::bury);
 }
 
 fn look(wanted: Wanted) -> Result<Option<Found>> {
     let process = process();
     let mut children = process.children.lock();
-    let included: Vec<usize> =
-        (0..children.all.len()).filter(|index| wanted.which.includes(&children.all[*index])).collect();
-    if included.is_empty() {
+    let (mut is_any, mut found) = (false, None);
+    for index in 0..children.all.len() {
+        if wanted.which.includes(&children.all[index]) {
+            is_any = true;
+            found = event(&mut children, index, wanted).map(|event| (index, event));
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    if !is_any {
         return Err(Errno::ECHILD);
     }
-    let found = included.into_iter().find_map(|index| Some((index, event(&mut children, index, wanted)?)));
     let Some((index, event)) = found else { return Ok(None) };
     let child = &children.all[index];
     let found = Found { number: child.number(), event, usage: child.usage() };
@@ -170,7 +177,7 @@ fn look(wanted: Wanted) -> Result<Option<Found>> {
         let child = children.all.remove(index);
         children.usage = children.usage.with(found.usage);
         drop(children);
-        child.bury(process.session_key);
+        child.bury();
     }
     Ok(Some(found))
 }

@@ -11,6 +11,7 @@ use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, thread, word};
 use crate::user_memory::header::{CallTable, tables};
+use crate::user_memory::signal_frame;
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
@@ -64,10 +65,13 @@ pub extern "C" fn reflection_entry() {
         "cld",
         "mov rdi, rsp",
         "call {return_by_gate}",
+        "cmp eax, {from_frame}",
+        "je {resume_from_frame}",
         "jmp {rest}",
         sigreturn = const linux::__NR_rt_sigreturn, process = const PROCESS,
         returns = const offset_of!(Process, calls) + CallTable::RETURNS, registers = const size_of::<Registers>(),
-        return_by_gate = sym return_by_gate, rest = sym rest,
+        return_by_gate = sym return_by_gate, rest = sym rest, from_frame = const left::FROM_FRAME,
+        resume_from_frame = sym signal_frame::exos_resume_from_frame,
         getpid = const GETPID, call = sym call_entry, number = const NUMBER,
         rip = const RIP, rflags = const RFLAGS, in_page = const IN_PAGE, before = const BEFORE,
         move_to_eax = const MOVE_TO_EAX,
@@ -156,22 +160,24 @@ extern "C" fn rest() {
         "mov [rsp + 40], rbx",
         "mov rdi, rsp",
         "cmp eax, {signals}",
-        "jne 2f",
-        "call {deliver}",
+        "ja 3f",
+        "je 2f",
+        "call {deliver_sent}",
         "jmp {resume}",
         "2:",
+        "call {deliver}",
+        "jmp {resume}",
+        "3:",
         "call {whole}",
         "jmp {resume}",
-        registers = const left::REGISTERS, signals = const left::SIGNALS, deliver = sym deliver, whole = sym whole,
-        resume = sym upcall::resume,
+        registers = const left::REGISTERS, deliver_sent = sym deliver_sent,
+        signals = const left::SIGNALS, deliver = sym deliver, whole = sym whole, resume = sym upcall::resume,
     )
 }
 
 /// Declares the entries and handlers of a process.
 pub fn install() {
-    for vector in 0..32 {
-        upcall::set_handler(vector, exception);
-    }
+    upcall::set_exception_handlers(exception);
     upcall::set_handler(kind::EVENT, event);
     upcall::set_handler(kind::SLICE_END, slice_end);
     upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
@@ -181,12 +187,23 @@ pub fn install() {
 mod left {
     /// Nothing: the program goes on with all registers but those that are saved.
     pub const NOTHING: u32 = 0;
+    /// A signal is to be looked at that the call sent to its own thread.
+    pub const SENT: u32 = 1;
     /// Signals are to be looked at.
-    pub const SIGNALS: u32 = 1;
+    pub const SIGNALS: u32 = 2;
     /// The call itself: it has to do with every register of the program.
-    pub const ALL: u32 = 2;
+    pub const ALL: u32 = 3;
     /// All registers are to be taken from the context, where the call put them.
-    pub const REGISTERS: u32 = 3;
+    pub const REGISTERS: u32 = 4;
+    /// The same from the frame of a signal, on the program's stack.
+    pub const FROM_FRAME: u32 = 5;
+}
+
+/// What is left to do for a return from a handler, and the address of the user context in the frame.
+#[repr(C)]
+struct Returning {
+    left: u64,
+    from: u64,
 }
 
 extern "C" fn call_by_stub(context: &mut Context) -> u32 {
@@ -216,29 +233,49 @@ fn call_quickly(context: &mut Context) -> u32 {
     let account = &thread().account;
     account.enter_library();
     call::perform_quickly(context, process, operation);
-    if !signal::is_quiet() {
-        return left::SIGNALS;
+    match signal::left() {
+        signal::Left::Nothing => {}
+        signal::Left::Sent => return left::SENT,
+        signal::Left::Anything => return left::SIGNALS,
     }
     account.leave_library();
     left::NOTHING
 }
 
 /// The return from a handler. Of the context only the frame is there; all registers come from the program's stack.
-extern "C" fn return_by_gate(context: &mut Context) -> u32 {
+extern "C" fn return_by_gate(context: &mut Context) -> Returning {
+    let leave = |left: u32, from| Returning { left: left.into(), from };
     if context.frame.pkru != area::upcall_pkru() {
         context.registers = Registers { rax: linux::__NR_rt_sigreturn.into(), ..Registers::default() };
-        return left::ALL;
+        return leave(left::ALL, 0);
     }
     let account = &thread().account;
     account.enter_library();
-    if signal::return_from_handler(context).is_err() {
-        context.registers = Registers::default();
-        signal::raise_own(linux::SIGSEGV);
-        return left::SIGNALS;
+    let Ok(from) = signal::begin_return(context) else { return leave(refuse_return(context), 0) };
+    if signal::is_quiet() {
+        account.leave_library();
+        return leave(left::FROM_FRAME, from);
     }
-    signal::deliver_pending(context);
+    if signal_frame::take_registers(&mut context.registers, from).is_err() {
+        return leave(refuse_return(context), 0);
+    }
+    signal::deliver(context);
     account.leave_library();
-    left::REGISTERS
+    leave(left::REGISTERS, 0)
+}
+
+/// A handler returns to a frame that cannot be read, or that says what cannot be.
+extern "C" fn refuse_return(context: &mut Context) -> u32 {
+    thread().account.enter_library();
+    context.registers = Registers::default();
+    signal::raise_own(linux::SIGSEGV);
+    left::SIGNALS
+}
+
+/// Entered with RSP at the context where the registers of a frame could not be read in the end.
+#[unsafe(naked)]
+pub extern "C" fn return_failed() {
+    naked_asm!("mov rdi, rsp", "call {refuse}", "jmp {rest}", refuse = sym refuse_return, rest = sym rest)
 }
 
 /// The rest of the way of a call that has to do with every register: they are all in the context.
@@ -246,6 +283,12 @@ extern "C" fn whole(context: &mut Context) {
     thread().account.enter_library();
     call::perform(context);
     signal::deliver_pending(context);
+    thread().account.leave_library();
+}
+
+/// The rest of the way of a call that sent a signal to its own thread.
+extern "C" fn deliver_sent(context: &mut Context) {
+    signal::deliver_sent(context);
     thread().account.leave_library();
 }
 

@@ -65,6 +65,15 @@ impl Actions {
         self.caught = put(self.caught, action.is_handler());
     }
 
+    /// A handler serves once: the default comes back.
+    #[cold]
+    pub fn reset(&mut self, signal: u32) {
+        let action = self.get(signal);
+        if action.is_handler() {
+            self.set(signal, Action { handler: DEFAULT, ..action });
+        }
+    }
+
     const fn place(signal: u32) -> usize {
         (signal as usize).wrapping_sub(1) % set::COUNT as usize
     }

@@ -1,26 +1,31 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
 use super::frame::Information;
-use super::post::{Post, from_user};
-use super::set::{self, Default as DefaultAction, UNSTOPPABLE, bit};
+use super::post::{FIRST_QUEUED, Post, from_user};
+use super::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 use super::{Action, IGNORE, handler, stop};
 use crate::errno::Result;
 use crate::process::state;
 use crate::process::status::Status;
+use crate::process::thread::is_sent;
 use crate::user_memory::current::{process, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 
 /// A signal that was taken out, and what the program wants done with it.
-pub(super) struct Taken {
+struct Taken {
     /// What came with it.
     pub information: Information,
     /// What is to be done.
     pub action: Action,
-    /// Whether it came for this thread alone.
-    pub for_thread: bool,
+    /// Error code, trap number and address, where a fault raised it.
+    pub fault: Option<[u64; 3]>,
 }
+
+/// Signals that a call may send to its own thread without the way over a mailbox: what becomes of the others depends on more
+/// than the thread.
+const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPABLE);
 
 /// Sends a signal to the running process itself.
 pub fn raise_own(signal: u32) {
@@ -28,10 +33,18 @@ pub fn raise_own(signal: u32) {
 }
 
 /// The same as a program asks for it.
-#[inline]
 pub fn send_own(signal: u32) -> Result<()> {
     let process = process();
     process.letters.post().put(&from_user(signal, process.sender()))
+}
+
+/// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of the
+/// call delivers here. False where that is not as simple, and nothing was sent.
+#[inline]
+pub fn send_at_end(signal: u32, code: i32) -> bool {
+    let thread = thread();
+    let signal = bit(signal) & SENT_AT_END & !thread.blocked();
+    signal != 0 && thread.send_at_end(signal, code)
 }
 
 /// Sends a signal to the running thread.
@@ -65,14 +78,40 @@ pub fn waiting() -> u64 {
     thread().pending().load(Acquire) | process().letters.signals().load(Acquire)
 }
 
-/// Whether there is nothing to act on: no signal that comes through, no question of others, no timer that is due, no mask to put back, and no
-/// other thread that decided something for all. That is how nearly every call ends.
+/// What there is to act on at the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Nothing but a signal that the call sent to its own thread.
+    Sent,
+    /// Anything.
+    Anything,
+}
+
+/// Whether there is something to act on: a signal that comes through, a question of others, a timer that is due, a mask to put back, or
+/// what another thread decided for all. Nearly every call ends with nothing.
 #[inline(always)]
-pub fn is_quiet() -> bool {
+pub fn left() -> Left {
     let (process, thread) = (process(), thread());
     let waiting = thread.pending().load(Acquire) | process.letters.signals().load(Acquire);
-    let others = process.stopped.load(Acquire) | process.alarms.soonest() | thread.has_saved_mask.load(Relaxed);
-    waiting | others | process.letters.questions().load(Acquire) == 0 || is_quiet_all_the_same(waiting)
+    let others = waiting | process.stopped.load(Acquire) | process.alarms.soonest();
+    let others = others | process.letters.questions().load(Acquire);
+    let at_end = thread.at_end.load(Relaxed);
+    if others | at_end == 0 {
+        return Left::Nothing;
+    }
+    match others {
+        0 if is_sent(at_end) => Left::Sent,
+        _ if at_end == 0 && is_quiet_all_the_same(waiting) => Left::Nothing,
+        _ => Left::Anything,
+    }
+}
+
+/// Whether there is nothing to act on.
+#[inline(always)]
+pub fn is_quiet() -> bool {
+    left() == Left::Nothing
 }
 
 #[inline(never)]
@@ -81,7 +120,6 @@ fn is_quiet_all_the_same(waiting: u64) -> bool {
     waiting & !thread.blocked() == 0
         && process.letters.questions().load(Acquire) == 0
         && process.stopped.load(Acquire) == state::RUNS
-        && thread.has_saved_mask.load(Relaxed) == 0
         && !process.alarms.is_due()
 }
 
@@ -92,6 +130,9 @@ pub fn settle() -> bool {
         return false;
     }
     let process = process();
+    if let Some(sent) = thread().take_sent() {
+        put_sent(sent);
+    }
     super::expire();
     stop::wait_while_stopped();
     loop {
@@ -137,30 +178,71 @@ pub fn deliver_pending(context: &mut Context) {
 
 /// The same where there is something to act on.
 pub fn deliver(context: &mut Context) {
+    if let Some(sent) = thread().take_sent() {
+        put_sent(sent);
+    }
     super::expire();
     stop::wait_while_stopped();
     answer_questions();
     while let Some(signal) = set::first(pending()) {
         let Some(taken) = take(signal) else { continue };
-        if taken.action.is_handler() {
-            return handler::call(context, &taken);
+        let Taken { information, action, fault } = &taken;
+        if action.is_handler() {
+            return handler::call(context, (signal, bit(signal)), action, *fault, || *information);
         }
         act(&taken);
     }
     thread().restore_mask();
 }
 
-/// Takes a signal out; nothing where another thread was faster.
+/// Delivers the signal that the call sent to its own thread, where nothing else is left to act on: to a function of the program
+/// without the way over a mailbox. Where it was blocked after all, or calls none, it goes the way of all signals.
 #[inline(always)]
+pub fn deliver_sent(context: &mut Context) {
+    let thread = thread();
+    let Some((one, code)) = thread.take_sent() else { return };
+    if thread.blocked() & one == 0 {
+        let signal = one.trailing_zeros() + 1;
+        let action = take_action(signal);
+        if action.is_handler() {
+            return handler::call(context, (signal, one), &action, None, || sent_information(one, code));
+        }
+    }
+    put_sent((one, code));
+    deliver(context);
+}
+
+#[inline(never)]
+fn sent_information(one: u64, code: i32) -> Information {
+    Information { code, ..from_user(one.trailing_zeros() + 1, process().sender()) }
+}
+
+/// A signal that is not queued always finds room.
+#[cold]
+fn put_sent((one, code): (u64, i32)) {
+    let post = if code == linux::SI_TKILL { thread().post() } else { process().letters.post() };
+    let _ = post.put(&sent_information(one, code));
+}
+
+/// Takes a signal out; nothing where another thread was faster.
+#[inline]
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
     let information = post.take(signal)?;
+    let action = take_action(signal);
+    let fault = if for_thread && FAULTS & bit(signal) != 0 { thread().fault.lock().take() } else { None };
+    Some(Taken { information, action, fault })
+}
+
+/// What the program wants done with a signal, this time.
+#[inline]
+pub(super) fn take_action(signal: u32) -> Action {
     let mut actions = process().signals.lock();
     let action = actions.get(signal);
-    if action.has(linux::SA_RESETHAND) && action.is_handler() {
-        actions.set(signal, Action { handler: Action::default().handler, ..action });
+    if action.has(linux::SA_RESETHAND) {
+        actions.reset(signal);
     }
-    Some(Taken { information, action, for_thread })
+    action
 }
 
 #[inline]

@@ -64,18 +64,6 @@ pub const LINUX_CONTEXT: usize = offset_of!(Frame, flags);
 pub const FIXED: u64 = size_of::<Frame>() as u64;
 const _: () = assert!(FIXED == 8 + 304 + 128);
 
-/// What a frame is written of beside the registers.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Rest {
-    /// Alternate stack: address, flags, size.
-    pub alternate: [u64; 3],
-    /// Error code, trap number and address of a fault.
-    pub fault: [u64; 3],
-    /// Not 0 where vector registers are saved by XSAVE.
-    pub by_xsave: u32,
-}
-
 /// Why a signal came: `siginfo`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Information {
@@ -89,15 +77,32 @@ pub struct Information {
     pub value: u64,
 }
 
-/// Where a frame goes.
+/// Where a frame goes. Holds always: in this order, with room for each, and the vector state at a multiple of 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    frame: u64,
+    vectors: u64,
+    end: u64,
+}
+
+impl Layout {
     /// Address of the frame: what RSP is to be.
-    pub frame: u64,
+    #[inline]
+    pub const fn frame(&self) -> u64 {
+        self.frame
+    }
+
     /// Address of the vector state.
-    pub vectors: u64,
+    #[inline]
+    pub const fn vectors(&self) -> u64 {
+        self.vectors
+    }
+
     /// Where all of it ends.
-    pub end: u64,
+    #[inline]
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
 }
 
 /// Finds the place for a frame with `vector_bytes` of vector state below `stack`; `alternate`: at the top of an
@@ -159,6 +164,8 @@ pub struct Returned {
     pub rflags: u64,
     /// Signals to block.
     pub blocked: u64,
+    /// Bytes of the alternate stack.
+    pub alternate_bytes: u64,
     /// Address of the vector state; 0: the initial one.
     pub vectors: u64,
 }
@@ -171,6 +178,16 @@ pub const fn fit_flags(flags: u64) -> u64 {
 /// Address of the information in a frame.
 pub const fn information_at(frame: u64) -> u64 {
     frame.wrapping_add(offset_of!(Frame, information) as u64)
+}
+
+/// Address of the words on a fault in a frame: error code, trap number, the mask once more, address.
+pub const fn fault_at(frame: u64) -> u64 {
+    frame.wrapping_add(offset_of!(Frame, error) as u64)
+}
+
+/// Address of the alternate stack's words in a frame, by that of the user context.
+pub const fn alternate_at(context: u64) -> u64 {
+    context.wrapping_add((offset_of!(Frame, stack) - LINUX_CONTEXT) as u64)
 }
 
 /// Address of the context in a frame.

@@ -1,7 +1,8 @@
 //! Calling a function of the program because of a signal, and coming back.
 
-use super::Taken;
-use super::frame::{self, Rest};
+use super::Action;
+use super::deliver::{ends_by_fault, take_action};
+use super::frame::{self, Information};
 use super::set::bit;
 use crate::errno::{Errno, Result};
 use crate::loader::vdso;
@@ -9,59 +10,88 @@ use crate::process::status::Status;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use crate::user_memory::signal_frame::{self, Parts};
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 
 /// Flags of the CPU in which a handler begins: interrupts on.
 const FLAGS: u64 = 0x202;
 
-/// Changes `context` so that the program goes on in the handler; where the stack does not hold the frame, it ends.
+/// Changes `context` so that the program goes on in the handler of a signal, whose set of one stands beside it; where the stack does not hold the
+/// frame, in that of SIGSEGV. What came with the signal is looked up only where the program asks for it (SA_SIGINFO): as on Linux nothing stands there else.
 #[inline]
-pub(super) fn call(context: &mut Context, taken: &Taken) {
-    let thread = thread();
-    let Taken { action, information, for_thread } = taken;
-    let signal = information.signal;
-    let is_fault = *for_thread && super::set::FAULTS & bit(signal) != 0;
-    let fault = if is_fault { thread.fault.lock().take() } else { None };
-    let Some(at) = put_frame(context, taken, fault.unwrap_or_default()) else {
-        crate::process::exit::end(Status::Killed(linux::SIGSEGV));
-    };
+pub(super) fn call(
+    context: &mut Context,
+    (signal, one): (u32, u64),
+    action: &Action,
+    fault: Option<[u64; 3]>,
+    information: impl FnOnce() -> Information,
+) {
+    let at = put_frame(context, action, fault);
+    let at = at.filter(|at| !action.has(linux::SA_SIGINFO) || put_information(*at, &information()).is_ok());
+    let Some(at) = at else { return call_for_want_of_stack(context, signal) };
     let registers = &mut context.registers;
     (registers.rdi, registers.rax) = (u64::from(signal), 0);
     (registers.rsi, registers.rdx) = (frame::information_at(at), frame::context_at(at));
     (context.frame.rip, context.frame.rsp) = (action.handler, at);
     context.frame.rflags = FLAGS;
-    let own = if action.has(linux::SA_NODEFER) { 0 } else { bit(signal) };
+    let own = if action.has(linux::SA_NODEFER) { 0 } else { one };
+    let thread = thread();
+    thread.forget_saved_mask();
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
-/// Writes the frame, each word once. As on Linux there is no information where the program did not ask for it.
-#[inline]
-fn put_frame(context: &Context, taken: &Taken, fault: [u64; 3]) -> Option<u64> {
-    let (thread, action) = (thread(), taken.action);
-    let stack = context.frame.rsp;
-    let alternate = thread.alternate(stack);
-    let frame::Layout { frame, vectors, end } = lay_out(stack, alternate, action.has(linux::SA_ONSTACK))?;
-    let rest = Rest { alternate, fault, by_xsave: u32::from(signal_frame::has_xsave()) };
-    let parts = Parts { context, blocked: thread.take_saved_mask(), restorer: action.restorer, rest: &rest };
-    signal_frame::put([frame, vectors, end], parts).ok()?;
-    if action.has(linux::SA_SIGINFO) {
-        let [signal, code, detail, value] = frame::information_words(&taken.information);
-        let words = [signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        copy::write_words(frame::information_at(frame), &words).ok()?;
+/// The frame of a signal found no place: that is a fault, which cannot wait. The signal itself is lost.
+#[cold]
+fn call_for_want_of_stack(context: &mut Context, signal: u32) {
+    const FAULT: u32 = linux::SIGSEGV;
+    if signal == FAULT || ends_by_fault(FAULT) {
+        crate::process::exit::end(Status::Killed(FAULT));
     }
-    Some(frame)
+    let told = Information { signal: FAULT, code: linux::SI_KERNEL as i32, ..Information::default() };
+    call(context, (FAULT, bit(FAULT)), &take_action(FAULT), None, || told);
 }
 
-/// The place for a frame, on the stack or on the alternate one; none where it does not fit there.
-#[inline]
-fn lay_out(stack: u64, [base, flags, size]: [u64; 3], asked: bool) -> Option<frame::Layout> {
+/// Writes the frame, each word once but for those on a fault.
+#[inline(always)]
+fn put_frame(context: &Context, action: &Action, fault: Option<[u64; 3]>) -> Option<u64> {
+    let thread = thread();
+    let stack = context.frame.rsp;
+    let [_, _, size] = thread.alternate_words();
+    let has_alternate = size.load(Relaxed) != 0;
+    let layout = match has_alternate {
+        false => frame::lay_out(stack, false, thread.vector_bytes)?,
+        true => lay_out(stack, action.has(linux::SA_ONSTACK))?,
+    };
+    let blocked = thread.saved_mask();
+    let parts = Parts { context, blocked, restorer: action.restorer, alternate: thread.alternate_words() };
+    signal_frame::put(layout, parts).ok()?;
+    if has_alternate {
+        thread.disarm_alternate();
+    }
+    if let Some([error, trap, address]) = fault {
+        copy::write_words(frame::fault_at(layout.frame()), &[error, trap, blocked, address]).ok()?;
+    }
+    Some(layout.frame())
+}
+
+#[inline(never)]
+fn put_information(frame: u64, information: &Information) -> Result<()> {
+    let [signal, code, detail, value] = frame::information_words(information);
+    let words = [signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    copy::write_words(frame::information_at(frame), &words)
+}
+
+/// The place for a frame where there is an alternate stack: on it, or on the other one; none where it does not fit there.
+#[inline(never)]
+fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
+    let [base, flags, size] = thread().alternate(stack);
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = asked && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
     let layout = frame::lay_out(top, switched, thread().vector_bytes)?;
-    let overflows = |low: u64, high: u64| layout.frame < low && stack <= high;
-    if switched && layout.frame < base
+    let overflows = |low: u64, high: u64| layout.frame() < low && stack <= high;
+    if switched && layout.frame() < base
         || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size))
     {
         return None;
@@ -71,16 +101,37 @@ fn lay_out(stack: u64, [base, flags, size]: [u64; 3], asked: bool) -> Option<fra
 
 /// `rt_sigreturn`: goes on where a handler interrupted. The frame lies where the handler's return left the stack.
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
-    let returned = signal_frame::take(context, context.frame.rsp)?;
+    let from = begin_return(context)?;
+    signal_frame::take_registers(&mut context.registers, from)
+}
+
+/// The same but for the registers that the frame of an upcall does not hold: they lie in the user context at the address that
+/// is given back.
+#[inline(always)]
+pub fn begin_return(context: &mut Context) -> Result<u64> {
+    let from = context.frame.rsp;
+    let returned = signal_frame::take(from)?;
     if returned.rip > crate::layout::PROGRAM_END && !vdso::range().contains(&returned.rip) {
         return Err(Errno::EFAULT);
     }
+    (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
+    context.frame.rflags = frame::fit_flags(returned.rflags);
     let thread = thread();
+    thread.set_blocked(returned.blocked);
+    let [_, _, size] = thread.alternate_words();
+    if size.load(Relaxed) | returned.alternate_bytes != 0 {
+        restore_alternate(from, returned.rsp)?;
+    }
     if returned.vectors != 0 {
         signal_frame::load_vectors(returned.vectors, thread.vector_bytes)?;
     }
-    thread.set_blocked(returned.blocked);
-    (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
-    context.frame.rflags = frame::fit_flags(returned.rflags);
+    Ok(from)
+}
+
+/// The alternate stack is what the frame says, as far as it can be set while the program runs at `stack`.
+#[inline(never)]
+fn restore_alternate(from: u64, stack: u64) -> Result<()> {
+    let wanted = copy::read_words::<3>(frame::alternate_at(from))?;
+    let _ = thread().change_alternate(stack, wanted);
     Ok(())
 }

@@ -22,6 +22,4 @@ mod mailbox;
 #[cfg(target_os = "none")]
 mod stop;
 #[cfg(target_os = "none")]
-use deliver::Taken;
-#[cfg(target_os = "none")]
 pub use {actions::*, alarm::*, deliver::*, handler::*, mailbox::*, stop::*};

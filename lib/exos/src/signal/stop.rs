@@ -97,9 +97,14 @@ pub fn tell_parent_of_end(status: Status) {
 
 fn tell_parent((code, value): (u32, u32)) {
     let process = process();
-    let signal = if code <= linux::CLD_DUMPED { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
+    let adopted = process.public_word(public::ADOPTED).load(SeqCst);
+    let exit_signal = if adopted == 0 { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
+    let signal = if code <= linux::CLD_DUMPED { exit_signal } else { linux::SIGCHLD };
     let detail = process.sender();
     let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
+    if adopted != 0 {
+        return crate::process::reaper::tell(adopted, &information);
+    }
     let parent = process.parent_mailbox.lock().clone();
     let Some(parent) = parent else {
         // The session needs no word; a parent that is another user has it from the guardian.

@@ -51,6 +51,11 @@ core::arch::global_asm!(
     "lock cmpxchg dword ptr [rdi], edx",
     "mov eax, eax",
     "ret",
+    // rax: the four bytes at rdi, or -1 after a fault.
+    ".global exos_user_half",
+    "exos_user_half:",
+    "mov eax, [rdi]",
+    "ret",
     ".global exos_user_exchange_end",
     "exos_user_exchange_end:",
     "mov rax, -1",
@@ -69,6 +74,8 @@ unsafe extern "C" {
     static exos_user_touch_end: u8;
     /// Puts `new` at `address` where `old` is there; the result is what was there, or -1 where it cannot be written.
     fn exos_user_exchange(address: u64, old: u32, new: u32) -> u64;
+    /// What is at `address`, or -1 where it cannot be read.
+    fn exos_user_half(address: u64) -> u64;
     static exos_user_exchange_end: u8;
 }
 
@@ -77,8 +84,8 @@ pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
     let touch = (exos_user_look as *const () as u64, &raw const exos_user_touch_end as u64);
     let exchange = (exos_user_exchange as *const () as u64, &raw const exos_user_exchange_end as u64);
-    let [put, take, load] = signal_frame::ranges();
-    [copy, touch, exchange, put, take, load]
+    let [put, take, load, resume] = signal_frame::ranges();
+    [copy, touch, exchange, put, take, load, resume]
         .into_iter()
         .find(|(start, end)| (*start..*end).contains(&rip))
         .map(|(_, end)| end)
@@ -178,9 +185,9 @@ pub fn write_words(to: u64, words: &[u64]) -> Result<()> {
 
 /// One 32-bit number.
 pub fn read_half(from: u64) -> Result<u32> {
-    let mut bytes = [0; 4];
-    read(from, &mut bytes)?;
-    Ok(u32::from_le_bytes(bytes))
+    check(from, 4)?;
+    // SAFETY: the source lies in the program's range, where a fault is fixed up.
+    u32::try_from(unsafe { exos_user_half(from) }).map_err(|_| Errno::EFAULT)
 }
 
 /// Writes one 32-bit number.

@@ -53,6 +53,7 @@ pub fn area_at(address: u64) -> Area {
 }
 
 /// Whether the running environment runs a process yet.
+#[inline(always)]
 pub fn is_adopted() -> bool {
     Area::current().library().free[word::PROCESS].load(Relaxed) != 0
 }

@@ -11,14 +11,15 @@ use crate::memory::space::Pages;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
 use runtime::{Failure, KeyIndex, PageNumber, area, exposed};
 
-/// Pages at most that stay for the next program, or that a process has at hand for the one that its child executes.
-pub const AT_HAND: usize = 24;
+/// Pages at most that stay for the next program.
+const AT_HAND: usize = 24;
 
 /// Pages that are given up in one call of the kernel.
 const AT_ONCE: usize = 16;
@@ -34,9 +35,17 @@ pub struct OwnPages<'a> {
     pub key: KeyIndex,
     /// Where the pages of files come from.
     pub files: &'a Lock<Client>,
+    /// The access list of its pages, once it was looked up.
+    pub list: Cell<Option<PageNumber>>,
 }
 
 impl OwnPages<'_> {
+    fn list(&self) -> PageNumber {
+        let list = self.list.get().unwrap_or_else(area::access_list);
+        self.list.set(Some(list));
+        list
+    }
+
     /// How this process's tables are edited.
     pub fn editor(&self) -> Editor {
         Editor { root: area::root(), key: self.key, tables: Allocator::own() }
@@ -44,6 +53,10 @@ impl OwnPages<'_> {
 
     /// Unmaps all that the program has; `there` is what there is. A few tables stay for the next program.
     pub fn clear(&mut self, there: &[(u64, u64)]) -> Result<()> {
+        if there.is_empty() {
+            // The tables may be those of a program that was prepared.
+            return Ok(());
+        }
         if self.tables.are_own_and_few() {
             let rows: Vec<MapRow> = there.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
             return self.map(&rows);
@@ -56,7 +69,7 @@ impl OwnPages<'_> {
 
     /// Keeps some of the pages that nothing maps any more for the next program, and gives the others up.
     pub fn keep_at_hand(&mut self, pages: &[u64]) {
-        let own = area::access_list();
+        let own = self.list();
         let is_alone = |page: &u64| {
             exposed::page(PageNumber(*page)).is_some_and(|info| {
                 let is_unused = info.references() + info.pins() == 0 && !info.is_orphan();
@@ -114,7 +127,7 @@ impl Pages for OwnPages<'_> {
     }
 
     fn owns(&self, pages: &[u64]) -> bool {
-        let own = area::access_list();
+        let own = self.list();
         pages.iter().all(|page| exposed::page(PageNumber(*page)).is_some_and(|info| info.access() == own))
     }
 
@@ -123,7 +136,7 @@ impl Pages for OwnPages<'_> {
     }
 
     fn release(&mut self, pages: &[u64]) {
-        let own = area::access_list();
+        let own = self.list();
         let is_own = |page: &PageNumber| {
             exposed::page(*page).is_some_and(|info| {
                 info.access() == own
@@ -142,6 +155,11 @@ impl Pages for OwnPages<'_> {
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
         let editor = self.editor();
         budget::with_reserve(|| self.tables.edit(&editor, rows))
+    }
+
+    fn map_run(&mut self, start: u64, entries: &[u64]) -> Result<()> {
+        let editor = self.editor();
+        budget::with_reserve(|| self.tables.edit_run(&editor, start, entries))
     }
 
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
@@ -167,7 +185,7 @@ impl Pages for OwnPages<'_> {
     }
 
     fn is_sole(&self, page: u64) -> bool {
-        let own = area::access_list();
+        let own = self.list();
         exposed::page(PageNumber(page)).is_some_and(|info| info.access() == own && info.references() == 1)
     }
 

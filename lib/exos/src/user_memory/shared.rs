@@ -52,6 +52,11 @@ impl Shared {
         self.address
     }
 
+    /// Whether it may be written through.
+    pub const fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// The pages.
     pub fn pages(&self) -> &[PageNumber] {
         &self.pages
@@ -104,9 +109,9 @@ impl Shared {
     }
 
     fn at(&self, offset: u64, bytes: u64) -> Result<u64> {
-        let size = self.pages.len() as u64 * PAGE_SIZE;
+        let size = (self.pages.len() as u64) << PAGE_SIZE.ilog2();
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= size);
-        if fits { Ok(self.address + offset) } else { Err(Errno::EIO) }
+        if fits { Ok(self.address.wrapping_add(offset)) } else { Err(Errno::EIO) }
     }
 }
 
@@ -120,20 +125,23 @@ pub fn lock_in(shared: &Shared) -> &'static OwnerLock {
 #[derive(Clone, Debug)]
 pub struct Windows {
     open: BTreeMap<u64, Shared>,
+    /// Those that show what other windows have grown by, by the addresses of those.
+    beyond: BTreeMap<u64, Shared>,
     /// Where they may lie; the first is filled first.
     rooms: [Range<u64>; 2],
 }
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { open: BTreeMap::new(), rooms: [NEAR_WINDOWS..NEAR_WINDOWS_END, WINDOWS..WINDOWS_END] }
+        let rooms = [NEAR_WINDOWS..NEAR_WINDOWS_END, WINDOWS..WINDOWS_END];
+        Self { open: BTreeMap::new(), beyond: BTreeMap::new(), rooms }
     }
 }
 
 impl Windows {
     /// None open, in the room that is the guardian's: it shares its address space with the session.
     pub fn of_guardian() -> Self {
-        Self { open: BTreeMap::new(), rooms: [0..0, GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END] }
+        Self { rooms: [0..0, GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END], ..Self::default() }
     }
 
     /// Opens a window onto pages, with what `key` allows.
@@ -161,24 +169,46 @@ impl Windows {
         Ok(shared)
     }
 
-    /// Closes a window. Nothing may look through it any more.
+    /// Opens a window onto what another one has grown by, in the place of the one that was there for it.
+    pub fn extend(&mut self, shared: &Shared, pages: Vec<PageNumber>, key: KeyIndex) -> Result<Shared> {
+        let beyond = self.open(pages, key, shared.writable)?;
+        if let Some(before) = self.beyond.insert(shared.address, beyond.clone()) {
+            self.close(&before);
+        }
+        Ok(beyond)
+    }
+
+    /// That window.
+    pub fn beyond(&self, shared: &Shared) -> Option<&Shared> {
+        self.beyond.get(&shared.address)
+    }
+
+    /// Closes a window, and what shows beyond it. Nothing may look through it any more.
     pub fn close(&mut self, shared: &Shared) {
+        if let Some(beyond) = self.beyond.remove(&shared.address) {
+            self.close(&beyond);
+        }
         if self.open.remove(&shared.address).is_some() {
             // SAFETY: the window was open, and its users have gone.
             let _ = unsafe { address_space::own().unmap(shared.address, shared.pages.len() as u64) };
         }
     }
 
-    /// Forgets a window that is not mapped here, in a process that just began.
-    pub fn forget(&mut self, shared: &Shared) {
-        self.open.remove(&shared.address);
+    /// Forgets a window at an address that is not mapped here, in a process that just began.
+    pub fn forget(&mut self, address: u64) {
+        self.open.remove(&address);
     }
 
-    /// Notes that other pages lie in a window's place: those of a process that just began.
-    pub fn replace(&mut self, shared: &Shared, pages: Vec<PageNumber>) -> Shared {
-        let replaced = Shared { pages: pages.into(), ..shared.clone() };
-        self.open.insert(shared.address, replaced.clone());
-        replaced
+    /// Notes which pages lie in a window's place, to be written, in a process that just began.
+    pub fn note(&mut self, address: u64, pages: Vec<PageNumber>) -> Shared {
+        let noted = Shared { address, pages: pages.into(), writable: true };
+        self.open.insert(address, noted.clone());
+        noted
+    }
+
+    /// Where a window of one page could be.
+    pub fn free_place(&self) -> Option<u64> {
+        self.find_place(1).ok()
     }
 
     /// Every open window.

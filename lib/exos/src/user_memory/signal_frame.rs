@@ -6,9 +6,13 @@
 
 use super::copy::{check, outcome};
 use crate::errno::{Errno, Result};
-use crate::signal::frame::{Frame, LINUX_CONTEXT, Rest, Returned, SEGMENTS, USER_CONTEXT_FLAGS};
+use crate::layout::PROGRAM_END;
+use crate::signal::frame::{Frame, LINUX_CONTEXT, Layout, Returned, SEGMENTS, USER_CONTEXT_FLAGS};
+use abi::exposed::KernelInfo;
+use abi::feature;
+use abi::memory_map::EXPOSED_KERNEL;
 use core::mem::{MaybeUninit, offset_of};
-use runtime::exposed;
+use core::sync::atomic::AtomicU64;
 use runtime::upcall::{Context, Registers};
 
 /// Offsets in a frame.
@@ -18,7 +22,8 @@ const RETURNED: usize = REGISTERS - LINUX_CONTEXT;
 
 core::arch::global_asm!(
     ".pushsection .text.exos_signal_frame, \"ax\", @progbits",
-    // rdi: the frame; rsi: the context; rdx: the mask; rcx: where the vector registers go; r8: the restorer; r9: the rest.
+    // rdi: the frame; rsi: the context; rdx: the mask; rcx: where the vector registers go; r8: the restorer; r9: the
+    // alternate stack.
     ".global exos_put_frame",
     "exos_put_frame:",
     "mov [rdi], r8",
@@ -30,15 +35,12 @@ core::arch::global_asm!(
     "mov rax, {segments}",
     "mov [rdi + {segment_word}], rax",
     ".irp place, 0, 8, 16",
-    "mov rax, [r9 + {alternate} + \\place]",
+    "mov rax, [r9 + \\place]",
     "mov [rdi + {stack} + \\place], rax",
     ".endr",
-    "mov rax, [r9 + {fault}]",
-    "mov [rdi + {error}], rax",
-    "mov rax, [r9 + {fault} + 8]",
-    "mov [rdi + {trap}], rax",
-    "mov rax, [r9 + {fault} + 16]",
-    "mov [rdi + {address}], rax",
+    "mov qword ptr [rdi + {error}], 0",
+    "mov qword ptr [rdi + {trap}], 0",
+    "mov qword ptr [rdi + {address}], 0",
     // Pairs of places: in the frame, and in the context.
     ".macro exos_put_register to, from",
     "mov rax, [rsi + \\from]",
@@ -64,8 +66,9 @@ core::arch::global_asm!(
     "exos_put_register 17, {rflags}",
     "mov eax, -1",
     "mov edx, -1",
-    "cmp dword ptr [r9 + {by_xsave}], 0",
-    "je 2f",
+    "movabs rsi, {features}",
+    "test dword ptr [rsi], {by_xsave}",
+    "jz 2f",
     // XSAVE reads and writes the first word of the header behind the legacy area; XRSTOR refuses what stands in the next two.
     "mov qword ptr [rcx + 512], 0",
     "mov qword ptr [rcx + 520], 0",
@@ -81,46 +84,52 @@ core::arch::global_asm!(
     "exos_put_frame_end:",
     "mov eax, 1",
     "ret",
-    // rdi: the context; rsi: the user context in the frame; rdx: what else it says. RSP comes last of the registers.
+    // rdi: what the frame says beside registers; rsi: the user context in it. RSP, RIP and flags come last of the registers.
     ".global exos_take_frame",
     "exos_take_frame:",
     ".macro exos_take_word to, from",
     "mov rax, [rsi + \\from]",
-    "mov [\\to], rax",
+    "mov [rdi + \\to], rax",
     ".endm",
-    "exos_take_word rdx+{returned_vectors}, {vectors}-{context}",
-    "exos_take_word rdx+{returned_blocked}, {mask}-{context}",
+    "exos_take_word {returned_vectors}, {vectors}-{context}",
+    "exos_take_word {returned_blocked}, {mask}-{context}",
+    "exos_take_word {returned_alternate}, {stack}+16-{context}",
     ".irp place, 0, 8, 16",
-    "mov rax, [rsi + {returned} + 8 * 15 + \\place]",
-    "mov [rdx + {returned_stack} + \\place], rax",
+    "exos_take_word {returned_stack}+\\place, {returned}+8*15+\\place",
     ".endr",
-    "exos_take_word rdi+{r8}, {returned}",
-    "exos_take_word rdi+{r9}, {returned}+8",
-    "exos_take_word rdi+{r10}, {returned}+16",
-    "exos_take_word rdi+{r11}, {returned}+24",
-    "exos_take_word rdi+{r12}, {returned}+32",
-    "exos_take_word rdi+{r13}, {returned}+40",
-    "exos_take_word rdi+{r14}, {returned}+48",
-    "exos_take_word rdi+{r15}, {returned}+56",
-    "exos_take_word rdi+{rdi}, {returned}+64",
-    "exos_take_word rdi+{rsi}, {returned}+72",
-    "exos_take_word rdi+{rbp}, {returned}+80",
-    "exos_take_word rdi+{rbx}, {returned}+88",
-    "exos_take_word rdi+{rdx}, {returned}+96",
-    "exos_take_word rdi+{rax}, {returned}+104",
-    "exos_take_word rdi+{rcx}, {returned}+112",
+    "xor eax, eax",
+    "ret",
+    // rdi: the registers; rsi: the user context.
+    ".global exos_take_registers",
+    "exos_take_registers:",
+    "exos_take_word {r8}, {returned}",
+    "exos_take_word {r9}, {returned}+8",
+    "exos_take_word {r10}, {returned}+16",
+    "exos_take_word {r11}, {returned}+24",
+    "exos_take_word {r12}, {returned}+32",
+    "exos_take_word {r13}, {returned}+40",
+    "exos_take_word {r14}, {returned}+48",
+    "exos_take_word {r15}, {returned}+56",
+    "exos_take_word {rdi}, {returned}+64",
+    "exos_take_word {rsi}, {returned}+72",
+    "exos_take_word {rbp}, {returned}+80",
+    "exos_take_word {rbx}, {returned}+88",
+    "exos_take_word {rdx}, {returned}+96",
+    "exos_take_word {rax}, {returned}+104",
+    "exos_take_word {rcx}, {returned}+112",
     "xor eax, eax",
     "ret",
     ".global exos_take_frame_end",
     "exos_take_frame_end:",
     "mov eax, 1",
     "ret",
-    // The vector registers out of the program's memory (xrstor: esi is not 0): the CPU itself refuses what it would not load.
+    // The vector registers out of the program's memory: the CPU itself refuses what it would not load.
     ".global exos_load_vectors",
     "exos_load_vectors:",
     "mov eax, -1",
     "mov edx, -1",
-    "test esi, esi",
+    "movabs rsi, {features}",
+    "test dword ptr [rsi], {by_xsave}",
     "jz 2f",
     "xrstor64 [rdi]",
     "xor eax, eax",
@@ -133,7 +142,31 @@ core::arch::global_asm!(
     "exos_load_vectors_end:",
     "mov eax, 1",
     "ret",
+    // rdx: the user context. RSP is at a context whose frame is as it is to be: its registers come from there, at once.
+    ".global exos_resume_from_frame",
+    "exos_resume_from_frame:",
+    "mov r8, [rdx + {returned}]",
+    "mov r9, [rdx + {returned} + 8]",
+    "mov r10, [rdx + {returned} + 16]",
+    "mov r11, [rdx + {returned} + 24]",
+    "mov r12, [rdx + {returned} + 32]",
+    "mov r13, [rdx + {returned} + 40]",
+    "mov r14, [rdx + {returned} + 48]",
+    "mov r15, [rdx + {returned} + 56]",
+    "mov rdi, [rdx + {returned} + 64]",
+    "mov rsi, [rdx + {returned} + 72]",
+    "mov rbp, [rdx + {returned} + 80]",
+    "mov rbx, [rdx + {returned} + 88]",
+    "mov rax, [rdx + {returned} + 104]",
+    "mov rcx, [rdx + {returned} + 112]",
+    "mov rdx, [rdx + {returned} + 96]",
+    "add rsp, {rip}",
+    "iretq",
+    ".global exos_resume_from_frame_end",
+    "exos_resume_from_frame_end:",
+    "jmp {failed}",
     ".popsection",
+    failed = sym crate::rewriter::gate::return_failed,
     flags = const offset_of!(Frame, flags), context_flags = const USER_CONTEXT_FLAGS,
     link = const offset_of!(Frame, link), old_mask = const offset_of!(Frame, old_mask),
     mask = const offset_of!(Frame, mask), vectors = const offset_of!(Frame, vectors),
@@ -141,10 +174,10 @@ core::arch::global_asm!(
     stack = const offset_of!(Frame, stack), error = const offset_of!(Frame, error),
     trap = const offset_of!(Frame, trap), address = const offset_of!(Frame, address),
     registers = const REGISTERS, returned = const RETURNED, context = const LINUX_CONTEXT,
-    alternate = const offset_of!(Rest, alternate), fault = const offset_of!(Rest, fault),
-    by_xsave = const offset_of!(Rest, by_xsave),
+    features = const EXPOSED_KERNEL + offset_of!(KernelInfo, features) as u64, by_xsave = const feature::XSAVE,
     returned_vectors = const offset_of!(Returned, vectors), returned_blocked = const offset_of!(Returned, blocked),
     returned_stack = const offset_of!(Returned, rsp),
+    returned_alternate = const offset_of!(Returned, alternate_bytes),
     r8 = const offset_of!(Registers, r8), r9 = const offset_of!(Registers, r9), r10 = const offset_of!(Registers, r10),
     r11 = const offset_of!(Registers, r11), r12 = const offset_of!(Registers, r12),
     r13 = const offset_of!(Registers, r13), r14 = const offset_of!(Registers, r14),
@@ -157,20 +190,33 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    fn exos_put_frame(to: u64, context: &Context, blocked: u64, vectors: u64, restorer: u64, rest: &Rest) -> u32;
+    fn exos_put_frame(
+        to: u64,
+        context: &Context,
+        blocked: u64,
+        vectors: u64,
+        restorer: u64,
+        alternate: &[AtomicU64; 3],
+    ) -> u32;
     static exos_put_frame_end: u8;
-    fn exos_take_frame(to: &mut Context, from: u64, returned: *mut Returned) -> u32;
+    fn exos_take_frame(to: *mut Returned, from: u64) -> u32;
+    fn exos_take_registers(to: &mut Registers, from: u64) -> u32;
     static exos_take_frame_end: u8;
-    fn exos_load_vectors(from: u64, by_xsave: u32) -> u32;
+    fn exos_load_vectors(from: u64) -> u32;
     static exos_load_vectors_end: u8;
+    /// Jumped to with RSP at a context whose frame is as it is to be, and in RDX the address of a user context that was checked
+    /// ([`take`]): the program goes on with its registers, or, where they cannot be read any more, the gate refuses.
+    pub fn exos_resume_from_frame();
+    static exos_resume_from_frame_end: u8;
 }
 
 /// Where these functions lie, each with its way out.
-pub(super) fn ranges() -> [(u64, u64); 3] {
+pub(super) fn ranges() -> [(u64, u64); 4] {
     [
         (exos_put_frame as *const () as u64, &raw const exos_put_frame_end as u64),
         (exos_take_frame as *const () as u64, &raw const exos_take_frame_end as u64),
         (exos_load_vectors as *const () as u64, &raw const exos_load_vectors_end as u64),
+        (exos_resume_from_frame as *const () as u64, &raw const exos_resume_from_frame_end as u64),
     ]
 }
 
@@ -183,34 +229,38 @@ pub struct Parts<'a> {
     pub blocked: u64,
     /// Where the handler returns to.
     pub restorer: u64,
-    /// The rest.
-    pub rest: &'a Rest,
+    /// Alternate stack: address, flags, size.
+    pub alternate: &'a [AtomicU64; 3],
 }
 
-/// Writes the frame at `to`, and the vector registers at `vectors` above it, a multiple of 64, in the layout of XSAVE (or
-/// FXSAVE); all of it below `end`.
+/// Writes a frame, and the vector registers in the layout of XSAVE (or FXSAVE).
 #[inline]
-pub fn put([to, vectors, end]: [u64; 3], parts: Parts<'_>) -> Result<()> {
-    check(to, end.wrapping_sub(to))?;
-    if vectors % 64 != 0 || end < vectors || vectors < to {
+pub fn put(layout: Layout, parts: Parts<'_>) -> Result<()> {
+    if layout.end() > PROGRAM_END {
         return Err(Errno::EFAULT);
     }
-    let Parts { context, blocked, restorer, rest } = parts;
-    // SAFETY: the target lies in the program's range, where a fault is fixed up, and `end` is where the callers found room for
-    // a frame, and for an area of all enabled components above it.
-    outcome(unsafe { exos_put_frame(to, context, blocked, vectors, restorer, rest) })
+    let Parts { context, blocked, restorer, alternate } = parts;
+    // SAFETY: the target ends in the program's range, where a fault is fixed up; the layout has room for a frame and, at a
+    // multiple of 64 above it, for as many bytes of vector registers as its maker asked for: all enabled components.
+    outcome(unsafe { exos_put_frame(layout.frame(), context, blocked, layout.vectors(), restorer, alternate) })
 }
 
-/// Reads the frame whose user context begins at `from`: the general registers into the context, and what else it says.
-/// Where that fails some of them may have been read.
+/// Reads what the frame says beside general registers whose user context begins at `from`.
 #[inline]
-pub fn take(context: &mut Context, from: u64) -> Result<Returned> {
+pub fn take(from: u64) -> Result<Returned> {
     check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
     let mut returned = MaybeUninit::uninit();
     // SAFETY: the source lies in the program's range, where a fault is fixed up.
-    outcome(unsafe { exos_take_frame(context, from, returned.as_mut_ptr()) })?;
+    outcome(unsafe { exos_take_frame(returned.as_mut_ptr(), from) })?;
     // SAFETY: every field was written, and any bits are a word.
     Ok(unsafe { returned.assume_init() })
+}
+
+/// Reads the general registers out of it. Where that fails some of them may have been read.
+pub fn take_registers(registers: &mut Registers, from: u64) -> Result<()> {
+    check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
+    // SAFETY: the source lies in the program's range, where a fault is fixed up.
+    outcome(unsafe { exos_take_registers(registers, from) })
 }
 
 /// Loads the vector registers from `bytes` bytes, whoever wrote there: what the CPU does not take is `EFAULT`, and leaves
@@ -223,11 +273,5 @@ pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
     }
     // SAFETY: the source lies in the program's range, where a fault is fixed up. ExOS is built without vector registers, so
     // that what they hold is the program's.
-    outcome(unsafe { exos_load_vectors(from, u32::from(has_xsave())) })
-}
-
-/// Whether vector registers are saved by XSAVE.
-#[inline]
-pub fn has_xsave() -> bool {
-    exposed::has(abi::feature::XSAVE)
+    outcome(unsafe { exos_load_vectors(from) })
 }

@@ -6,6 +6,8 @@
 
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::memory::fill::AHEAD;
+use crate::memory::space::run;
 use abi::limits::MAP_ROWS;
 use abi::page_table::{MapRow, PRESENT};
 use alloc::collections::BTreeMap;
@@ -56,9 +58,9 @@ impl Tables {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
     }
 
-    /// None yet, with pages to make them of.
-    pub fn of_spare(spare: Vec<PageNumber>) -> Self {
-        Self { linked: BTreeMap::new(), spare }
+    /// Pages to make further ones of.
+    pub fn give_spare(&mut self, spare: Vec<PageNumber>) {
+        self.spare = spare;
     }
 
     /// The pages that no table was made of.
@@ -74,6 +76,11 @@ impl Tables {
     /// Every table.
     pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
         self.linked.values().map(|link| link.page)
+    }
+
+    /// The first address that a table translates.
+    pub fn base_of(&self, table: PageNumber) -> Option<u64> {
+        self.linked.iter().find(|(_, link)| link.page == table).map(|((_, base), _)| *base)
     }
 
     /// Whether it takes less to empty these tables than to make others.
@@ -93,6 +100,24 @@ impl Tables {
             // A process that changes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
             critical_section::give_way();
             left = &left[done?..];
+        }
+        Ok(())
+    }
+
+    /// The same for pages in a row from an address on that lie in one table, but for those whose entry is 0.
+    pub fn edit_run(&mut self, editor: &Editor, start: u64, entries: &[u64]) -> Result<()> {
+        self.prepare(editor, start, true)?;
+        let mut rows = [MapRow::default(); AHEAD];
+        for (first, entries) in (start..).step_by(AHEAD * PAGE_SIZE as usize).zip(entries.chunks(AHEAD)) {
+            let mut count = 0;
+            for (place, row) in rows.iter_mut().zip(run(first, entries)) {
+                *place = MapRow { address: row.address | editor.key.0, ..row };
+                count += 1;
+            }
+            let mut left = &rows[..count];
+            while !left.is_empty() {
+                left = &left[self.edit_some(editor, left)?..];
+            }
         }
         Ok(())
     }

@@ -1,0 +1,90 @@
+//! Processes that the guardian has not heard of yet: who makes one notes it in its window, and nobody is asked.
+//!
+//! Pure, over words of a page that a client and the guardian share. The guardian takes all of them in before it does what a
+//! maker or a newborn asks for, who say so (`protocol::NEWBORNS`), and what concerns others than who asks
+//! ([`Operation::is_own_affair`]), and before it forgets who has died. So a newborn holds what its maker
+//! held when it was noted, and one that ends before that costs the guardian nothing. As long as one is noted its maker opens and
+//! closes no file by itself (`guardian::idle`). The client may write what it likes there: the kernel tells who made whom, and of one
+//! whose maker has died it says so itself.
+
+use super::protocol::Operation;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+/// Entries of the list.
+pub const ENTRIES: usize = 8;
+
+/// The list: numbers of environments; 0: nothing stands there.
+#[derive(Clone, Copy, Debug)]
+pub struct Newborns<'a>(&'a [AtomicU64; ENTRIES]);
+
+impl<'a> Newborns<'a> {
+    /// In these words.
+    pub const fn new(words: &'a [AtomicU64; ENTRIES]) -> Self {
+        Self(words)
+    }
+
+    /// Notes one; false where there is no room.
+    pub fn note(self, number: u64) -> bool {
+        self.0.iter().any(|entry| entry.compare_exchange(0, number, SeqCst, Relaxed).is_ok())
+    }
+
+    /// It is gone, if it was noted.
+    pub fn forget(self, number: u64) {
+        self.0.iter().any(|entry| entry.compare_exchange(number, 0, SeqCst, Relaxed).is_ok());
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn any(self) -> bool {
+        self.0.iter().any(|entry| entry.load(Acquire) != 0)
+    }
+
+    /// Takes all out.
+    pub fn take_all(self) -> impl Iterator<Item = u64> + use<'a> {
+        self.0.iter().map(|entry| entry.swap(0, SeqCst)).filter(|number| *number != 0)
+    }
+}
+
+impl Operation {
+    /// Whether it concerns nobody but who asks, whatever others hold and are.
+    pub fn is_own_affair(number: u64) -> bool {
+        let is_within = |first: Self, last: Self| number >= first as u64 && number <= last as u64;
+        is_within(Self::Open, Self::Fifo)
+            || is_within(Self::FutexEnter, Self::FutexRequeue)
+            || is_within(Self::WorkingSet, Self::WorkingSet)
+            || is_within(Self::Attribute, Self::Attribute)
+            || is_within(Self::OpenProgram, Self::OpenProgram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn what_is_noted_is_taken_once_or_forgotten() {
+        let words: [AtomicU64; ENTRIES] = [const { AtomicU64::new(0) }; ENTRIES];
+        let newborns = Newborns::new(&words);
+        assert!(!newborns.any());
+        assert!((1..=ENTRIES as u64).all(|number| newborns.note(number)) && !newborns.note(99));
+        newborns.forget(3);
+        newborns.forget(77);
+        assert!(newborns.note(99) && newborns.any());
+        assert_eq!(newborns.take_all().collect::<Vec<_>>(), [1, 2, 99, 4, 5, 6, 7, 8]);
+        assert!(!newborns.any() && newborns.take_all().next().is_none());
+    }
+
+    #[test]
+    fn what_looks_at_others_is_not_an_own_affair() {
+        use Operation::{Adopt, Ask, BuryTheDead, Holders, PivotRoot, Seal, SegmentAttach, SetIdentity, Signal, Vouch};
+        let others = [Adopt, Ask, BuryTheDead, Holders, PivotRoot, Seal, SegmentAttach, SetIdentity, Signal, Vouch];
+        assert!(others.into_iter().all(|operation| !Operation::is_own_affair(operation as u64)));
+        assert!(
+            [Operation::Open, Operation::Read, Operation::Lock]
+                .into_iter()
+                .all(|one| Operation::is_own_affair(one as u64))
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Files that are programs (execve(2)): what it takes to begin one, in one answer.
+//!
+//! Holds always: a file that somebody has open to be written does not begin to run, and one that runs is not opened to be
+//! written (`ETXTBSY`); of a program that may be executed and not read nobody is shown more than the line that names its
+//! interpreter: a fresh environment runs it (`set_id`).
+
+use super::handle::{Handle, node_of, right};
+use super::protocol;
+use super::server::{Outcome, Server};
+use crate::errno::{Errno, Result};
+use crate::file_system::mount_table::Location;
+use crate::file_system::node::NodeId;
+use crate::file_system::path::{PATH_BYTES, Place};
+use crate::file_system::tree::{Credentials, access};
+use crate::loader::image::HEAD;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general as linux;
+use runtime::{EnvironmentId, exposed};
+
+/// What a program begins with, and a script.
+const ELF: &[u8] = b"\x7fELF";
+const SCRIPT: &[u8] = b"#!";
+
+impl Server {
+    /// See [`protocol::Operation::OpenProgram`].
+    pub(super) fn open_program(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        (at, length): (u64, u64),
+        runs: bool,
+    ) -> Result<Outcome> {
+        let at = match length {
+            0 => self.start(caller, at)?,
+            _ => {
+                let path = self.path(caller, 0, length)?;
+                match self.tree.walk(self.from(caller, at, who, true)?, &path)? {
+                    Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
+                    Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {
+                        file if slash && !self.tree.node(file.node)?.is_directory() => return Err(Errno::ENOTDIR),
+                        there => there,
+                    },
+                }
+            }
+        };
+        self.access(who, at, access::EXECUTE)?;
+        if !self.tree.node(at.node)?.is_file() {
+            return Err(Errno::EACCES);
+        }
+        self.check_unwritten(at.node)?;
+        match self.check_open(at, who, linux::O_RDONLY, false) {
+            Err(Errno::EACCES) if runs => self.begin_unread(caller, at),
+            outcome => outcome.and_then(|()| self.begin(caller, at, runs)),
+        }
+    }
+
+    fn begin(&mut self, caller: u64, at: Location, runs: bool) -> Result<Outcome> {
+        let window = self.window(caller)?;
+        let path = self.put_program_path(caller, at)?;
+        let pages = self.tree.working_set(at.node, 0, u64::MAX)?;
+        let words = &window.words()[protocol::PROGRAM_PAGES as usize / 8..];
+        pages.iter().zip(words).for_each(|(page, word)| word.store(*page, Relaxed));
+        let pages = pages.len() as u64;
+        let node = self.tree.node(at.node)?;
+        let (mode, size) = (u64::from(node.mode), node.size);
+        self.tree.note_event(at.node, linux::IN_OPEN);
+        let handle = self.readable_program(at)?;
+        let handle = if runs { handle } else { handle.at_rest() };
+        self.hold(caller, handle)?;
+        let [head, ..] = match self.read(caller, handle, 0, protocol::PROGRAM_PATH) {
+            Ok(answer) => answer,
+            Err(error) => return self.release(caller, handle).and(Err(error)),
+        };
+        Ok([handle.to_word(), mode, size, protocol::pair(head as usize, path), pages].into())
+    }
+
+    /// What who may not read a program gets of it: a handle that opens nothing, and of a script the first line.
+    fn begin_unread(&mut self, caller: u64, at: Location) -> Result<Outcome> {
+        let mut head = Vec::new();
+        self.tree.read_noted(at.node, [0, HEAD as u64], false, |_, bytes| head.extend_from_slice(bytes))?;
+        let shown = match &head[..] {
+            script if script.starts_with(SCRIPT) => {
+                script.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
+            }
+            program if program.starts_with(ELF) => &[],
+            _ => return Err(Errno::ENOEXEC),
+        };
+        let path = self.put_program_path(caller, at)?;
+        self.window(caller)?.write(0, shown)?;
+        let node = self.tree.node(at.node)?;
+        let (mode, size) = (u64::from(node.mode), node.size);
+        let handle = Handle { at, rights: right::RUNS };
+        self.hold(caller, handle)?;
+        Ok([handle.to_word(), mode, size, protocol::pair(shown.len(), path), 0].into())
+    }
+
+    fn put_program_path(&self, caller: u64, at: Location) -> Result<usize> {
+        let path = self.tree.path_of(at).unwrap_or_default();
+        let path = if path.len() < PATH_BYTES { &path[..] } else { &[] };
+        self.window(caller)?.write(protocol::PROGRAM_PATH, path)?;
+        Ok(path.len())
+    }
+
+    /// By what a program is held that runs.
+    pub(super) fn readable_program(&self, at: Location) -> Result<Handle> {
+        let mode = self.tree.node(at.node)?.mode;
+        let handle = Handle::opened(at, mode, linux::O_RDONLY, self.tree.flags_at(at));
+        Ok(Handle { rights: handle.rights | right::RUNS, ..handle })
+    }
+
+    /// `ETXTBSY` where somebody has a file open to be written. A file that no name leads to is its maker's (`memfd_create`).
+    fn check_unwritten(&mut self, node: NodeId) -> Result<()> {
+        let found = self.tree.node(node)?;
+        if found.writers == 0 || found.links == 0 {
+            return Ok(());
+        }
+        self.take_back_idle_of(node);
+        if self.is_held_so(node, Handle::writes) { Err(Errno::ETXTBSY) } else { Ok(()) }
+    }
+
+    /// `ETXTBSY` where a program runs.
+    pub(super) fn check_at_rest(&self, node: NodeId) -> Result<()> {
+        // Most files that are written to are none.
+        if self.tree.node(node)?.mode & 0o111 == 0 {
+            return Ok(());
+        }
+        if self.is_held_so(node, Handle::runs) { Err(Errno::ETXTBSY) } else { Ok(()) }
+    }
+
+    /// Whether a process that lives holds a node in some manner.
+    fn is_held_so(&self, node: NodeId, manner: impl Fn(Handle) -> bool) -> bool {
+        let alive = self.clients.iter().filter(|(number, _)| exposed::lives(EnvironmentId(**number)));
+        let mut held = alive.flat_map(|(_, client)| client.holds.keys()).filter(|word| node_of(**word) == node);
+        held.any(|word| manner(Handle::from_word(*word)))
+    }
+
+    /// A handle that may write is held once more, or once less.
+    pub(super) fn note_writer(&mut self, handle: Handle, hold: bool) {
+        if handle.writes()
+            && let Ok(node) = self.tree.node_mut(handle.at.node)
+        {
+            node.writers = if hold { node.writers.saturating_add(1) } else { node.writers.saturating_sub(1) };
+        }
+    }
+}

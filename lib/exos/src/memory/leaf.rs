@@ -1,0 +1,135 @@
+//! What is left in a table of the lowest level that is to be used again, entry by entry.
+//!
+//! Pure, over the words of the table. Who ran there before may have put anything there. Holds always: what [`look`] does not tell of
+//! is empty, or as it should be.
+
+use crate::layout::{PAGE_MASK, PAGE_SIZE};
+use abi::page_table::{ACCESSED, DIRTY, MapRow, USER};
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that such a table translates.
+pub const SPAN: u64 = PAGE_SIZE << 9;
+/// Entries that are looked at together, most being empty.
+const AT_ONCE: usize = 8;
+/// How many times so many an eighth of a table has.
+const EIGHTH: usize = 512 / 8 / AT_ONCE;
+/// Bits of an entry that the CPU and the kernel set by themselves.
+const BY_THE_MACHINE: u64 = ACCESSED | DIRTY | USER;
+
+/// What a table maps that is not what it should.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// The rows that it does not map, by their indices.
+    pub missing: Vec<usize>,
+    /// The addresses of all entries that are neither empty nor what a row says.
+    pub others: Vec<u64>,
+}
+
+/// Looks at a table that translates the addresses from `base` on, and has entries in the eighths whose bits are set in `used`
+/// only. It should map `rows`, whose keys do not count, which are in the order of their addresses, and of which those without an
+/// entry say nothing; and whatever it maps at addresses in `vouched`.
+pub fn look(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow], vouched: &Range<u64>) -> Differences {
+    let mut seen = Differences::default();
+    let mut next = 0;
+    let groups = words.as_chunks::<AT_ONCE>().0.iter().zip((base..).step_by(AT_ONCE * PAGE_SIZE as usize));
+    for (index, (some, first)) in groups.enumerate() {
+        let is_used = used >> (index / EIGHTH) & 1 != 0;
+        if !is_used || some.iter().fold(0, |all, word| all | word.load(Relaxed)) == 0 {
+            continue;
+        }
+        for (word, address) in some.iter().zip((first..).step_by(PAGE_SIZE as usize)) {
+            let entry = word.load(Relaxed);
+            let is_it = |row: &MapRow| row.address & PAGE_MASK == address && (row.entry ^ entry) & !BY_THE_MACHINE == 0;
+            if entry == 0 || vouched.contains(&address) {
+                continue;
+            }
+            if !rows.get(next).is_some_and(is_it) {
+                next = pass_over(rows, next, address, &mut seen);
+                if !rows.get(next).is_some_and(is_it) {
+                    seen.others.push(address);
+                    continue;
+                }
+            }
+            next += 1;
+        }
+    }
+    pass_over(rows, next, u64::MAX, &mut seen);
+    seen
+}
+
+/// The rows from one on whose addresses lie below one are missing. The result is the first of the others.
+fn pass_over(rows: &[MapRow], from: usize, address: u64, seen: &mut Differences) -> usize {
+    let mut next = from;
+    while let Some(row) = rows.get(next)
+        && row.address & PAGE_MASK < address
+    {
+        if row.entry != 0 {
+            seen.missing.push(next);
+        }
+        next += 1;
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::page_table::{NO_EXECUTE, PRESENT, WRITE};
+
+    const BASE: u64 = 0x7d80_0000_0000;
+    const LEAF: u64 = PRESENT | WRITE | NO_EXECUTE;
+
+    fn table(entries: &[(usize, u64)]) -> Vec<AtomicU64> {
+        let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
+        entries.iter().for_each(|(at, entry)| words[*at].store(*entry, Relaxed));
+        words
+    }
+
+    fn row(at: u64, page: u64) -> MapRow {
+        MapRow { address: BASE + at * PAGE_SIZE | 3, entry: page << 12 | LEAF }
+    }
+
+    fn seen(entries: &[(usize, u64)], rows: &[MapRow]) -> (Vec<usize>, Vec<u64>) {
+        let used = entries.iter().fold(0, |used, (at, _)| used | 1 << (at / 64));
+        let seen = look(&table(entries), used, BASE, rows, &(BASE..BASE + 15 * PAGE_SIZE));
+        (seen.missing, seen.others.into_iter().map(|address| (address - BASE) / PAGE_SIZE).collect())
+    }
+
+    #[test]
+    fn what_was_put_there_stays_and_everything_else_is_told() {
+        let rows = [row(20, 51), row(300, 50), row(301, 52)];
+        let by_cpu = USER | ACCESSED | DIRTY;
+        let entries = [(20, 51 << 12 | LEAF | USER), (300, 50 << 12 | LEAF | by_cpu), (301, 52 << 12 | LEAF | USER)];
+        assert_eq!(seen(&[], &rows), ([0, 1, 2].to_vec(), Vec::new()));
+        assert_eq!(seen(&entries, &rows), (Vec::new(), Vec::new()));
+        let mut more = entries.to_vec();
+        more.extend([(2, 77 << 12 | LEAF), (15, 77 << 12 | LEAF), (511, 1 << 9)]);
+        assert_eq!(seen(&more, &rows), (Vec::new(), [15, 511].to_vec()), "the area is vouched for");
+        assert_eq!(seen(&entries[1..], &rows), ([0].to_vec(), Vec::new()));
+        assert_eq!(seen(&entries[..2], &rows), ([2].to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn another_page_or_other_rights_are_not_what_was_put_there() {
+        for entry in
+            [51 << 12 | LEAF, 50 << 12 | PRESENT | WRITE, 50 << 12 | LEAF | 1 << 10, 50 << 12 | LEAF & !PRESENT]
+        {
+            let entries = [(300, entry | USER), (301, 52 << 12 | LEAF)];
+            assert_eq!(
+                seen(&entries, &[row(300, 50), row(301, 52)]),
+                ([0].to_vec(), [300].to_vec()),
+                "entry {entry:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_without_an_entry_is_no_row() {
+        let none = MapRow { entry: 0, ..row(20, 0) };
+        assert_eq!(seen(&[], &[none]), (Vec::new(), Vec::new()));
+        assert_eq!(seen(&[(20, 51 << 12 | LEAF)], &[none]), (Vec::new(), [20].to_vec()));
+    }
+}

@@ -1,0 +1,336 @@
+//! What stays in the address space of an environment from one child to the next (doc/decision/0020).
+//!
+//! Windows, ExOS's own data and the program of the next child are mapped as those of the last one were, but for a few pages.
+//! Tables of which the child has set entries are looked through where these are of the lowest level; where it has linked tables,
+//! all go but the one that the area lies in. Holds always, of an environment in which nobody runs any more, after [`Kept::mend`]
+//! or [`Kept::clean`]: the tables map what stands here, and the kernel's area, and nothing else.
+
+use crate::errno::{Errno, Result};
+use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
+use crate::memory::difference::difference;
+use crate::memory::frames::Frames;
+use crate::memory::leaf;
+use crate::user_memory::birth;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::{Shared, Windows};
+use crate::user_memory::tables::{Editor, Tables, link_common};
+use abi::memory_map::LIBRARY_BASE;
+use abi::page_table::{MapRow, PAGE};
+use alloc::vec::Vec;
+use core::ops::Range;
+use runtime::address_space::AddressSpace;
+use runtime::page::PageKind;
+use runtime::{PageNumber, area, exposed, layout};
+
+/// What is there.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// The root, and the tables for the area.
+    way: Vec<PageNumber>,
+    /// The tables for a program.
+    tables: Tables,
+    /// What maps windows, and behind them the pages for ExOS's data, both in order. What is not there any more has no entry.
+    rows: Vec<MapRow>,
+    /// How many of these map windows.
+    windows: usize,
+    /// What maps pages that go with the child.
+    passing: Vec<MapRow>,
+    /// What maps the program. What is not there any more has no entry.
+    program: Vec<MapRow>,
+    /// Which edition that is of a program that was prepared; 0: another one.
+    edition: u64,
+    /// Whether the image is linked.
+    has_image: bool,
+    /// Whether the program's tables are its parent's.
+    is_shared: bool,
+    /// Each table, and how often entries of it had been set when the child began.
+    edits: Vec<(PageNumber, (u64, u64))>,
+    /// Windows onto tables that were looked through, to be read.
+    views: Vec<Shared>,
+}
+
+/// Where an area lies, for whose pages the kernel vouches.
+const AREA: Range<u64> = layout::AREA..layout::AREA + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
+/// The first address that the table translates that it lies in.
+const NEAR: u64 = layout::AREA & !(leaf::SPAN - 1);
+
+impl Kept {
+    /// That of an address space that has nothing but its area, and whose tables are under a list of their own.
+    pub fn of_fresh(list: PageNumber) -> Self {
+        let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
+        let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
+        let under_list =
+            own.filter_map(|page| Some((page, exposed::page(page)?))).filter(|(_, info)| info.access() == list);
+        // What was charged last comes first: there is no need to look through all pages of this environment.
+        let tables = under_list.take(count).filter(|(_, info)| info.kind() == PageKind::PageTable);
+        Self { way: tables.map(|(page, _)| page).collect(), ..Self::default() }
+    }
+
+    /// How many tables there are for a program.
+    pub fn tables(&self) -> usize {
+        self.tables.pages().count()
+    }
+
+    /// How often pages for ExOS's data are mapped here.
+    pub fn mapped(&self, data: &[PageNumber]) -> u64 {
+        let here = self.rows[self.windows..].iter().map(|row| row.entry & PAGE);
+        u64::from(here.eq(data.iter().map(|page| page.address())))
+    }
+
+    /// How often a page is mapped by a window.
+    pub fn maps(&self, page: PageNumber) -> u64 {
+        self.rows[..self.windows].iter().filter(|row| row.entry & PAGE == page.address()).count() as u64
+    }
+
+    /// Links the image, if that is not done.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn link_image(&mut self, editor: &Editor, table: PageNumber) -> Result<()> {
+        if !self.has_image {
+            link_common(editor, LIBRARY_BASE, 3, table)?;
+            self.has_image = true;
+        }
+        Ok(())
+    }
+
+    /// Maps windows, which are in order, then the pages for ExOS's data, in the place of those before, and `passing` pages for this child only.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn show(
+        &mut self,
+        editor: &Editor,
+        (mut windows, passing): (Vec<MapRow>, Vec<MapRow>),
+        data: impl Iterator<Item = MapRow>,
+    ) -> Result<()> {
+        self.windows = windows.len();
+        windows.extend(data);
+        let mut rows = difference(&self.rows, &windows).into_owned();
+        rows.extend_from_slice(&passing);
+        show(editor, &rows)?;
+        (self.rows, self.passing) = (windows, passing);
+        Ok(())
+    }
+
+    /// Takes out the pages for ExOS's data.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn drop_data(&mut self, editor: &Editor) -> Result<()> {
+        let rows: Vec<MapRow> = self.rows.drain(self.windows..).map(|row| MapRow { entry: 0, ..row }).collect();
+        show(editor, &rows)
+    }
+
+    /// Takes out what was mapped for one child only.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn take_out_passing(&mut self, editor: &Editor) -> Result<()> {
+        if self.passing.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<MapRow> = self.passing.drain(..).map(|row| MapRow { entry: 0, ..row }).collect();
+        show(editor, &rows)
+    }
+
+    /// Maps a program in the place of the one before, with `spare` pages for tables that are missing. The result is its tables.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn map(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>, program: Vec<MapRow>) -> Result<Tables> {
+        let before = core::mem::replace(&mut self.program, program);
+        self.edition = 0;
+        let rows = difference(&before, &self.program);
+        edit(&mut self.tables, editor, spare, &rows)
+    }
+
+    /// The same of a program that was prepared: of an `edition` that is here already what is missing.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn map_prepared(
+        &mut self,
+        editor: &Editor,
+        spare: &mut Vec<PageNumber>,
+        (edition, frames): (u64, &Frames),
+    ) -> Result<Tables> {
+        if self.edition != edition {
+            let tables = self.map(editor, spare, frames.rows());
+            self.edition = edition;
+            return tables;
+        }
+        let mut missing = Vec::new();
+        for row in self.program.iter_mut().filter(|row| row.entry == 0) {
+            row.entry = frames.get(row.address);
+            missing.push(*row);
+        }
+        edit(&mut self.tables, editor, spare, &missing)
+    }
+
+    /// Unlinks the tables of a program. The result is their pages.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn drop_program(&mut self, editor: &Editor, windows: &mut Windows) -> Result<Vec<PageNumber>> {
+        (self.program, self.edition) = (Vec::new(), 0);
+        self.look_away(windows);
+        let pages = self.tables.unlink_all(editor)?;
+        Ok(pages.into_iter().map(PageNumber).collect())
+    }
+
+    /// Closes the windows onto tables of a program.
+    fn look_away(&mut self, windows: &mut Windows) {
+        let is_in_way = |view: &Shared| self.way.contains(&view.pages()[0]);
+        self.views.iter().filter(|view| !is_in_way(view)).for_each(|view| windows.close(view));
+        self.views.retain(is_in_way);
+    }
+
+    /// There will be tables of others, too, which do not stay.
+    pub fn share(&mut self) {
+        self.is_shared = true;
+    }
+
+    /// Notes what the tables are like, before anybody runs there.
+    pub fn note(&mut self) {
+        self.edits.clear();
+        self.edits.extend(self.way.iter().copied().chain(self.tables.pages()).map(|table| (table, edits(table))));
+    }
+
+    /// The tables of which somebody has set an entry since. Nothing where one of them is not of the lowest level, or some are not
+    /// this environment's own.
+    pub fn edited(&self) -> Option<Vec<PageNumber>> {
+        let mut edited = Vec::new();
+        for (table, noted) in &self.edits {
+            if edits(*table) != *noted {
+                edited.push(Some(*table).filter(|table| is_lowest(*table))?);
+            }
+        }
+        Some(edited).filter(|_| !self.is_shared)
+    }
+
+    /// The windows that show tables.
+    pub fn views(&self) -> impl Iterator<Item = &Shared> {
+        self.views.iter()
+    }
+
+    /// Takes out of tables that were `edited`, all others being as they were, what was not put there. The result is the pages of the
+    /// program that are not mapped any more.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn mend(&mut self, editor: &Editor, edited: Vec<PageNumber>) -> Result<Vec<PageNumber>> {
+        let mut gone = Vec::new();
+        let mut is_passing_out = false;
+        for table in edited {
+            if self.way.contains(&table) {
+                self.mend_area(editor, table)?;
+                is_passing_out = true;
+            } else {
+                self.mend_program(editor, table, &mut gone)?;
+            }
+        }
+        if !is_passing_out {
+            self.take_out_passing(editor)?;
+        }
+        Ok(gone)
+    }
+
+    /// Everything but the table that the area lies in is gone: takes out of it what was not put there. The result is the pages that
+    /// the program's tables were made of.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn clean(&mut self, editor: &Editor) -> Result<Vec<PageNumber>> {
+        (self.has_image, self.is_shared) = (false, false);
+        (self.program, self.edition) = (Vec::new(), 0);
+        self.look_away(&mut process().windows.lock());
+        let pages = core::mem::take(&mut self.tables).pages().collect();
+        let leaf = self.way.iter().copied().find(|page| is_lowest(*page)).ok_or(Errno::EFAULT)?;
+        let is_near = |row: &MapRow| row.address & !(leaf::SPAN - 1) == NEAR;
+        let is_as_noted = self.edits.contains(&(leaf, edits(leaf))) && self.rows.iter().all(is_near);
+        if is_as_noted {
+            self.take_out_passing(editor)?
+        } else {
+            self.mend_area(editor, leaf)?
+        }
+        Ok(pages)
+    }
+
+    /// Takes out of the table that the area lies in what was not put there.
+    fn mend_area(&mut self, editor: &Editor, table: PageNumber) -> Result<()> {
+        self.passing.clear();
+        let found = leaf::look(self.view(editor, table)?.words(), used(table), NEAR, &self.rows, &AREA);
+        found.missing.iter().for_each(|index| self.rows[*index].entry = 0);
+        empty(editor, &found.others)
+    }
+
+    /// The same of a table of the program. The pages that it does not map any more go into `gone`.
+    fn mend_program(&mut self, editor: &Editor, table: PageNumber, gone: &mut Vec<PageNumber>) -> Result<()> {
+        let base = self.tables.base_of(table).ok_or(Errno::EFAULT)?;
+        let view = self.view(editor, table)?;
+        if !self.program.is_sorted_by_key(|row| row.address) {
+            self.program.sort_unstable_by_key(|row| row.address);
+        }
+        let place = |address: u64| self.program.partition_point(|row| row.address < address);
+        let here = place(base)..place(base + leaf::SPAN);
+        let rows = &mut self.program[here];
+        let found = leaf::look(view.words(), used(table), base, rows, &(0..0));
+        for index in found.missing {
+            gone.push(page(&rows[index]));
+            rows[index].entry = 0;
+        }
+        empty(editor, &found.others)
+    }
+
+    /// A window onto a table.
+    fn view(&mut self, editor: &Editor, table: PageNumber) -> Result<Shared> {
+        if let Some(view) = self.views.iter().find(|view| view.pages()[0] == table) {
+            return Ok(view.clone());
+        }
+        let view = process().windows.lock().open(alloc::vec![table], editor.key, false)?;
+        self.views.push(view.clone());
+        Ok(view)
+    }
+}
+
+/// Edits a program's tables, with `spare` pages for those that are missing. The result is all of them.
+fn edit(tables: &mut Tables, editor: &Editor, spare: &mut Vec<PageNumber>, rows: &[MapRow]) -> Result<Tables> {
+    tables.give_spare(core::mem::take(spare));
+    let outcome = tables.edit(editor, rows);
+    *spare = tables.take_spare();
+    outcome.map(|()| tables.clone())
+}
+
+/// Takes out what is mapped at addresses.
+fn empty(editor: &Editor, addresses: &[u64]) -> Result<()> {
+    let rows: Vec<MapRow> = addresses.iter().map(|address| MapRow { address: *address, entry: 0 }).collect();
+    show(editor, &rows)
+}
+
+/// The page that a row maps.
+const fn page(row: &MapRow) -> PageNumber {
+    PageNumber((row.entry & PAGE) / PAGE_SIZE)
+}
+
+fn is_lowest(table: PageNumber) -> bool {
+    exposed::page(table).is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == 1)
+}
+
+/// Which eighths of a table may hold entries.
+fn used(table: PageNumber) -> u8 {
+    exposed::page(table).map_or(0, |info| info.used_eighths())
+}
+
+fn show(editor: &Editor, rows: &[MapRow]) -> Result<()> {
+    let Editor { root, key, tables } = *editor;
+    if rows.is_empty() { Ok(()) } else { birth::show(&AddressSpace { root, key, tables }, rows) }
+}
+
+/// How often entries of a table were set, and how many links lead to it; something else where the page is another table or none.
+fn edits(table: PageNumber) -> (u64, u64) {
+    exposed::page(table).map_or((0, 0), |info| {
+        let (generation, count) = info.edits();
+        (generation << 32 | info.links(), count)
+    })
+}

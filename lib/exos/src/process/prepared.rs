@@ -1,0 +1,138 @@
+//! A program as a child is to find it that executes it, made by its parent (`unborn`).
+//!
+//! Areas, the record of pages and the entries of tables are the same each time that a process has a child execute the same file,
+//! as long as that has the same pages: they are made once, and stay in the child's address space from one child to the next
+//! (`kept`). Left to do is to fill the pages that the program may write. Holds always: nothing here is used for a program whose
+//! file says anything else of itself, or has other pages where programs touch it.
+
+use super::exec::{Layout, Plan, lay_out};
+use crate::errno::Result;
+use crate::guardian::client::Touched;
+use crate::layout::PAGE_SIZE;
+use crate::loader::image::Image;
+use crate::memory::draft::Draft;
+use crate::memory::frames::Frames;
+use crate::memory::space::Space;
+use crate::user_memory::current::process;
+use crate::user_memory::image::copy_pages;
+use crate::user_memory::shared::{Shared, Windows};
+use abi::page_table::PAGE;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use runtime::window::WINDOW_PAGES;
+use runtime::{KeyIndex, PageNumber};
+
+/// What pages begin with that nothing is copied into.
+pub(super) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
+
+/// A file, as it was: its node, what it says of itself, and the pages that programs touch of it.
+type Source = (u64, Image, Vec<(u64, u64)>);
+
+/// The program.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What it was made of: the program, and its interpreter.
+    sources: Vec<Source>,
+    /// Where its stack begins.
+    stack: u64,
+    /// Its memory.
+    pub space: Box<Space>,
+    /// Where everything lies.
+    pub layout: Layout,
+    /// Its own pages: address, and the page of a file that it begins as, if it is no page of zeros.
+    own: Vec<(u64, Option<PageNumber>)>,
+    /// The pages for these, in the same order.
+    numbers: Vec<PageNumber>,
+    /// Another number whenever they are others; 0: there are none yet.
+    edition: u64,
+    /// A window onto the pages of files that are copied, in their order.
+    originals: Option<Shared>,
+}
+
+impl Prepared {
+    /// A program whose stack begins at `stack`. Nothing where it cannot be loaded.
+    pub(super) fn new(plan: &Plan, stack: u64) -> Option<Self> {
+        let mut space = Box::new(Space::default());
+        space.held = plan.nodes();
+        let mut draft = Draft::default();
+        let touched: Vec<Cow<'_, Touched>> = plan.files().map(|(file, _)| Cow::Borrowed(&file.touched)).collect();
+        let layout = lay_out((&mut space, &mut draft), plan, &touched, stack).ok()?;
+        let own = draft.own.into_iter().map(|(address, page)| (address, page.map(PageNumber))).collect();
+        let sources = plan.files().map(|(file, image)| {
+            let pages = file.touched.pages.clone();
+            (file.opened.node, image.clone(), pages)
+        });
+        let (sources, numbers, edition, originals) = (sources.collect(), Vec::new(), 0, None);
+        Some(Self { sources, stack, space, layout, own, numbers, edition, originals }).filter(|_| !draft.is_spoilt)
+    }
+
+    /// Whether it is what a plan says.
+    pub(super) fn is_of(&self, plan: &Plan, stack: u64) -> bool {
+        let is_same = |((node, image, pages), (file, planned)): (&Source, (&super::exec::File, &Image))| {
+            *node == file.opened.node && image == planned && *pages == file.touched.pages
+        };
+        let count = plan.files().count();
+        self.stack == stack && self.sources.len() == count && self.sources.iter().zip(plan.files()).all(is_same)
+    }
+
+    /// How many pages of its own it begins with.
+    pub const fn own(&self) -> usize {
+        self.own.len()
+    }
+
+    /// Gives it these pages, as many as it needs. Where they are others than before it is another edition; `editions` there were.
+    pub fn give(&mut self, pages: &[PageNumber], editions: &mut u64) {
+        if self.edition != 0 && self.numbers == pages {
+            return;
+        }
+        for ((address, _), page) in self.own.iter().zip(pages) {
+            let entry = self.space.frames.get(*address) & !PAGE | page.address();
+            self.space.frames.set(*address, entry);
+        }
+        *editions += 1;
+        (self.numbers, self.edition) = (pages.to_vec(), *editions);
+    }
+
+    /// Which edition it is, and what maps it.
+    pub fn edition(&self) -> (u64, &Frames) {
+        (self.edition, &self.space.frames)
+    }
+
+    /// Fills its own pages, which are mapped from `place` on, if it says so, with what they begin with.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_map`.
+    pub fn fill(&mut self, place: Option<u64>, key: KeyIndex) -> Result<()> {
+        if self.originals.is_none() {
+            let pages: Vec<PageNumber> = self.own.iter().filter_map(|(_, page)| *page).collect();
+            if !pages.is_empty() {
+                self.originals = Some(process().windows.lock().open(pages, key, false)?);
+            }
+        }
+        let mut original = self.originals.as_ref().map_or(0, Shared::address);
+        let begins_as = self.own.iter().map(|(_, page)| match page {
+            None => ZEROS.as_ptr() as u64,
+            Some(_) => {
+                original += PAGE_SIZE;
+                original - PAGE_SIZE
+            }
+        });
+        let begins_as: Vec<u64> = begins_as.collect();
+        for (index, (from, to)) in begins_as.chunks(WINDOW_PAGES).zip(self.numbers.chunks(WINDOW_PAGES)).enumerate() {
+            let place = place.map(|place| place + (index * WINDOW_PAGES) as u64 * PAGE_SIZE);
+            copy_pages(from.iter().copied(), to, place, key)?;
+        }
+        Ok(())
+    }
+
+    /// The address of its window.
+    pub fn window_address(&self) -> Option<u64> {
+        self.originals.as_ref().map(Shared::address)
+    }
+
+    /// Closes its window.
+    pub fn look_away(&mut self, windows: &mut Windows) {
+        self.originals.take().iter().for_each(|originals| windows.close(originals));
+    }
+}
