@@ -76,15 +76,36 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Takes out the pages that nobody maps, and nobody is going to.
+    /// Adds pages, those of this process's that are not among them.
+    fn add(&mut self, pages: &[PageNumber]) {
+        for page in pages.iter().copied().filter(is_mine) {
+            if !self.pages.contains(&page) {
+                self.pages.push(page);
+            }
+        }
+    }
+
+    /// Takes out the pages that nobody maps, and nobody is going to. What others have claimed meanwhile is theirs to give up.
     fn take_unused(&mut self) -> Vec<PageNumber> {
         self.sent.retain(|(description, _)| description.is_referred_to());
+        self.pages.retain(is_mine);
         let is_sent = |page: &PageNumber| self.sent.iter().any(|(_, pages)| pages.contains(page));
         let is_mapped = |page: PageNumber| runtime::exposed::page(page).is_some_and(|info| info.references() != 0);
         let (still, free) = self.pages.iter().partition(|page| is_mapped(**page) || is_sent(page));
         self.pages = still;
         free
     }
+}
+
+/// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
+/// under the list of who listens, and gives them up itself.
+fn is_mine(page: &PageNumber) -> bool {
+    let is_thread = |number| {
+        runtime::exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == runtime::area::root().0)
+    };
+    runtime::exposed::page(*page).is_some_and(|info| {
+        info.access() == runtime::area::access_list() && !info.is_orphan() && is_thread(info.owner())
+    })
 }
 
 /// Access lists beside the process's own.
@@ -301,9 +322,7 @@ impl Process {
 
     /// Takes pages out of use: they are freed when no relative maps them any more.
     pub fn lend(&self, pages: &[PageNumber]) {
-        let own = runtime::area::access_list();
-        let is_own = |page: &&PageNumber| runtime::exposed::page(**page).is_some_and(|info| info.access() == own);
-        self.lent.lock().pages.extend(pages.iter().filter(is_own));
+        self.lent.lock().add(pages);
         self.sweep_lent();
     }
 
