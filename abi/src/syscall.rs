@@ -155,9 +155,12 @@ macro_rules! for_each_syscall {
             /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
             46 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
-            /// Allocates any page under an access list, as `page_allocate` does, with the contents of an ordinary page in the
-            /// place of zeros.
-            47 page_copy(key: KeyIndex, list: PageNumber, source_key: KeyIndex, source: PageNumber) -> PageNumber, right "own on the list; read on the source", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, Exhausted, Again];
+            /// Allocates any page for each of `count` rows of [`MapRow`](crate::page_table::MapRow), as `page_allocate` does, and sets the
+            /// entry of the row to it, as `page_map` does; where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), rows have no
+            /// address and no bits, and nothing is mapped. The page number in a row is that of an ordinary page whose contents the fresh
+            /// page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros); that of the fresh page takes its place in the
+            /// caller's memory. Stops at the first error. The result is how many rows were done, also after an error, whose detail is the row.
+            47 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
 
             /// Gives a position that the caller runs in back to whom it is allocated to. The rest of the slice stays the caller's.
             48 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];

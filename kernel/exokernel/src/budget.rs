@@ -13,11 +13,16 @@ use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::exposed::{add, subtract};
 
+/// How much more may be charged.
+#[inline(always)]
+pub(crate) fn left(environment: Environment, resource: Resource) -> u64 {
+    let budget = environment.budget(resource);
+    budget.limit.load(Ordering::Relaxed).saturating_sub(budget.used.load(Ordering::Relaxed))
+}
+
 /// Fails if charging `amount` more would exceed the limit.
 pub(crate) fn check(environment: Environment, resource: Resource, amount: u64) -> Result<(), Failure> {
-    let budget = environment.budget(resource);
-    let left = budget.limit.load(Ordering::Relaxed).saturating_sub(budget.used.load(Ordering::Relaxed));
-    if amount <= left { Ok(()) } else { Err(Error::OverBudget.about(resource as u64)) }
+    if amount <= left(environment, resource) { Ok(()) } else { Err(Error::OverBudget.about(resource as u64)) }
 }
 
 /// Charges; the caller has checked.

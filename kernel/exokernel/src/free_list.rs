@@ -16,31 +16,34 @@ fn record(page: u64) -> &'static PageInfo {
 }
 
 /// Writes one half of the neighbours of a page and keeps the other.
+#[inline(always)]
 fn set_next(page: u64, next: u64) {
     let word = &record(page).neighbours;
     word.store(word.load(Ordering::Relaxed) & !NONE | next, Ordering::Release);
 }
 
+#[inline(always)]
 fn set_previous(page: u64, previous: u64) {
     let word = &record(page).neighbours;
     word.store(word.load(Ordering::Relaxed) & NONE | previous << 32, Ordering::Release);
 }
 
-/// Puts a page at the front of the list that begins at `head`.
+/// Puts a page, whose record this is, at the front of the list that begins at `head`.
 #[inline(always)]
-pub(crate) fn push(head: &AtomicU64, page: PageNumber) {
+pub(crate) fn push(head: &AtomicU64, page: PageNumber, info: &PageInfo) {
     let first = head.load(Ordering::Relaxed);
-    record(page.0).neighbours.store(NONE << 32 | first, Ordering::Release);
+    info.neighbours.store(NONE << 32 | first, Ordering::Release);
     if first != NONE {
         set_previous(first, page.0);
     }
     head.store(page.0, Ordering::Release);
 }
 
-/// Takes a page out of the list that begins at `head`, in which it is. Its own neighbours are for the next list to set.
+/// Takes a page, whose record this is, out of the list that begins at `head`, in which it is. Its own neighbours are for the
+/// next list to set.
 #[inline(always)]
-pub(crate) fn remove(head: &AtomicU64, page: PageNumber) {
-    let word = record(page.0).neighbours.load(Ordering::Relaxed);
+pub(crate) fn remove(head: &AtomicU64, info: &PageInfo) {
+    let word = info.neighbours.load(Ordering::Relaxed);
     let (next, previous) = (word & NONE, word >> 32);
     match previous {
         NONE => head.store(next, Ordering::Release),
@@ -48,6 +51,16 @@ pub(crate) fn remove(head: &AtomicU64, page: PageNumber) {
     }
     if next != NONE {
         set_previous(next, previous);
+    }
+}
+
+/// Takes the first page, whose record this is, out of the list that begins at `head`.
+#[inline(always)]
+pub(crate) fn remove_first(head: &AtomicU64, info: &PageInfo) {
+    let next = info.neighbours.load(Ordering::Relaxed) & NONE;
+    head.store(next, Ordering::Release);
+    if next != NONE {
+        set_previous(next, NONE);
     }
 }
 

@@ -23,6 +23,7 @@ mod kernel;
 mod key;
 mod page;
 mod page_map;
+mod page_supply;
 mod predicate;
 mod processor;
 mod region;

@@ -18,7 +18,7 @@ use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, WATCHED, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::exposed::{self, add, subtract};
-use machine::memory::{self, Generation, note_use, references, state};
+use machine::memory::{self, Generation, Numbered, note_use, references, state};
 use machine::page_table::{ROOT_LEVEL, links};
 
 /// Pins of a page.
@@ -73,8 +73,72 @@ fn put_under(page: PageNumber, info: &PageInfo, list: PageNumber) {
     if list != PageNumber::NONE && list != page {
         count_user(list, 1);
     }
+    set_list(info, list);
+}
+
+/// Notes under which access list a page is.
+#[inline(always)]
+fn set_list(info: &PageInfo, list: PageNumber) {
     let word = info.access.load(Ordering::Relaxed);
     info.access.store(word & !0xffff_ffff | list.0, Ordering::Release);
+}
+
+/// Makes an environment the owner of a page that is in no list; charges are the caller's affair.
+#[inline(always)]
+fn set_owner(page: PageNumber, info: &PageInfo, owner: Environment) {
+    info.owner.store(owner.number().0, Ordering::Release);
+    free_list::push(&owner.info().pages, page, info);
+    note_use(info);
+}
+
+/// Pages that one call takes for an environment, one after the other, while nothing comes free: what is counted of them is
+/// counted at the end.
+pub(crate) struct Taking {
+    owner: Environment,
+    list: PageNumber,
+    taken: u64,
+}
+
+impl Taking {
+    /// None yet. The budget allows as many as will be taken.
+    #[inline(always)]
+    pub(crate) const fn begin(owner: Environment, list: PageNumber) -> Self {
+        Self { owner, list, taken: 0 }
+    }
+
+    /// The page to be taken next, if one is free.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Option<Numbered> {
+        memory::numbered(free_list::first(&exposed::kernel().first_free_page)?)
+    }
+
+    /// It is an ordinary page by now, and mapped.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, page: Numbered) {
+        free_list::remove_first(&exposed::kernel().first_free_page, page.info());
+        set_list(page.info(), self.list);
+        set_owner(page.number(), page.info(), self.owner);
+        self.taken += 1;
+    }
+
+    /// No more; how many were taken.
+    #[inline(always)]
+    pub(crate) fn end(self) -> usize {
+        let kernel = exposed::kernel();
+        subtract(&kernel.free_pages, self.taken);
+        add(&kernel.owned_pages, self.taken);
+        count_user(self.list, self.taken as i64);
+        budget::charge(self.owner, Resource::Page, self.taken);
+        self.taken as usize
+    }
+}
+
+/// A page was given up that something still uses.
+#[inline(always)]
+fn become_orphan(info: &PageInfo) {
+    memory::set_flags(info, ORPHAN, 0);
+    subtract(&exposed::kernel().owned_pages, 1);
+    add(&exposed::kernel().orphan_pages, 1);
 }
 
 /// A page will be nobody's to watch any more: whoever sleeps over it on an idle CPU is made to look.
@@ -85,7 +149,7 @@ pub(crate) fn wake_watchers(info: &PageInfo) {
 }
 
 /// Units of work of taking a page, which may have to be filled with zeros.
-const TAKE: u32 = 22;
+pub(crate) const TAKE: u32 = 22;
 
 /// Free pages, from the first on, that an idle CPU keeps filled with zeros.
 const PAGES_AHEAD: usize = 256;
@@ -102,6 +166,7 @@ impl Kernel {
     }
 
     /// What a key of the caller's may do with a page.
+    #[inline]
     pub(crate) fn rights_on_page(&self, key: KeyIndex, info: &PageInfo) -> Result<Rights, Failure> {
         match state(info).kind {
             PageKind::Free | PageKind::Kernel | PageKind::Absent => Ok(Rights::NONE),
@@ -153,25 +218,11 @@ impl Kernel {
 
     /// Allocates a page (see `abi::syscall`).
     pub(crate) fn allocate_page(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
-        let caller = self.check_allocation(key, list)?;
+        permit(self.rights_on_list(key, list)?, Rights::OWN)?;
+        let caller = self.caller();
+        self.check_allocation(caller)?;
         let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
         self.give_page(page, caller, list);
-        Ok(page)
-    }
-
-    /// Allocates a page with the contents of another (see `abi::syscall`): whatever lay in it is gone, as with zeros, and who
-    /// may read a page may have a copy.
-    pub(crate) fn copy_page(
-        &mut self,
-        key: KeyIndex,
-        list: PageNumber,
-        source_key: KeyIndex,
-        source: PageNumber,
-    ) -> Outcome<PageNumber> {
-        self.readable(source_key, source)?;
-        let caller = self.check_allocation(key, list)?;
-        let page = self.any_free_page(caller)?;
-        self.give_copy(page, source, caller, list);
         Ok(page)
     }
 
@@ -185,21 +236,19 @@ impl Kernel {
         }
     }
 
-    /// The caller, if it may have one more page under an access list.
+    /// Fails unless the caller may have one more page.
     #[inline(always)]
-    fn check_allocation(&mut self, key: KeyIndex, list: PageNumber) -> Outcome<Environment> {
-        permit(self.rights_on_list(key, list)?, Rights::OWN)?;
-        let caller = self.caller();
+    pub(crate) fn check_allocation(&mut self, caller: Environment) -> Outcome<()> {
         budget::check(caller, Resource::Page, 1)?;
         if self.short_until != 0 {
             self.check_shortage(caller)?;
         }
-        Ok(caller)
+        Ok(())
     }
 
     /// The first free page. Where there is none, somebody may be asked for one.
     #[inline(always)]
-    fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
+    pub(crate) fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
         match free_list::first(&exposed::kernel().first_free_page) {
             Some(page) => Ok(page),
             None => self.shortage(caller),
@@ -218,34 +267,24 @@ impl Kernel {
     /// Takes a free page for an environment, filled with zeros; the budget was checked.
     #[inline(never)]
     pub(crate) fn give_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
-        self.take_off_free_list(page);
-        self.memory.take_free(page);
-        self.put_in_hands(page, owner, list);
+        self.give(page, PageNumber::NONE, owner, list);
     }
 
-    /// The same, filled with what lies in an ordinary one.
-    #[inline(never)]
-    fn give_copy(&mut self, page: PageNumber, source: PageNumber, owner: Environment, list: PageNumber) {
-        self.take_off_free_list(page);
-        self.memory.take_free_as_copy(page, source);
-        self.put_in_hands(page, owner, list);
-    }
-
+    /// The same, filled with what lies in an ordinary page, if one is named.
     #[inline(always)]
-    fn take_off_free_list(&mut self, page: PageNumber) {
-        free_list::remove(&exposed::kernel().first_free_page, page);
+    pub(crate) fn give(&mut self, page: PageNumber, source: PageNumber, owner: Environment, list: PageNumber) {
+        let (kernel, info) = (exposed::kernel(), memory::info(page).expect("a free page has a record"));
+        free_list::remove(&kernel.first_free_page, info);
         self.spend(TAKE);
-    }
-
-    /// A page that was taken is an environment's, under an access list.
-    #[inline(always)]
-    fn put_in_hands(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
-        let kernel = exposed::kernel();
+        match source {
+            PageNumber::NONE => self.memory.take_free(page),
+            source => self.memory.take_free_as_copy(page, source),
+        }
         subtract(&kernel.free_pages, 1);
         add(&kernel.owned_pages, 1);
         // A free page is under no list.
-        put_under(page, memory::info(page).expect("a free page has a record"), list);
-        self.set_owner(page, owner);
+        put_under(page, info, list);
+        set_owner(page, info, owner);
         budget::charge(owner, Resource::Page, 1);
     }
 
@@ -269,17 +308,8 @@ impl Kernel {
     /// Charges a page of the boot archive to an environment.
     pub(crate) fn adopt_page(&mut self, page: PageNumber, owner: Environment, list: PageNumber) {
         self.set_access_list(page, Some(list));
-        self.set_owner(page, owner);
+        set_owner(page, memory::info(page).expect("a page of the archive has a record"), owner);
         budget::charge(owner, Resource::Page, 1);
-    }
-
-    /// Makes an environment the owner of a page that is in no list; charges are the caller's affair.
-    #[inline(always)]
-    fn set_owner(&mut self, page: PageNumber, owner: Environment) {
-        let info = memory::info(page).expect("an owned page has a record");
-        info.owner.store(owner.number().0, Ordering::Release);
-        free_list::push(&owner.info().pages, page);
-        note_use(info);
     }
 
     /// Moves a page from one owner to another, with its charge.
@@ -297,11 +327,13 @@ impl Kernel {
     }
 
     fn change_owner(&mut self, page: PageNumber, from: Environment, to: Environment) {
-        free_list::remove(&from.info().pages, page);
-        self.set_owner(page, to);
+        let info = memory::info(page).expect("an owned page has a record");
+        free_list::remove(&from.info().pages, info);
+        set_owner(page, info, to);
     }
 
     /// Gives a page up (see `abi::syscall`).
+    #[inline(always)]
     pub(crate) fn free_page(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         let info = self.page(page)?;
         permit(self.rights_on_page(key, info)?, Rights::OWN)?;
@@ -309,6 +341,7 @@ impl Kernel {
     }
 
     /// Gives a page up; it counts against an open revocation.
+    #[inline(always)]
     pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         let owner = self.owner(info);
         self.give_up_quietly(page, info)?;
@@ -316,8 +349,21 @@ impl Kernel {
         Ok(())
     }
 
-    /// Gives a page up that nobody needs as the object it may be.
+    /// Gives a page up that nobody needs as the object it may be: mostly one that others map still.
+    #[inline(always)]
     pub(crate) fn give_up_quietly(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
+        let found = state(info);
+        let stays = found.kind == PageKind::Ordinary && references(info) != 0;
+        if !stays || found.flags & (ORPHAN | WATCHED) != 0 {
+            return self.give_up_any(page, info);
+        }
+        self.spend(GIVE_UP);
+        become_orphan(info);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn give_up_any(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         self.spend(GIVE_UP);
         let found = state(info);
         let is_mapped = references(info) + pins(info) != 0;
@@ -340,9 +386,7 @@ impl Kernel {
             kind => return refuse(Error::WrongKind, kind as u64),
         };
         if is_used {
-            memory::set_flags(info, ORPHAN, 0);
-            subtract(&exposed::kernel().owned_pages, 1);
-            add(&exposed::kernel().orphan_pages, 1);
+            become_orphan(info);
         } else {
             self.finish_free(page);
         }
@@ -384,13 +428,13 @@ impl Kernel {
             self.forget();
         }
         let owner = self.owner(info);
-        free_list::remove(&owner.info().pages, page);
+        free_list::remove(&owner.info().pages, info);
         budget::discharge(owner, Resource::Page, 1);
         self.set_access_list(page, None);
         info.owner.store(0, Ordering::Release);
         self.memory.make_free(page);
         let kernel = exposed::kernel();
-        free_list::push(&kernel.first_free_page, page);
+        free_list::push(&kernel.first_free_page, page, info);
         subtract(&kernel.owned_pages, 1);
         add(&kernel.free_pages, 1);
     }

@@ -23,7 +23,7 @@ use machine::{memory, user};
 /// Rows up to which each translation is dropped by itself.
 const SINGLE_DROPS: usize = 32;
 /// The rights that a writable mapping takes.
-const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
+pub(crate) const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 /// Units of work of a row that is done in a run.
 const ROW: u32 = 2;
 /// Units of work of any other row.
@@ -33,7 +33,7 @@ const REBINDING: u32 = 4;
 /// Units of work of mapping or unmapping 2 MiB.
 const LARGE_WORK: u32 = 280;
 /// Bits of an address below its page, where a row keeps its key.
-const IN_PAGE: u64 = 0xfff;
+pub(crate) const IN_PAGE: u64 = 0xfff;
 
 /// The rows of one call.
 struct Edit<'rows> {
@@ -184,9 +184,9 @@ impl Kernel {
         let (address, key) = (address & !IN_PAGE, KeyIndex(address & IN_PAGE));
         let level = if entry & LARGE != 0 { 2 } else { 1 };
         check_row(address, entry)?;
-        let slot = match self.memory.leaf_table(edit.editor.root, address).filter(|_| level == 1) {
-            Some(table) => table.slot(address),
-            None => editable(edit.editor.root, address, level)?,
+        let slot = match level {
+            1 => self.leaf_slot(edit.editor.root, address)?,
+            _ => editable(edit.editor.root, address, level)?,
         };
         let old = slot.entry();
         if level == 2 && old & PRESENT != 0 && old & LARGE == 0 {
@@ -202,6 +202,15 @@ impl Kernel {
         }
         edit.done += 1;
         Ok(())
+    }
+
+    /// The slot for an address at level 1, if nothing on the way is shared.
+    #[inline(always)]
+    pub(crate) fn leaf_slot(&mut self, root: PageNumber, address: u64) -> Result<Slot, Failure> {
+        match self.memory.leaf_table(root, address) {
+            Some(table) => Ok(table.slot(address)),
+            None => editable(root, address, 1),
+        }
     }
 
     /// Whether a key gives the access that an entry would. The pages of a large entry must have one access list.
@@ -260,7 +269,7 @@ impl Kernel {
 
 /// Drops on every CPU what TLBs may hold of rows that changed an entry, where it matters to them.
 #[inline(always)]
-fn drop_translations(root: PageNumber, rows: &[MapRow], changed: bool) {
+pub(crate) fn drop_translations(root: PageNumber, rows: &[MapRow], changed: bool) {
     if !changed {
         return;
     }

@@ -256,6 +256,7 @@ impl Kernel {
     }
 
     /// Counts something given back, or taken, against an open request.
+    #[inline]
     pub(crate) fn note_returned(&mut self, environment: Environment, resource: Resource) {
         let info = environment.info();
         if info.revocation_resource.load(Ordering::Relaxed) != resource as u64 + 1 {

@@ -222,14 +222,16 @@ impl Calls for Kernel {
     fn page_allocate(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
         self.allocate_page(key, list, page)
     }
-    fn page_copy(
+    fn page_supply(
         &mut self,
         key: KeyIndex,
         list: PageNumber,
-        source_key: KeyIndex,
-        source: PageNumber,
-    ) -> Outcome<PageNumber> {
-        self.copy_page(key, list, source_key, source)
+        root_key: KeyIndex,
+        root: PageNumber,
+        rows: UserAddress,
+        count: u64,
+    ) -> Outcome<u64> {
+        self.supply_pages((key, list), (root_key, root), rows, count)
     }
     fn page_free(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.free_page(key, page)

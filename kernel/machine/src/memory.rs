@@ -184,6 +184,33 @@ pub fn info(page: PageNumber) -> Option<&'static PageInfo> {
     if page < pages.len() { Some(&pages[page]) } else { None }
 }
 
+/// A page and its record.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbered {
+    number: PageNumber,
+    info: &'static PageInfo,
+}
+
+impl Numbered {
+    /// The page.
+    #[inline(always)]
+    pub const fn number(self) -> PageNumber {
+        self.number
+    }
+
+    /// Its record.
+    #[inline(always)]
+    pub const fn info(self) -> &'static PageInfo {
+        self.info
+    }
+}
+
+/// A page with its record, if there is one.
+#[inline(always)]
+pub fn numbered(page: PageNumber) -> Option<Numbered> {
+    info(page).map(|info| Numbered { number: page, info })
+}
+
 impl Memory {
     /// The only one.
     ///
@@ -196,6 +223,7 @@ impl Memory {
     }
 
     /// Fills a page with zeros through the direct map.
+    #[inline(always)]
     pub(crate) fn zero(page: PageNumber) {
         // SAFETY: the callers have checked that the page is memory that no Rust object lies in.
         unsafe {
@@ -208,6 +236,7 @@ impl Memory {
     }
 
     /// Copies a page through the direct map. Programs may write the source meanwhile.
+    #[inline(always)]
     fn copy(from: PageNumber, to: PageNumber) {
         // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the target
         // yet; no reference to either exists, and what is read of the source is given to nobody but the program.
@@ -244,13 +273,26 @@ impl Memory {
 
     /// The same with the contents of an ordinary page in place of zeros.
     pub fn take_free_as_copy(&mut self, page: PageNumber, source: PageNumber) {
-        let info = info(page).expect("a free page has a record");
-        assert!(
-            state(info).kind == PageKind::Free && self.is_ordinary(source),
-            "a free page is taken as a copy of an ordinary one"
-        );
-        Self::copy(source, page);
-        set_state(info, PageState::of(PageKind::Ordinary));
+        let numbered = |page| numbered(page).expect("a page of memory has a record");
+        self.take_free_to_map(numbered(page), Some(numbered(source)));
+    }
+
+    /// Takes a free page for a program that is filled with zeros, or with what lies in an ordinary page: it is not known to hold
+    /// zeros any more.
+    #[inline(always)]
+    pub(crate) fn take_free_to_map(&mut self, page: Numbered, source: Option<Numbered>) {
+        let word = page.info.state.load(Ordering::Relaxed);
+        assert!(word as u8 == PageKind::Free as u8, "only a free page is taken");
+        match source {
+            Some(source) => {
+                let kind = source.info.state.load(Ordering::Relaxed) as u8;
+                assert!(kind == PageKind::Ordinary as u8, "only an ordinary page is copied");
+                Self::copy(source.number, page.number);
+            }
+            None if word & u64::from(abi::page::ZEROED) << 8 == 0 => Self::zero(page.number),
+            None => {}
+        }
+        set_state(page.info, PageState::of(PageKind::Ordinary));
     }
 
     fn is_ordinary(&self, page: PageNumber) -> bool {

@@ -12,7 +12,7 @@
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::map_few::{self, REGION_BITS};
-use crate::memory::{self, Memory, PageState, set_state, state};
+use crate::memory::{self, Memory, Numbered, PageState, set_state, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
 use abi::page::{EIGHTHS_SHIFT, PageInfo, PageKind};
@@ -287,11 +287,28 @@ impl LastLeaf {
     pub(crate) const NONE: Self = Self { root: PageNumber::NONE, first: 0, table: PageNumber::NONE };
 }
 
+/// A place in a table for a fresh page, as long as no entry of the table is changed otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    index: usize,
+    /// The record of the page that is mapped there.
+    left: Option<&'static PageInfo>,
+}
+
+impl Opening {
+    /// Whether a page is mapped there, so that TLBs have to know when it is gone.
+    #[inline(always)]
+    pub fn is_mapped(&self) -> bool {
+        self.left.is_some()
+    }
+}
+
 /// A level-1 table that was found once for many changes. While it is borrowed, no table is made, linked or dissolved.
 #[derive(Debug)]
 pub struct LeafTable<'memory> {
     entries: &'static [AtomicU64; ENTRIES],
     table: PageNumber,
+    info: &'static PageInfo,
     first: u64,
     memory: &'memory mut Memory,
 }
@@ -318,11 +335,11 @@ impl LeafTable<'_> {
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
             // What is in a table has none of the bits that nobody may set.
             if old == 0 && entry & PRESENT != 0 {
-                if !bind(self.slot(row.address), word, row, known, grant) {
+                if !bind(self.info, word, row, known, grant) {
                     break;
                 }
             } else if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
-                match exchange(self.slot(row.address), word, row, known, grant) {
+                match exchange(self.info, word, row, known, grant) {
                     Some(narrowed) => changed |= narrowed,
                     None => break,
                 }
@@ -336,7 +353,7 @@ impl LeafTable<'_> {
         }
         let done = rows.len() - left.len();
         if done > 0 {
-            note_edit(self.info());
+            note_edit(self.info);
         }
         (done, changed)
     }
@@ -357,7 +374,7 @@ impl LeafTable<'_> {
 
     /// Remembers what made it possible to change a row.
     pub fn remember(&self, editor: map_few::Editor<'_>, row: &MapRow, grant: Grant) {
-        let table = map_few::Found { entries: self.entries, record: self.info() };
+        let table = map_few::Found { entries: self.entries, record: self.info };
         map_few::remember(editor, row, table, self.memory.entry_bits, grant);
     }
 
@@ -370,7 +387,7 @@ impl LeafTable<'_> {
         if gained != 0 || entry & PRESENT == 0 {
             return false;
         }
-        note_edit(self.info());
+        note_edit(self.info);
         replace(word, entry | USER);
         true
     }
@@ -378,17 +395,48 @@ impl LeafTable<'_> {
     /// The same for one row that maps a page where none was; whether it is one.
     #[inline(always)]
     pub fn bind(&self, row: &MapRow, grant: Grant) -> bool {
-        let slot = self.slot(row.address);
-        let is_bound = bind(slot, &self.entries[slot.index], row, self.memory.entry_bits, grant);
+        let info = self.info;
+        let is_bound = bind(info, &self.entries[index(row.address, 1)], row, self.memory.entry_bits, grant);
         if is_bound {
-            note_edit(self.info());
+            note_edit(info);
         }
         is_bound
     }
 
+    /// Where a fresh page can be mapped without anything coming free: where nothing is, or a page that stays when it is gone.
     #[inline(always)]
-    fn info(&self) -> &'static PageInfo {
-        memory::info(self.table).expect("a table has a record")
+    pub fn opening(&self, address: u64) -> Option<Opening> {
+        let index = (address.wrapping_sub(self.first) >> PAGE_SIZE.trailing_zeros()) as usize;
+        let old = self.entries.get(index)?.load(Ordering::Relaxed);
+        if old & PRESENT == 0 {
+            return Some(Opening { index, left: None });
+        }
+        let left = memory::info(page_of(old))?;
+        let stays = old & LARGE == 0 && state(left).flags & abi::page::ORPHAN == 0;
+        stays.then_some(Opening { index, left: Some(left) })
+    }
+
+    /// Takes a free page for a program, filled with zeros or with what lies in an ordinary page, and maps it in an opening of
+    /// this table. The result is the entry: as the one that is given, with its number.
+    #[inline(always)]
+    pub fn supply(&mut self, opening: Opening, entry: u64, page: Numbered, source: Option<Numbered>) -> u64 {
+        assert!(entry & (PRESENT | LARGE | !ALLOWED) == PRESENT, "entry {entry:#x} is none of a small page");
+        self.memory.take_free_to_map(page, source);
+        let entry = entry & !PAGE | page.number().address();
+        let index = opening.index % ENTRIES;
+        note_used(self.info, index);
+        let old = self.entries[index].swap((entry | USER) & self.memory.entry_bits, Ordering::AcqRel);
+        if let Some(left) = opening.left {
+            note_left(left, old);
+        }
+        count_reference(page.info(), 1);
+        entry
+    }
+
+    /// Notes that so many entries were set by [`Self::supply`].
+    #[inline(always)]
+    pub fn note_supplied(&self, count: usize) {
+        exposed::add(&self.info.block, count as u64);
     }
 
     #[inline(always)]
@@ -417,10 +465,10 @@ fn replace(word: &AtomicU64, new: u64) {
 /// The rows of [`LeafTable::change`] that bind a page, unbind one, or put one in the place of another; whether TLBs have to
 /// know.
 #[inline(never)]
-fn exchange(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> Option<bool> {
+fn exchange(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> Option<bool> {
     let old = word.load(Ordering::Relaxed);
     if old & PRESENT == 0 {
-        return bind(slot, word, row, known, grant).then_some(false);
+        return bind(table, word, row, known, grant).then_some(false);
     }
     let left = memory::info(page_of(old))?;
     let is_last = state(left).flags & abi::page::ORPHAN != 0;
@@ -437,14 +485,14 @@ fn exchange(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant
     Some(true)
 }
 
-/// Maps the page of a row where none was, if `grant` allows it.
+/// Maps the page of a row where none was, if `grant` allows it; `table` is the record of its table.
 #[inline(always)]
-fn bind(slot: Slot, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
+fn bind(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
     if word.load(Ordering::Relaxed) & PRESENT != 0 {
         return false;
     }
     let Some(info) = grant.bindable(row) else { return false };
-    note_used(memory::info(slot.table).expect("a table has a record"), slot.index);
+    note_used(table, index(row.address, 1));
     word.store((row.entry | USER) & known, Ordering::Release);
     note_bound(info);
     true
@@ -522,7 +570,8 @@ impl Memory {
         // SAFETY: `walk` found a table in the page, and it is one still: whatever changes a link or dissolves a table
         // forgets what was found last.
         let entries = unsafe { &*(direct(table.address()) as *const [AtomicU64; ENTRIES]) };
-        Some(LeafTable { entries, table, first, memory: self })
+        let info = memory::info(table).expect("a table has a record");
+        Some(LeafTable { entries, table, info, first, memory: self })
     }
 
     /// A link is another, or a table is dissolved: what was found last may be wrong.

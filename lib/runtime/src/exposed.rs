@@ -71,6 +71,7 @@ pub fn page(number: PageNumber) -> Option<Page> {
 
 impl Deref for Page {
     type Target = PageInfo;
+    #[inline]
     fn deref(&self) -> &PageInfo {
         self.0
     }
@@ -78,64 +79,79 @@ impl Deref for Page {
 
 impl Page {
     /// What it is.
+    #[inline]
     pub fn kind(self) -> PageKind {
         PageKind::from_number(self.state.load(Acquire) as u8)
     }
     /// Its flags: [`abi::page::ZEROED`] and the others.
+    #[inline]
     pub fn flags(self) -> u8 {
         (self.state.load(Acquire) >> 8) as u8
     }
     /// Level of a page table.
+    #[inline]
     pub fn level(self) -> u64 {
         self.state.load(Acquire) >> 16 & 0xff
     }
     /// Who is charged for it.
+    #[inline]
     pub fn owner(self) -> EnvironmentId {
         EnvironmentId(self.owner.load(Acquire))
     }
     /// Page of its access list.
+    #[inline]
     pub fn access(self) -> PageNumber {
         PageNumber(low(self.access.load(Acquire)))
     }
     /// Entries of page tables that map it.
+    #[inline]
     pub fn references(self) -> u64 {
         self.access.load(Acquire) >> 32
     }
     /// Whether it was given up, and is freed with the last that holds it.
+    #[inline]
     pub fn is_orphan(self) -> bool {
         self.state.load(Acquire) >> 8 & u64::from(ORPHAN) != 0
     }
     /// Pins that hold it.
+    #[inline]
     pub fn pins(self) -> u64 {
         low(self.holds.load(Acquire))
     }
     /// Links to a page table; pages under an access list.
+    #[inline]
     pub fn links(self) -> u64 {
         self.holds.load(Acquire) >> 32
     }
     /// The next page of the same owner, or the next free page.
+    #[inline]
     pub fn next(self) -> Option<PageNumber> {
         page_number(low(self.neighbours.load(Acquire)))
     }
     /// For a page table: what is another when somebody has set an entry of it, or when it is another table.
+    #[inline]
     pub fn edits(self) -> (u64, u64) {
         (self.state.load(Acquire) >> 32, self.block.load(Acquire))
     }
     /// For a page table: which eighths of it may hold entries, one bit each.
+    #[inline]
     pub fn used_eighths(self) -> u8 {
         (self.state.load(Acquire) >> EIGHTHS_SHIFT) as u8
     }
     /// For a page table with one link: the table above, and the index in it.
+    #[inline]
     pub fn parent(self) -> Option<(PageNumber, u64)> {
         let word = self.parent.load(Acquire);
         page_number(low(word)).map(|page| (page, word >> 32 & 0xffff))
     }
 }
 
+#[inline]
 fn low(word: u64) -> u64 {
     word & 0xffff_ffff
 }
 
+#[inline]
 fn page_number(number: u64) -> Option<PageNumber> {
     (number != u64::from(NO_PAGE)).then_some(PageNumber(number))
 }

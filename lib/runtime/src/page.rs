@@ -4,11 +4,15 @@ use crate::area;
 use crate::critical_section;
 use crate::exposed;
 use crate::syscall::{self, BatchRow, number};
-use abi::limits::BATCH_ROWS;
+use abi::limits::{BATCH_ROWS, MAP_ROWS, PAGE_SIZE};
 pub use abi::page::{PageInfo, PageKind};
+use abi::page_table::{MapRow, PAGE};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
+
+/// Pages that are supplied together at most by [`Allocator::supply_run`].
+pub const FEW: usize = 8;
 
 /// Where pages come from: who asks, and the access list that the pages are put under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +21,11 @@ pub struct Allocator {
     pub key: KeyIndex,
     /// The access list.
     pub list: PageNumber,
+}
+
+/// The page number in an entry.
+const fn page_of(entry: u64) -> PageNumber {
+    PageNumber((entry & PAGE) >> 12)
 }
 
 /// Somebody was asked for pages, and needs the CPU to give them back.
@@ -58,57 +67,122 @@ impl Allocator {
     /// # Errors
     /// The refusal of the first page that could not be had; those before it are free again.
     pub fn allocate_many(self, pages: &mut [PageNumber]) -> Result<(), Failure> {
-        let row = [self.key.0, self.list.0, PageNumber::NONE.0, 0, 0, 0];
-        self.take_many(pages, number::page_allocate, |_| row)
+        pages.fill(PageNumber::NONE);
+        self.copy_many(self.key, pages)
     }
 
     /// A page for each, with its contents, whose number takes its place; or none, and then the numbers say nothing. `key` may
-    /// read them.
+    /// read them. [`PageNumber::NONE`] stands for zeros.
     ///
     /// # Errors
-    /// As for [`Self::allocate_many`], for the refusals of `page_copy`.
+    /// As for [`Self::allocate_many`].
     pub fn copy_many(self, key: KeyIndex, pages: &mut [PageNumber]) -> Result<(), Failure> {
-        self.take_many(pages, number::page_copy, |page| [self.key.0, self.list.0, key.0, page.0, 0, 0])
+        let mut done = 0;
+        while done < pages.len() {
+            let mut rows = Rows::<MapRow, BATCH_ROWS>::new();
+            let rows = rows.fill(pages[done..].iter().map(|page| MapRow { address: key.0, entry: page.address() }));
+            // SAFETY: nothing is mapped.
+            let (count, ended) = unsafe { self.supply(None, rows) };
+            let places = pages[done..].iter_mut().zip(&rows[..count]);
+            places.for_each(|(page, row)| *page = page_of(row.entry));
+            done += count;
+            if let Err(failure) = ended {
+                self.free_many(&pages[..done]);
+                return Err(failure);
+            }
+            // Who takes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+            critical_section::give_way();
+        }
+        Ok(())
     }
 
     /// A page with the contents of another that `key` may read.
     ///
     /// # Errors
-    /// The kernel's refusals of `page_copy`.
+    /// The kernel's refusals of `page_supply`.
     pub fn copy(self, key: KeyIndex, page: PageNumber) -> Result<PageNumber, Failure> {
-        loop {
-            match syscall::page_copy(self.key, self.list, key, page) {
-                Err(Failure { error: Error::Again, .. }) => let_give_back(),
-                done => return done,
-            }
+        let mut copy = [page];
+        self.copy_many(key, &mut copy)?;
+        Ok(copy[0])
+    }
+
+    /// A fresh page for each row, which begins with what is in the page that the row names, or with zeros, and whose number takes
+    /// the place of that one's. Each is mapped as its row says in an address space, which is opened by a key. How many rows
+    /// were done, and what was wrong with the next one.
+    ///
+    /// # Safety
+    /// No live object of the running program changes place, disappears, or becomes one that others write.
+    #[inline(always)]
+    pub unsafe fn supply(
+        self,
+        space: Option<(KeyIndex, PageNumber)>,
+        rows: &mut [MapRow],
+    ) -> (usize, Result<(), Failure>) {
+        // SAFETY: as the caller says.
+        match unsafe { self.supply_some(space, rows) } {
+            Ok(done) if done == rows.len() => (done, Ok(())),
+            // SAFETY: as the caller says.
+            some => unsafe { self.supply_rest(space, rows, some) },
         }
     }
 
-    /// Puts what a call gives in the place of each number.
-    fn take_many(
+    /// One call of the kernel's.
+    ///
+    /// # Safety
+    /// As for [`Self::supply`].
+    #[inline(always)]
+    unsafe fn supply_some(self, space: Option<(KeyIndex, PageNumber)>, rows: &mut [MapRow]) -> Result<usize, Failure> {
+        let (root_key, root) = space.unwrap_or((KeyIndex::WELL_KNOWN, PageNumber::NONE));
+        let (at, count) = (UserAddress(rows.as_mut_ptr() as u64), rows.len().min(MAP_ROWS) as u64);
+        // SAFETY: the rows are ours alone, as many as we say, and the caller answers for what is mapped.
+        unsafe { syscall::page_supply(self.key, self.list, root_key, root, at, count) }.map(|done| done as usize)
+    }
+
+    /// The rows that are left after a first call.
+    ///
+    /// # Safety
+    /// As for [`Self::supply`].
+    #[cold]
+    unsafe fn supply_rest(
         self,
-        pages: &mut [PageNumber],
-        number: u64,
-        arguments: impl Fn(PageNumber) -> [u64; 6],
-    ) -> Result<(), Failure> {
-        let mut done = 0;
-        while done < pages.len() {
-            let some = &mut pages[done..];
-            let mut rows = Rows::new();
-            let rows = rows.fill(some.iter().map(|page| BatchRow { number, arguments: arguments(*page), unused: 0 }));
-            let outcome = batch(rows);
-            let count = outcome.err().map_or(rows.len(), |(row, _)| row);
-            some.iter_mut().zip(&rows[..count]).for_each(|(page, row)| *page = PageNumber(row.arguments[0]));
-            done += count;
+        space: Option<(KeyIndex, PageNumber)>,
+        rows: &mut [MapRow],
+        first: Result<usize, Failure>,
+    ) -> (usize, Result<(), Failure>) {
+        let (mut done, mut outcome) = (0, first);
+        loop {
             match outcome {
-                Ok(()) | Err((_, Failure { error: Error::Again, .. })) => {}
-                Err((_, failure)) => {
-                    self.free_many(&pages[..done]);
-                    return Err(failure);
-                }
+                Ok(more) => done += more,
+                Err(Failure { error: Error::Again, detail: 0 }) => let_give_back(),
+                Err(Failure { error: Error::Again, detail }) => done += detail as usize,
+                Err(Failure { error, detail }) => return (done + detail as usize, Err(error.about(detail))),
             }
+            if done == rows.len() {
+                return (done, Ok(()));
+            }
+            // SAFETY: as the caller says.
+            outcome = unsafe { self.supply_some(space, &mut rows[done..]) };
         }
-        Ok(())
+    }
+
+    /// The same for pages in a row from an address on, a few, with `entries` in the place of rows. The key of each is the space's.
+    ///
+    /// # Safety
+    /// As for [`Self::supply`].
+    #[inline(always)]
+    pub unsafe fn supply_run(
+        self,
+        (key, root): (KeyIndex, PageNumber),
+        start: u64,
+        entries: &mut [u64],
+    ) -> (usize, Result<(), Failure>) {
+        let mut rows = Rows::<MapRow, FEW>::new();
+        let addresses = (start | key.0..).step_by(PAGE_SIZE as usize);
+        let rows = rows.fill(addresses.zip(&*entries).map(|(address, entry)| MapRow { address, entry: *entry }));
+        // SAFETY: as the caller says.
+        let (done, ended) = unsafe { self.supply(Some((key, root)), rows) };
+        entries.iter_mut().zip(&rows[..done]).for_each(|(entry, row)| *entry = row.entry);
+        (done, ended)
     }
 
     /// Gives a page up. A table that nothing leads to is emptied in several steps of the kernel's.
@@ -159,40 +233,62 @@ impl Allocator {
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.
     pub fn free_many(self, pages: &[PageNumber]) -> usize {
-        if let [page] = pages {
-            return usize::from(self.free(*page).is_ok());
-        }
-        let row_for = |page: &PageNumber| BatchRow {
+        self.free_each(pages.iter().copied())
+    }
+
+    /// The same for pages that are found one after the other.
+    #[inline]
+    pub fn free_each(self, mut pages: impl Iterator<Item = PageNumber>) -> usize {
+        let row_for = |page: PageNumber| BatchRow {
             number: number::page_free,
             arguments: [self.key.0, page.0, 0, 0, 0, 0],
             unused: 0,
         };
+        let mut freed = 0;
+        loop {
+            let mut rows = Rows::<BatchRow, BATCH_ROWS>::new();
+            let rows = rows.fill(pages.by_ref().map(row_for));
+            match rows {
+                [] => return freed,
+                // A call of its own takes less than a batch.
+                [row] => freed += usize::from(self.free(PageNumber(row.arguments[1])).is_ok()),
+                rows => freed += self.free_rows(rows),
+            }
+        }
+    }
+
+    /// Gives up the pages that rows name, as far as the kernel lets it; how many were freed.
+    #[inline(never)]
+    fn free_rows(self, rows: &mut [BatchRow]) -> usize {
         let (mut freed, mut start) = (0, 0);
-        while start < pages.len() {
-            let mut rows = Rows::new();
-            let rows = rows.fill(pages[start..].iter().map(row_for));
-            let outcome = batch(rows);
-            let count = outcome.err().map_or(rows.len(), |(row, _)| row);
-            let refused = outcome.is_err_and(|(_, failure)| failure.error != Error::Again);
-            freed += count;
-            start += count + usize::from(refused);
+        while start < rows.len() {
+            let left = &mut rows[start..];
+            match batch(left) {
+                Ok(()) => return freed + left.len(),
+                // The row says why it was not done, and is to be made again.
+                Err((row, Failure { error: Error::Again, .. })) => {
+                    (left[row].number, left[row].arguments[0]) = (number::page_free, self.key.0);
+                    (freed, start) = (freed + row, start + row);
+                }
+                Err((row, _)) => (freed, start) = (freed + row, start + row + 1),
+            }
         }
         freed
     }
 }
 
-/// Room for the rows of a batch, of which only those are written that there are.
-struct Rows([MaybeUninit<BatchRow>; BATCH_ROWS]);
+/// Room for the rows of a call, of which only those are written that there are.
+struct Rows<T, const ROWS: usize>([MaybeUninit<T>; ROWS]);
 
-impl Rows {
+impl<T, const ROWS: usize> Rows<T, ROWS> {
     #[inline(always)]
     const fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; BATCH_ROWS])
+        Self([const { MaybeUninit::uninit() }; ROWS])
     }
 
-    /// The first of these rows, as many as one batch may have.
+    /// The first of these rows, as many as there is room for.
     #[inline(always)]
-    fn fill(&mut self, rows: impl Iterator<Item = BatchRow>) -> &mut [BatchRow] {
+    fn fill(&mut self, rows: impl Iterator<Item = T>) -> &mut [T] {
         let mut count = 0;
         for (place, row) in self.0.iter_mut().zip(rows) {
             place.write(row);
@@ -208,7 +304,7 @@ impl Rows {
 /// # Errors
 /// The index of the row that was refused, and its refusal; rows before it are done, rows after it are not.
 pub(crate) fn batch(rows: &mut [BatchRow]) -> Result<(), (usize, Failure)> {
-    // SAFETY: the rows are ours alone, as many as we say; both callers put only page calls into them, which change no
+    // SAFETY: the rows are ours alone, as many as we say; the caller puts only `page_free` into them, which changes no
     // memory at an address.
     let outcome = unsafe { syscall::batch(abi::UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) };
     // Who gives up a hundred thousand pages in one critical section would be taken for one that keeps the CPU.

@@ -28,7 +28,6 @@ guest! {
     Child the_order_of_last_use_is_exposed;
     Child a_claimed_page_changes_hands;
     Child a_copy_begins_with_what_lies_in_another_page;
-    Child a_copy_is_made_by_who_may_read_the_page_and_own_the_list;
     Child pins_keep_a_page_from_reuse;
     Child fault_04_page_of_another_environment;
     Here fault_05_pages_that_are_not_memory;
@@ -195,39 +194,6 @@ fn a_copy_begins_with_what_lies_in_another_page() -> Outcome {
     granted!(map(OTHER, 0));
     granted!(map(PLACE, 0));
     check!(own.free_many(&copies) == 8 && own.free(page).is_ok(), "not all pages were freed");
-    Ok(())
-}
-
-fn a_copy_is_made_by_who_may_read_the_page_and_own_the_list() -> Outcome {
-    const READER: KeyIndex = KeyIndex(40);
-    let (list, page) = (Allocator::own().list, fresh()?);
-    let (owner, stranger) = (KeyIndex::FIRST, KeyIndex::WELL_KNOWN);
-    granted!(syscall::key_copy(owner, u64::from(Rights::READ.0), area::number(), READER, owner));
-    granted!(Allocator::own().free(granted!(syscall::page_copy(owner, list, READER, page))));
-    refused!(syscall::page_copy(READER, list, owner, page), NotPermitted);
-    refused!(syscall::page_copy(owner, list, stranger, page), NotPermitted);
-    refused!(syscall::page_copy(stranger, list, owner, page), NotPermitted);
-    refused!(syscall::page_copy(KeyIndex(43), list, owner, page), NoSuchKey);
-    refused!(syscall::page_copy(owner, list, KeyIndex(43), page), NoSuchKey);
-    refused!(syscall::page_copy(owner, page, owner, page), WrongKind);
-    refused!(syscall::page_copy(owner, list, owner, list), WrongKind);
-    refused!(syscall::page_copy(owner, list, owner, area::root()), WrongKind);
-    refused!(syscall::page_copy(owner, list, owner, PageNumber(exposed::kernel().pages.load(Relaxed))), NoSuchPage);
-    refused!(syscall::page_copy(owner, list, owner, PageNumber(u64::MAX >> 1)), NoSuchPage);
-    let environment = exposed::environment(area::number()).ok_or("no record")?;
-    let secrets = [&environment.control, &environment.key_ring].map(|page| PageNumber(page.load(Relaxed)));
-    for secret in secrets {
-        check!(syscall::page_copy(owner, list, owner, secret).is_err(), "the kernel's own {secret:?} was copied");
-    }
-    let parent = abi::EnvironmentId(environment.creator.load(Relaxed));
-    let parent = exposed::environment(parent).ok_or("no creator")?;
-    let theirs = parent.pages().take(400).filter(|page| exposed::page(*page).is_some_and(|info| info.access() != list));
-    for other in theirs.collect::<Vec<_>>() {
-        check!(syscall::page_copy(owner, list, owner, other).is_err(), "{other:?} of another was copied");
-    }
-    granted!(Allocator::own().free(page));
-    refused!(syscall::page_copy(owner, list, owner, page), NotPermitted);
-    granted!(key::discard(READER));
     Ok(())
 }
 

@@ -169,12 +169,13 @@ struct Pointed {
     writes: bool,
 }
 
-fn pointed_calls(region: PageNumber) -> [Pointed; 10] {
+fn pointed_calls(region: PageNumber) -> [Pointed; 11] {
     let channel = area::channel_key().map_or(KEY, |key| key.0);
     let call = |number, arguments, pointer, writes| Pointed { number, arguments, pointer, writes };
     [
         call(number::batch, [0, 3, 0, 0, 0, 0], 0, true),
         call(number::page_map, [KEY, area::root().0, 0, 3, 0, 0], 2, false),
+        call(number::page_supply, [KEY, area::access_list().0, KEY, area::root().0, 0, 3], 4, true),
         call(number::environment_create, [KEY, 0, 0, 0, 0, 0], 1, false),
         call(number::predicate_wait, [0, 2, 0, 0, 0, 0], 0, false),
         call(number::region_read, [KEY, region.0, 0, 0, 64, 0], 3, true),

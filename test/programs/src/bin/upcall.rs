@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+use abi::page_table::{MapRow, PAGE};
 use abi::syscall::number;
 use abi::upcall::{UpcallFrame, kind};
 use alloc::string::String;
@@ -446,14 +447,14 @@ fn fault_24_flags_from_a_frame() -> Outcome {
 }
 
 /// A call that is made with these flags set: its error and its result.
-fn call_with_flags(set: u64, number: u64, [first, second, third, fourth, fifth]: [u64; 5]) -> (u64, u64) {
+fn call_with_flags(set: u64, number: u64, [first, second, third, fourth, fifth, sixth]: [u64; 6]) -> (u64, u64) {
     let (error, result): (u64, u64);
     // SAFETY: the callers name pages that nothing of the program lies in; the flags are put back behind the call.
     unsafe {
         core::arch::asm!(
             "pushfq", "or [rsp], r12", "popfq", "syscall", "push 0x202", "popfq",
             in("r12") set, inout("rax") number => error, in("rdi") first, in("rsi") second, inout("rdx") third => result,
-            in("r10") fourth, in("r8") fifth, out("rcx") _, out("r11") _
+            in("r10") fourth, in("r8") fifth, in("r9") sixth, out("rcx") _, out("r11") _
         );
     }
     (error, result)
@@ -465,29 +466,32 @@ fn fault_24_copies_with_every_flag_set() -> Outcome {
     const FLAGS: u64 = 1 << 10 | 1 << 18 | 1 << 14 | 0xcd4;
     let own = Allocator::own();
     let key = own.key.0;
-    let (error, page) = call_with_flags(FLAGS, number::page_allocate, [key, own.list.0, PageNumber::NONE.0, 0, 0]);
+    let (error, page) = call_with_flags(FLAGS, number::page_allocate, [key, own.list.0, PageNumber::NONE.0, 0, 0, 0]);
     check!(error == 0, "a page was refused: {error}");
     let page = PageNumber(page);
     let window = granted!(Window::open(&[page], own.key, Access::WRITE));
     check!(window.words().iter().all(|word| word.load(SeqCst) == 0), "a fresh page does not hold zeros only");
     (0..).zip(window.words()).for_each(|(index, word)| word.store(index * 0x0101_0101, SeqCst));
-    let (error, copy) = call_with_flags(FLAGS, number::page_copy, [key, own.list.0, key, page.0, 0]);
-    check!(error == 0, "a copy was refused: {error}");
-    let other = granted!(Window::open(&[PageNumber(copy)], own.key, Access::READ));
+    let mut row = [MapRow { address: key, entry: page.address() }];
+    let arguments = [key, own.list.0, key, PageNumber::NONE.0, row.as_mut_ptr() as u64, 1];
+    let answer = call_with_flags(FLAGS, number::page_supply, arguments);
+    check!(answer == (0, 1), "a copy was refused: {answer:?}");
+    let copy = PageNumber((core::hint::black_box(&row)[0].entry & PAGE) >> 12);
+    let other = granted!(Window::open(&[copy], own.key, Access::READ));
     let words = |window: &Window| window.words().iter().map(|word| word.load(SeqCst)).collect::<Vec<_>>();
     check!(words(&window) == words(&other), "the copy is another");
     let region = granted!(own.allocate());
     granted!(syscall::region_create(own.key, region));
     granted!(syscall::region_name(own.key, region, 0, own.key, 7));
     let (from, to) = (*b"..abcdefghijklmnopqrstuvwxyz..", [0u8; 30]);
-    let arguments = |at: *const u8, offset: u64| [key, region.0, offset, at as u64 + 1, 28];
+    let arguments = |at: *const u8, offset: u64| [key, region.0, offset, at as u64 + 1, 28, 0];
     check!(call_with_flags(FLAGS, number::region_write, arguments(from.as_ptr(), 1)).0 == 0, "writing was refused");
     check!(call_with_flags(FLAGS, number::region_read, arguments(to.as_ptr(), 1)).0 == 0, "reading was refused");
     let to = core::hint::black_box(&to);
     check!(to[1..29] == from[1..29] && to[0] == 0 && to[29] == 0, "what was written came back as {to:?}");
     drop(window);
     drop(other);
-    check!(own.free_many(&[page, PageNumber(copy), region]) == 3, "not all pages were freed");
+    check!(own.free_many(&[page, copy, region]) == 3, "not all pages were freed");
     Ok(())
 }
 
