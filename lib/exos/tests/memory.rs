@@ -1,11 +1,12 @@
 //! Areas against a naive model, and faults, fork and protection over simulated pages.
 
-use abi::page_table::{MapRow, PRESENT, WRITE};
+use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use exos::errno::{Errno, Result};
 use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
 use exos::memory::advice::Advice;
 use exos::memory::area::{Area, Areas, Backing, Protection};
 use exos::memory::draft::Draft;
+use exos::memory::fill::ZEROS;
 use exos::memory::frames::{COPY_ON_WRITE, FROM_FILE, Frames, TOGETHER, page_of};
 use exos::memory::remap::Remap;
 use exos::memory::space::{Access, Pages, Space, Violation};
@@ -159,6 +160,16 @@ fn frames_count_what_is_a_files_and_take_out_what_is_asked() {
                     model.retain(|at, entry| *entry & FROM_FILE == 0 || stays(at));
                 }
                 _ => {
+                    let (entry, missing) = frames.look(from, 8);
+                    let is_empty = |page: &u64| !model.contains_key(&(page * PAGE_SIZE));
+                    assert_eq!(entry, model.get(&from).copied().unwrap_or(0), "seed {seed}, step {step}");
+                    // As many as lie together with it in what is kept, or fewer.
+                    let empty = (start..start + 8).take_while(is_empty).count();
+                    assert!(missing <= empty && (missing > 0) == (entry == 0), "seed {seed}, step {step}");
+                    assert!(
+                        missing == empty || (start + missing as u64).is_multiple_of(64),
+                        "seed {seed}, step {step}"
+                    );
                     let within: Vec<(u64, u64)> = frames.within(from + 1, to - 1).collect();
                     assert_eq!(
                         within,
@@ -242,6 +253,23 @@ impl Pages for Process {
         machine.contents.insert(page, 0);
         machine.owner.insert(page, self.number);
         Ok(page)
+    }
+    fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize {
+        for (done, entry) in entries.iter_mut().enumerate() {
+            let Ok(page) = self.allocate() else { return done };
+            let address = start + done as u64 * PAGE_SIZE;
+            assert!(*entry & PRESENT != 0, "what is supplied is mapped");
+            if page_of(*entry) != ZEROS {
+                self.copy_page(page_of(*entry), page).expect("the source is there");
+            }
+            let mapped = MapRow { address, entry: *entry & !PAGE | page << 12 };
+            if self.map(&[mapped]).is_err() {
+                self.release(&[page]);
+                return done;
+            }
+            *entry = mapped.entry;
+        }
+        entries.len()
     }
     fn take_used(&mut self, places: &mut [u64]) -> usize {
         let mut used = 0;
@@ -601,6 +629,49 @@ fn who_walks_over_fresh_memory_faults_less_and_less() {
         let before = process.table.len();
         process.write(&mut space, BASE + page * PAGE_SIZE, 1).expect("it may");
         assert_eq!(process.table.len(), before + 1, "who jumps about gets what it touches");
+    }
+}
+
+/// Far apart, or side by side: after any faults, and pages dropped, the record is what the tables hold, and a page is what was
+/// written last, or zeros.
+#[test]
+fn sparse_memory_is_recorded_as_it_is_mapped() {
+    const SPAN: u64 = 1 << 24;
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        let area = Area::anonymous(BASE, BASE + SPAN * PAGE_SIZE, Protection::READ_WRITE);
+        space.map(&mut process, area).expect("it maps");
+        let mut expected = BTreeMap::new();
+        let mut place = 0;
+        for step in 0..150 {
+            place = if random.bool() { (place + random.u64(..3)) % SPAN } else { random.u64(..SPAN) };
+            let address = BASE + place * PAGE_SIZE;
+            match random.u8(..8) {
+                0 => {
+                    let end = area.end.min(address + random.u64(1..100) * PAGE_SIZE);
+                    space.drop_pages(&mut process, address, end).expect("they go");
+                    expected.retain(|at, _| !(address..end).contains(at));
+                }
+                1 => {
+                    let is = expected.get(&address).copied().unwrap_or(0);
+                    assert_eq!(process.read(&mut space, address), Ok(is), "seed {seed}, step {step}");
+                }
+                _ => {
+                    // Now and then there are no pages, or too few for all that would come together.
+                    let next = process.machine.borrow().next;
+                    process.machine.borrow_mut().last = if random.u8(..4) == 0 { next + random.u64(..3) } else { 0 };
+                    match process.write(&mut space, address, step) {
+                        Ok(()) => _ = expected.insert(address, step),
+                        Err(violation) => assert_eq!(violation, Violation::OutOfMemory, "seed {seed}, step {step}"),
+                    }
+                    process.machine.borrow_mut().last = 0;
+                }
+            }
+            let recorded: BTreeMap<u64, u64> = space.frames.all().into_iter().collect();
+            assert_eq!(recorded, process.table, "seed {seed}, step {step}");
+            assert_eq!(space.frames.len(), recorded.len(), "seed {seed}, step {step}");
+        }
     }
 }
 

@@ -8,96 +8,82 @@ use super::area::Area;
 use super::fill::AHEAD;
 use super::frames::{COPY_ON_WRITE, FROM_FILE, entry, page_of};
 use super::space::{Pages, Space, Violation, entry_for, run};
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use crate::layout::PAGE_SIZE;
-use abi::page_table::{MapRow, PRESENT};
+use abi::page_table::{MapRow, PAGE, PRESENT};
 use alloc::vec::Vec;
 
-/// What is to be done for the pages of a run.
-#[derive(Default)]
-struct Run {
-    /// The entry of one that nobody else maps; 0 for one to be copied.
-    entries: [u64; AHEAD],
-    /// Those to be copied.
-    old: [u64; AHEAD],
-    copied: usize,
-}
+type Unshared<T> = core::result::Result<T, Violation>;
 
 impl Space {
     /// Gives this process a page of its own in place of one that others may see.
-    pub(super) fn unshare(
-        &mut self,
-        pages: &mut impl Pages,
-        area: &Area,
-        address: u64,
-        old: u64,
-    ) -> core::result::Result<(), Violation> {
+    pub(super) fn unshare(&mut self, pages: &mut impl Pages, area: &Area, address: u64, old: u64) -> Unshared<()> {
         if old & FROM_FILE != 0 {
             return self.take_copy(pages, area, address);
         }
         self.note_written(address);
-        pages.prepare(address).map_err(|_| Violation::OutOfMemory)?;
-        let count = self.shared_in_a_row(area, address);
+        let mut shared = [old; AHEAD];
+        let count = self.shared_in_a_row(area, address, &mut shared);
         self.copied.goes_on_at(address + count as u64 * PAGE_SIZE);
-        // Where there is too little for all, the one that was written comes.
-        if count > 1 && self.unshare_many(pages, area, address, count).is_ok() {
-            return Ok(());
+        let mut done = self.unshare_run(pages, area, address, &mut shared[..count])?;
+        // The one that was written is there; the others come as far as they can.
+        while done < count {
+            match self.unshare_run(pages, area, address + done as u64 * PAGE_SIZE, &mut shared[done..count]) {
+                Ok(more) => done += more,
+                Err(_) => break,
+            }
         }
-        let shared = page_of(old);
-        if pages.is_sole(shared) {
-            return self.put(pages, address, entry_for(area, shared, 0));
-        }
-        self.take_copy(pages, area, address)?;
-        pages.release(&[shared]);
         Ok(())
     }
 
-    /// How many pages from the one on that is written are worth having, and others may see all of them.
-    fn shared_in_a_row(&mut self, area: &Area, address: u64) -> usize {
+    /// How many pages from the one on that is written are worth having, and others may see all of them: their entries.
+    fn shared_in_a_row(&mut self, area: &Area, address: u64, shared: &mut [u64; AHEAD]) -> usize {
         let wanted = if self.one_at_a_time || self.keeps_journal() { 1 } else { self.copied.step(address) };
         if wanted == 1 {
             return 1;
         }
         let in_area = ((area.end - address) / PAGE_SIZE) as usize;
-        let is_shared = |entry: &&u64| **entry & (PRESENT | COPY_ON_WRITE | FROM_FILE) == PRESENT | COPY_ON_WRITE;
-        self.frames.chunk_of(address).iter().take(wanted.min(in_area)).take_while(is_shared).count()
-    }
-
-    /// The same for several pages in a row, in one table: all or none.
-    fn unshare_many(&mut self, pages: &mut impl Pages, area: &Area, address: u64, count: usize) -> Result<()> {
-        let Run { mut entries, old, copied } = self.plan_run(pages, area, address, count);
-        let (entries, old) = (&mut entries[..count], &old[..copied]);
-        let mut copies = [0; AHEAD];
-        let copies = &mut copies[..copied];
-        copies.copy_from_slice(old);
-        pages.allocate_copies(copies)?;
-        let to_copy = entries.iter_mut().filter(|entry| **entry == 0);
-        to_copy.zip(&*copies).for_each(|(entry, copy)| *entry = entry_for(area, *copy, 0));
-        if pages.map_run(address, entries).is_err() {
-            let before = |row: MapRow| MapRow { entry: self.frames.get(row.address), ..row };
-            let rows: Vec<MapRow> = run(address, entries).map(before).collect();
-            let _ = pages.map(&rows);
-            pages.release(copies);
-            return Err(Errno::ENOMEM);
-        }
-        self.frames.set_many(address, entries);
-        pages.release(old);
-        Ok(())
-    }
-
-    /// What is to be done for each page of a run.
-    fn plan_run(&self, pages: &impl Pages, area: &Area, address: u64, count: usize) -> Run {
-        let mut run = Run::default();
-        for (place, entry) in run.entries.iter_mut().zip(self.frames.chunk_of(address)).take(count) {
-            let page = page_of(*entry);
-            if pages.is_sole(page) {
-                *place = entry_for(area, page, 0);
-            } else {
-                run.old[run.copied] = page;
-                run.copied += 1;
+        let mut count = 0;
+        for (place, entry) in shared.iter_mut().zip(self.frames.chunk_of(address)).take(wanted.min(in_area)) {
+            if entry & (PRESENT | COPY_ON_WRITE | FROM_FILE) != PRESENT | COPY_ON_WRITE {
+                break;
             }
+            *place = *entry;
+            count += 1;
         }
-        run
+        count
+    }
+
+    /// The same for the first of pages that have these entries, and those behind it that are like it: written where they lie
+    /// because nobody else has them any more, or copied. How many, of whose entries only the page numbers are left.
+    fn unshare_run(&mut self, pages: &mut impl Pages, area: &Area, start: u64, shared: &mut [u64]) -> Unshared<usize> {
+        let is_sole = is_sole_in_own_table(pages, start, page_of(shared[0]))?;
+        let is_other = |entry: &u64| pages.is_sole(page_of(*entry)) != is_sole;
+        let count = shared[1..].iter().position(is_other).map_or(shared.len(), |other| other + 1);
+        let (mut entries, plain) = ([0; AHEAD], entry_for(area, 0, 0));
+        for (entry, shared) in entries.iter_mut().zip(&mut shared[..count]) {
+            *entry = plain | *shared & PAGE;
+            *shared = page_of(*shared);
+        }
+        let entries = &mut entries[..count];
+        if is_sole {
+            return self.keep_run(pages, start, entries);
+        }
+        let done = self.supply(pages, start, entries)?;
+        pages.release(&shared[..done]);
+        Ok(done)
+    }
+
+    /// Pages that nobody else has are written where they lie: all, or the first.
+    fn keep_run(&mut self, pages: &mut impl Pages, start: u64, entries: &[u64]) -> Unshared<usize> {
+        if pages.map_run(start, entries).is_ok() {
+            self.frames.set_many(start, entries);
+            return Ok(entries.len());
+        }
+        let before = |row: MapRow| MapRow { entry: self.frames.get(row.address), ..row };
+        let rows: Vec<MapRow> = run(start, entries).map(before).collect();
+        let _ = pages.map(&rows);
+        self.put(pages, start, entries[0]).map(|()| 1)
     }
 
     /// A borrowed page that is about to be unmapped, while its contents are still needed, is copied: its owner may free
@@ -114,4 +100,13 @@ impl Space {
         pages.release(&[page_of(old)]);
         Ok(entry)
     }
+}
+
+/// Whether nobody else has a page that is written. That is known once the table is this process's own.
+fn is_sole_in_own_table(pages: &mut impl Pages, address: u64, page: u64) -> Unshared<bool> {
+    if !pages.is_sole(page) {
+        return Ok(false);
+    }
+    pages.prepare(address).map_err(|_| Violation::OutOfMemory)?;
+    Ok(pages.is_sole(page))
 }

@@ -49,6 +49,11 @@ impl Pages for Draft {
         self.is_spoilt = true;
     }
 
+    fn supply(&mut self, _: u64, _: &mut [u64]) -> usize {
+        self.is_spoilt = true;
+        0
+    }
+
     fn map(&mut self, _: &[MapRow]) -> Result<()> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
 use super::space::{Pages, Space, Violation, entry_for, run};
 use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
-use abi::page_table::MapRow;
+use abi::page_table::{MapRow, PRESENT};
 use alloc::vec::Vec;
 
 /// Pages of a file that come together: those of an aligned range as large.
@@ -21,6 +21,8 @@ const AROUND_WARM: u64 = 4;
 pub(super) const WARM: usize = 64;
 /// Pages of zeros that come together at most.
 pub const AHEAD: usize = 8;
+/// The number of no page: a fresh one begins with zeros.
+pub const ZEROS: u64 = abi::PageNumber::NONE.0;
 
 /// A program that goes from one page to the next.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,8 +50,15 @@ impl Walk {
 type Filled = Result<(), Violation>;
 
 impl Space {
-    /// Brings the page at an address where none is.
-    pub(super) fn fill(&mut self, pages: &mut impl Pages, area: &Area, address: u64, write: bool) -> Filled {
+    /// Brings the page at an address, the first of so many where none is.
+    pub(super) fn fill(
+        &mut self,
+        pages: &mut impl Pages,
+        area: &Area,
+        address: u64,
+        write: bool,
+        missing: usize,
+    ) -> Filled {
         match area.backing {
             Backing::File { node, offset, writable } if area.shared => {
                 let index = (offset + (address - area.start)) / PAGE_SIZE;
@@ -67,34 +76,46 @@ impl Space {
                 if write { self.take_copy(pages, area, address) } else { Ok(()) }
             }
             Backing::Nothing => Err(Violation::PastEnd),
-            _ if area.shared => self.fill_with_zeros(pages, area, address, SHARED),
-            _ => self.fill_ahead(pages, area, address),
+            _ if area.shared => self.fill_shared_page(pages, area, address),
+            _ => self.fill_ahead(pages, area, address, missing),
         }
     }
 
-    fn fill_with_zeros(&mut self, pages: &mut impl Pages, area: &Area, address: u64, held: u64) -> Filled {
-        let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
-        self.put(pages, address, entry_for(area, page, held))
+    /// A page of zeros that others are to see, whether the program may read it or not.
+    fn fill_shared_page(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
+        match entry_for(area, ZEROS, SHARED) {
+            entry if entry & PRESENT != 0 => self.supply(pages, address, &mut [entry]).map(drop),
+            _ => {
+                let page = pages.allocate().map_err(|_| Violation::OutOfMemory)?;
+                self.put(pages, address, entry_for(area, page, SHARED))
+            }
+        }
     }
 
     /// A page of zeros, and more behind it where the program walks over its memory.
-    fn fill_ahead(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
+    fn fill_ahead(&mut self, pages: &mut impl Pages, area: &Area, address: u64, missing: usize) -> Filled {
         let wanted = if self.one_at_a_time || self.keeps_journal() { 1 } else { self.walk.step(address) };
         let in_area = (area.end - address) / PAGE_SIZE;
-        let mut entries = [0; AHEAD];
-        let entries = &mut entries[..wanted.min(in_area as usize)];
-        let missing = if wanted > 1 { self.frames.missing(address, entries.len()) } else { 1 };
-        let mut fresh = [0; AHEAD];
-        let fresh = &mut fresh[..missing];
-        self.walk.goes_on_at(address + missing as u64 * PAGE_SIZE);
-        // Where there is too little for all, the one that was touched comes.
-        if missing == 1 || pages.allocate_many(fresh).is_err() {
-            return self.fill_with_zeros(pages, area, address, 0);
+        let count = wanted.min(missing).min(in_area as usize);
+        self.walk.goes_on_at(address + count as u64 * PAGE_SIZE);
+        self.supply(pages, address, &mut [entry_for(area, ZEROS, 0); AHEAD][..count]).map(drop)
+    }
+
+    /// Puts fresh pages in a row from an address on that lie in one table, which begin with what is in the pages that the entries
+    /// name: as many as there are pages for, the first at least. How many.
+    #[inline]
+    pub(super) fn supply(
+        &mut self,
+        pages: &mut impl Pages,
+        start: u64,
+        entries: &mut [u64],
+    ) -> Result<usize, Violation> {
+        let done = pages.supply(start, entries);
+        if done == 0 {
+            return Err(Violation::OutOfMemory);
         }
-        for (entry, page) in entries.iter_mut().zip(&*fresh) {
-            *entry = entry_for(area, *page, 0);
-        }
-        self.put_many(pages, address, &entries[..missing]).inspect_err(|_| pages.release(fresh))
+        self.frames.set_many(start, &entries[..done]);
+        Ok(done)
     }
 
     /// Brings those pages of a private mapping of a file that programs touch, once; whether any are known.
@@ -157,9 +178,8 @@ impl Space {
     /// Gives the process a page of its own in place of the one that lies at the address, with the same contents: nobody writes
     /// that one as long as others may see it.
     pub(super) fn take_copy(&mut self, pages: &mut impl Pages, area: &Area, address: u64) -> Filled {
-        let mut copy = [page_of(self.frames.get(address))];
-        pages.allocate_copies(&mut copy).map_err(|_| Violation::OutOfMemory)?;
-        self.put(pages, address, entry_for(area, copy[0], 0)).inspect_err(|_| pages.release(&copy))
+        let from = page_of(self.frames.get(address));
+        self.supply(pages, address, &mut [entry_for(area, from, 0)]).map(drop)
     }
 
     /// Sets the entries of pages in a row, but for those that are 0: all or none.

@@ -70,18 +70,24 @@ impl Chunk {
         core::mem::replace(&mut self.entries[index], entry)
     }
 
-    /// Sets the entries from an index on, but for those that are 0.
-    fn set_many(&mut self, index: usize, entries: &[u64]) {
-        let (mut set, mut of_files) = (0, 0);
-        for ((place, entry), bit) in self.entries[index..].iter_mut().zip(entries).zip(0..) {
+    /// Sets the entries from an index on, but for those that are 0; how many more are there then, and of them the pages of files.
+    fn set_many(&mut self, index: usize, entries: &[u64]) -> [isize; 2] {
+        let (mut set, mut of_files, mut bit) = (0, 0, 1 << index);
+        for (place, entry) in self.entries[index..].iter_mut().zip(entries) {
             if *entry != 0 {
                 *place = *entry;
-                set |= 1 << bit;
-                of_files |= u64::from(entry & FROM_FILE != 0) << bit;
+                set |= bit;
+                of_files |= if entry & FROM_FILE != 0 { bit } else { 0 };
             }
+            bit <<= 1;
         }
-        self.present |= set << index;
-        self.of_files = self.of_files & !(set << index) | of_files << index;
+        let (fresh, were_files) = (set & !self.present, set & self.of_files);
+        self.present |= set;
+        if were_files | of_files == 0 {
+            return [fresh.count_ones() as isize, 0];
+        }
+        self.of_files = self.of_files & !set | of_files;
+        [fresh.count_ones() as isize, of_files.count_ones() as isize - were_files.count_ones() as isize]
     }
 
     /// How many are there, and how many of them are the pages of files.
@@ -145,19 +151,25 @@ impl Frames {
         &self.chunks.get(&(start / CHUNK_BYTES)).map_or(&NONE, |chunk| &chunk.entries)[index(start)..]
     }
 
-    /// How many pages from `start` on have no entry, `most` at most, in the chunk of the first.
-    pub fn missing(&self, start: u64, most: usize) -> usize {
-        self.chunk_of(start).iter().take(most).take_while(|entry| **entry == 0).count()
+    /// The entry for the page of `address`, and how many pages from it on have none, `most` at most, of those kept together
+    /// with it.
+    #[inline]
+    pub fn look(&self, address: u64, most: usize) -> (u64, usize) {
+        match self.chunk_of(address) {
+            [0, rest @ ..] => (0, 1 + rest.iter().take(most - 1).take_while(|entry| **entry == 0).count()),
+            here => (here[0], 0),
+        }
     }
 
     /// Sets the entries of the pages from `start` on, but for those that are 0.
     pub fn set_many(&mut self, start: u64, entries: &[u64]) {
         let (here, beyond) = entries.split_at(entries.len().min(CHUNK_PAGES as usize - index(start)));
-        let chunk = self.chunks.entry(start / CHUNK_BYTES).or_insert_with(Chunk::empty);
-        let before = chunk.counts();
-        chunk.set_many(index(start), here);
-        let after = chunk.counts();
-        self.add(after[0] - before[0], after[1] - before[1]);
+        let key = start / CHUNK_BYTES;
+        let [present, of_files] = match self.chunks.get_mut(&key) {
+            Some(chunk) => chunk.set_many(index(start), here),
+            None => self.chunks.entry(key).or_insert_with(Chunk::empty).set_many(index(start), here),
+        };
+        self.add(present, of_files);
         if !beyond.is_empty() {
             self.set_many(start + here.len() as u64 * PAGE_SIZE, beyond);
         }
@@ -165,6 +177,10 @@ impl Frames {
 
     /// Sets the entries of rows, whose pages are mapped, in any order; quicker where neighbours stand together.
     pub fn set_rows(&mut self, rows: &[MapRow]) {
+        if let [row] = rows {
+            self.set(row.address, row.entry);
+            return;
+        }
         let mut left = rows;
         while let [first, ..] = left {
             let key = first.address / CHUNK_BYTES;
@@ -180,8 +196,26 @@ impl Frames {
 
     /// The entries in `start..end`, with their addresses, in ascending order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
-        chunks.flat_map(move |(key, chunk)| entries(*key, chunk, chunk.present & bits_within(*key, start, end)))
+        let (first, behind) = (start / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));
+        // Mostly it is one chunk, which is found quicker than the first of several.
+        let mut next = self.chunks.get(&first).map(|chunk| (first, &**chunk));
+        let mut rest = None;
+        let mut here: Option<(u64, &Chunk, Bits)> = None;
+        core::iter::from_fn(move || {
+            loop {
+                if let Some((key, chunk, bits)) = &mut here
+                    && let Some(index) = bits.next()
+                {
+                    return Some((*key * CHUNK_BYTES + index as u64 * PAGE_SIZE, chunk.entries[index]));
+                }
+                if next.is_none() && first + 1 < behind {
+                    let rest = rest.get_or_insert_with(|| self.chunks.range(first + 1..behind));
+                    next = rest.next().map(|(key, chunk)| (*key, &**chunk));
+                }
+                let (key, chunk) = next.take()?;
+                here = Some((key, chunk, Bits(chunk.present & bits_within(key, start, end))));
+            }
+        })
     }
 
     /// All entries, with their addresses, in ascending order.

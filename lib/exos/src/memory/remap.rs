@@ -151,7 +151,7 @@ impl Space {
     fn fill_whole(&mut self, pages: &mut impl Pages, part: &Area) -> Result<()> {
         let missing = |address: &u64| self.frames.get(*address) == 0 && part.backing == Backing::Anonymous;
         let missing: Vec<u64> = (part.start..part.end).step_by(PAGE_SIZE as usize).filter(missing).collect();
-        let mut fill = |address| self.fill(pages, part, address, true).map_err(|_| Errno::ENOMEM);
+        let mut fill = |address| self.fill(pages, part, address, true, 1).map_err(|_| Errno::ENOMEM);
         missing.into_iter().try_for_each(&mut fill)
     }
 

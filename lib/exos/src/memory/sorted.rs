@@ -5,6 +5,7 @@
 
 use super::area::Area;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// Areas at most in a piece.
 const MOST: usize = 16;
@@ -14,10 +15,12 @@ const MOST: usize = 16;
 pub(super) struct Sorted {
     pieces: Vec<Vec<Area>>,
     count: usize,
+    /// Where one stood that was looked for: who looks again mostly looks for the same.
+    last: Cell<Place>,
 }
 
 /// Where one of them stands, until one more or less stands before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     piece: usize,
     index: usize,
@@ -32,6 +35,18 @@ impl Sorted {
     /// The last one that begins at an address or below.
     #[inline]
     pub(super) fn last_at(&self, address: u64) -> Option<Place> {
+        let last = self.last.get();
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index));
+        if there.is_some_and(|area| area.start <= address && address < area.end) {
+            return Some(last);
+        }
+        let found = self.search(address);
+        self.last.set(found.unwrap_or_default());
+        found
+    }
+
+    #[inline(never)]
+    fn search(&self, address: u64) -> Option<Place> {
         let begins = |area: &Area| area.start <= address;
         let pieces = self.pieces.partition_point(|piece| piece.first().is_some_and(begins));
         let piece = pieces.checked_sub(1)?;
@@ -100,6 +115,7 @@ impl Sorted {
             }
         }
         self.pieces[piece].insert(index, area);
+        self.last.set(Place { piece, index });
         Place { piece, index }
     }
 

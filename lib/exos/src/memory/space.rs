@@ -5,8 +5,8 @@
 //! other process can reach the page through its own entry (or the area is shared on purpose).
 
 use super::area::{Area, Areas, AtFork, Backing, Protection};
-use super::fill::{Walk, file_page};
-use super::frames::{COPY_ON_WRITE, FROM_FILE, Frames, SHARED, TOGETHER, entry, page_of};
+use super::fill::{AHEAD, Walk, file_page};
+use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, Frames, SHARED, TOGETHER, entry, page_of};
 use super::journal::{Change, Journal};
 use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
@@ -27,6 +27,10 @@ pub trait Pages {
     fn clear_at(&mut self, addresses: &[u64]);
     /// Gives pages up: those on this process's account are freed, the others were only borrowed.
     fn release(&mut self, pages: &[u64]);
+    /// Maps fresh pages in a row from an address on that lie in one table, whatever must be done with tables for it. Each begins
+    /// with what is in the page that its entry names ([`ZEROS`](super::fill::ZEROS): none), whose number it takes the place of. As many as
+    /// there are pages for: how many.
+    fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize;
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;
     /// The same for pages in a row from an address on that lie in one table, but for those whose entry is 0.
@@ -173,10 +177,12 @@ impl Space {
         if access == Access::Write && !area.shared {
             self.note_in_journal(pages, &area, page_address);
         }
-        match self.frames.get(page_address) {
-            0 => self.fill(pages, &area, page_address, access == Access::Write),
-            old if access == Access::Write && old & COPY_ON_WRITE != 0 => self.unshare(pages, &area, page_address, old),
-            old => self.put(pages, page_address, old),
+        match self.frames.look(page_address, AHEAD) {
+            (0, missing) => self.fill(pages, &area, page_address, access == Access::Write, missing),
+            (old, _) if access == Access::Write && old & COPY_ON_WRITE != 0 => {
+                self.unshare(pages, &area, page_address, old)
+            }
+            (old, _) => self.put(pages, page_address, old),
         }
     }
 
@@ -339,7 +345,7 @@ impl Space {
         if protection == Protection::NONE {
             self.own_hidden(pages, start, end)?;
         }
-        let mut rows = Vec::new();
+        let mut rows = Vec::with_capacity(((end - start) / PAGE_SIZE).min(CHUNK_PAGES) as usize);
         for area in self.areas.parts(start, end) {
             for (address, old) in self.frames.within(area.start, area.end) {
                 let entry = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
@@ -433,7 +439,7 @@ impl Space {
         for area in areas {
             for address in (area.start..area.end).step_by(PAGE_SIZE as usize) {
                 if self.frames.get(address) == 0 {
-                    self.fill(pages, &area, address, true).map_err(|_| Errno::ENOMEM)?;
+                    self.fill(pages, &area, address, true, 1).map_err(|_| Errno::ENOMEM)?;
                 }
             }
         }
@@ -586,9 +592,15 @@ pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
 
 /// Puts an address at the beginning of a list of so many at most.
 fn note(list: &mut Vec<u64>, address: u64, most: usize) {
-    list.retain(|other| *other != address);
-    list.insert(0, address);
-    list.truncate(most);
+    let found = list.iter().position(|other| *other == address);
+    if found.is_none() && list.len() < most {
+        list.push(address);
+    }
+    // There are so few that this is quicker than moving them together.
+    let mut before = address;
+    for place in list.iter_mut().take(found.map_or(most, |at| at + 1)) {
+        before = core::mem::replace(place, before);
+    }
 }
 
 /// The entry for a page in an area.

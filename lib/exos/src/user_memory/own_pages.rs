@@ -8,6 +8,7 @@ use crate::guardian::client::Client;
 use crate::layout::PAGE_SIZE;
 use crate::memory::fill::AHEAD;
 use crate::memory::space::Pages;
+use abi::budget::Resource;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,13 +17,12 @@ use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{Failure, KeyIndex, PageNumber, area, exposed};
+use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
 
 /// Pages at most that stay for the next program.
 const AT_HAND: usize = 24;
 
-/// Pages that are given up in one call of the kernel.
-const AT_ONCE: usize = 16;
+const _: () = assert!(AHEAD <= runtime::page::FEW);
 
 /// Pages of the running process.
 #[derive(Debug)]
@@ -65,6 +65,46 @@ impl OwnPages<'_> {
         let free = self.tables.unlink_all(&editor)?;
         self.release(&free);
         Ok(())
+    }
+
+    /// Maps fresh pages as far as nothing has to be seen to; how many, and what has to.
+    #[inline(always)]
+    fn supply_some(&self, start: u64, entries: &mut [u64]) -> (usize, Option<Error>) {
+        let (pages, space) = (Allocator { key: self.key, list: self.list() }, (self.key, area::root()));
+        // SAFETY: the addresses are the program's, by the checks of `memory`, so that no object of ExOS changes its place.
+        let (done, ended) = unsafe { pages.supply_run(space, start, entries) };
+        (done, ended.err().map(|failure| failure.error))
+    }
+
+    /// Sees to what kept pages from being supplied, once for each, and goes on; how many there are in all.
+    #[cold]
+    fn supply_rest(&mut self, start: u64, entries: &mut [u64], first: usize, refusal: Error) -> usize {
+        let (mut done, mut refused) = (first, Some(refusal));
+        while let Some(refusal) = refused {
+            let (at, before) = (start + done as u64 * PAGE_SIZE, done);
+            if !self.see_to(refusal, at, entries.len() - done) {
+                break;
+            }
+            let (more, next) = self.supply_some(at, &mut entries[done..]);
+            (done, refused) = (done + more, next);
+            // What stays refused when it has been seen to is not to be had.
+            if done == before && refused == Some(refusal) {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Sees to what kept pages from being supplied at an address; whether that is of use.
+    fn see_to(&mut self, refusal: Error, address: u64, pages: usize) -> bool {
+        match refusal {
+            Error::OverBudget => {
+                budget::reserve(pages as u64);
+                budget::spare(Resource::Page) > 0
+            }
+            Error::NotMapped | Error::Shared => self.prepare(address).is_ok(),
+            _ => false,
+        }
     }
 
     /// Keeps some of the pages that nothing maps any more for the next program, and gives the others up.
@@ -114,11 +154,14 @@ impl Pages for OwnPages<'_> {
     }
 
     fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()> {
-        in_places(places, |pages| match pages {
-            // No rows are worth making for one.
-            [page] => Allocator::own().copy(self.key, *page).map(|copy| *page = copy),
-            pages => Allocator::own().copy_many(self.key, pages),
-        })
+        in_places(places, |pages| Allocator::own().copy_many(self.key, pages))
+    }
+
+    fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize {
+        match self.supply_some(start, entries) {
+            (done, None) => done,
+            (done, Some(refusal)) => self.supply_rest(start, entries, done, refusal),
+        }
     }
 
     fn take_used(&mut self, places: &mut [u64]) -> usize {
@@ -136,20 +179,15 @@ impl Pages for OwnPages<'_> {
     }
 
     fn release(&mut self, pages: &[u64]) {
-        let own = self.list();
+        let own = Allocator { key: KeyIndex::FIRST, list: self.list() };
         let is_own = |page: &PageNumber| {
             exposed::page(*page).is_some_and(|info| {
-                info.access() == own
+                info.access() == own.list
                     && !info.is_orphan()
                     && matches!(info.kind(), PageKind::Ordinary | PageKind::PageTable)
             })
         };
-        for some in pages.chunks(AT_ONCE) {
-            let mut mine = [PageNumber::NONE; AT_ONCE];
-            let found = some.iter().map(|page| PageNumber(*page)).filter(is_own);
-            let count = mine.iter_mut().zip(found).map(|(place, page)| *place = page).count();
-            Allocator::own().free_many(&mine[..count]);
-        }
+        own.free_each(pages.iter().map(|page| PageNumber(*page)).filter(is_own));
     }
 
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
