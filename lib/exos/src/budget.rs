@@ -29,11 +29,17 @@ pub fn allocate() -> core::result::Result<PageNumber, Failure> {
 }
 
 /// Makes sure that `pages` can be had, as far as the bank goes.
+#[inline]
 pub fn reserve(pages: u64) {
     let spare = spare(Resource::Page);
     if spare < pages {
-        let _ = draw(Resource::Page, (pages - spare).max(PAGES));
+        draw_missing(pages - spare);
     }
+}
+
+#[cold]
+fn draw_missing(pages: u64) {
+    let _ = draw(Resource::Page, pages.max(PAGES));
 }
 
 /// Makes sure that so much of a resource can be had.
@@ -93,11 +99,13 @@ pub fn pages_at_hand() -> u64 {
 }
 
 /// What is left of the own budget.
+#[inline]
 pub fn spare(resource: Resource) -> u64 {
     spare_of(area::number(), resource)
 }
 
 /// What is left of an environment's budget.
+#[inline]
 pub fn spare_of(environment: EnvironmentId, resource: Resource) -> u64 {
     let Some(info) = exposed::environment(environment) else { return 0 };
     let budget = &info.budget[resource as usize];

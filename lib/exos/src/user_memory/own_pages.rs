@@ -22,6 +22,8 @@ use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
 /// Pages at most that stay for the next program.
 const AT_HAND: usize = 24;
 
+/// Pages that a process can have at any time without asking: those that a fault brings, and as many besides.
+const SPARE: u64 = 2 * AHEAD as u64;
 const _: () = assert!(AHEAD <= runtime::page::FEW);
 
 /// Pages of the running process.
@@ -158,6 +160,8 @@ impl Pages for OwnPages<'_> {
     }
 
     fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize {
+        // What faults take is not what ExOS's own heap grows by, or tables are made of.
+        budget::reserve(SPARE);
         match self.supply_some(start, entries) {
             (done, None) => done,
             (done, Some(refusal)) => self.supply_rest(start, entries, done, refusal),
