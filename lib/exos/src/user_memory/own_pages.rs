@@ -72,7 +72,12 @@ impl OwnPages<'_> {
     /// Maps fresh pages as far as nothing has to be seen to; how many, and what has to.
     #[inline(always)]
     fn supply_some(&self, start: u64, entries: &mut [u64]) -> (usize, Option<Error>) {
-        let (pages, space) = (Allocator { key: self.key, list: self.list() }, (self.key, area::root()));
+        let root = area::root();
+        // As `area::access_list` says, which would look the root up again.
+        let list =
+            self.list.get().or_else(|| exposed::page(root).map(|info| info.access())).unwrap_or(PageNumber::NONE);
+        self.list.set(Some(list));
+        let (pages, space) = (Allocator { key: self.key, list }, (self.key, root));
         // SAFETY: the addresses are the program's, by the checks of `memory`, so that no object of ExOS changes its place.
         let (done, ended) = unsafe { pages.supply_run(space, start, entries) };
         (done, ended.err().map(|failure| failure.error))
