@@ -88,8 +88,8 @@ pub struct PageInfo {
     pub neighbours: AtomicU64,
     /// The kernel's count of binding events when this page was last bound or unbound: smaller is longer ago.
     pub last_use: AtomicU64,
-    /// The block of stable storage that the page caches, plus one; 0: none. For a page table: grows whenever somebody sets an
-    /// entry of it, from 0 on in each generation; what the CPU notes in an entry does not count.
+    /// The block of stable storage that the page caches, plus one; 0: none. For a page table or an access list: grows
+    /// whenever somebody sets an entry of it, from 0 on in each generation; what the CPU notes in an entry does not count.
     pub block: AtomicU64,
     /// For a page table with one link: the page of the table above (0..32) and the index in it (32..48).
     pub parent: AtomicU64,

@@ -89,11 +89,12 @@ impl Kernel {
             Rights::NONE => capability::empty(),
             rights => Capability { rights, ..self.key(source)? },
         };
-        let list = self.memory.get_mut::<AccessList>(list).expect("its rights were read");
+        let entries = self.memory.get_mut::<AccessList>(list).expect("its rights were read");
         match usize::try_from(index) {
-            Ok(index) if index < ACCESS_LIST_ENTRIES => list.set(index, entry),
+            Ok(index) if index < ACCESS_LIST_ENTRIES => entries.set(index, entry),
             _ => return refuse(Error::BadArgument, 2),
         }
+        memory::note_edit(memory::info(list).expect("an access list has a record"));
         self.forget();
         Ok(())
     }

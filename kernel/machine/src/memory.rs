@@ -211,6 +211,13 @@ pub fn numbered(page: PageNumber) -> Option<Numbered> {
     info(page).map(|info| Numbered { number: page, info })
 }
 
+/// Notes that somebody sets entries of a table, or of an access list: who looks at what is exposed of it, now and later, learns
+/// whether that is so.
+#[inline(always)]
+pub fn note_edit(info: &PageInfo) {
+    info.block.store(info.block.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
 impl Memory {
     /// The only one.
     ///
@@ -387,6 +394,7 @@ impl Memory {
                 | PageKind::EnvironmentPrivate
         );
         assert!(dissolvable, "page {} of kind {kind:?} holds no object", page.0);
+        info.block.store(0, Ordering::Release);
         Self::zero(page);
         set_zeroed(info);
     }

@@ -12,7 +12,7 @@
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::map_few::{self, REGION_BITS};
-use crate::memory::{self, Memory, Numbered, PageState, set_state, state};
+use crate::memory::{self, Memory, Numbered, PageState, note_edit, set_state, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
 use abi::page::{EIGHTHS_SHIFT, PageInfo, PageKind};
@@ -133,12 +133,6 @@ fn note_used(info: &PageInfo, index: usize) {
     if word & bit == 0 {
         info.state.store(word | bit, Ordering::Release);
     }
-}
-
-/// Notes that somebody sets entries of a table: who looks at what is exposed of it, now and later, learns whether that is so.
-#[inline(always)]
-fn note_edit(info: &PageInfo) {
-    info.block.store(info.block.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 /// The eighths of a table that may hold entries, as bits.

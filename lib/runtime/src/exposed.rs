@@ -128,7 +128,7 @@ impl Page {
     pub fn next(self) -> Option<PageNumber> {
         page_number(low(self.neighbours.load(Acquire)))
     }
-    /// For a page table: what is another when somebody has set an entry of it, or when it is another table.
+    /// For a page table or an access list: what is another when somebody has set an entry of it, or when it is another one.
     #[inline]
     pub fn edits(self) -> (u64, u64) {
         (self.state.load(Acquire) >> 32, self.block.load(Acquire))

@@ -276,15 +276,21 @@ fn a_key_arrives_only_where_it_is_expected(world: &World) -> Outcome {
 fn an_access_list_holds_its_entries() -> Outcome {
     let list = granted!(Allocator::own().allocate());
     granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+    let edits = || exposed::page(list).map(|info| info.edits());
+    let (generation, fresh) = edits().ok_or("no record")?;
+    check!(fresh == 0, "a fresh list was edited {fresh} times");
     for index in 0..ACCESS_LIST_ENTRIES as u64 {
         granted!(syscall::access_list_set(KeyIndex::FIRST, list, index.max(1), KeyIndex::WELL_KNOWN, 1));
     }
+    let counted = Some((generation, ACCESS_LIST_ENTRIES as u64));
+    check!(edits() == counted, "the list was edited {counted:?} times and tells {:?}", edits());
     refused!(
         syscall::access_list_set(KeyIndex::FIRST, list, ACCESS_LIST_ENTRIES as u64, KeyIndex::FIRST, ALL),
         BadArgument
     );
     refused!(syscall::access_list_set(KeyIndex::FIRST, list, u64::MAX, KeyIndex::FIRST, ALL), BadArgument);
     refused!(syscall::access_list_set(KeyIndex::WELL_KNOWN, list, 2, KeyIndex::WELL_KNOWN, ALL), NotPermitted);
+    check!(edits() == counted, "what was refused is counted: {:?}", edits());
     refused!(Allocator { key: KeyIndex::WELL_KNOWN, list }.allocate(), NotPermitted);
     let page = granted!(Allocator { key: KeyIndex::FIRST, list }.allocate());
     let row = |entry| [MapRow { address: 0x2000_0000 | KeyIndex::WELL_KNOWN.0, entry }];
