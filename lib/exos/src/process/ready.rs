@@ -71,6 +71,8 @@ pub struct Room {
     pages: u64,
     /// Whether a child has been it before.
     is_renewed: bool,
+    /// What its list tells of its edits, if nobody but its maker has made any.
+    edits: (u64, u64),
     /// What is in its address space.
     kept: Kept,
     /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand for the
@@ -229,7 +231,7 @@ impl Ready {
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let [given, spare] = [Default::default(), Default::default()];
-        let room = Room { root, private, pages, is_renewed: false, kept, given, spare };
+        let room = Room { root, private, pages, is_renewed: false, edits: edits(made.list), kept, given, spare };
         let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
@@ -374,6 +376,8 @@ impl Ready {
         let _ = key::discard(key);
         self.made.number = outcome?;
         self.room.is_renewed = true;
+        // Its new name stands on its list, in the place of the old one.
+        self.room.edits.1 += 1;
         Ok(())
     }
 
@@ -409,11 +413,13 @@ impl Ready {
         }
     }
 
-    /// Whether there is no more, and no less, than there is to one that was just made.
+    /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
+    /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
     fn is_whole(&self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
-        pages_under(self.made.list) == self.room.pages + (self.room.kept.tables() + spare) as u64
+        edits(self.made.list) == self.room.edits
+            && pages_under(self.made.list) == self.room.pages + (self.room.kept.tables() + spare) as u64
             && references(self.made.public) == 2
             && references(self.mailbox()) == 1 + self.room.kept.maps(self.mailbox())
             && is_mailbox(self.mailbox())
@@ -524,6 +530,10 @@ pub fn bury(made: &Made, public: &Shared, room: &Room) {
         let _ = process.lists.public(process.session_key).free(mailbox);
     }
     made.bury(process.session_key);
+}
+
+fn edits(list: PageNumber) -> (u64, u64) {
+    exposed::page(list).map_or((0, 0), |info| info.edits())
 }
 
 fn pages_under(list: PageNumber) -> u64 {
