@@ -47,7 +47,7 @@ macro_rules! for_each_syscall {
             /// hold it, links that lead to a table, pages that name an access list which names itself. A table that
             /// nothing leads to is emptied first, in steps.
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
-            /// Takes over the charge for a page and puts it under another access list.
+            /// Takes over the charge for an ordinary page or a page table and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
             /// Holds a page: it is not reused before it is unpinned, or unbound by force.
             10 page_pin(key: KeyIndex, page: PageNumber) -> (), right "read on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget, TooMany];

@@ -439,7 +439,8 @@ impl Kernel {
         add(&kernel.free_pages, 1);
     }
 
-    /// Takes over a page (see `abi::syscall`). An orphan stays one: it goes with its last use, whoever is charged for it.
+    /// Takes over a page or a page table (see `abi::syscall`). An orphan stays one: it goes with its last use, whoever is charged
+    /// for it.
     pub(crate) fn claim_page(
         &mut self,
         key: KeyIndex,
@@ -447,7 +448,12 @@ impl Kernel {
         list_key: KeyIndex,
         list: PageNumber,
     ) -> Outcome<()> {
-        let info = self.owned_page(key, page)?;
+        let info = self.page(page)?;
+        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        let kind = state(info).kind;
+        if !matches!(kind, PageKind::Ordinary | PageKind::PageTable) {
+            return refuse(Error::WrongKind, kind as u64);
+        }
         permit(self.rights_on_list(list_key, list)?, Rights::OWN)?;
         let (owner, caller) = (self.owner(info), self.caller());
         if owner != caller {

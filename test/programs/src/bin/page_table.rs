@@ -26,6 +26,7 @@ guest! {
     Child a_copy_is_checked_entry_by_entry;
     Child a_copy_that_was_begun_for_nothing_is_given_up;
     Child a_table_given_up_is_freed_with_its_last_link;
+    Child a_claimed_table_is_linked_by_the_keys_of_its_new_list;
     Child a_large_page_maps_its_whole;
     Child another_address_space_of_ones_own;
     Child a_page_is_unbound_by_force;
@@ -60,6 +61,38 @@ fn copy(address: u64, level: u64, fresh: PageNumber, key: KeyIndex) -> Result<u6
 
 fn fresh() -> Result<PageNumber, alloc::string::String> {
     Ok(granted!(Allocator::own().allocate()))
+}
+
+fn a_claimed_table_is_linked_by_the_keys_of_its_new_list() -> Outcome {
+    let [old, new] = [granted!(key::derive(KEY, Rights::ALL, 0)), granted!(key::derive(KEY, Rights::ALL, 0))];
+    let lists = [fresh()?, fresh()?];
+    for (list, key) in lists.into_iter().zip([old, new]) {
+        granted!(syscall::access_list_create(KEY, list, key));
+    }
+    let table = granted!(Allocator { key: KEY, list: lists[0] }.allocate());
+    granted!(link(PLACE, 3, table));
+    let link_by = |key: KeyIndex| {
+        // SAFETY: as for `link`.
+        unsafe { syscall::page_table_link(KEY, area::root(), UserAddress(OTHER), 3, table, key) }
+    };
+    refused!(link_by(new), NotPermitted);
+    refused!(syscall::page_claim(new, table, new, lists[1]), NotPermitted);
+    refused!(syscall::page_claim(old, table, old, lists[1]), NotPermitted);
+    refused!(syscall::page_claim(KEY, lists[0], new, lists[1]), WrongKind);
+    // Given up while it is linked: it stays what it is until its last link goes, under the list that it was put under.
+    granted!(syscall::page_free(old, table));
+    granted!(syscall::page_claim(old, table, new, lists[1]));
+    check!(exposed::page(table).map(|info| info.access()) == Some(lists[1]), "the table is not under the new list");
+    check!(exposed::page(table).is_some_and(|info| info.is_orphan()), "the claim made something else of an orphan");
+    refused!(link_by(old), NotPermitted);
+    granted!(link_by(new));
+    granted!(unlink(OTHER, 3));
+    granted!(unlink(PLACE, 3));
+    check!(exposed::page(table).is_some_and(|info| info.kind() == PageKind::Free), "the table is not free");
+    check!(Allocator::own().free_many(&lists) == 2, "pages are under the lists");
+    granted!(key::discard(old));
+    granted!(key::discard(new));
+    Ok(())
 }
 
 /// Frees what was built at an address: tables of levels 1 to 3.
