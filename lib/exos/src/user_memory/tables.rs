@@ -165,10 +165,14 @@ impl Tables {
         }
     }
 
-    /// Makes every table this process's own.
+    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it.
     pub fn own_all(&mut self, editor: &Editor) -> Result<()> {
         let lowest: Vec<u64> = self.linked.range((1, 0)..(2, 0)).map(|((_, base), _)| *base).collect();
-        lowest.into_iter().try_for_each(|base| self.make_own(editor, base))
+        lowest.into_iter().try_for_each(|base| self.make_own(editor, base))?;
+        let Allocator { key, list } = editor.tables;
+        let is_foreign = |table: &PageNumber| exposed::page(*table).is_none_or(|info| info.access() != list);
+        let claim = |table| Ok(syscall::page_claim(editor.key, table, key, list)?);
+        self.pages().filter(is_foreign).try_for_each(claim)
     }
 
     /// Links the uppermost tables into the root of a child, which has none there. From then on all of them are shared.
