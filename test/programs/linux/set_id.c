@@ -271,7 +271,7 @@ static uint64_t map(uint64_t root, uint64_t key, uint64_t page, uint64_t rights)
 // The environment that was made last.
 static volatile uint64_t *newest(void) {
     volatile uint64_t *found = environments;
-    for (int slot = 0; slot < 64; slot++) {
+    for (uint64_t slot = 0; slot < kernel[4]; slot++) {
         volatile uint64_t *record = environments + slot * RECORD_WORDS;
         if (record[AREA] == (uint64_t)area && record[NUMBER] > found[NUMBER]) found = record;
     }
@@ -282,7 +282,7 @@ static volatile uint64_t *newest(void) {
 // that it has, to read or to write.
 static int spy(void) {
     uint64_t root = 0, list = (uint32_t)pages[newest()[ROOT]][2];
-    for (int slot = 0; slot < 64; slot++)
+    for (uint64_t slot = 0; slot < kernel[4]; slot++)
         if (environments[slot * RECORD_WORDS + NUMBER] == (uint64_t)getpid()) root = environments[slot * RECORD_WORDS + ROOT];
     scratch[0] = 1;
     volatile uint64_t *gate = (volatile uint64_t *)(area + GATE_END);
