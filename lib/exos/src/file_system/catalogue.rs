@@ -463,6 +463,11 @@ impl Changes {
         self.everything |= !self.read.add(id);
     }
 
+    /// Nodes that changed; nothing where that may be all of them.
+    pub fn nodes(&self) -> Option<&[NodeId]> {
+        Some(self.nodes.all()).filter(|_| !self.everything)
+    }
+
     /// Nodes of which the contents changed.
     pub fn contents(&self) -> &[NodeId] {
         self.contents.all()

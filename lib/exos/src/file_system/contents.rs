@@ -1,6 +1,6 @@
 //! The bytes of files, in pages of a [`Store`]; holes take no page.
 
-use super::node::{Body, Node, NodeId, is_read_noted};
+use super::node::{Body, Node, NodeId};
 use super::pages::Pages;
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
@@ -25,16 +25,13 @@ pub trait Store {
     /// The number by which others can map it.
     fn number(&self, page: u32) -> u64;
     /// Whether others may write the page.
-    fn is_shared(&self, page: u32) -> bool {
-        let _ = page;
-        false
-    }
+    fn is_shared(&self, page: u32) -> bool;
     /// Whether a page was given back, since this was last asked, that somebody else still maps.
     fn left_pages_mapped(&mut self) -> bool {
         false
     }
-    /// Lets others write the page, for good: it is mapped shared.
-    fn share(&mut self, page: u32) -> Result<()>;
+    /// Others may write the page, for good: it is mapped shared.
+    fn share(&mut self, page: u32);
     /// The boot archive.
     fn archive(&self) -> &[u8];
     /// Copies bytes of the boot archive to the beginning of a page.
@@ -181,9 +178,9 @@ impl<S: Store> Tree<S> {
         self.bring_into_pages(id)?;
         let page = self.page_for_writing(id, index)?;
         if shared {
-            self.store.share(page)?;
+            self.store.share(page);
             let now = self.now;
-            let node = self.node_mut(id)?;
+            let node = self.contents_mut(id)?;
             (node.modified, node.changed) = (now, now);
         }
         Ok(Some(self.store.number(page)))
@@ -212,8 +209,12 @@ impl<S: Store> Tree<S> {
 
     /// Whether others may write a page of it, whatever its permissions are.
     pub fn has_shared_pages(&self, id: NodeId) -> Result<bool> {
-        let Body::Pages(pages) = &self.node(id)?.body else { return Ok(false) };
-        Ok(pages.from(0).any(|(_, page)| self.store.is_shared(page)))
+        self.node(id).map(|node| node.pages().any(|page| self.store.is_shared(page)))
+    }
+
+    /// The numbers of all its pages.
+    pub fn pages_of(&self, id: NodeId) -> impl Iterator<Item = u64> {
+        self.node(id).into_iter().flat_map(Node::pages).map(|page| self.store.number(page))
     }
 
     /// Copies a file out of the archive into pages of its own; all or nothing.

@@ -154,6 +154,12 @@ impl Node {
         }
     }
 
+    /// Its pages, in their order.
+    pub fn pages(&self) -> impl Iterator<Item = u32> {
+        let pages = if let Body::Pages(pages) = &self.body { Some(pages) } else { None };
+        pages.into_iter().flat_map(|pages| pages.from(0)).map(|(_, page)| page)
+    }
+
     /// It was read: the time is kept, where it tells more than the one before; whether it does.
     pub fn note_read(&mut self, now: u64) -> bool {
         let is_noted = is_read_noted([self.accessed, self.modified, self.changed], now);

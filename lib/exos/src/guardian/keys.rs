@@ -9,6 +9,7 @@
 //! Holds always: a user stands on the lists of what the whole session shares before any process holds its key, and a
 //! process's own list names the user whose key the process holds.
 
+use super::audience::{Access, Audience, Audiences};
 use super::service::OWN_KEY;
 use crate::errno::{Errno, Result};
 use crate::process::create::{BORROWED_SLOT, SESSION_SLOT};
@@ -30,11 +31,11 @@ const APART: u64 = 2;
 const USER_ENTRY: u64 = 2;
 /// Entry for the principal that the processes of another one came from, in a list of what both share.
 const ORIGIN_ENTRY: u64 = 3;
-/// First entry for principals of a list of what several share.
-const FIRST_SHARER_ENTRY: u64 = 2;
+/// First entry for principals of a list of what several share: the first one is the guardian's.
+pub(super) const FIRST_SHARER_ENTRY: u64 = 1;
 /// First entry for principals of the lists that the whole session shares.
 const FIRST_USER_ENTRY: u64 = 3;
-const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
+pub(super) const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 
 /// Lists for what belongs to one user.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +64,8 @@ pub struct Keys {
     shared: [(PageNumber, Rights); 2],
     /// The principals; 0 stands for the session.
     principals: BTreeMap<u64, Known>,
-    /// Lists of what several principals share, with those: who came from user 0 apart from each other.
-    together: BTreeMap<u64, Vec<u64>>,
+    /// Lists of what several principals share.
+    pub(super) audiences: Audiences,
     /// Lists of principals that are gone, while pages are under them.
     left: Vec<PageNumber>,
 }
@@ -92,13 +93,14 @@ impl Lists {
 }
 
 impl Keys {
-    /// Those of a session whose pages to read, and to read and write, are under these lists, and which has user 0 only.
-    pub fn new([readable, writable]: [PageNumber; 2], zero: Lists) -> Self {
+    /// Those of a session whose pages to read, and to read and write, are under these lists, what only user 0 reads is under the
+    /// third, and which has user 0 only.
+    pub fn new([readable, writable, of_zero]: [PageNumber; 3], zero: Lists) -> Self {
         let shared = [(readable, Rights::READ), (writable, READ_WRITE)];
         Self {
             shared,
             principals: BTreeMap::from([(0, Known { lists: zero, entry: 0 })]),
-            together: BTreeMap::new(),
+            audiences: Audiences::new(of_zero, readable),
             left: Vec::new(),
         }
     }
@@ -146,40 +148,25 @@ impl Keys {
     /// As [`Self::admit`].
     pub fn admit_beside(&mut self, principal: u64, under: PageNumber) -> Result<PageNumber> {
         let own = self.admit(principal, None)?.common;
-        let Some(mut all) = self.sharers(under) else { return Ok(own) };
-        if all.contains(&principal) {
-            return Ok(under);
+        let mut audience: Audience = self.sharers(under).map(|sharer| (sharer, Access::Write)).collect();
+        if audience.keys().all(|sharer| *sharer == principal) {
+            return Ok(own);
         }
-        all.push(principal);
-        all.sort_unstable();
-        if let Some((list, _)) = self.together.iter().find(|(_, known)| **known == all) {
-            return Ok(PageNumber(*list));
-        }
-        self.forget_together(is_unused);
-        let list = Allocator::own().allocate()?;
-        syscall::access_list_create(KeyIndex::FIRST, list, SESSION_SLOT)?;
-        syscall::access_list_set(SESSION_SLOT, list, 1, OWN_KEY, u64::from(Rights::ALL.0))?;
-        for (entry, principal) in (FIRST_SHARER_ENTRY..ACCESS_LIST_ENTRIES as u64).zip(&all) {
-            let may = |key| syscall::access_list_set(OWN_KEY, list, entry, key, u64::from(READ_WRITE.0));
-            with_key_of(SESSION_SLOT, *principal, |key| Ok(may(key)?))?;
-        }
-        self.together.insert(list.0, all);
-        Ok(list)
+        audience.extend([(principal, Access::Write), (0, Access::Own)]);
+        self.audiences.list_for(audience)
     }
 
     /// Who shares what is under a list, beside user 0.
-    fn sharers(&self, list: PageNumber) -> Option<Vec<u64>> {
-        let is_of = |known: &Known| [known.lists.window, known.lists.common].contains(&list);
-        let one = self.principals.iter().find(|(principal, known)| **principal != 0 && is_of(known));
-        self.together.get(&list.0).cloned().or_else(|| one.map(|(principal, _)| Vec::from([*principal])))
+    fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
+        let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);
+        let one = self.principals.iter().find(|(_, known)| is_of(known)).map(|(principal, _)| *principal);
+        let several = self.audiences.of(list).into_iter().flat_map(|audience| audience.keys().copied());
+        one.into_iter().chain(several).filter(|principal| *principal != 0)
     }
 
-    /// Gives up lists of what several share.
-    fn forget_together(&mut self, is_gone: impl Fn(PageNumber) -> bool) {
-        let gone: Vec<PageNumber> =
-            self.together.keys().copied().map(PageNumber).filter(|list| is_gone(*list)).collect();
-        gone.iter().for_each(|list| drop(self.together.remove(&list.0)));
-        Allocator::own().free_many(&gone);
+    /// The principals.
+    pub(super) fn principals(&self) -> impl Iterator<Item = u64> {
+        self.principals.keys().copied()
     }
 
     /// Principals of their own whose processes are gone: their places are for others, who have other names.
@@ -231,7 +218,7 @@ impl Keys {
 }
 
 /// Whether no page is under a list.
-fn is_unused(list: PageNumber) -> bool {
+pub(super) fn is_unused(list: PageNumber) -> bool {
     exposed::page(list).is_none_or(|info| info.links() == 0)
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `protocol` is what travels, `handle` is what a client holds, `server` runs in the guardian with `names`, which is about
 //! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
-//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `users` says who may
+//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `audience` opens pages to whom they are told of, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `programs` is about files that run, `questions` hands on what
 //! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
 //! again and again; `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
@@ -13,6 +13,8 @@ pub mod idle;
 pub mod newborn;
 pub mod protocol;
 
+#[cfg(target_os = "none")]
+mod audience;
 #[cfg(target_os = "none")]
 pub mod client;
 #[cfg(target_os = "none")]

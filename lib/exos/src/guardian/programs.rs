@@ -14,7 +14,6 @@ use crate::file_system::path::{PATH_BYTES, Place};
 use crate::file_system::tree::{Credentials, access};
 use crate::loader::image::HEAD;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
 
@@ -58,10 +57,8 @@ impl Server {
     fn begin(&mut self, caller: u64, at: Location, runs: bool) -> Result<Outcome> {
         let window = self.window(caller)?;
         let path = self.put_program_path(caller, at)?;
-        let pages = self.tree.working_set(at.node, 0, u64::MAX)?;
         let words = &window.words()[protocol::PROGRAM_PAGES as usize / 8..];
-        pages.iter().zip(words).for_each(|(page, word)| word.store(*page, Relaxed));
-        let pages = pages.len() as u64;
+        let pages = self.put_working_set(caller, at.node, (0, u64::MAX), words)?;
         let node = self.tree.node(at.node)?;
         let (mode, size) = (u64::from(node.mode), node.size);
         self.tree.note_event(at.node, linux::IN_OPEN);

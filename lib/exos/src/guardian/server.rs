@@ -1,7 +1,9 @@
 //! The guardian's side: one call at a time, each finished before the next, nothing believed.
 
+use super::audience::Access;
 use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
+use super::keys::{self, Keys};
 use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
@@ -24,7 +26,6 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
-use runtime::page::Allocator;
 use runtime::transfer::Message;
 
 /// A process, as the guardian knows it.
@@ -90,8 +91,8 @@ pub struct Server {
     pub ipc: Ipc,
     /// What processes ask each other.
     pub(super) questions: Questions,
-    /// Where clients' windows and pipes come from: pages that the session may write.
-    pub window_pages: Allocator,
+    /// The keys of users.
+    pub(super) keys: Keys,
     /// The page that clients watch; its first word counts changes.
     pub notice: Shared,
     /// What clients may read of names and nodes.
@@ -227,7 +228,7 @@ impl Server {
                 if e != 0 {
                     self.tree.check_mapping(node, handle.is_mapped())?;
                 }
-                self.pages(node, b, c, d, e != 0)
+                self.pages(caller, node, [b, c, d], e != 0)
             }
             Operation::WorkingSet => self.working_set(caller, node, b, c),
             Operation::Holders => self.holders(caller, node),
@@ -344,7 +345,7 @@ impl Server {
     }
 
     /// Pages may leave a file that somebody uses: who was told of pages of files a while ago asks again.
-    fn tell_of_cut(&self) {
+    pub(super) fn tell_of_cut(&self) {
         self.notice.words()[protocol::CUTS].fetch_add(1, SeqCst);
     }
 
@@ -501,13 +502,28 @@ impl Server {
 
     fn working_set(&mut self, caller: u64, id: NodeId, first: u64, end: u64) -> Result<Answer> {
         let window = self.window(caller)?;
+        let count = self.put_working_set(caller, id, (first, end), window.words())?;
+        Ok([count, 0, 0, 0, 0])
+    }
+
+    /// Tells the pages of a file between two that programs touch, and puts them into words; how many.
+    pub(super) fn put_working_set(
+        &mut self,
+        caller: u64,
+        id: NodeId,
+        (first, end): (u64, u64),
+        words: &[AtomicU64],
+    ) -> Result<u64> {
+        let is_for_others = self.is_other_than_zero(caller);
         let pages = self.tree.working_set(id, first, end)?;
-        pages.iter().zip(window.words()).for_each(|(page, word)| word.store(*page, Relaxed));
-        Ok([pages.len() as u64, 0, 0, 0, 0])
+        pages.iter().zip(words).for_each(|(page, word)| word.store(*page, Relaxed));
+        let count = pages.len() as u64;
+        let told = if is_for_others { pages.iter().map(|page| page >> 32).collect() } else { Vec::new() };
+        self.tell(caller, id, &told, Access::Read).map(|()| count)
     }
 
     /// Pages that are in memory already, and the one that is `wanted` among them, which is brought.
-    fn pages(&mut self, id: NodeId, first: u64, count: u64, wanted: u64, shared: bool) -> Result<Answer> {
+    fn pages(&mut self, caller: u64, id: NodeId, [first, count, wanted]: [u64; 3], shared: bool) -> Result<Answer> {
         let mut numbers = [0; protocol::NEAR_PAGES];
         let Some(numbers) = numbers.get_mut(..count as usize) else { return Err(Errno::EINVAL) };
         let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
@@ -518,6 +534,8 @@ impl Server {
         if count > 1 {
             self.tree.pages_in_memory(id, first, numbers)?;
         }
+        self.tell(caller, id, &[page], if shared { Access::Write } else { Access::Read })?;
+        self.tell(caller, id, numbers, Access::Read)?;
         let [a, b, c, d] = protocol::tell_near_pages(page, numbers);
         Ok([page, a, b, c, d])
     }
@@ -692,7 +710,7 @@ impl Server {
         }
         if found.holds == 1 && !found.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
-                self.window_pages.free_many(&pages);
+                keys::ANY_WINDOW.free_many(&pages);
             }
             self.terminal_is_left(node);
             self.tree.watches.destroy(node);

@@ -36,8 +36,6 @@ pub struct Guardian {
     pub(super) threads: NumberMap<u64>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Shared>,
-    /// The keys of users.
-    pub(super) keys: Keys,
     /// The environment that holds the budget nobody uses.
     pub bank: EnvironmentId,
     /// What the session tells everybody.
@@ -54,22 +52,22 @@ pub struct Guardian {
 const SPARE: usize = 2;
 
 impl Guardian {
-    /// One with the files of the boot archive. `file_pages` are readable by the session, `window_pages` writable.
+    /// One with the files of the boot archive. `file_pages` are readable by user 0, `common_pages` by the session.
     pub fn new(
         archive: &'static [u8],
         file_pages: Allocator,
-        window_pages: Allocator,
+        common_pages: Allocator,
         keys: Keys,
         board: &'static [AtomicU64],
     ) -> core::result::Result<Self, &'static str> {
-        let mut tree = Tree::new(PageStore::new([file_pages, window_pages], archive), seed());
+        let mut tree = Tree::new(PageStore::new(file_pages, archive), seed());
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
         tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| "/sys cannot be made")?;
         let mut windows = Windows::of_guardian();
-        let notice = open_notice(&mut windows, file_pages).map_err(|_| "there is no page for notices")?;
+        let notice = open_notice(&mut windows, common_pages).map_err(|_| "there is no page for notices")?;
         let catalogue =
-            open_catalogue(&mut windows, file_pages, &notice).map_err(|_| "there are no pages for names")?;
+            open_catalogue(&mut windows, common_pages, &notice).map_err(|_| "there are no pages for names")?;
         tree.changes = Changes::default();
         let server = Server {
             tree,
@@ -82,14 +80,14 @@ impl Guardian {
             terminals: Vec::new(),
             ipc: Ipc::default(),
             questions: Default::default(),
-            window_pages,
+            keys,
             notice,
             catalogue,
             windows,
         };
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
         let (vouchers, futexes) = (Vouchers::default(), SharedFutexes::default());
-        Ok(Self { server, threads, spare, keys, bank: EnvironmentId::NONE, board, wishes, vouchers, futexes })
+        Ok(Self { server, threads, spare, bank: EnvironmentId::NONE, board, wishes, vouchers, futexes })
     }
 
     fn serve(&mut self, environment: u64, message: &mut Message) {
@@ -107,6 +105,7 @@ impl Guardian {
             self.take_in_newborns();
         }
         self.answer(EnvironmentId(environment), caller, message);
+        self.server.take_back_told();
         self.server.hide_changes();
         self.server.take_back_idle();
         if self.server.tree.watches.take_news() {
@@ -172,7 +171,7 @@ impl Guardian {
     /// A window that no client has: one that a dead client of the same user left, as long as nobody else maps it, or a new
     /// one.
     fn fresh_window(&mut self, principal: u64) -> Result<Shared> {
-        let from = self.keys.windows(principal)?;
+        let from = self.server.keys.windows(principal)?;
         while let Some(window) = self.spare.pop() {
             let is_fit = |page: &PageNumber| {
                 exposed::page(*page).is_some_and(|info| info.references() == 1 && info.access() == from.list)

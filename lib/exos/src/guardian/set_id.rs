@@ -204,11 +204,11 @@ impl Guardian {
         let (after, origin) = (self.wishes.open[at].after.clone(), self.wishes.open[at].origin);
         let principal = after.principal();
         if message[1] != 0 {
-            self.keys.give(principal, &[EnvironmentId(caller)])?;
+            self.give_key(caller, principal)?;
             self.drop_wish(at);
             return Ok(());
         }
-        let lists = self.keys.admit(principal, Some(origin))?;
+        let lists = self.server.keys.admit(principal, Some(origin))?;
         let numbers = [after.user, after.group].map(|three| [three.real, three.effective, three.saved]);
         let words: Vec<u32> = numbers.into_iter().flatten().chain(after.groups.iter().copied()).collect();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -227,8 +227,7 @@ impl Guardian {
             return Err(Errno::EPERM);
         }
         if before.principal() != after.principal() {
-            let environments = self.environments_of(caller);
-            self.keys.give(after.principal(), &environments)?;
+            self.give_key(caller, after.principal())?;
         }
         self.server.clients.entry(caller).and_modify(|client| client.identity = after);
         Ok(())
@@ -248,6 +247,6 @@ impl Guardian {
             clients.values().any(|client| client.identity.apart == principal)
                 || wishes.iter().any(|wish| wish.after.apart == principal)
         };
-        self.keys.forget_unused(is_used);
+        self.server.keys.forget_unused(is_used);
     }
 }

@@ -155,10 +155,12 @@ impl Server {
         }
         if !self.fifos.contains_key(&node) {
             let mut pages = vec![PageNumber::NONE; pipe::PAGES];
-            self.window_pages.allocate_many(&mut pages)?;
+            self.pages_for(caller)?.allocate_many(&mut pages)?;
             self.fifos.insert(node, pages);
         }
-        let numbers: Vec<u8> = self.fifos[&node].iter().flat_map(|page| page.0.to_le_bytes()).collect();
+        let pages = self.fifos[&node].clone();
+        self.tell_of_stream(caller, &pages)?;
+        let numbers: Vec<u8> = pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
         Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
     }
 

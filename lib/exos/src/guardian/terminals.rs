@@ -4,7 +4,9 @@
 //! who has the slave open is told; when no process holds the slave, the master is told. The pages live as long as a side does.
 
 use super::handle::Handle;
+use super::keys::ANY_WINDOW;
 use super::server::{Answer, Server};
+use super::service::OWN_KEY;
 use crate::errno::{Errno, Result};
 use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
@@ -44,10 +46,10 @@ impl Server {
         let is_free = |number: &u32| self.tree.look_up(folder, &name(*number)) == Err(Errno::ENOENT);
         let number = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;
         let mut pages = vec![PageNumber::NONE; terminal::PAGES + pipe::PAGES];
-        self.window_pages.allocate_many(&mut pages)?;
+        self.pages_for(caller)?.allocate_many(&mut pages)?;
         let made = self.name_terminal(folder, number, who, &pages);
         let fresh = made.inspect_err(|_| {
-            self.window_pages.free_many(&pages);
+            ANY_WINDOW.free_many(&pages);
         })?;
         let (master, slave) = (fresh.master, fresh.slave);
         self.terminals.push(fresh);
@@ -64,7 +66,7 @@ impl Server {
     ) -> Result<PseudoTerminal> {
         let owner = Credentials { gid: GROUP, ..who };
         let (mode, device) = (linux::S_IFCHR | 0o620, (device::SLAVE_MAJOR, number));
-        let first = self.windows.open(vec![pages[0]], self.window_pages.key, true)?;
+        let first = self.windows.open(vec![pages[0]], OWN_KEY, true)?;
         let slave = self.tree.create(folder, &name(number), Fresh { mode, owner, device, target: b"" })?;
         let fresh = Fresh { mode: linux::S_IFCHR | 0o666, owner: who, device: device::PTMX, target: b"" };
         let master = self.tree.create_unnamed(folder, fresh, false)?;
@@ -72,11 +74,17 @@ impl Server {
     }
 
     /// The pages, for who holds a side.
-    pub(super) fn terminal(&self, caller: u64, node: NodeId) -> Result<Answer> {
-        let is_it = |one: &&PseudoTerminal| one.master == node || one.slave == node;
-        let found = self.terminals.iter().find(is_it).ok_or(Errno::ENXIO)?;
-        let numbers: Vec<u8> = found.pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
+    pub(super) fn terminal(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
+        let pages = self.pages_of_terminal(node).ok_or(Errno::ENXIO)?.to_vec();
+        self.tell_of_stream(caller, &pages)?;
+        let numbers: Vec<u8> = pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
         Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+    }
+
+    /// The pages of the one that a node is a side of.
+    pub(super) fn pages_of_terminal(&self, node: NodeId) -> Option<&[PageNumber]> {
+        let found = self.terminals.iter().find(|one| one.master == node || one.slave == node);
+        found.map(|one| &*one.pages)
     }
 
     /// Nobody is going to hold a node any more, which may be a side of one.
@@ -95,7 +103,7 @@ impl Server {
         if !self.terminals[at].has_master && !is_held {
             let gone = self.terminals.swap_remove(at);
             self.windows.close(&gone.first);
-            self.window_pages.free_many(&gone.pages);
+            ANY_WINDOW.free_many(&gone.pages);
         }
     }
 

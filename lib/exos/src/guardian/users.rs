@@ -42,13 +42,19 @@ impl Guardian {
             _ => return Err(Errno::EINVAL),
         }
         if identity.principal() != before {
-            let environments = self.environments_of(caller);
-            self.keys.give(identity.principal(), &environments)?;
+            self.give_key(caller, identity.principal())?;
         }
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         client.identity = identity;
         // Nobody opens anew as what they were: what was closed is let go.
         self.server.release_idle(caller)
+    }
+
+    /// A process holds the key of another principal from now on; what it has open of the guardian's it may go on using.
+    pub(super) fn give_key(&mut self, process: u64, principal: u64) -> Result<()> {
+        let environments = self.environments_of(process);
+        self.server.tell_of_held(process, principal)?;
+        self.server.keys.give(principal, &environments)
     }
 
     /// Processes as the guardian sees them: all of the session.
@@ -86,10 +92,10 @@ impl Guardian {
         }
         // Who is set apart shares with processes of its user what it has from them.
         let origin = Some(own[0]).filter(|_| is_own);
-        let lists = self.keys.admit(principal, origin)?;
+        let lists = self.server.keys.admit(principal, origin)?;
         let under = PageNumber(message[2]);
         let is_beside = under != PageNumber::NONE && origin.is_none();
-        let common = if is_beside { self.keys.admit_beside(principal, under)? } else { lists.common };
+        let common = if is_beside { self.server.keys.admit_beside(principal, under)? } else { lists.common };
         (message[1], message[2]) = (common.0, lists.public.0);
         Ok(())
     }

@@ -497,7 +497,7 @@ impl Space {
     /// Copies what the process has for itself of pages that `is_foreign` says are somebody else's.
     pub fn own_all(&mut self, pages: &mut impl Pages, is_foreign: impl Fn(u64) -> bool) -> Result<()> {
         let all: Vec<(u64, u64)> = self.frames.within(0, u64::MAX >> 1).collect();
-        let private = all.into_iter().filter(|(_, entry)| entry & SHARED == 0);
+        let private = all.into_iter().filter(|(_, entry)| entry & (SHARED | FROM_FILE) == 0);
         for (address, old) in private.filter(|(_, entry)| is_foreign(page_of(*entry))) {
             let Some(area) = self.areas.find(address).copied() else { continue };
             let mut copy = [page_of(old)];
@@ -507,6 +507,19 @@ impl Space {
             self.frames.set(address, entry);
             pages.release(&[page_of(old)]);
         }
+        Ok(())
+    }
+
+    /// Takes out the pages of files: they come again when they are wanted.
+    pub fn let_go_of_files(&mut self, pages: &mut impl Pages) -> Result<()> {
+        let is_file = |address: u64, entry: u64| {
+            let is_shown = |area: &Area| matches!(area.backing, Backing::File { .. });
+            entry & FROM_FILE != 0 || entry & SHARED != 0 && self.areas.find(address).is_some_and(is_shown)
+        };
+        let all = self.frames.within(0, u64::MAX >> 1).filter(|(address, entry)| is_file(*address, *entry));
+        let rows: Vec<MapRow> = all.map(|(address, _)| MapRow { address, entry: 0 }).collect();
+        pages.map(&rows)?;
+        rows.iter().for_each(|row| _ = self.frames.set(row.address, 0));
         Ok(())
     }
 

@@ -14,20 +14,20 @@ use crate::memory::frames::page_of;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::{KeyIndex, PageNumber, area, exposed, syscall};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall};
 
-/// Where pages may lie that stay as they are.
-struct Known([PageNumber; 3]);
+/// Pages that stay as they are: those under these lists, and those of the guardian, who says itself who may open them.
+struct Known([PageNumber; 3], EnvironmentId);
 
 impl Known {
     fn of(process: &Process) -> Self {
         let [readable, writable] = process.lists.shared;
-        Self([area::access_list(), readable, writable])
+        Self([area::access_list(), readable, writable], process.guardian)
     }
 
     /// Whether a page is under a list of the old user.
     fn is_foreign(&self, page: PageNumber) -> bool {
-        exposed::page(page).is_some_and(|info| !self.0.contains(&info.access()))
+        exposed::page(page).is_some_and(|info| !self.0.contains(&info.access()) && info.owner() != self.1)
     }
 }
 
@@ -88,9 +88,11 @@ pub fn take_over_all(process: &Process, lists: Lists) -> Result<()> {
     Ok(())
 }
 
-/// The guardian has given this process the key of a principal.
+/// The guardian has given this process the key of a principal. Pages of files come anew, which the key has to open from now on.
 pub fn become_principal(process: &Process, principal: u64) {
     process.principal.store(principal, Relaxed);
+    // What cannot be let go of stays: it can be used here, and not by children.
+    let _ = process.with_memory(|space, pages| space.let_go_of_files(pages));
     if principal < FIRST_APART {
         process.opening_key.store(process.session_key.0, Relaxed);
     }

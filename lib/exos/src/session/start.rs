@@ -113,7 +113,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
     let mut words = [0; birth::WORDS];
-    let [readable, writable] = lists.map(|list| list.0);
+    let [readable, writable, _] = lists.map(|list| list.0);
     let parts = [guardian.0, bank.number.0, common.image_table.0, options(&parsed)];
     let known = [&parts[..], &[text.len() as u64, board.pages()[0].0, readable, writable, public.0]].concat();
     words[..known.len()].copy_from_slice(&known);
@@ -173,9 +173,10 @@ fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Fa
     Ok(list)
 }
 
-/// Access lists of what every process may read, and of what every process may read and write.
-fn make_lists(session: KeyIndex) -> Result<[PageNumber; 2], runtime::Failure> {
-    Ok([list_for(session, Rights::READ)?, list_for(session, Rights::READ.either(Rights::WRITE))?])
+/// Access lists of what every process may read, of what every process may read and write, and of what user 0 alone may read.
+fn make_lists(session: KeyIndex) -> Result<[PageNumber; 3], runtime::Failure> {
+    let [readable, of_zero] = [list_for(session, Rights::READ)?, list_for(session, Rights::READ)?];
+    Ok([readable, list_for(session, Rights::READ.either(Rights::WRITE))?, of_zero])
 }
 
 /// Loads the ExOS image into pages that processes can read, and makes the table that maps it.
@@ -236,17 +237,17 @@ fn map_image(image: &Image<'_>, pages: Allocator) -> Result<PageNumber, crate::e
 fn make_guardian(
     archive: &'static [u8],
     session: KeyIndex,
-    lists: [PageNumber; 2],
+    lists: [PageNumber; 3],
     board: &'static [AtomicU64],
 ) -> Outcome<(EnvironmentId, &'static Lock<Guardian>, PageNumber)> {
     let mut builder = refused("the guardian", Builder::sharing())?;
     let name = builder.key;
     let may_all = |list: PageNumber| syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0));
-    let named = [area::access_list(), lists[0], lists[1]].into_iter().try_for_each(may_all);
+    let named = [area::access_list()].into_iter().chain(lists).try_for_each(may_all);
     refused("the guardian's access lists", named)?;
-    let [readable, writable] = lists.map(|list| Allocator { key: service::OWN_KEY, list });
+    let [common, _, files] = lists.map(|list| Allocator { key: service::OWN_KEY, list });
     let zero = refused("the lists of user 0", Lists::make([session, session, name]))?;
-    let guardian = Guardian::new(archive, readable, writable, Keys::new(lists, zero), board)
+    let guardian = Guardian::new(archive, files, common, Keys::new(lists, zero), board)
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
     let spare = crate::budget::pages_at_hand();

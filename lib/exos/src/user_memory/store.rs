@@ -5,6 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::contents::Store;
 use crate::layout::{FILES, FILES_END, PAGE_SIZE};
 use abi::budget::Resource;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
@@ -16,18 +17,17 @@ pub struct PageStore {
     pages: Vec<PageNumber>,
     free: Vec<u32>,
     from: Allocator,
-    /// The list of pages that the session may write, for those that are mapped shared.
-    written_by_others: Allocator,
+    /// Those that others may write, because they are mapped shared.
+    shared: BTreeSet<u32>,
     archive: &'static [u8],
     /// A page was given up that somebody else maps.
     left_mapped: bool,
 }
 
 impl PageStore {
-    /// An empty one over the boot archive, whose pages come from `from`; those that others may write from then on get
-    /// the access list of `written_by_others`.
-    pub fn new([from, written_by_others]: [Allocator; 2], archive: &'static [u8]) -> Self {
-        Self { pages: Vec::new(), free: Vec::new(), from, written_by_others, archive, left_mapped: false }
+    /// An empty one over the boot archive, whose pages come from `from`.
+    pub fn new(from: Allocator, archive: &'static [u8]) -> Self {
+        Self { pages: Vec::new(), free: Vec::new(), from, shared: BTreeSet::new(), archive, left_mapped: false }
     }
 
     /// Pages that it could hold in all.
@@ -55,6 +55,13 @@ impl PageStore {
         Ok(())
     }
 
+    /// Puts a page back under the list that all pages begin with; whether it is there.
+    fn take_back(&self, number: PageNumber) -> bool {
+        let Allocator { key, list } = self.from;
+        let is_there = exposed::page(number).is_some_and(|info| info.access() == list);
+        is_there || syscall::page_claim(key, number, key, list).is_ok()
+    }
+
     fn space(&self) -> AddressSpace {
         AddressSpace { key: self.from.key, tables: self.from, ..address_space::own() }
     }
@@ -80,11 +87,11 @@ impl Store for PageStore {
         spare.min(exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed)) + self.free.len() as u64
     }
 
-    /// A page that others still map, or may write, is given up, so that they do not see what comes into its place.
+    /// A page that others still map is given up, so that they do not see what comes into its place. Who could map it no more can.
     fn free(&mut self, page: u32) {
         let number = self.pages[page as usize];
-        let is_shared = |info: exposed::Page| info.access() != self.from.list || info.references() > 1;
-        if exposed::page(number).is_none_or(is_shared) {
+        self.shared.remove(&page);
+        if !self.take_back(number) || exposed::page(number).is_none_or(|info| info.references() > 1) {
             // SAFETY: nobody borrows from the page: the store is borrowed.
             let _ = unsafe { self.space().unmap(Self::address(page), 1) };
             self.left_mapped |= exposed::page(number).is_some_and(|info| info.references() > 0);
@@ -99,7 +106,7 @@ impl Store for PageStore {
     }
 
     fn is_shared(&self, page: u32) -> bool {
-        exposed::page(self.pages[page as usize]).is_none_or(|info| info.access() != self.from.list)
+        self.shared.contains(&page)
     }
 
     fn bytes(&self, page: u32) -> &[u8] {
@@ -118,12 +125,8 @@ impl Store for PageStore {
         self.pages[page as usize].0
     }
 
-    fn share(&mut self, page: u32) -> Result<()> {
-        let (number, list) = (self.pages[page as usize], self.written_by_others);
-        if exposed::page(number).is_some_and(|info| info.access() != list.list) {
-            syscall::page_claim(self.from.key, number, list.key, list.list)?;
-        }
-        Ok(())
+    fn share(&mut self, page: u32) {
+        self.shared.insert(page);
     }
 
     fn archive(&self) -> &[u8] {
