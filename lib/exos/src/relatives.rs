@@ -156,6 +156,11 @@ impl Sight {
         let environment = EnvironmentId(self.succession.environment(number));
         let info = exposed::environment(environment).filter(|info| info.remains())?;
         let ended = !info.alive();
+        let process = self.succession.process(environment.0);
+        // Who stood in for it was waited for: nobody asks how it ended.
+        if ended && exposed::environment(EnvironmentId(process)).is_none_or(|info| !info.remains()) {
+            return None;
+        }
         let page = PageNumber(info.public.load(Acquire));
         let public = Window::open(&[page], self.key, Access::READ).ok()?;
         let word = |index: usize| public.words()[index].load(Acquire);

@@ -77,9 +77,10 @@ fn ring_other_threads() {
     }
 }
 
-/// Writes a change where the parent looks, and tells it.
+/// Writes a change where the parent looks, and tells it. Who stands in for this process is told by nothing else.
 pub fn announce(change: Change) {
     note(change.to_word());
+    block::kick_idle();
     tell_parent(change.information());
 }
 
