@@ -176,7 +176,7 @@ impl Sight {
         let name = [word(public::NAME), word(public::NAME + 1)];
         let name = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
         Some(Other {
-            number: self.succession.process(number),
+            number: process,
             environment: environment.0,
             parent: self.parent(word(public::PARENT), word(public::ADOPTED)),
             reaps: word(public::REAPS) != 0,

@@ -23,12 +23,13 @@ enum { PAGE = 4096, FILE_BYTES = 4 * PAGE, USER = 1000, OTHER = 1001 };
 
 // What is written where.
 enum kind {
-    WRITTEN, MAPPED, SHARED, NAMED_PIPE, PRINTED, SEGMENT, OF_OTHER, CLOSED_LATER, BELOW_CLOSED, LATER_CHILD, PUBLIC, KINDS,
+    WRITTEN, MAPPED, SHARED, NAMED_PIPE, PRINTED, SEGMENT, OF_OTHER, CLOSED_LATER, BELOW_CLOSED, PROGRAM,
+    LATER_CHILD, PUBLIC, KINDS,
 };
 static const char *const names[KINDS] = {
     "a file that was written", "a file that is mapped", "a file that is mapped to be written", "a named pipe",
     "what was printed", "a shared segment", "a file of another user", "a file that was closed later",
-    "a file below a folder that was closed later", "the memory of a later child", "a public file",
+    "a file below a folder that was closed later", "a program that may not be read", "the memory of a later child", "a public file",
 };
 
 // Two words beside each other that have a difference which nothing else has: who looks for them has them nowhere itself.
@@ -124,9 +125,47 @@ static void rewrite(const char *path, enum kind kind) {
     CHECK(file >= 0 && write(file, bytes, sizeof bytes) == sizeof bytes && !close(file));
 }
 
+// What a copy of this program has in the place of these words.
+static const volatile uint64_t payload[64] = {0x1b57a3c4d2e6f908, 0x8d2f6a1c3e5b7094, 1};
+
+// A program that its user runs, which may not read it: what it has in its text is its own affair.
+static void run_unreadable(void) {
+    static char bytes[4 << 20];
+    int from = open("/proc/self/exe", O_RDONLY), to = open("program", O_CREAT | O_WRONLY, 0700), ends[2];
+    ssize_t size = read(from, bytes, sizeof bytes);
+    char *place = memmem(bytes, size, (const void *)payload, 16), byte;
+    CHECK(size > 0 && size < (ssize_t)sizeof bytes && place && !pipe(ends));
+    fill(place, sizeof payload, PROGRAM);
+    CHECK(write(to, bytes, size) == size && !close(to) && !close(from) && !chmod("program", 0711));
+    memset(bytes, 0, sizeof bytes);
+    pid_t child = fork();
+    if (!child) {
+        CHECK(dup2(ends[1], 50) == 50 && !setuid(USER) && open("program", O_RDONLY) == -1 && errno == EACCES);
+        execl("program", "program", "runs", NULL);
+        _exit(1);
+    }
+    CHECK(read(ends[0], &byte, 1) == 1 && !close(ends[0]) && !close(ends[1]));
+}
+
 // Keeps secrets of all kinds until it is killed.
 static void keep(int ready) {
     static char bytes[512];
+    // Who becomes another user has what it had open, and its user has it then: nothing is open yet.
+    run_unreadable();
+    close(make("of-other", 0600, OTHER, OF_OTHER));
+    touch_as(OTHER, "of-other");
+    close(make("closed", 0644, 0, KINDS));
+    touch_as(USER, "closed");
+    CHECK(!chmod("closed", 0600));
+    rewrite("closed", CLOSED_LATER);
+    CHECK(!mkdir("folder", 0755));
+    close(make("folder/open", 0644, 0, KINDS));
+    touch_as(USER, "folder/open");
+    CHECK(!chmod("folder", 0700));
+    rewrite("folder/open", BELOW_CLOSED);
+    close(make("public", 0644, 0, PUBLIC));
+    touch_as(OTHER, "public");
+
     make("written", 0600, 0, WRITTEN);
     close(make("mapped", 0600, 0, MAPPED));
     touch("mapped");
@@ -151,20 +190,6 @@ static void keep(int ready) {
     void *attached = shmat(segment, NULL, 0);
     CHECK(segment >= 0 && attached != (void *)-1 && !shmctl(segment, IPC_RMID, NULL));
     fill(attached, PAGE, SEGMENT);
-
-    close(make("of-other", 0600, OTHER, OF_OTHER));
-    touch_as(OTHER, "of-other");
-    close(make("closed", 0644, 0, KINDS));
-    touch_as(USER, "closed");
-    CHECK(!chmod("closed", 0600));
-    rewrite("closed", CLOSED_LATER);
-    CHECK(!mkdir("folder", 0755));
-    close(make("folder/open", 0644, 0, KINDS));
-    touch_as(USER, "folder/open");
-    CHECK(!chmod("folder", 0700));
-    rewrite("folder/open", BELOW_CLOSED);
-    close(make("public", 0644, 0, PUBLIC));
-    touch_as(OTHER, "public");
     memset(bytes, 0, sizeof bytes);
     CHECK(write(ready, "k", 1) == 1);
     for (;;) pause();
@@ -202,7 +227,11 @@ static void look_around(uid_t user, int found[KINDS]) {
     for (int i = 0; i < 2; i++) close(go[i]), close(ready[i]), close(told[i]);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count > 1 && !strcmp(arguments[1], "runs")) {
+        if (write(50, payload[0] ? "p" : "q", 1) != 1) return 1;
+        for (;;) pause();
+    }
     setvbuf(stdout, NULL, _IONBF, 0);
     char folder[] = "/tmp/evil-reader-XXXXXX", byte;
     int ready[2];

@@ -241,25 +241,28 @@ impl Server {
     }
 
     fn take_back(&mut self, id: NodeId) {
-        let pages: Vec<u64> = self.tree.pages_of(id).collect();
-        let (mut stays, mut is_other) = (BTreeMap::new(), false);
+        let of_zero = self.keys.audiences.of_zero;
+        let pages: Vec<u64> = self.tree.pages_of(id).filter(|page| list_of(*page) != of_zero).collect();
+        // Mostly all are under one list.
+        let (mut last, mut is_other) = ((of_zero, of_zero), false);
         for page in pages {
             let under = list_of(page);
-            if under == self.keys.audiences.of_zero {
-                continue;
+            if under != last.0 {
+                last = (under, self.list_of_who_stays(id, under));
             }
-            // Those who stay are the same for all pages that are under one list.
-            let list = *stays.entry(under.0).or_insert_with(|| {
-                let mut audience = self.audience_of(under);
-                let was_for_all = under == self.keys.audiences.of_all;
-                audience.retain(|principal, _| *principal == 0 || self.may_go_on(*principal, id, was_for_all));
-                self.keys.audiences.list_for(audience).unwrap_or(self.keys.audiences.of_zero)
-            });
-            is_other |= list != under && put_under(page, list).is_ok();
+            is_other |= under != last.1 && put_under(page, last.1).is_ok();
         }
         if is_other {
             self.tell_of_cut();
         }
+    }
+
+    /// The list for those who may go on using pages of a file that are under a list now.
+    fn list_of_who_stays(&mut self, id: NodeId, under: PageNumber) -> PageNumber {
+        let mut audience = self.audience_of(under);
+        let was_for_all = under == self.keys.audiences.of_all;
+        audience.retain(|principal, _| *principal == 0 || self.may_go_on(*principal, id, was_for_all));
+        self.keys.audiences.list_for(audience).unwrap_or(self.keys.audiences.of_zero)
     }
 
     /// Whether somebody of a principal holds a file, or may read it, where that alone is not why it was told of it.

@@ -531,11 +531,11 @@ impl Server {
         if !shared {
             self.tree.working_sets.note(id, index);
         }
+        self.tell(caller, id, &[page], if shared { Access::Write } else { Access::Read })?;
         if count > 1 {
             self.tree.pages_in_memory(id, first, numbers)?;
+            self.tell(caller, id, numbers, Access::Read)?;
         }
-        self.tell(caller, id, &[page], if shared { Access::Write } else { Access::Read })?;
-        self.tell(caller, id, numbers, Access::Read)?;
         let [a, b, c, d] = protocol::tell_near_pages(page, numbers);
         Ok([page, a, b, c, d])
     }
