@@ -204,26 +204,27 @@ static void be_later(int ready) {
     for (;;) pause();
 }
 
-// A child becomes a user and leaves one of its own behind, which looks around when its parent's parent has another child.
+// A child becomes a user, another one does and ends, and when there is a third one, which stays who it is, the first looks around.
 static void look_around(uid_t user, int found[KINDS]) {
     int go[2], ready[2], told[2];
     char byte;
     CHECK(!pipe(go) && !pipe(ready) && !pipe(told));
-    pid_t child = fork();
-    if (!child) {
+    pid_t eye = fork();
+    if (!eye) {
         CHECK(!setuid(user));
-        if (fork()) _exit(0);
         int there[KINDS] = {0};
         CHECK(read(go[0], &byte, 1) == 1);
         spy(there);
         _exit(write(told[1], there, sizeof there) != sizeof there);
     }
-    CHECK(status_of(child) == 0);
+    pid_t before = fork();
+    if (!before) _exit(setuid(user));
+    CHECK(status_of(before) == 0);
     pid_t later = fork();
     if (!later) be_later(ready[1]);
     CHECK(read(ready[0], &byte, 1) == 1 && write(go[1], "", 1) == 1);
     CHECK(read(told[0], found, sizeof(int) * KINDS) == sizeof(int) * KINDS);
-    CHECK(!kill(later, SIGKILL) && status_of(later) == SIGKILL);
+    CHECK(status_of(eye) == 0 && !kill(later, SIGKILL) && status_of(later) == SIGKILL);
     for (int i = 0; i < 2; i++) close(go[i]), close(ready[i]), close(told[i]);
 }
 
