@@ -702,6 +702,35 @@ fn who_walks_over_shared_memory_faults_less_and_less() {
     }
 }
 
+/// Who becomes another user keeps what is its own, and asks for the pages of files anew.
+#[test]
+fn pages_of_files_are_let_go_of_and_come_again() {
+    const COUNT: u64 = 8;
+    let (mut process, mut space) = (alone(), Space::default());
+    let at = |place: u64, page: u64| BASE + (place * COUNT + page) * PAGE_SIZE;
+    let areas = [(true, false), (true, true), (false, false), (false, true)];
+    for (place, (is_file, shared)) in (0..).zip(areas) {
+        let file = Backing::File { node: 3, offset: 0, writable: true };
+        let backing = if is_file { file } else { Backing::Anonymous };
+        let area = Area::anonymous(at(place, 0), at(place, COUNT), Protection::READ_WRITE);
+        space.map(&mut process, Area { backing, shared, ..area }).expect("it maps");
+        (0..COUNT).for_each(|page| _ = process.read(&mut space, at(place, page)).expect("it may"));
+        process.write(&mut space, at(place, 2), 200 + place as u8).expect("it may");
+    }
+    space.protect(&mut process, at(0, 4), at(0, 6), Protection::NONE).expect("it may");
+    let is_own = |entry: &u64| page_of(*entry) < FILE;
+    let recorded = |space: &Space| space.frames.within(0, u64::MAX >> 1).collect::<BTreeMap<_, _>>();
+    let (mut own, mut there) = (recorded(&space), process.table.clone());
+    own.retain(|_, entry| is_own(entry));
+    there.retain(|_, entry| is_own(entry));
+    assert!(own.len() > there.len() && there.len() as u64 > 2 * COUNT && there.len() < process.table.len());
+    space.let_go_of_files(&mut process).expect("it may");
+    assert_eq!((&process.table, recorded(&space)), (&there, own));
+    for (place, page, value) in [(0, 2, 200), (0, 1, 1), (1, 3, 3), (2, 2, 202), (3, 2, 203), (3, 1, 0)] {
+        assert_eq!(process.read(&mut space, at(place, page)), Ok(value));
+    }
+}
+
 #[test]
 fn violations_are_told_apart() {
     let machine = Rc::new(RefCell::new(Machine::default()));
