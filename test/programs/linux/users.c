@@ -78,6 +78,36 @@ static int opens(const char *path, int flags) {
     return descriptor >= 0 ? 1 : errno == EACCES ? 0 : -1;
 }
 
+// What was open before somebody becomes another user stays open, for its children too: a file whose mode keeps it from that user,
+// mapped or not, a FIFO and a pseudo-terminal.
+static void with_open(void) {
+    char folder[] = "/tmp/users-XXXXXX", byte;
+    CHECK(mkdtemp(folder) && !chdir(folder) && !mkfifo("pipe", 0600));
+    file("secret", 0600, 0, 0);
+    int secret = open("secret", O_RDWR), pipe = open("pipe", O_RDWR), master = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(secret >= 0 && pipe >= 0 && master >= 0 && !grantpt(master) && !unlockpt(master));
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    volatile char *own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, secret, 0);
+    volatile char *common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, secret, 0);
+    CHECK(slave >= 0 && own != MAP_FAILED && common != MAP_FAILED && own[0] == 'x' && common[0] == 'x');
+    pid_t child = fork();
+    if (!child) {
+        CHECK(!setuid(1000) && open("secret", O_RDONLY) == -1 && errno == EACCES && own[0] == 'x' && ++common[0] == 'y');
+        for (int generation = 0; generation < 3; generation++) {
+            pid_t next = fork();
+            if (next) _exit(status_of(next) >> 8);
+            CHECK(common[0]++ == 'y' + generation && pread(secret, &byte, 1, 0) == 1 && byte == 'z' + generation);
+            CHECK(write(pipe, "p", 1) == 1 && write(slave, "t", 1) == 1);
+        }
+        own[0] = 'o';
+        _exit(common[0] == 'y' + 3 ? 7 : 8);
+    }
+    CHECK(status_of(child) == 7 << 8 && own[0] == 'y' + 3 && common[0] == 'y' + 3);
+    char bytes[4];
+    CHECK(read(pipe, bytes, sizeof bytes) == 3 && !memcmp(bytes, "ppp", 3) && read(master, bytes, sizeof bytes) == 3);
+    CHECK(!memcmp(bytes, "ttt", 3));
+}
+
 static void with_files(void) {
     char folder[] = "/tmp/users-XXXXXX";
     CHECK(mkdtemp(folder) && !chdir(folder) && !chmod(folder, 0755) && !mkdir("locked", 0700) && !mkdir("free", 0) && !chmod("free", 0777));
@@ -357,6 +387,8 @@ int main(int count, char **arguments) {
     puts("memory is copied when it is written by who has become another user");
     CHECK(in_child(with_files) == 0);
     puts("files are refused to who may not");
+    CHECK(in_child(with_open) == 0);
+    puts("what was open stays open");
     CHECK(in_child(with_groups) == 0);
     puts("groups are handed on, and set-id bits kept from who may not");
     CHECK(in_child(with_signals) == 0);
