@@ -18,6 +18,7 @@ pub mod random;
 pub mod shadow;
 pub mod snapshot;
 pub mod victim;
+pub mod writer;
 
 use alloc::format;
 use alloc::string::String;

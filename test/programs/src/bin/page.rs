@@ -18,6 +18,7 @@ use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, area, channel, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, launch, prepare, status};
+use test_programs::writer::{self, Writer};
 use test_programs::{Outcome, World, attempt, check, granted, guest, level_one_of, refused};
 
 guest! {
@@ -54,11 +55,9 @@ const KERNEL_BYTES: u64 = 8 << 20;
 /// How often a mapping is taken from under a thread on another CPU, and how often the page is looked at then.
 const ROUNDS: usize = 100;
 const WATCHED: u64 = 10_000;
-/// Nanoseconds that the thread on the other CPU may take to write once, however busy the host is.
-const PATIENCE: u64 = 20_000_000_000;
 
 /// A free place in the address space of a child.
-const PLACE: u64 = 0x2000_0000;
+const PLACE: u64 = writer::PLACE;
 
 fn the_boot_is_short(world: &World) -> Outcome {
     let took = exposed::kernel().boot_ticks.load(Relaxed);
@@ -401,51 +400,24 @@ fn fault_09_stale_translation() -> Outcome {
     Ok(())
 }
 
-/// Writes of the other thread that came through, and whether it is to end.
-static WRITES: AtomicU64 = AtomicU64::new(0);
-static STOP: AtomicU64 = AtomicU64::new(0);
-
-/// Writes to the place for ever, mapped or not.
-extern "C" fn write_to_the_place(_: u64) {
-    watch();
-    while STOP.load(SeqCst) == 0 {
-        if attempt!(["mov rax, 0x20000000", "mov qword ptr [rax], 0x666"]).is_none() {
-            WRITES.fetch_add(1, SeqCst);
-        }
-    }
-}
-
 /// A thread on another CPU keeps writing through a mapping: as soon as the call that narrows or removes it has returned, no
 /// write comes through any more, and the page can be anybody's.
 fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
-    let cpus = exposed::kernel().cpus.load(SeqCst);
-    if cpus == 1 {
+    if exposed::kernel().cpus.load(SeqCst) == 1 {
         return Ok(());
     }
-    STOP.store(0, SeqCst);
-    let mut builder = granted!(Builder::sharing());
-    builder.function(write_to_the_place, 0);
-    let thread = granted!(builder.create());
-    granted!(thread.run(cpus - 1, time_slice::ANY_POSITION));
+    let writer = Writer::start()?;
     let page = fresh()?;
     granted!(map(PLACE + 0x1000, page.address() | Access::WRITE.0));
     for (round, less) in [0, page.address() | Access::READ.0].into_iter().cycle().take(ROUNDS).enumerate() {
         granted!(map(PLACE, page.address() | Access::WRITE.0));
-        let before = WRITES.load(SeqCst);
-        // The thread has a CPU of its own: nobody gives way here, and the victim keeps to its slices.
-        let end = clock::now() + PATIENCE;
-        while WRITES.load(SeqCst) == before && clock::now() < end {
-            core::hint::spin_loop();
-        }
-        check!(WRITES.load(SeqCst) > before, "round {round}: the other thread does not write");
+        writer.writes_once_more()?;
         granted!(map(PLACE, less));
         set_word(PLACE + 0x1000, 0);
         let clean = (0..WATCHED).all(|_| word(PLACE + 0x1000) == 0);
         check!(clean, "round {round}: a write came through after the entry had become {less:#x}");
     }
-    STOP.store(1, SeqCst);
-    check!(thread.wait(u64::MAX), "the other thread does not end");
-    granted!(thread.destroy());
+    writer.end()?;
     granted!(map(PLACE, 0));
     granted!(map(PLACE + 0x1000, 0));
     granted!(Allocator::own().free(page));
@@ -484,11 +456,7 @@ extern "C" fn own_it_next(_: u64) {
 /// A thread keeps writing through a mapping on another CPU, where there is one, while the page is given up, loses its mapping, and
 /// becomes another environment's: the thread faults, and writes nothing there.
 fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> Outcome {
-    STOP.store(0, SeqCst);
-    let mut builder = granted!(Builder::sharing());
-    builder.function(write_to_the_place, 0);
-    let thread = granted!(builder.create());
-    granted!(thread.run(exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION));
+    let writer = Writer::start()?;
     let shown = fresh()?;
     let window = granted!(Window::open(&[shown], KeyIndex::FIRST, Access::WRITE));
     let mut builder = prepare(world, own_it_next, 0)?;
@@ -497,13 +465,13 @@ fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> O
     for round in 1..=ROUNDS as u64 / 2 {
         let page = fresh()?;
         granted!(map(PLACE, page.address() | Access::WRITE.0));
-        let before = WRITES.load(SeqCst);
-        check!(eventually(|| WRITES.load(SeqCst) > before), "round {round}: the thread does not write");
+        let before = writer.writes();
+        check!(eventually(|| writer.writes() > before), "round {round}: the thread does not write");
         // It has the translation now, or had it just now.
         granted!(Allocator::own().free(page));
         refused!(Allocator::own().allocate_this(page), NotFree);
         granted!(map(PLACE, 0));
-        let written = WRITES.load(SeqCst);
+        let written = writer.writes();
         window.words()[1].store(page.0, SeqCst);
         window.words()[0].store(round, SeqCst);
         // At once: the end of a slice on the other CPU drops translations, too.
@@ -514,7 +482,7 @@ fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> O
             death(&next)
         );
         // One may have been done and not yet counted.
-        let more = WRITES.load(SeqCst) - written;
+        let more = writer.writes() - written;
         check!(more <= 1, "round {round}: {more} writes came through afterwards");
         check!(
             status(&next, DAMAGED) == 0,
@@ -522,9 +490,7 @@ fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> O
             status(&next, DAMAGED)
         );
     }
-    STOP.store(1, SeqCst);
-    check!(thread.wait(u64::MAX), "the other thread does not end");
-    granted!(thread.destroy());
+    writer.end()?;
     granted!(next.destroy());
     drop(window);
     granted!(Allocator::own().free(shown));

@@ -21,6 +21,7 @@ use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, 
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, launch, prepare, status};
 use test_programs::snapshot::Snapshot;
+use test_programs::writer::{self, Writer};
 use test_programs::{Outcome, World, attempt, check, granted, guest, level_one_of, refused};
 
 guest! {
@@ -45,7 +46,7 @@ guest! {
 
 const KEY: KeyIndex = KeyIndex::FIRST;
 /// A free place in the address space of a child, whose table is there once a page was mapped.
-const PLACE: u64 = 0x2000_0000;
+const PLACE: u64 = writer::PLACE;
 const PAGE_BYTES: u64 = 0x1000;
 const ZEROS: PageNumber = PageNumber::NONE;
 const WRITABLE: u64 = Access::WRITE.0;
@@ -572,46 +573,22 @@ fn tables_that_are_missing_or_shared() -> Outcome {
     Ok(())
 }
 
-/// Writes of the other thread that came through, and whether it is to end.
-static WRITES: AtomicU64 = AtomicU64::new(0);
-static STOP: AtomicU64 = AtomicU64::new(0);
 const ROUNDS: usize = 100;
 const WATCHED: u64 = 10_000;
-const PATIENCE: u64 = 20_000_000_000;
-
-/// Writes to the place for ever, mapped or not.
-extern "C" fn write_to_the_place(_: u64) {
-    watch();
-    while STOP.load(SeqCst) == 0 {
-        if attempt!(["mov rax, 0x20000000", "mov qword ptr [rax], 0x666"]).is_none() {
-            WRITES.fetch_add(1, SeqCst);
-        }
-    }
-}
 
 /// A thread on another CPU keeps writing through a mapping: as soon as a fresh page lies there, no write comes through to the
 /// old one any more.
 fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
-    let cpus = exposed::kernel().cpus.load(SeqCst);
-    if cpus == 1 {
+    if exposed::kernel().cpus.load(SeqCst) == 1 {
         return Ok(());
     }
-    STOP.store(0, SeqCst);
-    let mut builder = granted!(Builder::sharing());
-    builder.function(write_to_the_place, 0);
-    let thread = granted!(builder.create());
-    granted!(thread.run(cpus - 1, time_slice::ANY_POSITION));
+    let writer = Writer::start()?;
     let own = Allocator::own();
     let page = granted!(own.allocate());
     granted!(map(PLACE + PAGE_BYTES, page.address() | WRITABLE));
     for round in 0..ROUNDS {
         granted!(map(PLACE, page.address() | WRITABLE));
-        let before = WRITES.load(SeqCst);
-        let end = clock::now() + PATIENCE;
-        while WRITES.load(SeqCst) == before && clock::now() < end {
-            core::hint::spin_loop();
-        }
-        check!(WRITES.load(SeqCst) > before, "round {round}: the other thread does not write");
+        writer.writes_once_more()?;
         let mut rows = [row(PLACE, if round % 2 == 0 { page } else { ZEROS }, WRITABLE)];
         granted!(supply(&mut rows));
         runtime::memory::store(PLACE + PAGE_BYTES, 0);
@@ -619,9 +596,7 @@ fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
         check!(clean, "round {round}: a write came through to the page that lay there");
         drop_page(PLACE, page_in(&rows[0]))?;
     }
-    STOP.store(1, SeqCst);
-    check!(thread.wait(u64::MAX), "the other thread does not end");
-    granted!(thread.destroy());
+    writer.end()?;
     drop_page(PLACE + PAGE_BYTES, page)
 }
 
