@@ -85,13 +85,7 @@ impl Audiences {
             return Err(Errno::EAGAIN);
         }
         let list = Allocator::own().allocate()?;
-        syscall::access_list_create(KeyIndex::FIRST, list, OWN_KEY)?;
-        for (entry, (principal, access)) in (FIRST_SHARER_ENTRY..).zip(&audience) {
-            let rights = u64::from(access.rights().0);
-            with_key_of(SESSION_SLOT, *principal, |key| {
-                Ok(syscall::access_list_set(OWN_KEY, list, entry, key, rights)?)
-            })?;
-        }
+        name_all(list, &audience).inspect_err(|_| drop(Allocator::own().free(list)))?;
         self.lists.insert(list.0, audience);
         Ok(list)
     }
@@ -108,6 +102,15 @@ impl Audiences {
         let may = self.lists.get(&list.0).and_then(|audience| audience.get(&principal));
         may.is_some_and(|may| *may >= access) || list == self.of_all && access == Access::Read
     }
+}
+
+/// Makes a page the list of an audience.
+fn name_all(list: PageNumber, audience: &Audience) -> Result<()> {
+    syscall::access_list_create(KeyIndex::FIRST, list, OWN_KEY)?;
+    (FIRST_SHARER_ENTRY..).zip(audience).try_for_each(|(entry, (principal, access))| {
+        let rights = u64::from(access.rights().0);
+        with_key_of(SESSION_SLOT, *principal, |key| Ok(syscall::access_list_set(OWN_KEY, list, entry, key, rights)?))
+    })
 }
 
 /// The list that a page is under.
