@@ -5,7 +5,7 @@ use super::layout;
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::guardian::client::Client;
-use crate::guardian::ipc_changes;
+use crate::guardian::client::ipc_changes;
 use crate::guardian::protocol::{IpcCommand, IpcKind};
 use crate::ipc::{message, semaphore, table};
 use crate::user_memory::copy;

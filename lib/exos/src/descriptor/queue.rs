@@ -3,7 +3,7 @@
 use super::object::Event;
 use super::operations::Operations;
 use crate::errno::Result;
-use crate::guardian::ipc_changes;
+use crate::guardian::client::ipc_changes;
 use crate::guardian::protocol::Operation;
 use crate::user_memory::current::process;
 use alloc::string::String;

@@ -6,7 +6,7 @@ use super::object::Event;
 use super::operations::Operations;
 use crate::block;
 use crate::errno::{Errno, Result};
-use crate::guardian::ipc_changes;
+use crate::guardian::client::ipc_changes;
 use crate::guardian::protocol::Operation;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;

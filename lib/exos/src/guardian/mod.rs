@@ -5,8 +5,8 @@
 //! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `audience` opens pages to whom they are told of, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `programs` is about files that run, `questions` hands on what
-//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory. `client` runs in each process, with `ipc_client`, and `views`, which is about pages that are read
-//! again and again; `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
+//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory. `client` runs in each process;
+//! `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
 
 pub mod handle;
 pub mod idle;
@@ -21,8 +21,6 @@ pub mod client;
 mod futexes;
 #[cfg(target_os = "none")]
 pub mod ipc;
-#[cfg(target_os = "none")]
-mod ipc_client;
 #[cfg(target_os = "none")]
 pub mod keys;
 #[cfg(target_os = "none")]
@@ -42,8 +40,6 @@ pub mod service;
 #[cfg(target_os = "none")]
 pub mod set_id;
 #[cfg(target_os = "none")]
-pub use ipc_client::{changes as ipc_changes, futex_wakes};
-#[cfg(target_os = "none")]
 mod sharing;
 #[cfg(target_os = "none")]
 mod short_write;
@@ -51,7 +47,5 @@ mod short_write;
 mod terminals;
 #[cfg(target_os = "none")]
 mod users;
-#[cfg(target_os = "none")]
-mod views;
 #[cfg(target_os = "none")]
 pub mod vouching;

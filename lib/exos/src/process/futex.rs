@@ -7,7 +7,7 @@
 use super::thread::Thread;
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
-use crate::guardian::futex_wakes;
+use crate::guardian::client::futex_wakes;
 use crate::guardian::protocol::Operation;
 use crate::layout::PAGE_SIZE;
 use crate::memory::area::Protection;

@@ -6,11 +6,11 @@
 //! the page itself. A page that leaves its file is given up by the guardian while it is mapped here, so that nothing else
 //! ever shows through.
 
-use super::client::Client;
-use super::handle::{is_first_mount, node_of};
+use super::Client;
 use crate::errno::Result;
 use crate::file_system::catalogue::Catalogue;
 use crate::file_system::node::{Status, is_read_noted};
+use crate::guardian::handle::{is_first_mount, node_of};
 use crate::layout::PAGE_SIZE;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;

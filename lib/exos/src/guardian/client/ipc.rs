@@ -1,8 +1,8 @@
 //! A process's side of System V objects and POSIX queues.
 
-use super::client::Client;
-use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Operation};
+use super::Client;
 use crate::errno::Result;
+use crate::guardian::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Operation};
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;

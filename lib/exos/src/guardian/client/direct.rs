@@ -1,0 +1,39 @@
+//! What is asked without a window, and without a lock: who asks may hold the connection already.
+
+use super::call;
+use crate::errno::Result;
+use crate::guardian::protocol::{Operation, outcome};
+use crate::signal::frame::Information;
+use runtime::transfer::Message;
+use runtime::{EnvironmentId, PageNumber};
+
+/// What needs no window, and no lock: who asks may hold the connection already.
+fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
+    let answer = call(guardian, message)?;
+    outcome(answer[0])?;
+    Ok(answer)
+}
+
+/// Lists for a user that this process is going to be: for what it shared, of which what is under a list may go under another
+/// one than the rest, and for what anybody may read of it.
+pub fn admit(guardian: EnvironmentId, principal: u64, under: PageNumber) -> Result<[PageNumber; 2]> {
+    let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, principal, under.0, 0, 0, 0])?;
+    Ok([PageNumber(shared), PageNumber(public)])
+}
+
+/// Moves budget that nobody uses to this environment, or to one that it made.
+pub fn draw(guardian: EnvironmentId, to: EnvironmentId, resource: u64, amount: u64) -> Result<()> {
+    ask(guardian, [Operation::Draw as u64, to.0, resource, amount, 0, 0]).map(|_| ())
+}
+
+/// Sends a signal to a process, if the guardian finds that this process may.
+pub fn signal(guardian: EnvironmentId, process: u64, information: &Information) -> Result<()> {
+    let [signal, code] = [information.signal, information.code as u32].map(u64::from);
+    ask(guardian, [Operation::Signal as u64, process, signal, code, information.value, 0]).map(|_| ())
+}
+
+/// Tells the parent that something happened to this process.
+pub fn tell_parent(guardian: EnvironmentId, information: &Information) -> Result<()> {
+    let [signal, code] = [information.signal, information.code as u32].map(u64::from);
+    ask(guardian, [Operation::TellParent as u64, signal, code, information.value, 0, 0]).map(|_| ())
+}

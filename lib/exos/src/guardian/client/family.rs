@@ -1,0 +1,82 @@
+//! Those that a process makes, its children and threads: when the guardian hears of them, and with which window they begin.
+
+use super::{Client, window_pages};
+use crate::errno::Result;
+use crate::guardian::newborn::Newborns;
+use crate::guardian::protocol::{self, Operation};
+use crate::user_memory::shared::Shared;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, PageNumber};
+
+impl Client {
+    /// Makes a new environment a client, as soon as anybody has to know of it.
+    pub fn adopt_in_time(&self, newborn: EnvironmentId) -> Result<()> {
+        if self.newborns().is_some_and(|newborns| newborns.note(newborn.0)) {
+            self.may_have_newborns.store(true, Relaxed);
+            return Ok(());
+        }
+        self.adopt(newborn)
+    }
+
+    /// Whether there is one that holds what this process does, the guardian has to hear of it before that changes, or this process
+    /// is one.
+    #[inline]
+    pub(super) fn has_newborns(&self) -> bool {
+        self.may_have_newborns.load(Relaxed) && self.still_has_newborns()
+    }
+
+    #[cold]
+    fn still_has_newborns(&self) -> bool {
+        let any = self.newborns().is_some_and(Newborns::any);
+        self.may_have_newborns.store(any, Relaxed);
+        any || self.window.is_none()
+    }
+
+    /// They hold from now on by themselves what this process holds, which ends.
+    pub fn make_newborns_known(&self) {
+        if self.has_newborns() {
+            self.bury_the_dead();
+        }
+    }
+
+    /// A child is gone.
+    pub fn forget_newborn(&self, newborn: EnvironmentId) {
+        self.newborns().into_iter().for_each(|newborns| newborns.forget(newborn.0));
+    }
+
+    fn newborns(&self) -> Option<Newborns<'static>> {
+        Some(protocol::newborns_in(self.window.as_ref()?.words()))
+    }
+
+    /// Makes a new environment a client.
+    pub fn adopt(&self, newborn: EnvironmentId) -> Result<()> {
+        self.exchange([Operation::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// The same, with a window of its own; the result is where this process has its own, and the new one's pages. Nothing where
+    /// this process has none.
+    pub fn adopt_with_window(&self, newborn: EnvironmentId) -> Result<Option<(u64, Vec<PageNumber>)>> {
+        let Some(window) = &self.window else { return self.adopt(newborn).map(|()| None) };
+        let answer = self.exchange([Operation::Adopt as u64, newborn.0, 1, 0, 0, 0])?;
+        Ok(Some((window.address(), window_pages(&answer).1)))
+    }
+
+    /// Takes up the window that its maker had made for it.
+    pub fn take_window(&mut self, window: Shared) {
+        self.window = Some(window);
+        self.may_have_newborns = AtomicBool::new(false);
+    }
+
+    /// Makes a new environment one that speaks for this process: a thread.
+    pub fn join(&self, thread: EnvironmentId) -> Result<()> {
+        self.exchange([Operation::Join as u64, thread.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Somebody has died: what it held is free.
+    pub fn bury_the_dead(&self) {
+        // A guardian that is gone holds nothing for anybody.
+        let _ = self.exchange([Operation::BuryTheDead as u64, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,216 @@
+//! A process's side of the guardian: its connection, whose window carries paths and bytes. Each part has a function for each
+//! operation that it is about.
+//!
+//! `names`, `opening`, `attributes` and `mounts` are operations on paths, `contents` and `held` those on files that the process
+//! holds; `sharing` and `ipc` are about what strangers share; `family` tells the guardian of children. `shown` finds paths and
+//! `views` reads files without asking anybody. `direct` asks without a connection.
+
+mod attributes;
+mod contents;
+mod direct;
+mod family;
+mod held;
+mod ipc;
+mod mounts;
+mod names;
+mod opening;
+mod sharing;
+mod shown;
+mod views;
+
+pub use direct::{admit, draw, signal, tell_parent};
+pub use ipc::{changes as ipc_changes, futex_wakes};
+pub use opening::{Opened, OpenedProgram, Touched};
+
+use self::views::Views;
+use super::protocol::{self, ELSEWHERE, Operation, WINDOW_BYTES, outcome};
+use crate::errno::{Errno, Result};
+use crate::loader::enter;
+use crate::user_memory::current::process;
+use crate::user_memory::shared::Shared;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use runtime::transfer::{self, Kind, Message};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
+
+/// The connection of one process.
+#[derive(Debug)]
+pub struct Client {
+    guardian: EnvironmentId,
+    window: Option<Shared>,
+    /// The guardian's page that tells of changes.
+    notice: Option<Shared>,
+    /// What it shows of names and nodes, once paths were looked up often enough.
+    catalogue: Option<Shared>,
+    /// Paths that were looked up.
+    looked_up: u32,
+    /// Another directory is the root: the catalogue is of no use.
+    has_own_root: bool,
+    /// Pages of files that are read again and again.
+    views: Views,
+    /// The process asked for locks on files, some of which go with any descriptor of theirs.
+    has_locks: bool,
+    /// The guardian may not have heard of this process, or of one that it has made.
+    may_have_newborns: AtomicBool,
+}
+
+/// Where an operation on a path came out: done, or in a file system that this process makes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// Done by the guardian.
+    Here(T),
+    /// Beyond the node, with the rest of the path.
+    Elsewhere(u64, Vec<u8>),
+}
+
+impl<T> Found<T> {
+    /// The same with another result.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::Here(value) => Found::Here(change(value)),
+            Self::Elsewhere(node, rest) => Found::Elsewhere(node, rest),
+        }
+    }
+
+    /// Only what the guardian did; `error` for what lies elsewhere.
+    pub fn here(self, error: Errno) -> Result<T> {
+        match self {
+            Self::Here(value) => Ok(value),
+            Self::Elsewhere(..) => Err(error),
+        }
+    }
+}
+
+impl Client {
+    /// A connection that attaches when it is first used.
+    pub fn new(guardian: EnvironmentId) -> Self {
+        let (has_own_root, has_locks, views) = (false, false, Views::default());
+        let may_have_newborns = AtomicBool::new(false);
+        let (window, notice, catalogue) = (None, None, None);
+        Self { guardian, window, notice, catalogue, looked_up: 0, has_own_root, views, has_locks, may_have_newborns }
+    }
+
+    /// Forgets the window: the process is a new one that has another.
+    pub fn begin_again(&mut self) {
+        self.window = None;
+        self.catalogue = None;
+        self.looked_up = 0;
+        self.has_locks = false;
+        // It may be one.
+        self.may_have_newborns = AtomicBool::new(true);
+        self.views = Views::default();
+    }
+
+    /// Where the windows lie that a child does not keep.
+    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
+        self.window.iter().chain(&self.catalogue).chain(self.views.windows()).map(Shared::address)
+    }
+
+    /// A word of the guardian's notice page.
+    fn notice_word(&mut self, index: usize) -> Result<&'static AtomicU64> {
+        self.window()?;
+        Ok(&self.notice.as_ref().ok_or(Errno::EIO)?.words()[index])
+    }
+
+    fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
+        let answer = self.call(message)?;
+        if answer[0] == ELSEWHERE {
+            let rest = self.take(answer[2])?;
+            return Ok(Found::Elsewhere(answer[1], rest));
+        }
+        outcome(answer[0])?;
+        Ok(Found::Here(answer))
+    }
+
+    pub(super) fn exchange(&self, message: Message) -> Result<Message> {
+        let answer = self.call(message)?;
+        outcome(answer[0])?;
+        Ok(answer)
+    }
+
+    fn call(&self, mut message: Message) -> Result<Message> {
+        if self.has_newborns() {
+            message[0] |= protocol::NEWBORNS;
+        }
+        call(self.guardian, message)
+    }
+
+    /// The window, opened when it is first needed.
+    pub(super) fn window(&mut self) -> Result<Shared> {
+        self.attached().cloned()
+    }
+
+    /// The same for who needs it only now.
+    #[inline]
+    fn attached(&mut self) -> Result<&Shared> {
+        if self.window.is_none() {
+            self.attach()?;
+        }
+        self.window.as_ref().ok_or(Errno::EIO)
+    }
+
+    #[cold]
+    fn attach(&mut self) -> Result<()> {
+        let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
+        let (notice, pages) = window_pages(&answer);
+        let process = process();
+        self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
+        if self.notice.is_none() {
+            self.notice = Some(process.windows.lock().open(vec![notice], process.session_key, false)?);
+        }
+        Ok(())
+    }
+
+    fn put_path(&mut self, path: &[u8]) -> Result<u64> {
+        self.put_two(path, b"")
+    }
+
+    fn put_two(&mut self, first: &[u8], second: &[u8]) -> Result<u64> {
+        let window = self.attached()?;
+        window.write(0, first)?;
+        if !second.is_empty() {
+            window.write(first.len() as u64, second)?;
+        }
+        Ok(protocol::pair(first.len(), second.len()))
+    }
+
+    pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(WINDOW_BYTES) as usize];
+        self.window()?.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The page that tells of changes, and those of a window, as `Attach` tells them.
+fn window_pages(answer: &Message) -> (PageNumber, Vec<PageNumber>) {
+    let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
+    let [notice, last] = two(&answer[5]);
+    (notice, answer[1..5].iter().flat_map(two).chain([last]).collect())
+}
+
+/// One control transfer and back.
+fn call(guardian: EnvironmentId, mut message: Message) -> Result<Message> {
+    loop {
+        match enter::keep_segment_base(|| transfer::call(Kind::Asynchronous, guardian, &mut message)) {
+            Ok(()) => return Ok(message),
+            Err(Failure { error: Error::Busy, .. }) => give_way(guardian),
+            Err(_) => return Err(Errno::EIO),
+        }
+    }
+}
+
+/// The guardian works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
+/// without more calls into the kernel.
+fn give_way(guardian: EnvironmentId) {
+    const LOOKS: usize = 20_000;
+    if time_slice::yield_to(guardian).is_ok() {
+        return;
+    }
+    for _ in 0..LOOKS {
+        if !exposed::runs(guardian) {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}

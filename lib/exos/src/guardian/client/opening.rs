@@ -1,0 +1,117 @@
+//! Opening files, and programs with all that they begin with.
+
+use super::contents::numbered;
+use super::{Client, Found};
+use crate::errno::Result;
+use crate::guardian::protocol::{self, Operation};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Acquire;
+
+/// A node that was opened, and is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Its number.
+    pub node: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+    /// Opening cut it, and others may still map bytes that went.
+    pub left_mapped: bool,
+}
+
+/// A program that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedProgram {
+    /// Its node, held.
+    pub opened: Opened,
+    /// What it begins with.
+    pub head: Vec<u8>,
+    /// Its absolute path; empty where that is not known.
+    pub path: Vec<u8>,
+    /// The pages that programs touch of it and that are in memory.
+    pub touched: Touched,
+}
+
+/// The pages that programs touch of a file and that are in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// In ascending order: index and number.
+    pub pages: Vec<(u64, u64)>,
+    /// The guardian's count of cuts before it told them: as long as it is the same they are the file's.
+    cuts: u64,
+}
+
+impl Client {
+    /// Opens a path as `openat` does.
+    pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
+        self.open_within(at, path, flags, mode, 0)
+    }
+
+    /// The same, where the path may not lead everywhere: flags `RESOLVE_…` of openat2(2).
+    pub fn open_within(&mut self, at: u64, path: &[u8], flags: u32, mode: u32, resolve: u32) -> Result<Found<Opened>> {
+        let length = self.put_path(path)?;
+        let show = if self.catalogue.is_some() { protocol::SHOW } else { 0 };
+        let [flags, mode, resolve] = [flags | show, mode, resolve].map(u64::from);
+        let answer = self.on_path([Operation::Open as u64, at, flags, mode, length, resolve])?;
+        Ok(answer.map(|[_, node, mode, device, size, left]| Opened {
+            node,
+            left_mapped: left != 0,
+            mode: mode as u32,
+            device: ((device >> 32) as u32, device as u32),
+            size,
+        }))
+    }
+
+    /// Opens a regular file that may be executed, with what it takes to begin it.
+    pub fn open_program(&mut self, at: u64, path: &[u8], runs: bool) -> Result<Found<OpenedProgram>> {
+        let length = self.put_path(path)?;
+        let cuts = self.notice_word(protocol::CUTS)?.load(Acquire);
+        let found = self.on_path([Operation::OpenProgram as u64, at, length, u64::from(runs), 0, 0])?;
+        let window = self.window()?;
+        let take = |from: u64, length: u64| {
+            let mut bytes = vec![0; length.min(protocol::PROGRAM_PAGES) as usize];
+            window.read(from, &mut bytes).map(|()| bytes)
+        };
+        Ok(match found {
+            Found::Elsewhere(node, rest) => Found::Elsewhere(node, rest),
+            Found::Here([_, node, mode, size, lengths, pages]) => Found::Here(OpenedProgram {
+                opened: Opened { node, mode: mode as u32, device: (0, 0), size, left_mapped: false },
+                head: take(0, lengths & 0xffff_ffff)?,
+                path: take(protocol::PROGRAM_PATH, lengths >> 32)?,
+                touched: Touched {
+                    pages: numbered(&window.words()[protocol::PROGRAM_PAGES as usize / 8..], pages),
+                    cuts,
+                },
+            }),
+        })
+    }
+
+    /// A file without a name in the file system of a directory, held; it may get a name, and it may be sealed.
+    pub fn make_unnamed(
+        &mut self,
+        at: u64,
+        path: &[u8],
+        mode: u32,
+        [nameable, sealable]: [bool; 2],
+    ) -> Result<Found<u64>> {
+        let length = self.put_path(path)?;
+        let manner = u64::from(nameable) | u64::from(sealable) << 1;
+        let message = [Operation::Unnamed as u64, at, u64::from(mode), manner, length, 0];
+        Ok(self.on_path(message)?.map(|answer| answer[1]))
+    }
+
+    /// All pages of a file that programs touch; none where they cannot be told.
+    pub fn touched(&mut self, node: u64) -> Touched {
+        let cuts = self.notice_word(protocol::CUTS).map_or(0, |cuts| cuts.load(Acquire));
+        Touched { pages: self.working_set(node, 0, u64::MAX).unwrap_or_default(), cuts }
+    }
+
+    /// Whether pages that were told are surely the file's still.
+    pub fn are_current(&mut self, touched: &Touched) -> bool {
+        self.notice_word(protocol::CUTS).is_ok_and(|cuts| cuts.load(Acquire) == touched.cuts)
+    }
+}
