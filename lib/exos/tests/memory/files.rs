@@ -1,0 +1,71 @@
+//! Pages of files: what comes with them, and that they come again.
+
+use crate::machine::{BASE, FILE, FILE_PAGES, alone};
+use abi::page_table::WRITE;
+use exos::layout::PAGE_SIZE;
+use exos::memory::area::{Area, Backing, Protection};
+use exos::memory::frames::page_of;
+use exos::memory::space::{Space, Violation};
+use std::collections::BTreeMap;
+
+#[test]
+fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        let (skipped, count) = (random.u64(..30), random.u64(1..60));
+        let start = BASE + random.u64(..20) * PAGE_SIZE;
+        // Of file 4 it is known what programs touch.
+        let backing = Backing::File { node: random.u64(3..5), offset: skipped * PAGE_SIZE, writable: false };
+        let area = Area { backing, ..Area::anonymous(start, start + count * PAGE_SIZE, Protection::READ_WRITE) };
+        space.map(&mut process, area).expect("it maps");
+        let mut written = BTreeMap::new();
+        for step in 0..40 {
+            let (page, value) = (random.u64(..count), random.u8(100..));
+            let (address, index) = (start + page * PAGE_SIZE, skipped + page);
+            let past_end = index >= FILE_PAGES;
+            if random.bool() {
+                let outcome = process.write(&mut space, address, value);
+                assert_eq!(outcome.is_err(), past_end, "seed {seed}, step {step}");
+                outcome.into_iter().for_each(|()| _ = written.insert(page, value));
+            }
+            let expected =
+                if past_end { Err(Violation::PastEnd) } else { Ok(written.get(&page).copied().unwrap_or(index as u8)) };
+            assert_eq!(process.read(&mut space, address), expected, "seed {seed}, step {step}");
+            // What the record says is what the tables hold, all of it in the area, and nobody writes a file's page.
+            let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+            assert_eq!(recorded, process.table, "seed {seed}, step {step}");
+            assert!(recorded.keys().all(|at| (area.start..area.end).contains(at)), "seed {seed}, step {step}");
+            assert!(recorded.values().all(|entry| (page_of(*entry) >= FILE) == (entry & WRITE == 0)));
+        }
+    }
+}
+
+/// Who becomes another user keeps what is its own, and asks for the pages of files anew.
+#[test]
+fn pages_of_files_are_let_go_of_and_come_again() {
+    const COUNT: u64 = 8;
+    let (mut process, mut space) = (alone(), Space::default());
+    let at = |place: u64, page: u64| BASE + (place * COUNT + page) * PAGE_SIZE;
+    let areas = [(true, false), (true, true), (false, false), (false, true)];
+    for (place, (is_file, shared)) in (0..).zip(areas) {
+        let file = Backing::File { node: 3, offset: 0, writable: true };
+        let backing = if is_file { file } else { Backing::Anonymous };
+        let area = Area::anonymous(at(place, 0), at(place, COUNT), Protection::READ_WRITE);
+        space.map(&mut process, Area { backing, shared, ..area }).expect("it maps");
+        (0..COUNT).for_each(|page| _ = process.read(&mut space, at(place, page)).expect("it may"));
+        process.write(&mut space, at(place, 2), 200 + place as u8).expect("it may");
+    }
+    space.protect(&mut process, at(0, 4), at(0, 6), Protection::NONE).expect("it may");
+    let is_own = |entry: &u64| page_of(*entry) < FILE;
+    let recorded = |space: &Space| space.frames.within(0, u64::MAX >> 1).collect::<BTreeMap<_, _>>();
+    let (mut own, mut there) = (recorded(&space), process.table.clone());
+    own.retain(|_, entry| is_own(entry));
+    there.retain(|_, entry| is_own(entry));
+    assert!(own.len() > there.len() && there.len() as u64 > 2 * COUNT && there.len() < process.table.len());
+    space.let_go_of_files(&mut process).expect("it may");
+    assert_eq!((&process.table, recorded(&space)), (&there, own));
+    for (place, page, value) in [(0, 2, 200), (0, 1, 1), (1, 3, 3), (2, 2, 202), (3, 2, 203), (3, 1, 0)] {
+        assert_eq!(process.read(&mut space, at(place, page)), Ok(value));
+    }
+}

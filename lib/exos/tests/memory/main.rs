@@ -1,0 +1,11 @@
+//! Areas against a naive model, and faults, fork and protection over simulated pages.
+
+mod areas;
+mod begin;
+mod changes;
+mod faults;
+mod files;
+mod fork;
+mod frames;
+mod journal;
+mod machine;
