@@ -104,7 +104,8 @@ mod tests {
         for round in 0..1000 {
             let old = some(&mut random);
             let new: Map = old.iter().map(|(page, entry)| (*page, entry + page % 2)).collect();
-            let changes = difference(&rows(&old), &rows(&new));
+            let (before, after) = (rows(&old), rows(&new));
+            let changes = difference(&before, &after);
             assert_eq!(changes.len(), old.keys().filter(|page| *page % 2 == 1).count(), "round {round}");
             assert_eq!(applied(&old, &changes), new, "round {round}");
         }
