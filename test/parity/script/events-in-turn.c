@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 static long add(int set, int one, unsigned events, int data) {
@@ -57,6 +58,23 @@ static void edges(const char *what, int from, int to) {
     close(set);
 }
 
+// A set in a set tells of each event of its own; a timer tells once until it is read.
+static void nested(void) {
+    int outer = epoll_create1(0), inner = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), ends[2];
+    unsigned long times;
+    if (pipe(ends)) return;
+    add(inner, ends[0], EPOLLIN, 1), add(outer, inner, EPOLLIN | EPOLLET, 2), add(outer, timer, EPOLLIN | EPOLLET, 3);
+    puts("a set in a set"), tell("at first", outer);
+    for (int i = 0; i < 3; i++) write(ends[1], "x", 1), tell("written", outer), tell("again", outer);
+    timerfd_settime(timer, 0, &(struct itimerspec){{0, 3000000}, {0, 3000000}}, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct epoll_event event;
+        printf("timer: %d", epoll_wait(outer, &event, 1, -1)), printf(" %d,", event.data.fd);
+        usleep(10000), tell(" later", outer), read(timer, &times, 8);
+    }
+    close(outer), close(inner), close(timer), close(ends[0]), close(ends[1]);
+}
+
 int main(void) {
     for (int most = 1; most < 15; most += 3) turns(most);
     int ends[2];
@@ -64,6 +82,7 @@ int main(void) {
     edges("pipe", ends[0], ends[1]);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return 1;
     edges("socket", ends[0], ends[1]);
+    nested();
     static const char *paths[] = {"/proc/self/maps", "/proc/self/mounts", "/proc/self/mountinfo", "/proc/sys/kernel/ostype", "/proc/meminfo", "/proc/self/status", "/etc", "/dev/null", "/proc/self"};
     int set = epoll_create1(0);
     for (int i = 0; i < 9; i++) {

@@ -206,16 +206,27 @@ impl Interest {
         self.spent = self.events & ONCE != 0;
     }
 
+    fn wanted(&self) -> impl Iterator<Item = Event> {
+        [Event::Readable, Event::Writable].into_iter().filter(|event| self.wants(*event))
+    }
+
     fn terms(&self) -> Vec<Term> {
-        let wanted = [Event::Readable, Event::Writable].into_iter().filter(|event| self.wants(*event));
+        if self.told.is_some() {
+            return self.changes();
+        }
         let one = |event| {
             self.description.note_waiter(event);
-            match self.told {
-                Some(_) => self.description.changes(event),
-                None => self.description.terms(event),
-            }
+            self.description.terms(event)
         };
-        wanted.flat_map(one).collect()
+        self.wanted().flat_map(one).collect()
+    }
+
+    fn changes(&self) -> Vec<Term> {
+        let one = |event| {
+            self.description.note_waiter(event);
+            self.description.changes(event)
+        };
+        self.wanted().flat_map(one).collect()
     }
 }
 
@@ -229,6 +240,18 @@ impl Operations for Set {
         let interests = self.interests.lock();
         let waiting = interests.values().filter(|interest| event == Event::Readable && !interest.spent);
         waiting.flat_map(Interest::terms).collect()
+    }
+
+    /// An event of any descriptor in it is one of the set.
+    fn stamp(&self, event: Event) -> u64 {
+        let interests = self.interests.lock();
+        let stamps = interests.values().filter(|_| event == Event::Readable).flat_map(Interest::stamps);
+        stamps.fold(0, u64::wrapping_add)
+    }
+
+    fn changes(&self, event: Event) -> Vec<Term> {
+        let interests = self.interests.lock();
+        interests.values().filter(|_| event == Event::Readable).flat_map(Interest::changes).collect()
     }
 
     fn closed(&self, _ended: bool, gone: bool) {

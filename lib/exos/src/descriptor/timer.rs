@@ -105,21 +105,17 @@ impl Operations for Timer {
         terms
     }
 
-    fn stamp(&self, _: Event) -> u64 {
-        let Setting { period, .. } = self.setting();
-        let next = self.cell.word(NEXT).load(Acquire);
-        let passed = runtime::clock::now().saturating_sub(next);
-        next ^ passed.checked_div(period).unwrap_or(0)
+    /// Times that come before somebody reads are no news.
+    fn stamp(&self, event: Event) -> u64 {
+        if event == Event::Readable { self.cell.word(NEXT).load(Acquire) } else { 0 }
     }
 
     fn changes(&self, _: Event) -> Vec<Term> {
-        let settings = self.cell.word(SETTINGS);
-        let next = runtime::clock::now() + self.setting().next;
-        Vec::from([
-            word(settings, Operator::NotEqual, settings.load(Acquire)),
-            word(self.cell.word(NEXT), Operator::NotEqual, self.cell.word(NEXT).load(Acquire)),
-            runtime::predicate::clock(next),
-        ])
+        let next = self.cell.word(NEXT).load(Acquire);
+        let words = [SETTINGS, NEXT].map(|at| self.cell.word(at));
+        let mut terms = Vec::from(words.map(|at| word(at, Operator::NotEqual, at.load(Acquire))));
+        terms.extend((next > runtime::clock::now()).then(|| runtime::predicate::clock(next)));
+        terms
     }
 
     fn closed(&self, _ended: bool, gone: bool) {
