@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -197,11 +199,52 @@ static void refused(void)
 	TELL("setns, of no name space", SYS_setns, 1, 0);
 }
 
+// Descriptors of a child: what it has open is shared with who takes it, as with dup; the ends of pipes count.
+static void taken(void)
+{
+	printf("== pidfd_getfd\n");
+	int ready_ends[2], ends[2], pair[2];
+	if (pipe(ready_ends)) return;
+	pid_t child = fork();
+	if (child == 0) {
+		int file = open("/tmp/work/taken", O_CREAT | O_RDWR, 0600);
+		if (pipe(ends) || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(file, "0123456789", 10) != 10) _exit(1);
+		lseek(file, 4, SEEK_SET);
+		dup2(file, 50), dup2(ends[1], 51), dup2(pair[0], 52), dup2(eventfd(7, 0), 53);
+		close(ends[1]), close(pair[0]), close(file);
+		char bytes[16] = {0};
+		write(ready_ends[1], "x", 1);
+		if (read(ends[0], bytes, 16) != 5) _exit(2);
+		close(51);
+		int rest = read(ends[0], bytes + 5, 8);
+		printf("the child read %s, then %d\n", bytes, rest), fflush(stdout);
+		if (read(pair[1], bytes, 16) != 3 || write(pair[1], "back", 4) != 4) _exit(3);
+		pause();
+	}
+	char bytes[16] = {0};
+	uint64_t count = 0;
+	read(ready_ends[0], bytes, 1);
+	int of = TELL("open", SYS_pidfd_open, child, 0);
+	int file = TELL("a file", SYS_pidfd_getfd, of, 50, 0), end = TELL("an end of a pipe", SYS_pidfd_getfd, of, 51, 0);
+	int socket = TELL("a socket", SYS_pidfd_getfd, of, 52, 0), number = TELL("an eventfd", SYS_pidfd_getfd, of, 53, 0);
+	printf("closes at exec: %d, at %ld", fcntl(file, F_GETFD) & FD_CLOEXEC, (long)lseek(file, 0, SEEK_CUR));
+	lseek(file, 1, SEEK_SET), read(file, bytes, 3), read(number, &count, 8);
+	printf(", read %s and %d\n", bytes, (int)count), fflush(stdout);
+	write(end, "hello", 5), usleep(20000), close(end);
+	memset(bytes, 0, sizeof bytes);
+	write(socket, "out", 3), read(socket, bytes, 16);
+	printf("answered %s\n", bytes);
+	TELL("none", SYS_pidfd_getfd, of, 99, 0), TELL("flags", SYS_pidfd_getfd, of, 50, 1), TELL("of nothing", SYS_pidfd_getfd, 1, 50, 0);
+	kill(child, SIGKILL), waitpid(child, NULL, 0);
+	TELL("of the dead", SYS_pidfd_getfd, of, 50, 0);
+	close(file), close(socket), close(number), close(of), close(ready_ends[0]), close(ready_ends[1]);
+}
+
 int main(void)
 {
 	setvbuf(stdout, 0, _IOLBF, 0);
 	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
 	sigaction(SIGUSR1, &action, 0), sigaction(SIGUSR2, &action, 0);
-	opened(), waited(), cloned(), memories(), refused();
+	opened(), waited(), cloned(), memories(), refused(), taken();
 	return 0;
 }

@@ -57,13 +57,13 @@ fn description(process: &Process, owner: u64, descriptor: u64) -> Result<u64> {
     if owner == process.number() {
         return Ok(process.description(descriptor)?.number());
     }
-    let told = proc::request(owner, &request::description_to_path(descriptor))
+    let told = proc::request(owner, &request::descriptor_to_path(request::DESCRIPTION, descriptor))
         .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
     Ok(u64::from_le_bytes(told.try_into().map_err(|_| Errno::EIO)?))
 }
 
 /// What another process asks.
 pub(crate) fn answer_description(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let descriptor = request::description_from_path(path).ok_or(Errno::EINVAL)?;
+    let descriptor = request::descriptor_from_path(request::DESCRIPTION, path).ok_or(Errno::EINVAL)?;
     Ok(process.description(descriptor)?.number().to_le_bytes().to_vec())
 }

@@ -114,6 +114,8 @@ pub(crate) use path::{open_absolute, open_node, status_of};
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
 #[cfg(target_os = "none")]
+pub(crate) use process_descriptor::answer_copy;
+#[cfg(target_os = "none")]
 pub(crate) use schedule::answer_schedule;
 #[cfg(target_os = "none")]
 pub(crate) use semaphore::undo_all;

@@ -5,13 +5,16 @@ use super::dispatch::Call;
 use super::event;
 use super::signal::read_information;
 use crate::descriptor::object::Object;
+use crate::descriptor::passing;
 use crate::descriptor::process::ProcessDescriptor;
 use crate::errno::{Errno, Result};
-use crate::process::Process;
+use crate::proc;
+use crate::process::{Process, request};
 use crate::relatives;
 use crate::signal::post::from_user;
 use crate::user_memory::copy;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 pub(super) fn pidfd_open(call: &mut Call<'_>) -> Result<u64> {
@@ -40,7 +43,7 @@ pub(super) fn process_of(process: &Process, number: u64) -> Result<(u64, bool)> 
     Ok((of.number, description.is_nonblocking()))
 }
 
-/// Takes a descriptor of the own process; nobody takes one of another.
+/// A copy of a descriptor of a process: that one hands it over, if this one may look into it.
 pub(super) fn pidfd_getfd(call: &mut Call<'_>) -> Result<u64> {
     let [number, taken, flags, ..] = call.arguments();
     if flags as u32 != 0 {
@@ -48,9 +51,23 @@ pub(super) fn pidfd_getfd(call: &mut Call<'_>) -> Result<u64> {
     }
     match process_of(call.process, number)?.0 {
         own if own == call.process.number() => descriptor::duplicate(call, taken, 0, true),
-        other if relatives::find(other).is_some() => Err(Errno::EPERM),
+        other if relatives::find(other).is_some() => copy_of(call, other, taken),
         _ => Err(Errno::ESRCH),
     }
+}
+
+fn copy_of(call: &Call<'_>, owner: u64, descriptor: u64) -> Result<u64> {
+    let packed = proc::request(owner, &request::descriptor_to_path(request::COPY, descriptor))
+        .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
+    let description = passing::unpack(&packed).next().ok_or(Errno::EIO)??;
+    let added = call.process.descriptors.lock().add(description.clone(), 0, true);
+    added.inspect_err(|_| description.close())
+}
+
+/// What another process asks.
+pub(crate) fn answer_copy(process: &Process, path: &str) -> Result<Vec<u8>> {
+    let descriptor = request::descriptor_from_path(request::COPY, path).ok_or(Errno::EINVAL)?;
+    passing::pack(&process.description(descriptor)?)
 }
 
 pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {

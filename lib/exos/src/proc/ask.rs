@@ -110,6 +110,7 @@ fn answer_to(question: u64, path: &[u8]) {
         }
         Some(&request::ADOPT) => crate::process::reaper::answer(&text).map(|bytes| (TEXT, bytes)),
         Some(&request::DESCRIPTION) => crate::call::answer_description(process(), &text).map(|bytes| (TEXT, bytes)),
+        Some(&request::COPY) => crate::call::answer_copy(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&request::GROWN) => crate::pipe::answer_grown(&text).map(|bytes| (TEXT, bytes)),
         Some(&request::CUT) => crate::call::answer_cut(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&(request::SCHEDULED | request::SCHEDULE | request::RAISED_SCHEDULE)) => {

@@ -25,6 +25,8 @@ pub const GROWN: &str = "(grown)";
 pub const ADOPT: &str = "(adopt)";
 /// First name of one to tell what a descriptor is open on.
 pub const DESCRIPTION: &str = "(description)";
+/// First name of one to hand over a copy of a descriptor.
+pub const COPY: &str = "(copy)";
 /// First name of one for bytes of memory, and of one to change them.
 pub const MEMORY: &str = "(memory)";
 /// See [`MEMORY`].
@@ -125,14 +127,14 @@ pub fn grown_from_path(path: &str) -> Option<u64> {
     path.strip_prefix(GROWN)?.strip_prefix('/')?.parse().ok()
 }
 
-/// A request to tell what a descriptor is open on.
-pub fn description_to_path(descriptor: u64) -> String {
-    format!("{DESCRIPTION}/{descriptor}")
+/// A request about a descriptor: [`DESCRIPTION`] or [`COPY`].
+pub fn descriptor_to_path(first: &str, descriptor: u64) -> String {
+    format!("{first}/{descriptor}")
 }
 
 /// The descriptor that such a request is about.
-pub fn description_from_path(path: &str) -> Option<u64> {
-    path.strip_prefix(DESCRIPTION)?.strip_prefix('/')?.parse().ok()
+pub fn descriptor_from_path(first: &str, path: &str) -> Option<u64> {
+    path.strip_prefix(first)?.strip_prefix('/')?.parse().ok()
 }
 
 /// A request to adopt children.
@@ -239,7 +241,8 @@ mod tests {
         }
         assert_eq!(adopt_from_path(&adopt_to_path(&[7, u64::MAX])), Some(vec![7, u64::MAX]));
         assert!(["", "(adopt)/", "(adopt)/1/x", "7"].iter().all(|wrong| adopt_from_path(wrong).is_none()));
-        assert_eq!(description_from_path(&description_to_path(3)), Some(3));
+        assert_eq!(descriptor_from_path(COPY, &descriptor_to_path(COPY, 3)), Some(3));
+        assert_eq!(descriptor_from_path(COPY, &descriptor_to_path(DESCRIPTION, 3)), None);
         assert_eq!(grown_from_path(&grown_to_path(77)), Some(77));
         assert!(["", "(grown)", "(grown)/", "(grown)/1/2"].iter().all(|wrong| grown_from_path(wrong).is_none()));
         assert_eq!(limits_from(&limits_to([1, u64::MAX])), Some([1, u64::MAX]));
