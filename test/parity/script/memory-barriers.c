@@ -34,6 +34,9 @@ static void *cheap(void *nothing) {
 int main(void) {
     long all = barrier(MEMBARRIER_CMD_QUERY, 0);
     tell("there are", all & (MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+    int global = MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
+    tell("for all", all & global), tell("of all", barrier(MEMBARRIER_CMD_GLOBAL, 0)), tell("flags", barrier(MEMBARRIER_CMD_GLOBAL, 1));
+    tell("of the registered", barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0)), tell("register", barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0));
     tell("unregistered", barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0));
     tell("flags", barrier(MEMBARRIER_CMD_QUERY, 2)), tell("unknown", barrier(1 << 20, 0));
     tell("register", barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0));

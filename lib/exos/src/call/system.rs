@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use linux_raw_sys::general::membarrier_cmd as Command;
-use runtime::{clock, exposed};
+use runtime::{clock, exposed, time_slice};
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_CPUID: u64 = 0x1011;
@@ -89,15 +89,21 @@ pub(super) fn getcpu(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Barriers for the threads of this process. There are none for other processes, whose CPUs nobody here can interrupt.
+/// Barriers for the threads of this process; and for all programs, which take as long as a slice: nobody here can interrupt the CPUs
+/// of others.
 pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
     const QUERY: u32 = Command::MEMBARRIER_CMD_QUERY as u32;
+    const GLOBAL: u32 = Command::MEMBARRIER_CMD_GLOBAL as u32;
+    const GLOBAL_EXPEDITED: u32 = Command::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32;
+    const REGISTER_GLOBAL: u32 = Command::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
     const BARRIER: u32 = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
     const REGISTER: u32 = Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32;
     let [command, flags, ..] = call.arguments();
     let registered = |process: &Process| process.attributes.lock().wants_barriers;
     match (command as u32, flags as u32) {
-        (QUERY, 0) => return Ok(u64::from(BARRIER | REGISTER)),
+        (QUERY, 0) => return Ok(u64::from(GLOBAL | GLOBAL_EXPEDITED | REGISTER_GLOBAL | BARRIER | REGISTER)),
+        (GLOBAL | GLOBAL_EXPEDITED, 0) => global_barrier(),
+        (REGISTER_GLOBAL, 0) => {}
         (REGISTER, 0) => call.process.attributes.lock().wants_barriers = true,
         (BARRIER, 0) if !registered(call.process) => return Err(Errno::EPERM),
         (BARRIER, 0) if call.process.has_threads.load(Relaxed) => barrier(call.process)?,
@@ -105,6 +111,20 @@ pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// Waits until every other CPU is idle or in another slice than now: it has been in the kernel in between, which is a barrier.
+fn global_barrier() {
+    fence(SeqCst);
+    let own = runtime::area::cpu();
+    let others = || (0..exposed::kernel().cpus.load(Relaxed)).filter(|cpu| *cpu != own).filter_map(exposed::cpu);
+    let slices: Vec<u64> = others().map(|cpu| cpu.slice_end.load(SeqCst)).collect();
+    for (cpu, slice) in others().zip(slices) {
+        while cpu.environment.load(SeqCst) != 0 && cpu.slice_end.load(SeqCst) == slice {
+            time_slice::yield_now();
+        }
+    }
+    fence(SeqCst);
 }
 
 /// Whoever runs a thread of this process is interrupted, or has changed over since: a mapping goes, and the kernel waits until no
