@@ -276,9 +276,10 @@ fn usage_is_told_as_linux_tells_it() {
 
 #[test]
 fn users_become_only_who_they_are() {
+    use exos::process::groups::Groups;
     use exos::process::identity::{Change, Identity, KEEP, Three};
     let mut root = Identity::default();
-    assert_eq!(root.change_user(Change::Three, [1, 2, 3]), Ok(()));
+    assert_eq!(root.change_user(Change::Three, [1, 2, 3], true), Ok(()));
     assert_eq!(root.user, Three { real: 1, effective: 2, saved: 3 });
     for seed in 0..2000 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -288,7 +289,7 @@ fn users_become_only_who_they_are() {
             let wanted = [number(&mut random), number(&mut random), number(&mut random)];
             let change = [Change::One, Change::Two, Change::Three][random.usize(..3)];
             let before = one.user;
-            if one.change_user(change, wanted).is_err() {
+            if one.change_user(change, wanted, true).is_err() {
                 assert_eq!(one.user, before, "seed {seed}");
             }
             // Nobody who is none of these becomes another, user 0 least of all.
@@ -296,9 +297,37 @@ fn users_become_only_who_they_are() {
             assert!([real, effective, saved].iter().all(|user| (1..=3).contains(user)), "seed {seed}: {:?}", one.user);
         }
     }
-    assert_eq!(root.set_groups(vec![0]), Err(Errno::EPERM));
+    assert_eq!(root.set_groups(Groups::default()), Err(Errno::EPERM));
     assert!(root.may_signal(2, 9) && root.may_signal(9, 1) && !root.may_signal(3, 3));
-    assert_eq!(Identity::default().change_user(Change::One, [KEEP; 3]), Err(Errno::EINVAL));
+    assert_eq!(Identity::default().change_user(Change::One, [KEEP; 3], true), Err(Errno::EINVAL));
+}
+
+/// The numbers for files follow the effective ones, and change alone to what the process has (setfsuid(2)).
+#[test]
+fn who_acts_on_files() {
+    use exos::process::identity::{Change, Identity, KEEP, Three};
+    let on_files = |one: &Identity| (one.acting_on_files().uid, one.acting_on_files().gid);
+    let mut one = Identity::default();
+    let change_user = |one: &mut Identity, change, wanted| one.change_user(change, wanted, true).expect("it may");
+    change_user(&mut one, Change::OnFiles, [1000, KEEP, KEEP]);
+    one.change_group(Change::OnFiles, [50, KEEP, KEEP], true).expect("it may");
+    assert_eq!((on_files(&one), one.acting().uid, one.user), ((1000, 50), 0, Three::default()));
+    change_user(&mut one, Change::OnFiles, [KEEP; 3]);
+    change_user(&mut one, Change::Three, [KEEP; 3]);
+    assert_eq!(on_files(&one), (1000, 50));
+    change_user(&mut one, Change::Three, [KEEP, 0, KEEP]);
+    assert_eq!(on_files(&one), (0, 50));
+    change_user(&mut one, Change::Three, [1, 2, 3]);
+    for (wanted, becomes) in [(3, 3), (9, 3), (0, 3), (1, 1), (2, 2)] {
+        change_user(&mut one, Change::OnFiles, [wanted, KEEP, KEEP]);
+        assert_eq!(one.acting_on_files().uid, becomes);
+    }
+    change_user(&mut one, Change::OnFiles, [1, KEEP, KEEP]);
+    let program = exos::process::identity::Program { mode: 0o10_0755, user: 0, group: 0 };
+    assert_eq!(on_files(&one.executing(program)), (2, 0));
+    let incapable = &mut Identity::default();
+    incapable.change_user(Change::OnFiles, [7, KEEP, KEEP], false).expect("nothing is wrong");
+    assert_eq!(on_files(incapable), (0, 0));
 }
 
 /// FAULTS.md row 98: set-id bits make somebody else, and who is somebody else is set apart from its user.
@@ -324,7 +353,7 @@ fn fault_98_who_executes_a_set_id_program() {
     // Set apart, it holds a key of its own until it is its user's again and executes a program.
     let mut apart = Identity { apart: FIRST_APART + 1, ..grouped };
     assert_eq!(apart.principal(), FIRST_APART + 1);
-    assert_eq!(apart.change_group(Change::Three, [100; 3]), Ok(()));
+    assert_eq!(apart.change_group(Change::Three, [100; 3], true), Ok(()));
     assert_eq!((apart.principal(), apart.executing(plain).principal()), (FIRST_APART + 1, 1000));
     // User 0 becomes anybody by itself.
     let root = Identity::default();

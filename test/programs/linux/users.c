@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -377,6 +378,63 @@ static void with_memory(void) {
     for (int round = 0; round < 6; round++) pages = (int[]){12, 120, 1200}[round % 3], write_after_change(round / 3);
 }
 
+static void line_of_status(const char *name, const char *expected) {
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status) && strncmp(line, name, strlen(name))) {}
+    CHECK(!strcmp(line + strlen(name), expected));
+    fclose(status);
+}
+
+// Who acts on files as somebody else: by setfsuid and setfsgid.
+static void on_files(void) {
+    struct stat status;
+    umask(0);
+    CHECK(setfsuid(-1) == 0 && setfsuid(1000) == 0 && setfsuid(-1) == 1000 && geteuid() == 0 && is(0, 0, 0));
+    line_of_status("Uid:", "\t0\t0\t0\t1000\n");
+    CHECK(open("/etc/secret-of-0", O_RDONLY) == -1 && errno == EACCES && access("/etc/secret-of-0", R_OK) == 0);
+    int made = open("/tmp/of-1000", O_CREAT | O_EXCL | O_RDWR, 0644);
+    CHECK(made >= 0 && !fstat(made, &status) && status.st_uid == 1000 && status.st_gid == 0);
+    CHECK(setfsgid(200) == 0 && setfsgid(-1) == 200 && !unlink("/tmp/of-1000"));
+    CHECK((made = open("/tmp/of-1000", O_CREAT | O_EXCL | O_RDWR, 0644)) >= 0 && !fstat(made, &status) && status.st_gid == 200);
+    CHECK(chown("/tmp/of-1000", 0, -1) == -1 && errno == EPERM && !unlink("/tmp/of-1000"));
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2];
+    CHECK(!syscall(SYS_capget, &header, sets) && !(sets[0].effective & 1 << CAP_CHOWN) && sets[0].effective & 1 << CAP_SETUID);
+    pid_t child = fork();
+    if (!child) _exit(setfsuid(-1) == 1000 && open("/etc/secret-of-0", O_RDONLY) == -1 && !seteuid(0) && setfsuid(-1) == 0 ? 3 : 4);
+    CHECK(status_of(child) == 3 << 8);
+    CHECK(setfsuid(0) == 1000 && setfsgid(0) == 200 && open("/etc/secret-of-0", O_RDONLY) >= 0);
+    CHECK(!syscall(SYS_capget, &header, sets) && sets[0].effective & 1 << CAP_CHOWN);
+    CHECK(setfsuid(1000) == 0 && !setresuid(-1, -1, -1) && setfsuid(-1) == 1000 && !setresuid(-1, 0, -1) && setfsuid(-1) == 0);
+    CHECK(!setresuid(1, 2, 3) && setfsuid(-1) == 2 && setfsuid(3) == 2 && setfsuid(0) == 3 && setfsuid(9) == 3 && setfsuid(1) == 3);
+    line_of_status("Uid:", "\t1\t2\t3\t1\n");
+    CHECK(!seteuid(3) && setfsuid(-1) == 3);
+}
+
+// As many groups as there may be, told in ascending order.
+static void with_many_groups(void) {
+    enum { MOST = 65536 };
+    static gid_t groups[MOST + 1], told[MOST];
+    for (int i = 0; i <= MOST; i++) groups[i] = (unsigned)i * 7919 % 65521 + 100000;
+    for (int count = 1; count <= MOST; count = count * 5 + 3) CHECK(!setgroups(count, groups) && getgroups(0, NULL) == count);
+    CHECK(setgroups(MOST + 1, groups) == -1 && errno == EINVAL);
+    CHECK(!setgroups(MOST, groups) && getgroups(MOST - 1, told) == -1 && errno == EINVAL && getgroups(MOST, told) == MOST);
+    for (int i = 1; i < MOST; i++) CHECK(told[i - 1] <= told[i]);
+    int made = open("/tmp/of-a-group", O_CREAT | O_EXCL | O_RDWR, 0);
+    CHECK(made >= 0 && !fchown(made, 0, groups[MOST - 1]) && !fchmod(made, 040));
+    pid_t child = fork();
+    if (!child) {
+        CHECK(getgroups(0, NULL) == MOST && !setuid(1000) && open("/tmp/of-a-group", O_RDONLY) >= 0);
+        CHECK(setgroups(1, groups) == -1 && errno == EPERM);
+        _exit(0);
+    }
+    CHECK(status_of(child) == 0 && !setgroups(1, groups));
+    child = fork();
+    if (!child) { CHECK(!setuid(1000) && open("/tmp/of-a-group", O_RDONLY) == -1 && errno == EACCES); _exit(0); }
+    CHECK(status_of(child) == 0 && !unlink("/tmp/of-a-group") && !setgroups(0, NULL) && getgroups(0, NULL) == 0);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
     if (count > 1 && !strcmp(arguments[1], "without-kept")) return without_kept();
@@ -391,6 +449,11 @@ int main(int count, char **arguments) {
     puts("what was open stays open");
     CHECK(in_child(with_groups) == 0);
     puts("groups are handed on, and set-id bits kept from who may not");
+    close(open("/etc/secret-of-0", O_CREAT | O_EXCL | O_RDWR, 0600));
+    CHECK(in_child(on_files) == 0 && !unlink("/etc/secret-of-0"));
+    puts("who acts on files is somebody else where that was asked for");
+    CHECK(in_child(with_many_groups) == 0);
+    puts("there are as many groups as on Linux");
     CHECK(in_child(with_signals) == 0);
     puts("signals too");
     CHECK(in_child(with_roots) == 0);

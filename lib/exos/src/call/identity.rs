@@ -3,7 +3,9 @@
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::Operation;
-use crate::process::identity::{Change, Identity, KEEP, MOST_GROUPS, Three};
+use crate::guardian::protocol::WINDOW_BYTES;
+use crate::process::groups::{self, Groups};
+use crate::process::identity::{Change, Identity, KEEP, Three};
 use crate::process::{Process, begin, user};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
@@ -54,8 +56,8 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
     let before = identity(call);
     let mut wished = before.clone();
     match which {
-        USER => wished.user = before.user.changed(change, wanted, call.process.may(linux::CAP_SETUID))?,
-        _ => wished.group = before.group.changed(change, wanted, may_change_groups(call.process))?,
+        USER => wished.change_user(change, wanted, is_capable(call.process, linux::CAP_SETUID))?,
+        _ => wished.change_group(change, wanted, is_capable(call.process, linux::CAP_SETGID))?,
     }
     let keeps = which == USER && before.is_privileged() && call.process.attributes.lock().capabilities.keeps();
     wished.keeps_groups |= keeps;
@@ -70,16 +72,23 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
         user::become_principal(call.process, principal);
     }
     let mut attributes = call.process.attributes.lock();
-    attributes.capabilities = attributes.capabilities.of_user(before.user, wished.user);
+    attributes.capabilities = match change {
+        Change::OnFiles => attributes.capabilities.of_user_on_files(before.acting_on_files(), wished.acting_on_files()),
+        _ => attributes.capabilities.of_user(before.user, wished.user),
+    };
     drop(attributes);
     *call.process.identity.lock() = wished;
     begin::publish(call.process);
     Ok(0)
 }
 
+fn is_capable(process: &Process, capability: u32) -> bool {
+    process.attributes.lock().capabilities.has(capability)
+}
+
 /// Whether the caller may take any group.
 fn may_change_groups(process: &Process) -> bool {
-    process.identity.lock().may_change_groups() && process.attributes.lock().capabilities.has(linux::CAP_SETGID)
+    process.identity.lock().may_change_groups() && is_capable(process, linux::CAP_SETGID)
 }
 
 fn wanted(call: &Call<'_>, count: usize) -> [u32; 3] {
@@ -110,19 +119,23 @@ pub(super) fn setresgid(call: &mut Call<'_>) -> Result<u64> {
     change(call, GROUP, Change::Three, wanted(call, 3))
 }
 
-/// The user for files is the effective one, always: what is asked for is told, and stays as it is.
+/// Tells who it was, whether it changes or not.
 pub(super) fn setfsuid(call: &mut Call<'_>) -> Result<u64> {
-    geteuid(call)
+    let before = identity(call).acting_on_files();
+    change(call, USER, Change::OnFiles, wanted(call, 1))?;
+    Ok(u64::from(before.uid))
 }
 
 pub(super) fn setfsgid(call: &mut Call<'_>) -> Result<u64> {
-    getegid(call)
+    let before = identity(call).acting_on_files();
+    change(call, GROUP, Change::OnFiles, wanted(call, 1))?;
+    Ok(u64::from(before.gid))
 }
 
 pub(super) fn getgroups(call: &mut Call<'_>) -> Result<u64> {
     let [room, to, ..] = call.arguments();
     let groups = identity(call).groups;
-    let room = room as u32 as i32;
+    let (groups, room) = (groups.all(), room as u32 as i32);
     if room < 0 || room > 0 && (room as usize) < groups.len() {
         return Err(Errno::EINVAL);
     }
@@ -139,11 +152,27 @@ pub(super) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
     if !may_change_groups(process) {
         return Err(Errno::EPERM);
     }
-    if count as u32 as usize > MOST_GROUPS {
+    if count as u32 as usize > groups::MOST {
         return Err(Errno::EINVAL);
     }
     let bytes = copy::read_vec(from, count as u32 as usize * 4)?;
-    let groups = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
-    process.files.lock().on_object_with(Operation::SetGroups, [count as u32 as u64, 0, 0, 0, 0], &bytes)?;
-    process.identity.lock().set_groups(groups.collect()).map(|()| 0)
+    tell_groups(process, &bytes)?;
+    let groups = bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four));
+    process.identity.lock().set_groups(Groups::new(groups.collect())?).map(|()| 0)
+}
+
+/// Tells the guardian, a window at a time.
+fn tell_groups(process: &Process, bytes: &[u8]) -> Result<()> {
+    let mut files = process.files.lock();
+    let mut told = 0;
+    loop {
+        let some = &bytes[told..bytes.len().min(told + WINDOW_BYTES as usize)];
+        let is_last = told + some.len() == bytes.len();
+        let words = [told as u64 / 4, some.len() as u64 / 4, u64::from(is_last), 0, 0];
+        files.on_object_with(Operation::SetGroups, words, some)?;
+        told += some.len();
+        if is_last {
+            return Ok(());
+        }
+    }
 }

@@ -189,7 +189,7 @@ fn look(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<Show
 #[inline(never)]
 fn may(call: &Call<'_>, owned: Owned, wanted: u32) -> bool {
     let identity = call.process.identity.lock();
-    owned.permits(identity.acting(), &identity.groups, wanted)
+    owned.permits(identity.acting_on_files(), &identity.groups, wanted)
 }
 
 /// Opens what the guardian shows: what this process holds without need asking nobody, else by its number. Nothing where that
@@ -514,7 +514,7 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
             return Ok(0);
         }
         let identity = call.process.identity.lock();
-        let who = if flags & REAL != 0 { identity.real() } else { identity.acting() };
+        let who = if flags & REAL != 0 { identity.real() } else { identity.acting_on_files() };
         return if owned.permits(who, &identity.groups, wanted as u32) { Ok(0) } else { Err(Errno::EACCES) };
     }
     let last = Last::of(flags & FOLLOW != 0);

@@ -8,6 +8,7 @@ use super::tree::{Credentials, access};
 use super::volume::VolumeId;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::process::groups::Groups;
 use alloc::boxed::Box;
 use linux_raw_sys::general as linux;
 
@@ -82,14 +83,14 @@ pub struct Node {
 
 /// Whether somebody may do `wanted` (bits of `access(2)`) to a node of this mode, owner and group.
 #[inline]
-pub fn permits([mode, uid, gid]: [u32; 3], who: Credentials, groups: &[u32], wanted: u32) -> bool {
+pub fn permits([mode, uid, gid]: [u32; 3], who: Credentials, groups: &Groups, wanted: u32) -> bool {
     if who.uid == 0 {
         let some_execute = mode & 0o111 != 0 || mode & linux::S_IFMT == linux::S_IFDIR;
         return wanted & access::EXECUTE == 0 || some_execute;
     }
     let shift = match uid {
         _ if who.uid == uid => 6,
-        _ if who.gid == gid || groups.contains(&gid) => 3,
+        _ if who.gid == gid || groups.has(gid) => 3,
         _ => 0,
     };
     mode >> shift & wanted == wanted
@@ -121,7 +122,7 @@ impl Node {
     }
 
     /// Whether somebody may do this to it.
-    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
+    pub fn permits(&self, who: Credentials, groups: &Groups, wanted: u32) -> bool {
         permits([self.mode, self.uid, self.gid], who, groups, wanted)
     }
 
@@ -242,7 +243,7 @@ impl Owned {
     }
 
     /// Whether somebody may do this to it.
-    pub fn permits(&self, who: Credentials, groups: &[u32], wanted: u32) -> bool {
+    pub fn permits(&self, who: Credentials, groups: &Groups, wanted: u32) -> bool {
         permits([self.mode_links as u32, self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
     }
 }

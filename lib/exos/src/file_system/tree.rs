@@ -16,6 +16,7 @@ use super::volume::{ROOT_VOLUME, Volume, VolumeId};
 use super::watch::{Watches, directory_bit};
 use super::working_set::WorkingSets;
 use crate::errno::{Errno, Result};
+use crate::process::groups::Groups;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -65,7 +66,7 @@ pub struct Tree<S> {
     /// Time of the operations that follow.
     pub now: u64,
     /// More groups of who asks.
-    pub groups: Vec<u32>,
+    pub groups: Groups,
     /// Where absolute paths begin for who asks, and where `..` leads no further (chroot(2)).
     pub root: Location,
     /// What is found where.
@@ -113,7 +114,7 @@ impl<S: Store> Tree<S> {
         Self {
             store,
             now: 0,
-            groups: Vec::new(),
+            groups: Groups::default(),
             root: Location::first(ROOT),
             mounts: Mounts::new(ROOT),
             volumes: BTreeMap::from([(ROOT_VOLUME, Volume::unlimited(ROOT))]),
@@ -189,7 +190,7 @@ impl<S: Store> Tree<S> {
         let inherited = self.node(directory)?.mode & linux::S_ISGID != 0;
         let gid = if inherited { self.node(directory)?.gid } else { fresh.owner.gid };
         // Nobody makes a program that acts for a group which is not his.
-        let is_member = fresh.owner.uid == 0 || fresh.owner.gid == gid || self.groups.contains(&gid);
+        let is_member = fresh.owner.uid == 0 || fresh.owner.gid == gid || self.groups.has(gid);
         let mode = match is_directory {
             true if inherited => fresh.mode | linux::S_ISGID,
             false if !is_member => fresh.mode & !linux::S_ISGID,

@@ -277,7 +277,9 @@ impl Server {
         let holds = |client: &Client| client.holds.keys().any(|word| node_of(*word) == id && opened(word));
         let may_read = |client: &Client| {
             let node = self.tree.node(id);
-            node.is_ok_and(|node| node.permits(client.identity.acting(), &client.identity.groups, access::READ))
+            node.is_ok_and(|node| {
+                node.permits(client.identity.acting_on_files(), &client.identity.groups, access::READ)
+            })
         };
         let mut all = self.clients.iter().filter(is_of_it);
         all.any(|(_, client)| holds(client) || !was_for_all && may_read(client))

@@ -68,7 +68,8 @@ impl Server {
         [a, b, c, d, e]: [u64; 5],
     ) -> Result<Answer> {
         match operation {
-            Operation::SetGroups => self.set_groups(caller, a),
+            Operation::SetGroups => self.set_groups(caller, a, b, c != 0),
+            Operation::Groups => self.groups(caller, a),
             Operation::SegmentGet => self.segment_get(caller, who, a as u32, b, c as u32),
             Operation::SegmentAttach => self.segment_attach(caller, who, a, b != 0),
             Operation::SemaphoreGet => self.semaphore_get(who, a as u32, b, c as u32),
@@ -144,16 +145,6 @@ impl Server {
             (None, Some([process, ..])) if process != caller => {}
             _ => queue.notice = notice,
         }
-        Ok(NOTHING)
-    }
-
-    /// A client becomes somebody else, as far as it may.
-    fn set_groups(&mut self, caller: u64, count: u64) -> Result<Answer> {
-        let bytes = self.bytes(caller, count.saturating_mul(4))?;
-        let groups = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
-        let identity = &mut self.clients.get_mut(&caller).ok_or(Errno::EPERM)?.identity;
-        identity.set_groups(groups.collect())?;
-        self.release_idle(caller)?;
         Ok(NOTHING)
     }
 

@@ -9,6 +9,7 @@ use crate::file_system::mount_table::Location;
 use crate::file_system::node::{Node, NodeId};
 use crate::file_system::path::Place;
 use crate::file_system::tree::{Credentials, Fresh, access};
+use crate::process::groups::Groups;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -58,7 +59,7 @@ impl Server {
         let (uid, gid) = (owner as u32, (owner >> 32) as u32);
         let groups = self.tree.groups.clone();
         self.change(who, at, |node| {
-            let is_own_group = gid == who.gid || groups.contains(&gid);
+            let is_own_group = gid == who.gid || groups.has(gid);
             if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
                 return Err(Errno::EPERM);
             }
@@ -259,7 +260,7 @@ impl Server {
 }
 
 /// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).
-fn kept_bits(mode: u32, group: u32, who: Credentials, groups: &[u32]) -> u32 {
-    let is_member = who.uid == 0 || who.gid == group || groups.contains(&group);
+fn kept_bits(mode: u32, group: u32, who: Credentials, groups: &Groups) -> u32 {
+    let is_member = who.uid == 0 || who.gid == group || groups.has(group);
     if is_member { mode } else { mode & !linux::S_ISGID }
 }

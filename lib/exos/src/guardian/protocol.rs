@@ -195,8 +195,10 @@ operations! {
     /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user 0 goes on
     /// changing groups as another user): who the caller is from now on.
     SetIdentity = 70,
-    /// (count; the groups in the window): the caller's other groups.
+    /// (first; count; 1 with the last of them; the groups in the window): the caller's other groups.
     SetGroups = 71,
+    /// (first) -> count; the caller's other groups from there on, in the window.
+    Groups = 86,
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
@@ -219,7 +221,8 @@ operations! {
     /// () -> number of the environment that goes on for the caller; 0: there is none yet.
     Successor = 92,
     /// (0): the caller, who goes on for another process, is from now on who the program makes it -> list for what it shares
-    /// with others, list for what anybody may read of it, principal, count; its numbers and groups in the window.
+    /// with others, list for what anybody may read of it, principal, how many groups it has; its numbers
+    /// in the window.
     /// (1): its keys are those of that principal.
     Raise = 93,
     /// (node of a program that the caller holds): it goes on with this one by itself.

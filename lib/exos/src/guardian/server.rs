@@ -37,6 +37,8 @@ pub struct Client {
     pub holds: NumberMap<u32>,
     /// Who it is.
     pub identity: Identity,
+    /// Groups that it has begun to tell.
+    pub groups_told: Vec<u32>,
     /// Its root directory, which it holds.
     pub root: Location,
 }
@@ -137,7 +139,7 @@ impl Server {
         let operation = Operation::from_number(number).ok_or(Errno::ENOSYS)?;
         let Client { identity, root, .. } = self.clients.get(&caller).ok_or(Errno::EPERM)?;
         self.tree.root = *root;
-        let (who, real) = (identity.acting(), identity.real());
+        let (who, real, acting) = (identity.acting_on_files(), identity.real(), identity.acting());
         self.tree.groups.clone_from(&identity.groups);
         if matches!(operation, Operation::Mount | Operation::Unmount | Operation::PivotRoot) {
             self.release_all_idle();
@@ -193,7 +195,7 @@ impl Server {
                 server.make_unnamed(caller, who, directory, b as u32, c)
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {
-                self.perform_on_object(caller, who, operation, [a, b, c, d, e]).map(Outcome::Done)
+                self.perform_on_object(caller, acting, operation, [a, b, c, d, e]).map(Outcome::Done)
             }
             _ => self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done),
         }

@@ -239,7 +239,7 @@ impl Guardian {
                 self.server.hold_for_nobody(Handle::from_word(*word))?;
             }
         }
-        self.server.clients.insert(newborn, Client { window: None, holds, identity, root });
+        self.server.clients.insert(newborn, Client { window: None, holds, identity, groups_told: Vec::new(), root });
         Ok(())
     }
 

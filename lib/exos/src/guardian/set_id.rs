@@ -97,9 +97,9 @@ impl Guardian {
         let [_, program, bundle, bytes, count, _] = *message;
         let (before, mut after) = self.after(caller, program)?;
         self.server.tree.groups.clone_from(&before.groups);
-        self.server.tree.check(Handle::from_word(program).at.node, before.acting(), access::EXECUTE)?;
+        self.server.tree.check(Handle::from_word(program).at.node, before.acting_on_files(), access::EXECUTE)?;
         let at = Handle::from_word(program).at;
-        if !before.gains(&after) && self.server.tree.check(at.node, before.acting(), access::READ).is_ok() {
+        if !before.gains(&after) && self.server.tree.check(at.node, before.acting_on_files(), access::READ).is_ok() {
             return Err(Errno::EINVAL);
         }
         let length = self.server.tree.node(Handle::from_word(bundle).at.node)?.size;
@@ -183,7 +183,7 @@ impl Guardian {
         if let Ok(number) = made {
             let (holds, root) = (core::mem::take(&mut wish.holds).into_iter().collect(), wish.root);
             let identity = wish.before.clone();
-            self.server.clients.insert(number, Client { window: None, holds, identity, root });
+            self.server.clients.insert(number, Client { window: None, holds, identity, groups_told: Vec::new(), root });
         }
         self.server.tell_of_change();
     }
@@ -210,12 +210,12 @@ impl Guardian {
         }
         let lists = self.server.keys.admit(principal, Some(origin))?;
         let numbers = [after.user, after.group].map(|three| [three.real, three.effective, three.saved]);
-        let words: Vec<u32> = numbers.into_iter().flatten().chain(after.groups.iter().copied()).collect();
+        let words: Vec<u32> = numbers.into_iter().flatten().collect();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.server.put(caller, &bytes)?;
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         (message[1], message[2], message[3]) = (lists.common.0, lists.public.0, principal);
-        (message[4], message[5]) = (after.groups.len() as u64, after.apart);
+        (message[4], message[5]) = (after.groups.all().len() as u64, after.apart);
         client.identity = after;
         Ok(())
     }

@@ -2,11 +2,13 @@
 //!
 //! Holds always: a process has the session's key only while it is user 0 in some way, and by the guardian's own record.
 
-use super::protocol::NO_NEW_PRIVILEGES;
+use super::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
+use super::server::{Answer, Client, NOTHING, Server};
 use super::service::{Guardian, OWN_KEY};
 use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
+use crate::process::groups::{self, Groups};
 use crate::process::identity::{Change, FIRST_APART};
 use crate::relatives::Sight;
 use crate::session::board;
@@ -14,6 +16,7 @@ use crate::session::succession::Succession;
 use crate::signal::frame::Information;
 use crate::signal::set::COUNT;
 use abi::budget::{Figure, Resource};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
@@ -35,9 +38,9 @@ impl Guardian {
             0 => {
                 // What user 0 keeps it might have done before.
                 identity.keeps_groups |= keeps != 0 && identity.is_privileged();
-                identity.change_user(change, wanted)?;
+                identity.change_user(change, wanted, true)?;
             }
-            1 => identity.change_group(change, wanted)?,
+            1 => identity.change_group(change, wanted, true)?,
             NO_NEW_PRIVILEGES => identity.no_new_privileges = true,
             _ => return Err(Errno::EINVAL),
         }
@@ -75,7 +78,7 @@ impl Guardian {
     }
 
     /// A process and its threads.
-    pub(super) fn environments_of(&self, process: u64) -> alloc::vec::Vec<EnvironmentId> {
+    pub(super) fn environments_of(&self, process: u64) -> Vec<EnvironmentId> {
         let threads = self.threads.iter().filter(|(_, speaks_for)| **speaks_for == process);
         [process].into_iter().chain(threads.map(|(thread, _)| *thread)).map(EnvironmentId).collect()
     }
@@ -161,6 +164,35 @@ impl Guardian {
         let told = Information { signal: signal as u32, code: code as i32, ..Information::default() };
         let detail = self.succession().process(caller) & 0xffff_ffff | u64::from(user) << 32;
         sight.tell_of_child(&other, &Information { detail, value, ..told })
+    }
+}
+
+impl Server {
+    /// See [`super::protocol::Operation::SetGroups`].
+    pub(super) fn set_groups(&mut self, caller: u64, first: u64, count: u64, is_last: bool) -> Result<Answer> {
+        let bytes = self.bytes(caller, count.saturating_mul(4))?;
+        let groups = bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four));
+        let Client { identity, groups_told, .. } = self.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
+        groups_told.truncate(first as usize);
+        if !identity.may_change_groups() || groups_told.len() + groups.len() > groups::MOST {
+            return Err(Errno::EPERM);
+        }
+        groups_told.extend(groups);
+        if is_last {
+            identity.set_groups(Groups::new(core::mem::take(groups_told))?)?;
+            self.release_idle(caller)?;
+        }
+        Ok(NOTHING)
+    }
+
+    /// See [`super::protocol::Operation::Groups`].
+    pub(super) fn groups(&self, caller: u64, first: u64) -> Result<Answer> {
+        let groups = self.clients.get(&caller).ok_or(Errno::EPERM)?.identity.groups.all();
+        let left = groups.get(first as usize..).unwrap_or_default();
+        let some = &left[..left.len().min(WINDOW_BYTES as usize / 4)];
+        let bytes: Vec<u8> = some.iter().flat_map(|group| group.to_le_bytes()).collect();
+        self.put(caller, &bytes)?;
+        Ok([some.len() as u64, 0, 0, 0, 0])
     }
 }
 

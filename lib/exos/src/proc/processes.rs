@@ -117,20 +117,31 @@ fn details(other: &Other) -> [String; 3] {
         return [String::new(), memory, lines(sets, false)];
     }
     let identity = process().identity.lock().clone();
-    let groups = identity.groups.iter().map(|group| format!("{group} ")).collect();
+    let groups = identity.groups.all().iter().map(|group| format!("{group} ")).collect();
     let sets = process().attributes.lock().capabilities;
     [groups, sizes::status(), lines(sets, identity.no_new_privileges)]
+}
+
+/// Real, effective and saved number and that for files, of users and of groups. Of others no more is shown than the first two.
+fn numbers(other: &Other) -> [String; 2] {
+    let line = |[real, effective, saved, on_files]: [u32; 4]| format!("{real}\t{effective}\t{saved}\t{on_files}");
+    if other.number != process().number() {
+        return [other.user, other.groups].map(|[real, effective]| line([real, effective, effective, effective]));
+    }
+    let identity = process().identity.lock();
+    let on_files = identity.acting_on_files();
+    let four = [(identity.user, on_files.uid), (identity.group, on_files.gid)];
+    four.map(|(three, on_files)| line([three.real, three.effective, three.saved, on_files]))
 }
 
 fn status(other: &Other, name: &str) -> String {
     let (number, parent) = (other.number, other.parent);
     let [groups, memory, capabilities] = details(other);
-    let ([user, acting], [group, group_acting]) = (other.user, other.groups);
+    let [users, groups_acting] = numbers(other);
     let [pending, blocked, ignored, caught] = other.signals;
     format!(
         "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
-         TracerPid:\t0\nUid:\t{user}\t{acting}\t{acting}\t{acting}\n\
-         Gid:\t{group}\t{group_acting}\t{group_acting}\t{group_acting}\nFDSize:\t64\nGroups:\t{groups}\n\
+         TracerPid:\t0\nUid:\t{users}\nGid:\t{groups_acting}\nFDSize:\t64\nGroups:\t{groups}\n\
          {memory}Threads:\t{}\n\
          SigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n\
          SigCgt:\t{caught:016x}\n{capabilities}",

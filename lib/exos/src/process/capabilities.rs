@@ -6,12 +6,23 @@
 
 use super::identity::Three;
 use crate::errno::{Errno, Result};
+use crate::file_system::tree::Credentials;
 use linux_raw_sys::general as linux;
 
 /// The highest of them.
 pub const LAST: u32 = 40;
 /// All of them.
 pub const ALL: u64 = (1 << (LAST + 1)) - 1;
+
+/// Those that count for files.
+const ON_FILES: u64 = 1 << linux::CAP_CHOWN
+    | 1 << linux::CAP_DAC_OVERRIDE
+    | 1 << linux::CAP_DAC_READ_SEARCH
+    | 1 << linux::CAP_FOWNER
+    | 1 << linux::CAP_FSETID
+    | 1 << linux::CAP_LINUX_IMMUTABLE
+    | 1 << linux::CAP_MKNOD
+    | 1 << linux::CAP_MAC_OVERRIDE;
 
 /// The sets of a process, as bits, and how they follow its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +112,19 @@ impl Capabilities {
             _ => {}
         }
         sets
+    }
+
+    /// What it makes of them that the process acts on files as somebody else (setfsuid(2)).
+    #[must_use]
+    pub fn of_user_on_files(&self, before: Credentials, after: Credentials) -> Self {
+        let effective = match (before.uid, after.uid) {
+            _ if self.secure_bits & secure::NO_SETUID_FIXUP != 0 => self.effective,
+            (0, 0) => self.effective,
+            (0, _) => self.effective & !ON_FILES,
+            (_, 0) => self.effective | self.permitted & ON_FILES,
+            _ => self.effective,
+        };
+        Self { effective, ..*self }
     }
 
     /// What a program begins with that is executed as these users. `changed`: it is not the caller's own users.

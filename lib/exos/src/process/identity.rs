@@ -3,15 +3,13 @@
 //! Pure. The guardian keeps the identity of each of its clients, by their unforgeable numbers, and decides by it what they may
 //! do with files and System V objects: what a process writes into its own copy changes what it says of itself and nothing else.
 
+use super::groups::Groups;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::Credentials;
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Leaves a number as it is.
 pub const KEEP: u32 = u32::MAX;
-/// Groups beside the group.
-pub const MOST_GROUPS: usize = 4096;
 
 /// Real, effective and saved number: of users, or of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +32,8 @@ pub enum Change {
     Two = 1,
     /// `setresuid`: all three.
     Three = 2,
+    /// `setfsuid`: the one for files only.
+    OnFiles = 3,
 }
 
 impl Change {
@@ -43,6 +43,7 @@ impl Change {
             0 => Some(Self::One),
             1 => Some(Self::Two),
             2 => Some(Self::Three),
+            3 => Some(Self::OnFiles),
             _ => None,
         }
     }
@@ -93,7 +94,9 @@ pub struct Identity {
     /// Groups.
     pub group: Three,
     /// More groups.
-    pub groups: Vec<u32>,
+    pub groups: Groups,
+    /// User and group as whom it acts on files, where these are not those as whom it acts (setfsuid(2)).
+    pub on_files: [Option<u32>; 2],
     /// A principal of its own, because it gained numbers by executing a program (from [`FIRST_APART`] on); 0: none.
     pub apart: u64,
     /// Whether no program gives it any numbers any more (PR_SET_NO_NEW_PRIVS).
@@ -134,7 +137,7 @@ impl Identity {
     #[must_use]
     pub fn executing(&self, program: Program) -> Self {
         const SET_GROUP: u32 = linux::S_ISGID | linux::S_IXGRP;
-        let mut after = Self { keeps_groups: false, ..self.clone() };
+        let mut after = Self { keeps_groups: false, on_files: [None; 2], ..self.clone() };
         if program.mode & linux::S_ISUID != 0 && !self.no_new_privileges {
             after.user.effective = program.user;
         }
@@ -180,39 +183,42 @@ impl Identity {
         Credentials { uid: self.user.effective, gid: self.group.effective }
     }
 
+    /// Who it acts as on files.
+    pub fn acting_on_files(&self) -> Credentials {
+        let [user, group] = self.on_files;
+        Credentials { uid: user.unwrap_or(self.user.effective), gid: group.unwrap_or(self.group.effective) }
+    }
+
     /// Whose it is.
     pub const fn real(&self) -> Credentials {
         Credentials { uid: self.user.real, gid: self.group.real }
     }
 
-    /// Changes the users.
+    /// Changes the users; `capable`: who may take any number has not given that up.
     ///
     /// # Errors
     /// As [`Three::changed`].
-    pub fn change_user(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
-        self.user = self.user.changed(change, wanted, self.is_privileged())?;
-        Ok(())
+    pub fn change_user(&mut self, change: Change, wanted: [u32; 3], capable: bool) -> Result<()> {
+        let may = capable && self.is_privileged();
+        changed(&mut self.user, &mut self.on_files[0], change, wanted, may)
     }
 
-    /// Changes the groups.
+    /// Changes the groups; `capable`: as above.
     ///
     /// # Errors
     /// As [`Three::changed`].
-    pub fn change_group(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
-        self.group = self.group.changed(change, wanted, self.may_change_groups())?;
-        Ok(())
+    pub fn change_group(&mut self, change: Change, wanted: [u32; 3], capable: bool) -> Result<()> {
+        let may = capable && self.may_change_groups();
+        changed(&mut self.group, &mut self.on_files[1], change, wanted, may)
     }
 
     /// Sets the other groups.
     ///
     /// # Errors
-    /// `EPERM`, `EINVAL` for too many.
-    pub fn set_groups(&mut self, groups: Vec<u32>) -> Result<()> {
+    /// `EPERM`.
+    pub fn set_groups(&mut self, groups: Groups) -> Result<()> {
         if !self.may_change_groups() {
             return Err(Errno::EPERM);
-        }
-        if groups.len() > MOST_GROUPS {
-            return Err(Errno::EINVAL);
         }
         self.groups = groups;
         Ok(())
@@ -228,4 +234,23 @@ impl Identity {
         let Three { real: own, effective, .. } = self.user;
         effective == 0 || effective == real || effective == saved || own == real || own == saved
     }
+}
+
+/// Changes numbers, and the one for files with them: that follows the effective one. Alone it is changed to a number that the
+/// process has, and else stays, without an error.
+fn changed(three: &mut Three, on_files: &mut Option<u32>, change: Change, wanted: [u32; 3], may: bool) -> Result<()> {
+    if change == Change::OnFiles {
+        let [number, ..] = wanted;
+        if number != KEEP && (may || three.has(number) || *on_files == Some(number)) {
+            *on_files = Some(number).filter(|number| *number != three.effective);
+        }
+        return Ok(());
+    }
+    let after = three.changed(change, wanted, may)?;
+    // `setresuid` that keeps all keeps this one.
+    if change != Change::Three || after != *three || wanted[1] != KEEP {
+        *on_files = None;
+    }
+    *three = after;
+    Ok(())
 }

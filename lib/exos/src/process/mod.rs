@@ -23,6 +23,7 @@ pub mod exit;
 pub mod fork;
 #[cfg(target_os = "none")]
 pub mod futex;
+pub mod groups;
 #[cfg(target_os = "none")]
 pub mod hold;
 pub mod identity;

@@ -7,6 +7,7 @@ use super::begin;
 use super::bundle::Bundle;
 use super::children::public;
 use super::exec::{self, Request};
+use super::groups::Groups;
 use super::identity::Three;
 use super::thread::Thread;
 use super::user;
@@ -119,10 +120,16 @@ fn open(process: &Process, bundle: &Bundle) {
 fn raise(process: &Process) -> Result<()> {
     let mut files = process.files.lock();
     let [shared, public, principal, count, apart] = files.on_object(Operation::Raise, [0; 5])?;
-    let bytes = files.left((6 + count.min(1 << 10)) * 4)?;
+    let numbers = halves(&files.left(6 * 4)?);
+    let mut groups = Vec::new();
+    while (groups.len() as u64) < count {
+        let [some, ..] = files.on_object(Operation::Groups, [groups.len() as u64, 0, 0, 0, 0])?;
+        groups.extend(halves(&files.left(some * 4)?));
+        if some == 0 {
+            return Err(Errno::EIO);
+        }
+    }
     drop(files);
-    let numbers = bytes.chunks_exact(4).map(|four| u32::from_le_bytes(core::array::from_fn(|index| four[index])));
-    let numbers: Vec<u32> = numbers.collect();
     let three = |at: usize| Three { real: numbers[at], effective: numbers[at + 1], saved: numbers[at + 2] };
     if numbers.len() < 6 {
         return Err(Errno::EIO);
@@ -130,7 +137,7 @@ fn raise(process: &Process) -> Result<()> {
     {
         let mut identity = process.identity.lock();
         (identity.user, identity.group, identity.apart) = (three(0), three(3), apart);
-        identity.groups = numbers[6..].to_vec();
+        identity.groups = Groups::new(groups)?;
     }
     if principal != 0 {
         let lists = user::Lists { shared: PageNumber(shared), public: PageNumber(public), principal: None };
@@ -140,4 +147,8 @@ fn raise(process: &Process) -> Result<()> {
     user::become_principal(process, principal);
     process.files.lock().learn_root();
     Ok(())
+}
+
+fn halves(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|half| u32::from_le_bytes(*half)).collect()
 }
