@@ -215,16 +215,10 @@ impl Thread {
         }
     }
 
-    /// The mask that a handler finds in its frame.
+    /// The mask that a handler is to find in its frame, from where it comes back.
     #[inline]
-    pub fn saved_mask(&self) -> u64 {
-        if self.at_end.load(Relaxed) == SAVED_MASK { self.saved_mask.load(Relaxed) } else { self.blocked() }
-    }
-
-    /// It lies in a frame now, and comes back from there.
-    #[inline]
-    pub fn forget_saved_mask(&self) {
-        self.at_end.store(0, Relaxed);
+    pub fn take_saved_mask(&self) -> u64 {
+        if self.at_end.swap(0, Relaxed) == SAVED_MASK { self.saved_mask.load(Relaxed) } else { self.blocked() }
     }
 
     /// The end of the running call is to deliver a signal to its thread: a set of one, below 32. False where there is something

@@ -188,7 +188,8 @@ pub fn deliver(context: &mut Context) {
         let Some(taken) = take(signal) else { continue };
         let Taken { information, action, fault } = &taken;
         if action.is_handler() {
-            return handler::call(context, (signal, bit(signal)), action, *fault, || *information);
+            let blocked = thread().take_saved_mask();
+            return handler::call(context, (signal, bit(signal)), action, (blocked, *fault), || *information);
         }
         act(&taken);
     }
@@ -201,11 +202,12 @@ pub fn deliver(context: &mut Context) {
 pub fn deliver_sent(context: &mut Context) {
     let thread = thread();
     let Some((one, code)) = thread.take_sent() else { return };
-    if thread.blocked() & one == 0 {
+    let blocked = thread.blocked();
+    if blocked & one == 0 {
         let signal = one.trailing_zeros() + 1;
         let action = take_action(signal);
         if action.is_handler() {
-            return handler::call(context, (signal, one), &action, None, || sent_information(one, code));
+            return handler::call(context, (signal, one), &action, (blocked, None), || sent_information(one, code));
         }
     }
     put_sent((one, code));

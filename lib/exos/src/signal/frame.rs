@@ -153,7 +153,6 @@ pub fn information_words(information: &Information) -> [u64; 4] {
 }
 
 /// What a frame says to go on with, beside the registers of a context.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// Stack pointer.

@@ -18,18 +18,18 @@ use runtime::upcall::Context;
 const FLAGS: u64 = 0x202;
 
 /// Changes `context` so that the program goes on in the handler of a signal, whose set of one stands beside it; where the stack does not hold the
-/// frame, in that of SIGSEGV. What came with the signal is looked up only where the program asks for it (SA_SIGINFO): as on Linux nothing stands there else.
+/// frame, in that of SIGSEGV. `blocked` is the mask that is to come back, and beside it stand error code, trap number and address where a fault raised the signal. What came with the signal is looked up only where the program asks for it (SA_SIGINFO): as on Linux nothing stands there else.
 #[inline]
 pub(super) fn call(
     context: &mut Context,
     (signal, one): (u32, u64),
     action: &Action,
-    fault: Option<[u64; 3]>,
+    (blocked, fault): (u64, Option<[u64; 3]>),
     information: impl FnOnce() -> Information,
 ) {
-    let at = put_frame(context, action, fault);
+    let at = put_frame(context, action, (blocked, fault));
     let at = at.filter(|at| !action.has(linux::SA_SIGINFO) || put_information(*at, &information()).is_ok());
-    let Some(at) = at else { return call_for_want_of_stack(context, signal) };
+    let Some(at) = at else { return call_for_want_of_stack(context, signal, blocked) };
     let registers = &mut context.registers;
     (registers.rdi, registers.rax) = (u64::from(signal), 0);
     (registers.rsi, registers.rdx) = (frame::information_at(at), frame::context_at(at));
@@ -37,24 +37,23 @@ pub(super) fn call(
     context.frame.rflags = FLAGS;
     let own = if action.has(linux::SA_NODEFER) { 0 } else { one };
     let thread = thread();
-    thread.forget_saved_mask();
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
 /// The frame of a signal found no place: that is a fault, which cannot wait. The signal itself is lost.
 #[cold]
-fn call_for_want_of_stack(context: &mut Context, signal: u32) {
+fn call_for_want_of_stack(context: &mut Context, signal: u32, blocked: u64) {
     const FAULT: u32 = linux::SIGSEGV;
     if signal == FAULT || ends_by_fault(FAULT) {
         crate::process::exit::end(Status::Killed(FAULT));
     }
     let told = Information { signal: FAULT, code: linux::SI_KERNEL as i32, ..Information::default() };
-    call(context, (FAULT, bit(FAULT)), &take_action(FAULT), None, || told);
+    call(context, (FAULT, bit(FAULT)), &take_action(FAULT), (blocked, None), || told);
 }
 
 /// Writes the frame, each word once but for those on a fault.
 #[inline(always)]
-fn put_frame(context: &Context, action: &Action, fault: Option<[u64; 3]>) -> Option<u64> {
+fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<[u64; 3]>)) -> Option<u64> {
     let thread = thread();
     let stack = context.frame.rsp;
     let [_, _, size] = thread.alternate_words();
@@ -63,7 +62,6 @@ fn put_frame(context: &Context, action: &Action, fault: Option<[u64; 3]>) -> Opt
         false => frame::lay_out(stack, false, thread.vector_bytes)?,
         true => lay_out(stack, action.has(linux::SA_ONSTACK))?,
     };
-    let blocked = thread.saved_mask();
     let parts = Parts { context, blocked, restorer: action.restorer, alternate: thread.alternate_words() };
     signal_frame::put(layout, parts).ok()?;
     if has_alternate {

@@ -24,6 +24,12 @@ core::arch::global_asm!(
     "rep movsb",
     "xor eax, eax",
     "ret",
+    ".global exos_user_copy_words",
+    "exos_user_copy_words:",
+    "mov rcx, rdx",
+    "rep movsq",
+    "xor eax, eax",
+    "ret",
     ".global exos_user_copy_end",
     "exos_user_copy_end:",
     "mov eax, 1",
@@ -66,6 +72,8 @@ core::arch::global_asm!(
 unsafe extern "C" {
     /// Copies `bytes` bytes from `from` to `to`; not zero where that faulted.
     fn exos_user_copy(to: u64, from: u64, bytes: u64) -> u32;
+    /// Copies `words` 64-bit words, as [`exos_user_copy`] does bytes.
+    fn exos_user_copy_words(to: u64, from: u64, words: u64) -> u32;
     static exos_user_copy_end: u8;
     /// Makes sure that the byte at `address` can be read; not zero where it cannot.
     fn exos_user_look(address: u64) -> u32;
@@ -180,7 +188,7 @@ pub fn write_word(to: u64, word: u64) -> Result<()> {
 pub fn write_words(to: u64, words: &[u64]) -> Result<()> {
     check(to, size_of_val(words) as u64)?;
     // SAFETY: the source is a slice of ours; the target lies in the program's range, which holds no object of ExOS.
-    outcome(unsafe { exos_user_copy(to, words.as_ptr() as u64, size_of_val(words) as u64) })
+    outcome(unsafe { exos_user_copy_words(to, words.as_ptr() as u64, words.len() as u64) })
 }
 
 /// One 32-bit number.
@@ -215,7 +223,7 @@ pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
     let mut words = MaybeUninit::<[u64; N]>::uninit();
     check(from, size_of_val(&words) as u64)?;
     // SAFETY: the target is an array of ours; the source lies in the program's range, where a fault is fixed up.
-    outcome(unsafe { exos_user_copy(words.as_mut_ptr() as u64, from, size_of_val(&words) as u64) })?;
+    outcome(unsafe { exos_user_copy_words(words.as_mut_ptr() as u64, from, N as u64) })?;
     // SAFETY: the copy is whole, and any bytes are words.
     Ok(unsafe { words.assume_init() })
 }
@@ -224,7 +232,7 @@ pub fn read_words<const N: usize>(from: u64) -> Result<[u64; N]> {
 pub fn read_into_words(from: u64, words: &mut [u64]) -> Result<()> {
     check(from, size_of_val(words) as u64)?;
     // SAFETY: as for `read_words`.
-    outcome(unsafe { exos_user_copy(words.as_mut_ptr() as u64, from, size_of_val(words) as u64) })
+    outcome(unsafe { exos_user_copy_words(words.as_mut_ptr() as u64, from, words.len() as u64) })
 }
 
 /// Bytes into a buffer of their own.

@@ -11,7 +11,8 @@ use crate::signal::frame::{Frame, LINUX_CONTEXT, Layout, Returned, SEGMENTS, USE
 use abi::exposed::KernelInfo;
 use abi::feature;
 use abi::memory_map::EXPOSED_KERNEL;
-use core::mem::{MaybeUninit, offset_of};
+use core::arch::asm;
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use runtime::upcall::{Context, Registers};
 
@@ -84,24 +85,25 @@ core::arch::global_asm!(
     "exos_put_frame_end:",
     "mov eax, 1",
     "ret",
-    // rdi: what the frame says beside registers; rsi: the user context in it. RSP, RIP and flags come last of the registers.
+    // rsi: the user context. What it says beside registers comes back in the registers that [`take`] names; RSP, RIP and flags
+    // come last of those in the frame.
     ".global exos_take_frame",
     "exos_take_frame:",
-    ".macro exos_take_word to, from",
-    "mov rax, [rsi + \\from]",
-    "mov [rdi + \\to], rax",
-    ".endm",
-    "exos_take_word {returned_vectors}, {vectors}-{context}",
-    "exos_take_word {returned_blocked}, {mask}-{context}",
-    "exos_take_word {returned_alternate}, {stack}+16-{context}",
-    ".irp place, 0, 8, 16",
-    "exos_take_word {returned_stack}+\\place, {returned}+8*15+\\place",
-    ".endr",
+    "mov rdx, [rsi + {returned} + 8 * 15]",
+    "mov rcx, [rsi + {returned} + 8 * 16]",
+    "mov r8, [rsi + {returned} + 8 * 17]",
+    "mov r9, [rsi + {mask} - {context}]",
+    "mov r10, [rsi + {stack} + 16 - {context}]",
+    "mov r11, [rsi + {vectors} - {context}]",
     "xor eax, eax",
     "ret",
     // rdi: the registers; rsi: the user context.
     ".global exos_take_registers",
     "exos_take_registers:",
+    ".macro exos_take_word to, from",
+    "mov rax, [rsi + \\from]",
+    "mov [rdi + \\to], rax",
+    ".endm",
     "exos_take_word {r8}, {returned}",
     "exos_take_word {r9}, {returned}+8",
     "exos_take_word {r10}, {returned}+16",
@@ -175,9 +177,6 @@ core::arch::global_asm!(
     trap = const offset_of!(Frame, trap), address = const offset_of!(Frame, address),
     registers = const REGISTERS, returned = const RETURNED, context = const LINUX_CONTEXT,
     features = const EXPOSED_KERNEL + offset_of!(KernelInfo, features) as u64, by_xsave = const feature::XSAVE,
-    returned_vectors = const offset_of!(Returned, vectors), returned_blocked = const offset_of!(Returned, blocked),
-    returned_stack = const offset_of!(Returned, rsp),
-    returned_alternate = const offset_of!(Returned, alternate_bytes),
     r8 = const offset_of!(Registers, r8), r9 = const offset_of!(Registers, r9), r10 = const offset_of!(Registers, r10),
     r11 = const offset_of!(Registers, r11), r12 = const offset_of!(Registers, r12),
     r13 = const offset_of!(Registers, r13), r14 = const offset_of!(Registers, r14),
@@ -199,7 +198,7 @@ unsafe extern "C" {
         alternate: &[AtomicU64; 3],
     ) -> u32;
     static exos_put_frame_end: u8;
-    fn exos_take_frame(to: *mut Returned, from: u64) -> u32;
+    fn exos_take_frame();
     fn exos_take_registers(to: &mut Registers, from: u64) -> u32;
     static exos_take_frame_end: u8;
     fn exos_load_vectors(from: u64) -> u32;
@@ -249,11 +248,18 @@ pub fn put(layout: Layout, parts: Parts<'_>) -> Result<()> {
 #[inline]
 pub fn take(from: u64) -> Result<Returned> {
     check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
-    let mut returned = MaybeUninit::uninit();
-    // SAFETY: the source lies in the program's range, where a fault is fixed up.
-    outcome(unsafe { exos_take_frame(returned.as_mut_ptr(), from) })?;
-    // SAFETY: every field was written, and any bits are a word.
-    Ok(unsafe { returned.assume_init() })
+    let faulted: u32;
+    let (rsp, rip, rflags, blocked, alternate_bytes, vectors): (u64, u64, u64, u64, u64, u64);
+    // SAFETY: the source lies in the program's range, where a fault is fixed up: then these registers hold anything, which is no
+    // harm. No other is touched.
+    unsafe {
+        asm!(
+            "call {take}", take = sym exos_take_frame, in("rsi") from, lateout("eax") faulted,
+            lateout("rdx") rsp, lateout("rcx") rip, lateout("r8") rflags, lateout("r9") blocked,
+            lateout("r10") alternate_bytes, lateout("r11") vectors, options(readonly),
+        );
+    }
+    outcome(faulted).map(|()| Returned { rsp, rip, rflags, blocked, alternate_bytes, vectors })
 }
 
 /// Reads the general registers out of it. Where that fails some of them may have been read.
