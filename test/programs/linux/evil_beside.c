@@ -102,15 +102,16 @@ static uint64_t what_it_came_to(struct worker worker) {
 
 static uint64_t own[3], guardian, root;
 
-// The environment that answers as the guardian does, and its window, where paths lie.
+// The environment that answers as the guardian does, and its window, where paths lie. It may be busy with others for long.
 static void find_guardian(void) {
+    enum { NUMBERS = 256, LOOKS = 10 };
     volatile uint64_t *record = environments;
     while (record[NUMBER] != own[0] || record[AREA] != (uint64_t)areas) record++;
     root = record[ROOT];
     own[2] = record[PUBLIC];
-    for (uint64_t number = 2; number < 64 && !guardian; number++) {
-        uint64_t message[6] = {ATTACH};
-        if (number == own[0] || ask(number, message, 20) || message[0] || !message[1]) continue;
+    for (uint64_t i = 0; i < LOOKS * NUMBERS && !guardian; i++) {
+        uint64_t number = 2 + i % NUMBERS, message[6] = {ATTACH};
+        if (number == own[0] || ask(number, message, 100) || message[0] || !message[1]) continue;
         uint64_t row[2] = {(uint64_t)scratch | USER_KEY, (uint32_t)message[1] * (uint64_t)PAGE | 7};
         if (!call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) guardian = number;
     }
@@ -163,6 +164,8 @@ static void scribble(void) {
 
 static void do_harm(uint64_t round) {
     alarm(30);
+    // The guardian answers whom it knows: a child is told to it when it first asks by its library, or a moment later.
+    CHECK(mkdir("refused", 0700) == -1);
     own[0] = getpid();
     own[1] = getppid();
     seed = (round + 1) * 0x9e3779b97f4a7c15;
