@@ -375,6 +375,8 @@ pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
     let mut must_not_wait = false;
     let which = match kind as u32 {
         linux::P_ALL => Which::Any,
+        linux::P_PID if id as i32 <= 0 => return Err(Errno::EINVAL),
+        linux::P_PGID if (id as i32) < 0 => return Err(Errno::EINVAL),
         linux::P_PID => Which::Number(id),
         linux::P_PGID if id == 0 => Which::from_argument(0),
         linux::P_PGID => Which::Group(id),

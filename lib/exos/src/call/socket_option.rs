@@ -10,12 +10,25 @@ use alloc::vec::Vec;
 /// The level of options that all sockets have (asm/socket.h).
 pub(super) const SOCKET_LEVEL: u32 = 1;
 
+/// Those that are on or off and change nothing here: SO_REUSEADDR, SO_DONTROUTE, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_NO_CHECK,
+/// SO_REUSEPORT, SO_TIMESTAMP, SO_PASSSEC, SO_TIMESTAMPNS, SO_RXQ_OVFL, SO_NOFCS, SO_LOCK_FILTER, SO_SELECT_ERR_QUEUE.
+const FLAGS: [u32; 14] = [2, 5, 6, 9, 10, 11, 15, 29, 34, 35, 40, 43, 44, 45];
+/// Numbers that change nothing here: SO_PRIORITY, SO_RCVLOWAT, SO_MARK.
+const NUMBERS: [u32; 3] = [12, RECEIVE_LEAST, 36];
+const RECEIVE_LEAST: u32 = 18;
+/// Two numbers, which stand behind those: whether who closes waits for what was sent to arrive, and for how many seconds.
+const LINGER: u32 = 13;
+const LINGERS: usize = NUMBERS.len();
+
 const TYPE: u32 = 3;
 const ERROR: u32 = 4;
 const SEND_BUFFER: u32 = 7;
 const RECEIVE_BUFFER: u32 = 8;
+const SEND_BUFFER_FORCED: u32 = 32;
+const RECEIVE_BUFFER_FORCED: u32 = 33;
 const PASS_CREDENTIALS: u32 = 16;
 const PEER_CREDENTIALS: u32 = 17;
+const SEND_LEAST: u32 = 19;
 const RECEIVE_TIMEOUT: u32 = 20;
 const SEND_TIMEOUT: u32 = 21;
 const ACCEPTS: u32 = 30;
@@ -33,7 +46,11 @@ pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
         if level as u32 != SOCKET_LEVEL {
             return Err(Errno::EOPNOTSUPP);
         }
-        let needed = if matches!(option as u32, RECEIVE_TIMEOUT | SEND_TIMEOUT) { 16 } else { 4 };
+        let needed = match option as u32 {
+            RECEIVE_TIMEOUT | SEND_TIMEOUT => 16,
+            LINGER => 8,
+            _ => 4,
+        };
         if (bytes as u32) < needed {
             return Err(Errno::EINVAL);
         }
@@ -41,9 +58,21 @@ pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
             PASS_CREDENTIALS => socket.ask_for_senders(copy::read_half(from)? != 0),
             RECEIVE_TIMEOUT => socket.settings.lock().patience[0] = read_time(from)?,
             SEND_TIMEOUT => socket.settings.lock().patience[1] = read_time(from)?,
-            TYPE | ERROR | PEER_CREDENTIALS | ACCEPTS | PROTOCOL | DOMAIN => return Err(Errno::ENOPROTOOPT),
-            // Sizes of buffers and the like: they are what they are.
-            _ => {}
+            // They are what they are.
+            SEND_BUFFER | RECEIVE_BUFFER | SEND_BUFFER_FORCED | RECEIVE_BUFFER_FORCED => {}
+            LINGER => {
+                let numbers = [copy::read_half(from)?.min(1), copy::read_half(from + 4)?];
+                socket.settings.lock().numbers[LINGERS..].copy_from_slice(&numbers);
+            }
+            flag if FLAGS.contains(&flag) => {
+                let bit = u64::from(copy::read_half(from)? != 0) << flag;
+                let mut settings = socket.settings.lock();
+                settings.flags = settings.flags & !(1 << flag) | bit;
+            }
+            other => {
+                let at = NUMBERS.iter().position(|known| *known == other).ok_or(Errno::ENOPROTOOPT)?;
+                socket.settings.lock().numbers[at] = copy::read_half(from)?;
+            }
         }
         Ok(0)
     })
@@ -85,6 +114,16 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
             Ok(super::layout::bytes(&[patience / NANOSECONDS, patience % NANOSECONDS / 1000]))
         }
         PEER_CREDENTIALS => Ok(socket.peer().to_bytes().to_vec()),
-        _ => Err(Errno::ENOPROTOOPT),
+        LINGER => {
+            Ok(socket.settings.lock().numbers[LINGERS..].iter().flat_map(|number| number.to_le_bytes()).collect())
+        }
+        SEND_LEAST => half(1),
+        flag if FLAGS.contains(&flag) => half((socket.settings.lock().flags >> flag) as u32 & 1),
+        other => {
+            let at = NUMBERS.iter().position(|known| *known == other).ok_or(Errno::ENOPROTOOPT)?;
+            let number = socket.settings.lock().numbers[at];
+            // Less than one byte nobody waits for.
+            half(if other == RECEIVE_LEAST { number.max(1) } else { number })
+        }
     }
 }

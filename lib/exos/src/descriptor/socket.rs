@@ -94,6 +94,10 @@ pub struct Settings {
     pub patience: [u64; 2],
     /// Messages come with who sent them.
     pub wants_credentials: bool,
+    /// Options that change nothing here, and are told as they were set: those that are on or off, as bits; and numbers.
+    pub flags: u64,
+    /// See [`Self::flags`].
+    pub numbers: [u32; 5],
     /// Who sent the last message that was asked about, by its number and end.
     pub(super) last_sender: Option<((u64, u64), Peer)>,
 }
