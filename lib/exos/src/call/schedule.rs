@@ -2,14 +2,18 @@
 
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
+use crate::process::affinity::{self, machine};
 use crate::process::attributes::{Attributes, Change, RESET_ON_FORK};
 use crate::process::request::{self, Schedule};
+use crate::process::thread::Thread;
 use crate::process::{Process, begin};
 use crate::relatives::{self, Other};
 use crate::user_memory::copy;
+use crate::user_memory::current::thread;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
+use runtime::EnvironmentId;
 
 const PRIO_PROCESS: u32 = 0;
 const PRIO_GROUP: u32 = 1;
@@ -92,7 +96,10 @@ fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> 
     let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
     process.attributes.lock().change(change, may_raise, limits)?;
     begin::publish(process);
-    Ok(())
+    match change {
+        Change::Cpus(cpus) => affinity::keep_on(EnvironmentId(process.environment()), cpus),
+        _ => Ok(()),
+    }
 }
 
 /// What another process asks: how this one is scheduled, and to change that.
@@ -199,24 +206,28 @@ pub(super) fn sched_rr_get_interval(call: &mut Call<'_>) -> Result<u64> {
     copy::write_word(to.wrapping_add(8), quantum).map(|()| 0)
 }
 
-/// The CPUs of the machine, as bits.
-fn machine() -> u64 {
-    let cpus = runtime::exposed::kernel().cpus.load(Relaxed);
-    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
-}
-
 /// Masks of CPUs look for a number below 0 as for any other: there is nobody.
 fn nobody(error: Errno) -> Errno {
     if error == Errno::EINVAL { Errno::ESRCH } else { error }
 }
 
-/// Processes run on whatever CPU their slice lies on.
+/// A thread of the own process that is not its first.
+fn other_thread(call: &Call<'_>, number: u64) -> Option<&'static Thread> {
+    let number = if number == 0 { thread().number() } else { number };
+    let threads = call.process.threads.lock();
+    threads.iter().find(|one| one.number() == number && number != call.process.environment()).copied()
+}
+
 pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
     let [number, bytes, to, ..] = call.arguments();
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    copy::write_word(to, attributes_of(call, number).map_err(nobody)?.cpus & machine())?;
+    let cpus = match other_thread(call, number) {
+        Some(thread) => thread.cpus.load(Relaxed),
+        None => attributes_of(call, number).map_err(nobody)?.cpus,
+    };
+    copy::write_word(to, cpus & machine())?;
     Ok(8)
 }
 
@@ -228,6 +239,10 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     check_exists(call, number).map_err(nobody)?;
+    if let Some(thread) = other_thread(call, number) {
+        thread.cpus.store(wanted & machine(), Relaxed);
+        return affinity::keep_on(EnvironmentId(thread.number()), wanted & machine()).map(|()| 0);
+    }
     set(call, number, Change::Cpus(wanted & machine()))
 }
 

@@ -4,6 +4,7 @@
 //! only), slot 3 the session's name (all rights: processes of one session can do to each other what processes of one
 //! user can do on Unix), slot 4 that of its origin where a program set it apart from its user. The process's access list begins with the session's name, then its own.
 
+use super::affinity;
 use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use crate::user_memory::birth;
@@ -261,10 +262,9 @@ impl Made {
         Ok(())
     }
 
-    /// Gives it a slice on the CPU that has the least to do; it runs from then on.
+    /// Gives it a slice on the CPU that has the least to do, of those that its maker may run on; it runs from then on.
     pub fn run(&self, session: KeyIndex) -> Result<()> {
-        let cpus = exposed::kernel().cpus.load(Relaxed);
-        let cpu = if cpus == 1 { 0 } else { (0..cpus).min_by_key(|cpu| load(*cpu)).unwrap_or(0) };
+        let cpu = if exposed::kernel().cpus.load(Relaxed) == 1 { 0 } else { affinity::least_busy(affinity::own()) };
         time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION)?;
         crate::block::kick_idle();
         Ok(())
@@ -289,7 +289,7 @@ impl Made {
 /// How many processes and threads want to run on a CPU, and how many have a slice there: who waits for something leaves it to the others, and
 /// the session and its guardian never run for long. Slices are taken from the beginning of a vector on; where there are more than is
 /// looked at it is full anyway.
-fn load(cpu: u64) -> (usize, usize) {
+pub(super) fn load(cpu: u64) -> (usize, usize) {
     const LOOKED_AT: usize = 64;
     let guardian = if is_adopted() { process().guardian } else { EnvironmentId::NONE };
     let wants =

@@ -6,6 +6,8 @@
 
 #[cfg(target_os = "none")]
 pub mod account;
+#[cfg(target_os = "none")]
+pub mod affinity;
 pub mod attributes;
 #[cfg(target_os = "none")]
 pub mod begin;

@@ -3,6 +3,7 @@
 //! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of its
 //! own. Who clones next takes back what threads that ended were made of.
 
+use super::affinity;
 use super::children::public;
 use super::create::{self, AREA_PAGES, Beginning, Made, area_words, write_words};
 use super::thread::Thread;
@@ -87,6 +88,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
         None => Box::leak(Box::new(Thread::new()?)),
     };
     record.reset(maker.blocked());
+    record.cpus.store(affinity::own(), Relaxed);
     record.note_name(&maker.name());
     let mut context = *context;
     context.registers.rax = 0;

@@ -49,6 +49,8 @@ pub struct Thread {
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
     pub robust_list: AtomicU64,
+    /// The CPUs that it may run on, as bits; those of the first thread stand in the process's attributes.
+    pub cpus: AtomicU64,
     /// Address of its environment area.
     pub area: AtomicU64,
     /// Pages that its environment is made of, where it is not the process's first.
@@ -89,6 +91,7 @@ impl Thread {
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
+            cpus: AtomicU64::new(u64::MAX),
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
