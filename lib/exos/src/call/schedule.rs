@@ -224,7 +224,7 @@ pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let cpus = match other_thread(call, number) {
-        Some(thread) => thread.cpus.load(Relaxed),
+        Some(thread) => thread.cpus.load(Relaxed).into(),
         None => attributes_of(call, number).map_err(nobody)?.cpus,
     };
     copy::write_word(to, cpus & machine())?;
@@ -240,7 +240,7 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
     }
     check_exists(call, number).map_err(nobody)?;
     if let Some(thread) = other_thread(call, number) {
-        thread.cpus.store(wanted & machine(), Relaxed);
+        thread.cpus.store((wanted & machine()) as u32, Relaxed);
         return affinity::keep_on(EnvironmentId(thread.number()), wanted & machine()).map(|()| 0);
     }
     set(call, number, Change::Cpus(wanted & machine()))

@@ -12,10 +12,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, KeyIndex, area, exposed};
 
+const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
+
 /// The CPUs of the machine, as bits.
 pub fn machine() -> u64 {
-    let cpus = exposed::kernel().cpus.load(Relaxed);
-    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
+    (1 << exposed::kernel().cpus.load(Relaxed)) - 1
 }
 
 /// The CPUs that the running thread may run on, and those that it makes; all for the session.
@@ -26,7 +27,7 @@ pub fn own() -> u64 {
     let thread = thread();
     match thread.number() == process().environment() {
         true => process().attributes.lock().cpus,
-        false => thread.cpus.load(Relaxed),
+        false => thread.cpus.load(Relaxed).into(),
     }
 }
 

@@ -88,7 +88,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
         None => Box::leak(Box::new(Thread::new()?)),
     };
     record.reset(maker.blocked());
-    record.cpus.store(affinity::own(), Relaxed);
+    record.cpus.store(affinity::own() as u32, Relaxed);
     record.note_name(&maker.name());
     let mut context = *context;
     context.registers.rax = 0;

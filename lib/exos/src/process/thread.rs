@@ -11,7 +11,7 @@ use crate::signal::post::{PENDING, Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::area::{self, Area};
@@ -50,7 +50,7 @@ pub struct Thread {
     /// Address of its list of robust futexes; 0: none.
     pub robust_list: AtomicU64,
     /// The CPUs that it may run on, as bits; those of the first thread stand in the process's attributes.
-    pub cpus: AtomicU64,
+    pub cpus: AtomicU32,
     /// Address of its environment area.
     pub area: AtomicU64,
     /// Pages that its environment is made of, where it is not the process's first.
@@ -91,7 +91,7 @@ impl Thread {
             segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            cpus: AtomicU64::new(u64::MAX),
+            cpus: AtomicU32::new(u32::MAX),
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
