@@ -3,9 +3,10 @@
 use super::attributes::Attributes;
 use super::children::Children;
 use super::identity::Identity;
+use super::lent::Lent;
 use super::limits::Limits;
 use super::place::Place;
-use super::record::{Extensions, Lent, Memory, Process, Program};
+use super::record::{Extensions, Memory, Process, Program};
 use super::thread::Thread;
 use super::usage::Usage;
 use crate::descriptor::description::{Description, Records};

@@ -31,6 +31,8 @@ pub mod hold;
 pub mod identity;
 #[cfg(target_os = "none")]
 mod kept;
+#[cfg(target_os = "none")]
+mod lent;
 pub mod limits;
 pub mod peer;
 pub mod place;

@@ -13,6 +13,7 @@ use crate::process::children::{Children, public};
 use crate::process::exec::Request;
 use crate::process::futex::Futexes;
 use crate::process::identity::Identity;
+use crate::process::lent::Lent;
 use crate::process::limits::Limits;
 use crate::process::peer::Peer;
 use crate::process::place::Place;
@@ -65,47 +66,6 @@ pub struct Program {
     pub environment: Vec<u8>,
     /// The auxiliary vector that it began with.
     pub auxiliary: Vec<u8>,
-}
-
-/// Pages that the process has no use for any more, while others may have.
-#[derive(Clone, Debug, Default)]
-pub struct Lent {
-    pages: Vec<PageNumber>,
-    /// Descriptions that were sent in messages, and what they are made of: on their way nobody maps it.
-    sent: Vec<(Description, Vec<PageNumber>)>,
-}
-
-impl Lent {
-    /// Adds pages, those of this process's that are not among them.
-    fn add(&mut self, pages: &[PageNumber]) {
-        for page in pages.iter().copied().filter(is_mine) {
-            if !self.pages.contains(&page) {
-                self.pages.push(page);
-            }
-        }
-    }
-
-    /// Takes out the pages that nobody maps, and nobody is going to. What others have claimed meanwhile is theirs to give up.
-    fn take_unused(&mut self) -> Vec<PageNumber> {
-        self.sent.retain(|(description, _)| description.is_referred_to());
-        self.pages.retain(is_mine);
-        let is_sent = |page: &PageNumber| self.sent.iter().any(|(_, pages)| pages.contains(page));
-        let is_mapped = |page: PageNumber| runtime::exposed::page(page).is_some_and(|info| info.references() != 0);
-        let (still, free) = self.pages.iter().partition(|page| is_mapped(**page) || is_sent(page));
-        self.pages = still;
-        free
-    }
-}
-
-/// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
-/// under the list of who listens, and gives them up itself.
-fn is_mine(page: &PageNumber) -> bool {
-    let is_thread = |number| {
-        runtime::exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == runtime::area::root().0)
-    };
-    runtime::exposed::page(*page).is_some_and(|info| {
-        info.access() == runtime::area::access_list() && !info.is_orphan() && is_thread(info.owner())
-    })
 }
 
 /// Access lists beside the process's own.
@@ -316,7 +276,7 @@ impl Process {
 
     /// Pages whose last user may have gone by now.
     pub fn sweep_lent(&self) {
-        let free = self.lent.lock().take_unused();
+        let free = self.lent.lock().look();
         runtime::page::Allocator::own().free_many(&free);
     }
 
@@ -330,7 +290,7 @@ impl Process {
     pub fn note_sent(&self, description: &Description) {
         let pages = description.object.pages();
         if !pages.is_empty() {
-            self.lent.lock().sent.push((description.clone(), pages));
+            self.lent.lock().note_sent(description, pages);
         }
     }
 
