@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #define ROUNDS 16
+#define PARTIES 5
 #define PAGES_OF_8K 8192
 #define CHUNK 65536
 
@@ -156,6 +157,32 @@ static void futexes(void)
 	}
 }
 
+/* Waits until all processes have come to the barrier: the last of them wakes the others. */
+static void barrier(void)
+{
+	uint32_t round = turn[1];
+	if (__atomic_add_fetch(&turn[0], 1, __ATOMIC_SEQ_CST) == PARTIES) {
+		turn[0] = 0;
+		__atomic_add_fetch(&turn[1], 1, __ATOMIC_SEQ_CST);
+		syscall(SYS_futex, turn + 1, FUTEX_WAKE, PARTIES);
+		return;
+	}
+	while (turn[1] == round)
+		syscall(SYS_futex, turn + 1, FUTEX_WAIT, round, NULL);
+}
+
+static void barriers(void)
+{
+	for (int round = 0; round < ROUNDS; round++)
+		barrier();
+}
+
+static void barriers_for_ever(void)
+{
+	for (;;)
+		barrier();
+}
+
 static void open_pipes(void)
 {
 	checked(pipe(out), "pipe");
@@ -170,21 +197,30 @@ static void close_pipes(void)
 	}
 }
 
-/* Measures `body` while a child does `partner`. */
-static void with_child(const char *name, uint64_t operations, operation *partner, operation *body)
+/* Measures `body` while so many children do `partner`. */
+static void with_children(const char *name, int count, uint64_t operations, operation *partner, operation *body)
 {
-	pid_t child;
+	pid_t children[PARTIES];
 	open_pipes();
 	*turn = 0;
-	child = (pid_t)checked(fork(), "fork");
-	if (child == 0) {
-		partner();
-		_exit(0);
+	for (int index = 0; index < count; index++) {
+		children[index] = (pid_t)checked(fork(), "fork");
+		if (children[index] == 0) {
+			partner();
+			_exit(0);
+		}
 	}
 	measure(name, operations, body);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	for (int index = 0; index < count; index++) {
+		kill(children[index], SIGKILL);
+		waitpid(children[index], NULL, 0);
+	}
 	close_pipes();
+}
+
+static void with_child(const char *name, uint64_t operations, operation *partner, operation *body)
+{
+	with_children(name, 1, operations, partner, body);
 }
 
 int main(void)
@@ -202,5 +238,6 @@ int main(void)
 	with_child("pipe-64k", ROUNDS, swallow, chunks);
 	with_child("yield", 2 * ROUNDS, yield_turns, yields);
 	with_child("futex", 2 * ROUNDS, futex_turns, futexes);
+	with_children("barrier", PARTIES - 1, ROUNDS, barriers_for_ever, barriers);
 	return 0;
 }

@@ -3,9 +3,9 @@
 use crate::errno::{Errno, Result};
 use crate::signal;
 use crate::user_memory::current::{is_adopted, process, thread};
-use abi::exposed::CpuState;
+use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU64, fence};
 use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
 use runtime::{EnvironmentId, clock, exposed, syscall, time_slice};
 
@@ -132,22 +132,84 @@ pub fn yield_now() {
     thread().account.note_wait(since);
 }
 
+/// The CPU where a thread gets slices of its own and wakes up, as far as that is known: its number and one, 0 where it is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Home(pub u64);
+
+impl Home {
+    /// That of the running thread: known where the slice that runs is its own, and not one that somebody gave it.
+    fn of_running() -> Self {
+        let position = time_slice::position();
+        if position.owner() == runtime::area::number() { Self(position.cpu + 1) } else { Self::default() }
+    }
+
+    /// After a change of a word that this thread alone watches: its CPU looks again, if it is idle.
+    pub fn kick_idle(self) {
+        match exposed::cpu(self.0.wrapping_sub(1)) {
+            Some(cpu) => kick_if_idle(self.0 - 1, cpu),
+            None => kick_idle(),
+        }
+    }
+}
+
+/// Where a thread can run that others may wake: of no account on the only CPU.
+#[derive(Debug, Default)]
+pub struct LastHome(AtomicU64);
+
+impl LastHome {
+    /// The running thread, whose home this is, is going to wait.
+    #[inline]
+    pub fn note(&self) {
+        if !is_only_cpu() {
+            self.note_running();
+        }
+    }
+
+    #[inline(never)]
+    fn note_running(&self) {
+        let now = Home::of_running();
+        if now != Home::default() {
+            self.0.store(now.0, Relaxed);
+        }
+    }
+
+    /// What is known of it.
+    pub fn get(&self) -> Home {
+        Home(self.0.load(Relaxed))
+    }
+
+    /// See [`Home::kick_idle`].
+    #[inline]
+    pub fn kick_idle(&self) {
+        if !is_only_cpu() {
+            self.get().kick_idle();
+        }
+    }
+}
+
+/// No other CPU runs anything.
+#[inline]
+fn is_only_cpu() -> bool {
+    exposed::kernel().cpus.load(Relaxed) == 1
+}
+
+fn kick_if_idle(number: u64, cpu: &CpuInfo) {
+    fence(SeqCst);
+    if cpu.state.load(Acquire) == CpuState::Idle as u64 {
+        let _ = syscall::cpu_kick(number);
+    }
+}
+
 /// After a change of a word that others may watch: idle CPUs look again.
 #[inline]
 pub fn kick_idle() {
-    // The only one runs this.
-    if exposed::kernel().cpus.load(Relaxed) != 1 {
+    if !is_only_cpu() {
         kick_others();
     }
 }
 
 fn kick_others() {
-    fence(SeqCst);
-    for (number, cpu) in exposed::cpus().enumerate() {
-        if cpu.state.load(Acquire) == CpuState::Idle as u64 {
-            let _ = syscall::cpu_kick(number as u64);
-        }
-    }
+    (0..).zip(exposed::cpus()).for_each(|(number, cpu)| kick_if_idle(number, cpu));
 }
 
 /// Waits whatever signals come: a stopped process.

@@ -6,7 +6,7 @@ use exos::file_system::tree::Credentials;
 use exos::ipc::message::{EXCEPT, Message, Queue};
 use exos::ipc::posix_queue::{Opening, Queues};
 use exos::ipc::semaphore::{Change, HIGHEST, NO_WAIT, Set, UNDO};
-use exos::ipc::shared_futex::SharedFutexes;
+use exos::ipc::shared_futex::{SharedFutexes, Waiter};
 use exos::ipc::table::{CREATE, EXCLUSIVE, PRIVATE, Table, access};
 
 const ROOT: Credentials = Credentials { uid: 0, gid: 0 };
@@ -36,23 +36,50 @@ fn a_number_names_one_object_for_ever() {
     assert_eq!((permission.check_owner(MATE), permission.check_owner(ROOT)), (Err(Errno::EPERM), Ok(())));
 }
 
+fn waiter(thread: u64, principal: u64, word: u64, bits: u32) -> Waiter {
+    Waiter { thread, principal, word, bits, home: 0 }
+}
+
+/// Those who are woken, of whom `dead` does not live any more, and how many it is said to be.
+fn woken(
+    futexes: &mut SharedFutexes,
+    (principal, word): (u64, u64),
+    most: u64,
+    bits: u32,
+    dead: u64,
+) -> (Vec<u64>, u64) {
+    let mut woken = Vec::new();
+    let count = futexes.wake(principal, word, most, bits, |waiter| {
+        woken.extend(Some(waiter.thread).filter(|thread| *thread != dead));
+        waiter.thread != dead
+    });
+    (woken, count)
+}
+
 #[test]
 fn words_wake_who_came_first_and_nobody_twice() {
     let mut futexes = SharedFutexes::default();
-    (1..=5).for_each(|thread| futexes.enter(thread, 0, 100, 1 << (thread % 2)));
-    assert_eq!(futexes.wake(0, 100, 1, u32::MAX), [1]);
-    assert_eq!(futexes.wake(0, 100, 9, 1), [2, 4]);
-    assert_eq!(futexes.wake(0, 200, 9, u32::MAX), [0; 0]);
-    assert!(futexes.is_woken(4) && !futexes.is_woken(3));
+    (1..=5).for_each(|thread| futexes.enter(waiter(thread, 0, 100, 1 << (thread % 2)), |_| true));
+    assert_eq!(woken(&mut futexes, (0, 100), 1, u32::MAX, 0), (vec![1], 1));
+    assert_eq!(woken(&mut futexes, (0, 100), 9, 1, 0), (vec![2, 4], 2));
+    assert_eq!(woken(&mut futexes, (0, 200), 9, u32::MAX, 0), (vec![], 0));
+    assert!(!futexes.waits(4) && futexes.waits(3));
     assert_eq!((futexes.requeue(0, 100, 200, 1), futexes.requeue(0, 100, 200, 0)), (1, 0));
-    futexes.enter(6, 0, 200, 1);
-    assert_eq!((futexes.wake(0, 100, 9, u32::MAX), futexes.wake(0, 200, 9, u32::MAX)), (vec![5], vec![3, 6]));
-    assert_eq!([1, 2, 3, 4, 5, 6, 7].map(|thread| futexes.leave(thread)), [true, true, true, true, true, true, false]);
-    futexes.enter(8, 0, 100, 1);
-    futexes.enter(8, 0, 300, 1);
-    futexes.enter(9, 0, 100, 1);
-    futexes.bury(|thread| thread != 9);
-    assert_eq!((futexes.wake(0, 100, 9, 1), futexes.leave(8), futexes.leave(9)), (vec![], false, false));
+    futexes.enter(waiter(6, 0, 200, 1), |_| true);
+    assert_eq!(woken(&mut futexes, (0, 100), 9, u32::MAX, 0), (vec![5], 1));
+    assert_eq!(woken(&mut futexes, (0, 200), 1, u32::MAX, 0), (vec![3], 1));
+    assert_eq!([3, 5, 6, 6].map(|thread| futexes.leave(thread)), [false, false, true, false]);
+}
+
+#[test]
+fn the_dead_take_no_wake() {
+    let mut futexes = SharedFutexes::default();
+    (1..=3).for_each(|thread| futexes.enter(waiter(thread, 0, 100, 1), |_| true));
+    assert_eq!(woken(&mut futexes, (0, 100), 1, 1, 1), (vec![2], 1));
+    futexes.enter(waiter(8, 0, 100, 1), |_| true);
+    futexes.enter(waiter(8, 0, 300, 1), |thread| thread != 3);
+    assert_eq!(woken(&mut futexes, (0, 100), 9, 1, 0), (vec![], 0));
+    assert_eq!([3, 8].map(|thread| futexes.waits(thread)), [false, true]);
 }
 
 #[test]
@@ -60,14 +87,14 @@ fn fault_86_strangers_take_no_wake_of_a_shared_word_and_strand_nobody() {
     const STRANGER: u64 = 7;
     const OWN: u64 = 8;
     let mut futexes = SharedFutexes::default();
-    futexes.enter(1, STRANGER, 100, 1);
-    (2..=4).for_each(|thread| futexes.enter(thread, OWN, 100, 1));
+    futexes.enter(waiter(1, STRANGER, 100, 1), |_| true);
+    (2..=4).for_each(|thread| futexes.enter(waiter(thread, OWN, 100, 1), |_| true));
     // The stranger came first, and is woken beside the one that is meant.
-    assert_eq!(futexes.wake(OWN, 100, 1, 1), [1, 2]);
+    assert_eq!(woken(&mut futexes, (OWN, 100), 1, 1, 0), (vec![1, 2], 1));
     assert_eq!(futexes.requeue(STRANGER, 100, 999, 9), 0);
-    assert_eq!(futexes.wake(STRANGER, 100, 0, 1), [0; 0]);
+    assert_eq!(woken(&mut futexes, (STRANGER, 100), 0, 1, 0), (vec![], 0));
     // What the stranger wakes looks again, as futex(2) wants.
-    assert_eq!(futexes.wake(STRANGER, 100, 1, 1), [3, 4]);
+    assert_eq!(woken(&mut futexes, (STRANGER, 100), 1, 1, 0), (vec![3, 4], 1));
 }
 
 /// What a set of semaphores does, thought again as simply as can be.

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,6 +23,7 @@
 #define PAIRS 4
 #define RING 6
 #define READERS 3
+#define PARTIES 5
 
 static void take(int descriptor, void *bytes, size_t size) {
     for (size_t done = 0; done < size;) {
@@ -203,6 +206,59 @@ static void futexes(int rounds) {
     for (int pair = 0; pair < PAIRS; pair++) CHECK(all[pair].turn == 2 * (uint32_t)rounds);
 }
 
+// A barrier in memory that processes share.
+struct barrier { uint32_t come, round; };
+
+static void await_others(struct barrier *barrier) {
+    uint32_t round = __atomic_load_n(&barrier->round, __ATOMIC_SEQ_CST);
+    if (__atomic_add_fetch(&barrier->come, 1, __ATOMIC_SEQ_CST) == PARTIES) {
+        __atomic_store_n(&barrier->come, 0, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(&barrier->round, 1, __ATOMIC_SEQ_CST);
+        syscall(SYS_futex, &barrier->round, FUTEX_WAKE, PARTIES);
+    }
+    while (__atomic_load_n(&barrier->round, __ATOMIC_SEQ_CST) == round)
+        syscall(SYS_futex, &barrier->round, FUTEX_WAIT, round, NULL);
+}
+
+// Slices that have begun on the machine.
+static long slices(void) {
+    char text[4096];
+    FILE *file = fopen("/proc/stat", "r");
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    return atol(strstr(text, "ctxt ") + 5);
+}
+
+// Processes in turn, two of them and then many. On one CPU the two hand each other the CPU: they need no slices for that.
+static void shared_futexes(int rounds) {
+    struct { uint32_t turn; struct barrier barrier; } *shared =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    long before = slices();
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        if (fork() != 0) continue;
+        for (int round = 0; round < 10 * rounds; round++) {
+            uint32_t seen;
+            while (((seen = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST)) & 1) != parity)
+                syscall(SYS_futex, &shared->turn, FUTEX_WAIT, seen, NULL);
+            __atomic_add_fetch(&shared->turn, 1, __ATOMIC_SEQ_CST);
+            syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 1);
+        }
+        _exit(0);
+    }
+    await_all(2);
+    CHECK(shared->turn == 20 * (uint32_t)rounds);
+    long begun = slices() - before;
+    if (sysconf(_SC_NPROCESSORS_ONLN) == 1 && begun > 5 * rounds) printf("%ld slices for %d turns\n", begun, 20 * rounds);
+    for (int party = 0; party < PARTIES; party++) {
+        if (fork() != 0) continue;
+        for (int round = 0; round < rounds; round++) await_others(&shared->barrier);
+        _exit(0);
+    }
+    await_all(PARTIES);
+    CHECK(shared->barrier.round == (uint32_t)rounds);
+}
+
 int main(int count, char **arguments) {
     int rounds = count > 1 ? atoi(arguments[1]) : 200;
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -219,5 +275,7 @@ int main(int count, char **arguments) {
     printf("signals in between\n");
     futexes(rounds);
     printf("threads in turn\n");
+    shared_futexes(rounds);
+    printf("processes in turn\n");
     return 0;
 }

@@ -2,10 +2,13 @@
 //! and no word needs to change for that. A word is known by its page and its place there. Nobody proves that it sees that page: see
 //! `ipc::shared_futex` for what strangers can do (wake somebody too early, which futex(2) allows at any time).
 
-use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, Operation};
+use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, Operation, wake_of};
 use super::service::Guardian;
+use crate::block::Home;
 use crate::errno::{Errno, Result};
-use core::sync::atomic::Ordering::SeqCst;
+use crate::ipc::shared_futex::Waiter;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed};
 
@@ -22,14 +25,14 @@ impl Guardian {
         message[1..].fill(0);
         match operation {
             Operation::FutexEnter => {
-                self.futexes.bury(|thread| exposed::lives(EnvironmentId(thread)));
-                self.futexes.enter(thread.0, principal, word, second as u32);
+                let waiter = Waiter { thread: thread.0, principal, word, bits: second as u32, home: third };
+                self.futexes.enter(waiter, is_alive);
             }
-            Operation::FutexWoken => message[1] = u64::from(self.futexes.is_woken(thread.0)),
+            Operation::FutexWaits => message[1] = u64::from(self.futexes.waits(thread.0)),
             Operation::FutexLeave => message[1] = u64::from(self.futexes.leave(thread.0)),
-            Operation::FutexWake => message[1] = self.wake(principal, word, second, third as u32),
+            Operation::FutexWake => [message[1], message[2]] = self.wake(principal, word, second, third as u32),
             Operation::FutexRequeue => {
-                message[1] = self.wake(principal, word, third, u32::MAX);
+                [message[1], message[3]] = self.wake(principal, word, third, u32::MAX);
                 message[2] = self.futexes.requeue(principal, word, second, fourth);
             }
             _ => return Err(Errno::ENOSYS),
@@ -37,17 +40,29 @@ impl Guardian {
         Ok(())
     }
 
-    /// How many were woken, as far as they were asked for.
-    fn wake(&mut self, principal: u64, word: u64, most: u64, bits: u32) -> u64 {
-        self.futexes.bury(|thread| exposed::lives(EnvironmentId(thread)));
-        let woken = self.futexes.wake(principal, word, most, bits);
-        for thread in &woken {
-            let place = FUTEX_WAKES + *thread as usize % FUTEX_WAKES_WORDS;
-            self.server.notice.words()[place].fetch_add(1, SeqCst);
-        }
-        if !woken.is_empty() {
-            crate::block::kick_idle();
-        }
-        (woken.len() as u64).min(most)
+    /// How many were woken, as far as they were asked for, and the last of them.
+    fn wake(&mut self, principal: u64, word: u64, most: u64, bits: u32) -> [u64; 2] {
+        let Self { futexes, server, .. } = self;
+        let notices = server.notice.words();
+        let mut last = 0;
+        let woken = futexes.wake(principal, word, most, bits, |Waiter { thread, home, .. }| {
+            let lives = is_alive(*thread);
+            if lives {
+                last = *thread;
+                tell(&notices[FUTEX_WAKES + last as usize % FUTEX_WAKES_WORDS], last);
+                Home(*home).kick_idle();
+            }
+            lives
+        });
+        [woken, last]
     }
+}
+
+fn is_alive(thread: u64) -> bool {
+    exposed::lives(EnvironmentId(thread))
+}
+
+/// Changes a word that a thread watches, and says that it was for this one.
+fn tell(word: &AtomicU64, thread: u64) {
+    word.store(wake_of(thread, word.load(Relaxed)), SeqCst);
 }

@@ -47,11 +47,16 @@ impl<'a> Newborns<'a> {
 }
 
 impl Operation {
+    /// Whether it is about words of shared memory.
+    pub fn is_of_futexes(number: u64) -> bool {
+        number >= Self::FutexEnter as u64 && number <= Self::FutexRequeue as u64
+    }
+
     /// Whether it concerns nobody but who asks, whatever others hold and are.
     pub fn is_own_affair(number: u64) -> bool {
         let is_within = |first: Self, last: Self| number >= first as u64 && number <= last as u64;
         is_within(Self::Open, Self::Fifo)
-            || is_within(Self::FutexEnter, Self::FutexRequeue)
+            || Self::is_of_futexes(number)
             || is_within(Self::WorkingSet, Self::WorkingSet)
             || is_within(Self::Attribute, Self::Attribute)
             || is_within(Self::OpenProgram, Self::OpenProgram)

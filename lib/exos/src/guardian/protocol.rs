@@ -24,8 +24,8 @@ pub const QUIET: u32 = 1 << 30;
 pub const SHOW: u32 = 1 << 29;
 /// Word of the notice page from which on the numbers of the catalogue's pages stand.
 pub const CATALOGUE_PAGES: usize = 8;
-/// Words of the notice page that count waits for words of shared memory that came to their end, those of the threads whose number
-/// has the same rest.
+/// Words of the notice page that tell of waits for words of shared memory that came to their end, those of the threads whose number
+/// has the same rest: see [`wake_of`].
 pub const FUTEX_WAKES: usize = 256;
 /// How many of these.
 pub const FUTEX_WAKES_WORDS: usize = 64;
@@ -294,15 +294,17 @@ operations! {
     QueueStatus = 66,
     /// (number, 1 to ask for it, signal, value): the caller is to be told of the next message.
     QueueNotify = 67,
-    /// (word, bits): the calling thread waits for a word of shared memory, known by page number << 12 | offset.
+    /// (word, bits, where the thread can run, as `block::Home`): the calling thread waits for a word of shared memory, known by page
+    /// number << 12 | offset.
     FutexEnter = 95,
-    /// () -> 1 if the calling thread was woken.
-    FutexWoken = 96,
-    /// () -> 1 if the calling thread was woken; it waits no more.
+    /// () -> 1 if the calling thread still waits: nobody has woken it.
+    FutexWaits = 96,
+    /// () -> 1 if the calling thread still waited; it waits no more.
     FutexLeave = 97,
-    /// (word, how many at most, bits) -> how many were woken.
+    /// (word, how many at most, bits) -> how many were woken, and one of them.
     FutexWake = 98,
-    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were.
+    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were, and one that
+    /// was woken.
     FutexRequeue = 99,
 }
 
@@ -546,6 +548,11 @@ pub fn newborns_in(window: &[AtomicU64]) -> Newborns<'_> {
 /// Two lengths in one word.
 pub const fn pair(low: usize, high: usize) -> u64 {
     low as u64 | (high as u64) << 32
+}
+
+/// What a word of [`FUTEX_WAKES`] becomes when a thread is woken: the lower half is that thread's number, the upper one counts.
+pub const fn wake_of(thread: u64, before: u64) -> u64 {
+    (before >> 32).wrapping_add(1) << 32 | thread & 0xffff_ffff
 }
 
 /// What an answer's first word says.

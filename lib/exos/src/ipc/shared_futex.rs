@@ -1,20 +1,25 @@
-//! Threads that wait for words in memory that several processes share (futex(2)): which, in which order, and who was woken.
+//! Threads that wait for words in memory that several processes share (futex(2)): which, and in which order.
 //!
-//! Pure; the guardian keeps it. Holds always: a thread waits for one word at most, is woken once at most, and of those that wait
-//! for a word for the same principal who came first is woken first. Nobody proves that it sees the memory of a word. So all that
+//! Pure; the guardian keeps it. Holds always: a thread waits for one word at most, waits no more once it is woken, and of those that
+//! wait for a word for the same principal who came first is woken first. Nobody proves that it sees the memory of a word. So all that
 //! one principal does to the waiters of another is to wake them, which futex(2) allows at any time: its own waiters are neither counted against
 //! theirs nor woken in their place, and it moves nobody but its own.
 
 use alloc::vec::Vec;
 
-/// A thread that waits, or was woken and does not know yet.
+/// A thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiter {
-    thread: u64,
-    principal: u64,
-    word: u64,
-    bits: u32,
-    woken: bool,
+pub struct Waiter {
+    /// Its number.
+    pub thread: u64,
+    /// Whose it is.
+    pub principal: u64,
+    /// What it waits for.
+    pub word: u64,
+    /// What it can be woken for: one of these bits.
+    pub bits: u32,
+    /// Where it can run, for whoever wakes it.
+    pub home: u64,
 }
 
 /// All of them, who came first in front.
@@ -24,45 +29,53 @@ pub struct SharedFutexes {
 }
 
 impl SharedFutexes {
-    /// A thread waits for a word from now on, for its principal, and for none that it waited for before.
-    pub fn enter(&mut self, thread: u64, principal: u64, word: u64, bits: u32) {
-        self.leave(thread);
-        self.waiters.push(Waiter { thread, principal, word, bits, woken: false });
+    /// Somebody waits for a word from now on, and for none that its thread waited for before. Those that do not live any more are
+    /// forgotten.
+    pub fn enter(&mut self, waiter: Waiter, lives: impl Fn(u64) -> bool) {
+        self.waiters.retain(|other| other.thread != waiter.thread && lives(other.thread));
+        self.waiters.push(waiter);
     }
 
-    /// A thread waits no more; whether it was woken.
+    /// A thread waits no more; whether it still did.
     pub fn leave(&mut self, thread: u64) -> bool {
-        let Some(place) = self.waiters.iter().position(|waiter| waiter.thread == thread) else { return false };
-        self.waiters.remove(place).woken
+        let place = self.waiters.iter().position(|waiter| waiter.thread == thread);
+        place.map(|place| self.waiters.remove(place)).is_some()
     }
 
-    /// Whether a thread was woken.
-    pub fn is_woken(&self, thread: u64) -> bool {
-        self.waiters.iter().any(|waiter| waiter.thread == thread && waiter.woken)
+    /// Whether a thread waits.
+    pub fn waits(&self, thread: u64) -> bool {
+        self.waiters.iter().any(|waiter| waiter.thread == thread)
     }
 
-    /// Wakes up to `most` of a principal's that wait for a word and one of these bits, and all of others; who they are.
-    pub fn wake(&mut self, principal: u64, word: u64, most: u64, bits: u32) -> Vec<u64> {
-        let mut left = most;
-        let is_meant = |waiter: &&mut Waiter| !waiter.woken && waiter.word == word && waiter.bits & bits != 0;
-        let has_its_turn = |waiter: &&mut Waiter| {
-            let own = waiter.principal == principal;
-            let turn = left > 0 || !own && most > 0;
-            left -= u64::from(own && turn);
-            turn
-        };
-        let wake = |waiter: &mut Waiter| {
-            waiter.woken = true;
-            waiter.thread
-        };
-        self.waiters.iter_mut().filter(is_meant).filter(has_its_turn).map(wake).collect()
+    /// Wakes up to `most` of a principal's that wait for a word and one of these bits, and all of others, and tells of each; those
+    /// that do not live any more are forgotten and count for nothing. How many there were, as far as they were asked for.
+    pub fn wake(
+        &mut self,
+        principal: u64,
+        word: u64,
+        most: u64,
+        bits: u32,
+        mut tell: impl FnMut(&Waiter) -> bool,
+    ) -> u64 {
+        let (mut own, mut others) = (0, 0);
+        self.waiters.retain(|waiter| {
+            let is_own = waiter.principal == principal;
+            let has_its_turn = most > 0 && (!is_own || own < most);
+            if !has_its_turn || waiter.word != word || waiter.bits & bits == 0 {
+                return true;
+            }
+            let told = u64::from(tell(waiter));
+            *(if is_own { &mut own } else { &mut others }) += told;
+            false
+        });
+        (own + others).min(most)
     }
 
     /// Lets up to `most` of a principal's that wait for one word wait for another, behind who waits there; how many they are.
     pub fn requeue(&mut self, principal: u64, from: u64, to: u64, most: u64) -> u64 {
         let mut left = most;
         let (mut moved, kept): (Vec<Waiter>, Vec<Waiter>) = self.waiters.drain(..).partition(|waiter| {
-            let is_own = !waiter.woken && waiter.word == from && waiter.principal == principal;
+            let is_own = waiter.word == from && waiter.principal == principal;
             let is_meant = left > 0 && is_own;
             left -= u64::from(is_meant);
             is_meant
@@ -71,10 +84,5 @@ impl SharedFutexes {
         self.waiters = kept;
         self.waiters.extend(&moved);
         moved.len() as u64
-    }
-
-    /// Forgets those that do not live any more.
-    pub fn bury(&mut self, lives: impl Fn(u64) -> bool) {
-        self.waiters.retain(|waiter| lives(waiter.thread));
     }
 }

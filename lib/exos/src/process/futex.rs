@@ -5,10 +5,10 @@
 //! process uses them.
 
 use super::thread::Thread;
-use crate::block::{self, Woken};
+use crate::block::{self, LastHome, Woken};
 use crate::errno::{Errno, Result};
 use crate::guardian::client::futex_wakes;
-use crate::guardian::protocol::Operation;
+use crate::guardian::protocol::{Operation, wake_of};
 use crate::layout::PAGE_SIZE;
 use crate::memory::area::Protection;
 use crate::memory::frames::page_of;
@@ -31,6 +31,7 @@ pub struct Waiter {
     address: AtomicU64,
     bits: AtomicU64,
     woken: AtomicU64,
+    home: LastHome,
 }
 
 impl Waiter {
@@ -47,6 +48,7 @@ impl Thread {
     fn wake(&self) {
         self.waiter.woken.store(1, SeqCst);
         block::note_awakened(self.number());
+        self.waiter.home.kick_idle();
     }
 }
 
@@ -58,7 +60,7 @@ pub struct Futexes {
 
 impl Futexes {
     /// Wakes up to `most` of those that wait for `address`; how many there were. Mostly one thread waits at all.
-    #[inline]
+    #[inline(always)]
     fn wake(&mut self, address: u64, most: u64, bits: u32) -> u64 {
         match self.waiting[..] {
             [only] if most != 0 && only.waiter.waits(address, bits) => {
@@ -120,34 +122,42 @@ pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private:
 }
 
 /// Asks the guardian about a word of shared memory.
-fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 2]> {
+fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 3]> {
     let [a, b, c, d] = words;
-    let [first, second, ..] = process().files.lock().on_object(operation, [a, b, c, d, 0])?;
-    Ok([first, second])
+    let [first, second, third, ..] = process().files.lock().on_object(operation, [a, b, c, d, 0])?;
+    Ok([first, second, third])
 }
 
 /// The word is read when everybody who changes it and then wakes finds this thread waiting.
+#[inline(never)]
 fn wait_for_shared(word: u64, (address, value): (u64, u32), bits: u32, deadline: Option<u64>) -> Result<()> {
-    ask(Operation::FutexEnter, [word, u64::from(bits), 0, 0])?;
-    let outcome = match copy::read_half(address) {
-        Ok(now) if now == value => sleep_for_shared(deadline),
-        Ok(_) => Err(Errno::EAGAIN),
-        Err(error) => Err(error),
-    };
-    let [woken, _] = ask(Operation::FutexLeave, [0; 4])?;
-    if woken != 0 { Ok(()) } else { outcome }
+    let still = || if copy::read_half(address)? == value { Ok(()) } else { Err(Errno::EAGAIN) };
+    still()?;
+    let wakes = futex_wakes(thread().number())?;
+    let before = wakes.load(Acquire);
+    let home = &thread().waiter.home;
+    home.note();
+    ask(Operation::FutexEnter, [word, u64::from(bits), home.get().0, 0])?;
+    let outcome = still().and_then(|()| sleep_for_shared((wakes, before), deadline));
+    match outcome {
+        Err(error) if ask(Operation::FutexLeave, [0; 4])?[0] != 0 => Err(error),
+        _ => Ok(()),
+    }
 }
 
-fn sleep_for_shared(deadline: Option<u64>) -> Result<()> {
-    let wakes = futex_wakes(thread().number())?;
+/// Sleeps until the guardian has woken this thread. The word that says so is others' too.
+fn sleep_for_shared((wakes, mut before): (&AtomicU64, u64), deadline: Option<u64>) -> Result<()> {
+    let number = thread().number();
     loop {
-        let seen = wakes.load(Acquire);
-        if ask(Operation::FutexWoken, [0; 4])?[0] != 0 {
+        let why = block::wait(&[word(wakes, Operator::NotEqual, before)], deadline)?;
+        let now = wakes.load(Acquire);
+        if now == wake_of(number, before) || now != before && ask(Operation::FutexWaits, [0; 4])?[0] == 0 {
             return Ok(());
         }
-        if block::wait(&[word(wakes, Operator::NotEqual, seen)], deadline)? == Woken::TimedOut {
+        if why == Woken::TimedOut {
             return Err(Errno::ETIMEDOUT);
         }
+        before = now;
     }
 }
 
@@ -162,6 +172,7 @@ fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
     own.waiter.address.store(address, Relaxed);
     own.waiter.bits.store(u64::from(bits), Relaxed);
     own.waiter.woken.store(0, Relaxed);
+    own.waiter.home.note();
     futexes.waiting.push(own);
     Ok(())
 }
@@ -186,10 +197,15 @@ pub fn wake(address: u64, most: u64, bits: u32, private: bool) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     if !private && let Some(word) = shared_word(address)? {
-        return ask(Operation::FutexWake, [word, most, u64::from(bits), 0]).map(|[woken, _]| woken);
+        return wake_shared(word, most, bits);
     }
-    let woken = process().futexes.lock().wake(address, most, bits);
-    block::kick_idle();
+    Ok(process().futexes.lock().wake(address, most, bits))
+}
+
+#[inline(never)]
+fn wake_shared(word: u64, most: u64, bits: u32) -> Result<u64> {
+    let [woken, one, _] = ask(Operation::FutexWake, [word, most, u64::from(bits), 0])?;
+    block::note_awakened(one);
     Ok(woken)
 }
 
@@ -220,15 +236,14 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
         [None, None] => {}
         [Some(from), Some(to)] => {
             drop(futexes);
-            return ask(Operation::FutexRequeue, [from, to, wake, move_most]);
+            let [woken, moved, one] = ask(Operation::FutexRequeue, [from, to, wake, move_most])?;
+            block::note_awakened(one);
+            return Ok([woken, moved]);
         }
         // Nobody waits for memory of one process and of several with the same word.
         _ => return Err(Errno::EINVAL),
     }
-    let done = [futexes.wake(from, wake, ANY), futexes.requeue(from, to, move_most)];
-    drop(futexes);
-    block::kick_idle();
-    Ok(done)
+    Ok([futexes.wake(from, wake, ANY), futexes.requeue(from, to, move_most)])
 }
 
 /// `FUTEX_WAKE_OP`: changes the second word, wakes those of the first, and those of the second if its old value compares.

@@ -58,7 +58,7 @@ impl Client {
     }
 }
 
-/// The guardian's count of waits for words of shared memory that it ended, those of a thread among them.
+/// The word in which the guardian tells that it has ended a thread's wait for a word of shared memory.
 pub fn futex_wakes(thread: u64) -> Result<&'static AtomicU64> {
     process().files.lock().notice_word(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
 }
