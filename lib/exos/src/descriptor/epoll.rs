@@ -7,17 +7,19 @@ use super::description::Description;
 use super::object::Event;
 use super::operations::Operations;
 use super::table::Table;
+use crate::block;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
-use runtime::predicate::Term;
+use runtime::predicate::{Operator, Term, word};
 
 const EDGE: u32 = linux::EPOLLET;
 const ONCE: u32 = linux::EPOLLONESHOT;
@@ -44,6 +46,9 @@ struct Interest {
 #[derive(Debug, Default)]
 pub struct Set {
     interests: Lock<Interests>,
+    /// Counts what was added or changed: who waits for the set looks again, because it waits for what was there before. Changed under
+    /// the lock.
+    changes: AtomicU64,
     /// How many sets it ever lay in, one in the other.
     below: AtomicUsize,
 }
@@ -70,6 +75,9 @@ impl Set {
             _ => {}
         }
         interests.insert(key, Interest { description, events, data, told: None, spent: false });
+        self.changes.fetch_add(1, SeqCst);
+        drop(interests);
+        block::kick_idle();
         Ok(())
     }
 
@@ -237,9 +245,13 @@ impl Operations for Set {
     }
 
     fn terms(&self, event: Event) -> Vec<Term> {
+        if event != Event::Readable {
+            return Vec::new();
+        }
         let interests = self.interests.lock();
-        let waiting = interests.values().filter(|interest| event == Event::Readable && !interest.spent);
-        waiting.flat_map(Interest::terms).collect()
+        let changed = word(&self.changes, Operator::NotEqual, self.changes.load(Relaxed));
+        let waiting = interests.values().filter(|interest| !interest.spent);
+        iter::once(changed).chain(waiting.flat_map(Interest::terms)).collect()
     }
 
     /// An event of any descriptor in it is one of the set.
