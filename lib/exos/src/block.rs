@@ -7,7 +7,8 @@ use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
 use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
-use runtime::{EnvironmentId, clock, exposed, syscall, time_slice};
+use runtime::time_slice::{self, Position};
+use runtime::{EnvironmentId, clock, exposed, syscall};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +133,8 @@ pub fn yield_now() {
     thread().account.note_wait(since);
 }
 
-/// The CPU where a thread gets slices of its own and wakes up, as far as that is known: its number and one, 0 where it is not.
+/// Where a thread gets slices of its own and wakes up, as far as that is known: CPU (32..64) and position (0..32) of the slice, and
+/// one; 0 where it is not. Nobody trusts it: a slice that is the thread's no more says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Home(pub u64);
 
@@ -140,14 +142,17 @@ impl Home {
     /// That of the running thread: known where the slice that runs is its own, and not one that somebody gave it.
     fn of_running() -> Self {
         let position = time_slice::position();
-        if position.owner() == runtime::area::number() { Self(position.cpu + 1) } else { Self::default() }
+        let is_own = position.owner() == runtime::area::number();
+        if is_own { Self((position.cpu << 32 | position.at) + 1) } else { Self::default() }
     }
 
-    /// After a change of a word that this thread alone watches: its CPU looks again, if it is idle.
-    pub fn kick_idle(self) {
-        match exposed::cpu(self.0.wrapping_sub(1)) {
-            Some(cpu) => kick_if_idle(self.0 - 1, cpu),
-            None => kick_idle(),
+    /// After a change of a word that one thread alone watches, whose home this is: its CPU looks again, if it is idle.
+    pub fn kick_idle(self, thread: u64) {
+        let place = self.0.wrapping_sub(1);
+        let position = Position { cpu: place >> 32, at: place & 0xffff_ffff };
+        match exposed::cpu(position.cpu) {
+            Some(cpu) if position.owner().0 == thread => kick_if_idle(position.cpu, cpu),
+            _ => kick_idle(),
         }
     }
 }
@@ -180,9 +185,9 @@ impl LastHome {
 
     /// See [`Home::kick_idle`].
     #[inline]
-    pub fn kick_idle(&self) {
+    pub fn kick_idle(&self, thread: u64) {
         if !is_only_cpu() {
-            self.get().kick_idle();
+            self.get().kick_idle(thread);
         }
     }
 }

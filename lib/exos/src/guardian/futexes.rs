@@ -50,7 +50,7 @@ impl Guardian {
             if lives {
                 last = *thread;
                 tell(&notices[FUTEX_WAKES + last as usize % FUTEX_WAKES_WORDS], last);
-                Home(*home).kick_idle();
+                Home(*home).kick_idle(last);
             }
             lives
         });

@@ -3,9 +3,9 @@
 //! Who gives the rest of a slice to it lends it his CPU for that while, whichever it is.
 
 use super::create::load;
-use crate::budget;
 use crate::errno::Result;
 use crate::user_memory::current::{is_adopted, process, thread};
+use crate::{block, budget};
 use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -50,6 +50,8 @@ pub fn keep_on(number: EnvironmentId, cpus: u64) -> Result<()> {
     for Position { cpu, at } in positions.iter().filter(|position| !may_stay(position)) {
         time_slice::free(KeyIndex::FIRST, *cpu, *at)?;
     }
+    // Who has just woken it may have found it where it was.
+    block::kick_idle();
     if number == area::number() {
         come_to(cpus);
     }

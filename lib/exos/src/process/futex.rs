@@ -48,7 +48,7 @@ impl Thread {
     fn wake(&self) {
         self.waiter.woken.store(1, SeqCst);
         block::note_awakened(self.number());
-        self.waiter.home.kick_idle();
+        self.waiter.home.kick_idle(self.number());
     }
 }
 
