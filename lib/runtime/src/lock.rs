@@ -151,6 +151,11 @@ impl<T> Lock<T> {
         self.lock.owner()
     }
 
+    /// The lock without the data.
+    pub fn owner_lock(&self) -> &OwnerLock {
+        &self.lock
+    }
+
     /// As [`OwnerLock::free_copy`].
     pub fn free_copy(&self) {
         self.lock.free_copy();

@@ -18,7 +18,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 use linux_raw_sys::general as linux;
-use runtime::lock::Lock;
+use runtime::lock::{Lock, OwnerLock};
 use runtime::predicate::{Operator, Term, word};
 
 const EDGE: u32 = linux::EPOLLET;
@@ -270,6 +270,10 @@ impl Operations for Set {
         if gone {
             self.interests.lock().clear();
         }
+    }
+
+    fn locks(&self) -> [Option<&OwnerLock>; 2] {
+        [Some(self.interests.owner_lock()), None]
     }
 
     fn status(&self) -> (u32, u64) {

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
 use runtime::PageNumber;
+use runtime::lock::OwnerLock;
 use runtime::predicate::Term;
 
 /// What can be done with it. A call that a kind does not have is refused as Linux refuses it.
@@ -85,6 +86,11 @@ pub trait Operations: Any + Debug + Send + Sync {
     /// Does something to the pipes that are behind it, each with the side that it has of it.
     fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {
         let _ = action;
+    }
+
+    /// The locks over what it keeps in this process: fork holds them while it copies that.
+    fn locks(&self) -> [Option<&OwnerLock>; 2] {
+        [None; 2]
     }
 
     /// Type and permissions, and number, as `fstat` tells them.

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
-use runtime::lock::Lock;
+use runtime::lock::{Lock, OwnerLock};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, area, exposed};
@@ -550,6 +550,10 @@ impl Socket {
 }
 
 impl Operations for Socket {
+    fn locks(&self) -> [Option<&OwnerLock>; 2] {
+        [Some(self.ends.owner_lock()), Some(self.settings.owner_lock())]
+    }
+
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
         if count == 0 {
             return Ok(0);

@@ -9,6 +9,7 @@
 use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
 use super::create::{self, Made, rows};
+use super::hold::Held;
 use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
@@ -142,10 +143,20 @@ fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Resul
     let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
     let forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
-    let mut held = process.hold_all();
-    let is_alone = held.threads() == 1;
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten)))
+}
+
+/// The same while all is held: this process's mailbox, where its parent's lies, and where the windows lie that the child does not get.
+fn copy_held(
+    ready: &mut Ready,
+    nursery: &mut Nursery,
+    held: &mut Held<'_>,
+    (own_mailbox, place, forgotten): (&Mailbox, Option<u64>, &[u64]),
+) -> Result<Vec<PageNumber>> {
+    let process = process();
+    let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
-    let mut rows = windows_of_child(&held.windows, (&own_mailbox, ready.mailbox()), &forgotten);
+    let mut rows = windows_of_child(&held.windows, (own_mailbox, ready.mailbox()), forgotten);
     // Where this process has its own parent's mailbox, the child has this process's.
     let place = place.or_else(|| held.windows.free_place());
     if let Some(inherited) = &mut nursery.inherited {

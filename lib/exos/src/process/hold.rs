@@ -11,6 +11,7 @@ use super::thread::Thread;
 use super::usage::Usage;
 use crate::descriptor::description::{Description, Records};
 use crate::descriptor::in_use::Uses;
+use crate::descriptor::object::Object;
 use crate::descriptor::table::Table;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
@@ -20,7 +21,8 @@ use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use runtime::lock::Guard;
+use runtime::area;
+use runtime::lock::{self, Guard, OwnerLock};
 
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
@@ -30,25 +32,27 @@ type Pages<'a> = (Guard<'a, Lent>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>
 type Own<'a> = (Guard<'a, Usage>, Guard<'a, Holdings>, Guard<'a, Identity>, Guard<'a, Limits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
 
-/// Every lock of a process, held.
+/// A process of which every lock is held.
 #[derive(Debug)]
 pub struct Held<'a> {
     /// The program's memory.
     pub memory: Guard<'a, Memory>,
     /// Open windows.
     pub windows: Guard<'a, Windows>,
+    /// Whether it has one thread.
+    pub is_alone: bool,
+}
+
+/// The other locks that are held with those.
+#[derive(Debug)]
+struct Others<'a> {
+    files: Files<'a>,
     _program: Running<'a>,
-    _files: Files<'a>,
     _own: Own<'a>,
     _pages: Pages<'a>,
 }
 
 impl Held<'_> {
-    /// How many threads the process has.
-    pub fn threads(&self) -> usize {
-        self._program.1.len()
-    }
-
     /// As [`Process::with_memory`], with the windows beside it.
     pub fn with_memory<T>(
         &mut self,
@@ -65,8 +69,24 @@ impl Held<'_> {
 }
 
 impl Process {
-    /// Takes every lock, in their order.
-    pub fn hold_all(&self) -> Held<'_> {
+    /// Does something while every lock is held, those of open descriptions, too. Who holds one of those may wait for others: then all
+    /// are let go and taken anew.
+    pub fn with_all_held<T>(&self, action: impl FnOnce(&mut Held<'_>) -> T) -> T {
+        loop {
+            let (mut held, others) = self.hold_all();
+            if held.is_alone {
+                return action(&mut held);
+            }
+            if let Some(_descriptions) = hold_descriptions(&others.files.0) {
+                return action(&mut held);
+            }
+            drop((held, others));
+            crate::block::yield_now();
+        }
+    }
+
+    /// Takes every lock of its own, in their order.
+    fn hold_all(&self) -> (Held<'_>, Others<'_>) {
         let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
         let (descriptors, uses, place) = (self.descriptors.lock(), self.uses.lock(), self.place.lock());
         let own =
@@ -75,7 +95,8 @@ impl Process {
         let files = (descriptors, uses, place, self.files.lock(), self.records.lock());
         let windows = self.windows.lock();
         let pages = (self.lent.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
-        Held { memory, windows, _program: running, _files: files, _own: own, _pages: pages }
+        let is_alone = running.1.len() == 1;
+        (Held { memory, windows, is_alone }, Others { files, _program: running, _own: own, _pages: pages })
     }
 
     /// In a copy that was made while all was held: nobody holds anything.
@@ -111,5 +132,30 @@ impl Process {
         self.alarms.timers.free_copy();
         self.summary.free_copy();
         self.extensions.free_copy();
+        locks_of(&self.descriptors.lock()).for_each(OwnerLock::free_copy);
     }
+}
+
+/// The locks of open descriptions, once for each descriptor.
+fn locks_of(descriptors: &Table<Description>) -> impl Iterator<Item = &OwnerLock> {
+    descriptors.iter().flat_map(|(_, description)| locks(description)).flatten()
+}
+
+fn locks(description: &Description) -> [Option<&OwnerLock>; 2] {
+    match &description.object {
+        Object::Other(other) => other.locks(),
+        _ => [None; 2],
+    }
+}
+
+/// Takes these locks, if nobody holds one.
+fn hold_descriptions(descriptors: &Table<Description>) -> Option<Vec<lock::Held<'_>>> {
+    let mut held = Vec::new();
+    for lock in locks_of(descriptors) {
+        // Several descriptors stand for one description.
+        if lock.owner() != area::number() {
+            held.push(lock.try_acquire()?);
+        }
+    }
+    Some(held)
 }
