@@ -21,6 +21,7 @@ use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::area;
 use runtime::lock::{self, Guard, OwnerLock};
 
@@ -132,7 +133,9 @@ impl Process {
         self.alarms.timers.free_copy();
         self.summary.free_copy();
         self.extensions.free_copy();
-        locks_of(&self.descriptors.lock()).for_each(OwnerLock::free_copy);
+        if self.has_threads.load(Relaxed) {
+            locks_of(&self.descriptors.lock()).for_each(OwnerLock::free_copy);
+        }
     }
 }
 
