@@ -32,6 +32,8 @@ pub struct Other {
     pub parent: u64,
     /// Whether it adopts those below it whose parents end.
     pub reaps: bool,
+    /// Whether it ends, and gives its children up.
+    pub gives_up: bool,
     /// Its process group.
     pub group: u64,
     /// Its session.
@@ -180,6 +182,7 @@ impl Sight {
             environment: environment.0,
             parent: self.parent(word(public::PARENT), word(public::ADOPTED)),
             reaps: word(public::REAPS) != 0,
+            gives_up: word(public::GIVES_UP) != 0,
             group: letters.words()[GROUP].load(Acquire),
             session: word(public::SESSION),
             mailbox,

@@ -49,6 +49,8 @@ pub mod public {
     pub const STANDS_IN: usize = BASE + 17;
     /// The environment that made it.
     pub const MAKER: usize = BASE + 18;
+    /// Not 0: it ends, and its children are whoever's adopts them.
+    pub const GIVES_UP: usize = BASE + 19;
     /// Real (0..32) and effective user.
     pub const USER: usize = BASE + 20;
     /// Real (0..32) and effective group.

@@ -3,7 +3,8 @@
 //!
 //! Who ends asks it to (`request::adopt_to_path`). Who adopts a child writes that into the child's public page, which it opens
 //! by the right of its user, and keeps a window onto it, where the status will stand: what the child was made of the session
-//! takes back, as of any orphan. Anybody may ask; a child is only adopted if it lies below, by what it and those above it say, so that
+//! takes back, as of any orphan. Anybody may ask; a child is only adopted if its parent says that it gives its children up, and if it
+//! lies below, by what it and those above it say, so that
 //! who lies gives away what is its own. Who is destroyed by the kernel asks nobody.
 
 use super::children::{Child, STATUS_WORD, public};
@@ -32,6 +33,7 @@ pub fn hand_on(children: &[Child]) {
     if children.is_empty() {
         return;
     }
+    process().public_word(public::GIVES_UP).store(1, SeqCst);
     let Some(reaper) = above(process().environment()).find(|other| other.reaps) else { return };
     for some in children.chunks(AT_ONCE) {
         let numbers: Vec<u64> = some.iter().map(|child| child.made.number.0).collect();
@@ -62,7 +64,8 @@ fn adopt(number: u64) -> Result<()> {
     let process = process();
     let other = relatives::find_any(number).ok_or(Errno::ESRCH)?;
     let is_known = process.children.lock().all.iter().any(|child| child.number() == other.environment);
-    if is_known || !above(number).any(|one| one.environment == process.environment()) {
+    let is_given_up = relatives::find(other.parent).is_some_and(|parent| parent.gives_up);
+    if is_known || !is_given_up || !above(number).any(|one| one.environment == process.environment()) {
         return Err(Errno::ESRCH);
     }
     let environment = EnvironmentId(other.environment);
