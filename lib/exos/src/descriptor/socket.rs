@@ -673,9 +673,9 @@ impl Operations for Socket {
     }
 
     fn status(&self) -> (u32, u64) {
-        let ends = self.ends.lock();
-        let page = ends.incoming.as_ref().map_or(0, |pipe| pipe.pages()[0].0);
-        (linux::S_IFSOCK | 0o777, page)
+        let [incoming, _, queue] = self.places();
+        let page = if incoming == PageNumber::NONE { queue } else { incoming };
+        (linux::S_IFSOCK | 0o777, if page == PageNumber::NONE { 0 } else { page.0 })
     }
 
     fn name(&self) -> String {

@@ -452,6 +452,7 @@ impl Server {
             Listed::Segments => self.segment_lines(),
             Listed::Semaphores => self.semaphore_lines(),
             Listed::Messages => self.message_lines(),
+            Listed::Sockets => self.socket_lines(),
             Listed::Locks => self.locks.lines(|node| self.tree.node(node).map_or(0, |node| node.volume)),
         };
         let mut text = String::new();

@@ -332,6 +332,8 @@ pub enum Listed {
     Messages = 2,
     /// Locks on files.
     Locks = 3,
+    /// Sockets that have names.
+    Sockets = 4,
 }
 
 /// What can be done with any of them.
@@ -376,6 +378,7 @@ impl Listed {
             1 => Some(Self::Semaphores),
             2 => Some(Self::Messages),
             3 => Some(Self::Locks),
+            4 => Some(Self::Sockets),
             _ => None,
         }
     }

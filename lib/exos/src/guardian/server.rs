@@ -68,6 +68,8 @@ pub struct NamedSocket {
     pub who: Credentials,
     /// What the library calls its kind: who asks for it is told.
     pub kind: u64,
+    /// Whether that one said that it listens.
+    pub listens: bool,
 }
 
 /// The file system and its clients, by environment number.

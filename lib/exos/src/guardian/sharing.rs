@@ -11,6 +11,8 @@ use crate::file_system::node::NodeId;
 use crate::file_system::tree::{Credentials, Fresh, ROOT, access};
 use crate::pipe;
 use crate::process::peer::Peer;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -183,7 +185,7 @@ impl Server {
             let (mode, kind) = (linux::S_IFSOCK | mode_kind as u32 & 0o777, mode_kind >> 32);
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
-            server.sockets.insert(node, NamedSocket { page, by: caller, who, kind });
+            server.sockets.insert(node, NamedSocket { page, by: caller, who, kind, listens: false });
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -202,7 +204,7 @@ impl Server {
         self.hold(caller, handle)?;
         // Abstract names of different kinds are different names.
         let kind = name.first().copied().map_or(0, u64::from);
-        self.sockets.insert(node, NamedSocket { page, by: caller, who, kind });
+        self.sockets.insert(node, NamedSocket { page, by: caller, who, kind, listens: false });
         self.abstract_names.insert(name, node);
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
@@ -229,9 +231,33 @@ impl Server {
 
     /// Its page, who listens there, and its kind.
     fn listener(&self, node: NodeId) -> Result<Answer> {
-        let NamedSocket { page, by, who, kind } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
+        let NamedSocket { page, by, who, kind, .. } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
         let [process, numbers] = Peer::of(*by, *who).to_words();
         Ok([*page, process, numbers, *kind, 0])
+    }
+
+    /// A line of `/proc/net/unix` for each socket that has a name, and who gave it that lives.
+    pub(super) fn socket_lines(&self) -> Vec<String> {
+        const ACCEPTS: u32 = 1 << 16;
+        let lives = |named: &NamedSocket| exposed::lives(EnvironmentId(named.by));
+        let named = self.sockets.iter().filter(|(_, named)| lives(named));
+        let line = |(node, named): (&NodeId, &NamedSocket)| {
+            let NamedSocket { page, kind, listens, .. } = named;
+            let flags = if *listens { ACCEPTS } else { 0 };
+            let name = self.name_of_socket(*node)?;
+            Some(format!("{:016x}: 00000002 00000000 {flags:08X} {kind:04X} 01 {page:>5} {name}\n", 0))
+        };
+        named.filter_map(line).collect()
+    }
+
+    /// A path, or an abstract name, as a line has it: with @ where a NUL is.
+    fn name_of_socket(&self, node: NodeId) -> Option<String> {
+        if let Some((name, _)) = self.abstract_names.iter().find(|(_, known)| **known == node) {
+            // Behind its kind, and with the NUL that it begins with.
+            return Some(name[1..].iter().map(|byte| if *byte == 0 { '@' } else { char::from(*byte) }).collect());
+        }
+        let path = self.tree.path_of(Location::first(node)).ok()?;
+        Some(String::from_utf8_lossy(&path).into_owned())
     }
 
     /// Adds seals to a file, or just tells them.

@@ -160,7 +160,7 @@ impl Server {
     pub(super) fn listens(&mut self, caller: u64, page: u64) -> Result<Answer> {
         let who = self.clients.get(&caller).ok_or(Errno::EPERM)?.identity.acting();
         let own = self.sockets.values_mut().filter(|named| named.page == page && named.by == caller);
-        own.for_each(|named| named.who = who);
+        own.for_each(|named| (named.who, named.listens) = (who, true));
         Ok(NOTHING)
     }
 }

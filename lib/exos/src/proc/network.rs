@@ -1,6 +1,8 @@
 //! The tables of `/proc/net`. There are no devices of networks and no sockets of the Internet: those tables have their headings
-//! and nothing below them. Unix-domain sockets lie with those who have them, and nobody keeps a list.
+//! and nothing below them. Unix-domain sockets lie with those who have them; the guardian knows those that have names.
 
+use crate::guardian::protocol::Listed;
+use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::String;
 
@@ -34,7 +36,10 @@ pub(super) fn text(name: &str) -> Option<String> {
         "raw" => format!("  {SHORT} {MORE}\n"),
         "tcp6" => format!("  {LONG}\n"),
         "udp6" | "raw6" => format!("  {LONG} {MORE}\n"),
-        "unix" => String::from("Num       RefCount Protocol Flags    Type St Inode Path\n"),
+        "unix" => {
+            let sockets = process().files.lock().lines(Listed::Sockets).unwrap_or_default();
+            format!("Num       RefCount Protocol Flags    Type St Inode Path\n{}", String::from_utf8_lossy(&sockets))
+        }
         _ => return None,
     })
 }
