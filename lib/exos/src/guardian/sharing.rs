@@ -239,8 +239,10 @@ impl Server {
     /// A line of `/proc/net/unix` for each socket that has a name, and who gave it that lives.
     pub(super) fn socket_lines(&self) -> Vec<String> {
         const ACCEPTS: u32 = 1 << 16;
-        let lives = |named: &NamedSocket| exposed::lives(EnvironmentId(named.by));
-        let named = self.sockets.iter().filter(|(_, named)| lives(named));
+        let is_there = |(node, named): &(&NodeId, &NamedSocket)| {
+            exposed::lives(EnvironmentId(named.by)) && self.tree.node(**node).is_ok()
+        };
+        let named = self.sockets.iter().filter(is_there);
         let line = |(node, named): (&NodeId, &NamedSocket)| {
             let NamedSocket { page, kind, listens, .. } = named;
             let flags = if *listens { ACCEPTS } else { 0 };
@@ -253,8 +255,8 @@ impl Server {
     /// A path, or an abstract name, as a line has it: with @ where a NUL is.
     fn name_of_socket(&self, node: NodeId) -> Option<String> {
         if let Some((name, _)) = self.abstract_names.iter().find(|(_, known)| **known == node) {
-            // Behind its kind, and with the NUL that it begins with.
-            return Some(name[1..].iter().map(|byte| if *byte == 0 { '@' } else { char::from(*byte) }).collect());
+            // Behind its kind, and with the NUL that it begins with; whoever does not go by the library may name it anything.
+            return Some(name.iter().skip(1).map(|byte| if *byte == 0 { '@' } else { char::from(*byte) }).collect());
         }
         let path = self.tree.path_of(Location::first(node)).ok()?;
         Some(String::from_utf8_lossy(&path).into_owned())
