@@ -52,6 +52,16 @@ static void vfork_exec(void)
 	wait_for(child);
 }
 
+static void vfork_exec_bare(void)
+{
+	pid_t child = vfork();
+	if (child == 0) {
+		execl("/bench/bare", "bare", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(child);
+}
+
 static void fork_shell(void)
 {
 	pid_t child = fork();
@@ -69,6 +79,7 @@ int main(void)
 	measure("vfork-exit", 1, vfork_exit);
 	measure("fork-exec", 1, fork_exec);
 	measure("vfork-exec", 1, vfork_exec);
+	measure("vfork-exec-bare", 1, vfork_exec_bare);
 	measure("fork-shell", 1, fork_shell);
 	return 0;
 }

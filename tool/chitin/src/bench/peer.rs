@@ -77,15 +77,20 @@ fn dependency() -> Result<String> {
 /// the two apart.
 const BASE: &str = "-Wl,-Ttext-segment=0x20000000";
 
-/// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address.
+/// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address. One in assembly has no C library.
 ///
 /// # Errors
 /// When there is no such source, or the compiler refuses it.
 pub fn compile(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
-    let (source, program) = (workspace.root().join(SOURCES).join(format!("{name}.c")), folder.join(name));
+    let source = |ending: &str| workspace.root().join(SOURCES).join(format!("{name}.{ending}"));
+    let (in_assembly, program) = (source("S"), folder.join(name));
+    let bare = in_assembly.exists();
+    let source = if bare { in_assembly } else { source("c") };
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", BASE, "-I"]);
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-no-pie", "-fno-pie", "-pthread", BASE]);
+    compiler.args(bare.then_some("-nostdlib"));
     let output = compiler
+        .arg("-I")
         .arg(workspace.root().join(LINKED))
         .arg("-o")
         .arg(&program)
