@@ -22,6 +22,7 @@ mod failure;
 mod interrupt;
 mod kernel_interface;
 mod kernel_trace;
+mod kvm;
 mod linux_compatibility;
 mod metadata;
 mod progress;

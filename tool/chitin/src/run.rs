@@ -25,7 +25,7 @@ use crate::root::{self, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{answer, boot_archive, interrupt, kernel_trace, scratch, size};
+use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, scratch, size};
 
 /// Where programs are looked for, inside the machine.
 pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -107,10 +107,11 @@ impl Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let root = root::load(workspace, options.root.as_deref())?;
     let command = command(options, &root)?;
-    let machine = machine(workspace, options, &root)?;
+    check_memory(options, &root)?;
     let traces = options.trace.contains(&Trace::Kernel);
     let build = if traces { Images::build_tracing } else { Images::build };
     let images = build(Toolchain::detect(), workspace, build::EXOS)?;
+    let machine = machine(workspace, options, &images)?;
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
@@ -178,17 +179,19 @@ fn last_of_each(variables: Vec<String>) -> Vec<String> {
     kept
 }
 
-fn machine(workspace: &Workspace, options: &Options, root: &Tree) -> Result<Machine> {
+fn check_memory(options: &Options, root: &Tree) -> Result<()> {
     let needed = LEAST_MEMORY + root.size().div_ceil(1 << 20);
     if options.memory < needed {
         let asked = options.memory;
         return Err(Failure::new(format!("--memory {asked}M is too little: this root needs {needed}M at least")));
     }
-    let accelerator = if options.icount {
-        AcceleratorChoice::Tcg.resolve(&workspace.cache())?
-    } else {
-        options.accel.resolve(&workspace.cache())?
-    };
+    Ok(())
+}
+
+fn machine(workspace: &Workspace, options: &Options, images: &Images) -> Result<Machine> {
+    // Only the emulator counts instructions.
+    let choice = if options.icount { AcceleratorChoice::Tcg } else { options.accel };
+    let accelerator = kvm::choose(choice, &workspace.cache(), images)?;
     Ok(Machine {
         cpus: options.cpus,
         memory: options.memory,

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::qemu::{PROGRAM, kvm_answer};
+use crate::kvm::{self, Answer};
+use crate::qemu::PROGRAM;
 use crate::workspace::Workspace;
 
 use super::Line;
@@ -53,10 +54,10 @@ pub fn features(_: &Workspace) -> Line {
 }
 
 pub fn kvm(workspace: &Workspace) -> Line {
-    match kvm_answer(&workspace.cache()) {
-        Ok(Ok(())) => Line::good("kvm", "a guest runs under it"),
-        Ok(Err(reason)) => Line::note("kvm", format!("{reason}: machines are emulated")),
-        Err(failure) => Line::note("kvm", format!("could not be tried ({failure}): machines are emulated")),
+    match kvm::known(&workspace.cache()) {
+        Answer::Works => Line::good("kvm", "Chitin runs under it"),
+        Answer::Fails(reason) => Line::note("kvm", format!("{reason}: machines are emulated")),
+        Answer::NotTried => Line::note("kvm", "/dev/kvm is there: ./chitin run tries whether Chitin runs under it"),
     }
 }
 

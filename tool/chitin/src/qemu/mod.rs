@@ -4,10 +4,9 @@
 mod accelerator;
 mod arguments;
 mod machine;
-mod probe;
 mod running;
 
-pub use accelerator::{Accelerator, AcceleratorChoice, kvm_answer};
+pub use accelerator::{Accelerator, AcceleratorChoice};
 pub use arguments::{PROGRAM, flags};
 pub use machine::{Board, Cpu, Machine, Plugin};
 pub use running::{Files, Running, Stop};

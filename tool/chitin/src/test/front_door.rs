@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::build::{self, Images};
 use crate::failure::{Context, Result};
-use crate::qemu::kvm_answer;
+use crate::kvm;
+use crate::qemu::Accelerator;
 use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -112,23 +113,40 @@ const PATIENCE: &str = "200";
 /// How long what was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(20);
 
+/// The trial of accelerators must find that Chitin runs where it does.
+const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
+
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<Case> {
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = VISITS.iter().map(named).filter(|(name, _)| name.contains(filter)).collect();
-    if chosen.is_empty() {
+    let is_trial_chosen = TRIAL.contains(filter);
+    if chosen.is_empty() && !is_trial_chosen {
         return Vec::new();
     }
     // Built, and KVM tried, beforehand: strangers see what is wrong, not the progress of what is done once in a tree.
-    let ready = Images::build(toolchain, workspace, build::EXOS).and_then(|_| kvm_answer(&workspace.cache()));
-    if let Err(failure) = ready {
-        return vec![Case::failed("build::front-door", failure.to_string())];
-    }
+    let ready = Images::build(toolchain, workspace, build::EXOS).and_then(|images| {
+        kvm::answer(&workspace.cache(), &images)?;
+        Ok(images)
+    });
+    let images = match ready {
+        Ok(images) => images,
+        Err(failure) => return vec![Case::failed("build::front-door", failure.to_string())],
+    };
     let case = |(name, visit): (String, &'static Visit)| {
         let root = workspace.root().to_owned();
         Case::new(name, WEIGHT, move |transcript| judge(visit, &root, transcript))
     };
-    chosen.into_iter().map(case).collect()
+    let trial = is_trial_chosen.then(|| Case::new(TRIAL.to_owned(), WEIGHT, move |_| try_emulation(&images)));
+    chosen.into_iter().map(case).chain(trial).collect()
+}
+
+fn try_emulation(images: &Images) -> Verdict {
+    match kvm::runs(Accelerator::Tcg, images) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the trial did not come to its end".into()),
+        Err(failure) => Err(failure.to_string()),
+    }
 }
 
 fn judge(visit: &Visit, root: &Path, mut transcript: File) -> Verdict {
