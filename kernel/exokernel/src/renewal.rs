@@ -12,7 +12,7 @@ use crate::destruction::{LARGEST_STEP, Progress, STEP};
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::page::wake_watchers;
+use crate::page::{access_list, wake_watchers};
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
 use abi::environment::{Specification, State};
@@ -105,9 +105,14 @@ impl Kernel {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
         let private = &wanted.private[..wanted.private_count as usize];
+        // Nearly all of them are under one list.
+        let mut allowed = None;
         for number in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
             let info = self.page(PageNumber(*number))?;
-            permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+            if Some(access_list(info)) != allowed {
+                permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+                allowed = Some(access_list(info));
+            }
             if memory::state(info).flags & ORPHAN != 0 {
                 return Err(Error::WrongKind.about(*number));
             }

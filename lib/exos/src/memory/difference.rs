@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// The rows that make tables that map `old`, and nothing else, map `new`, and nothing else. No address stands twice in either. Where
 /// a row of `old` has no entry nothing is mapped.
 pub fn difference<'a>(old: &[MapRow], new: &'a [MapRow]) -> Cow<'a, [MapRow]> {
-    if old.is_empty() {
+    if old.iter().all(|row| row.entry == 0) {
         return Cow::Borrowed(new);
     }
     if old.len() != new.len() {

@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering::Relaxed;
 pub const SPAN: u64 = PAGE_SIZE << 9;
 /// Entries that are looked at together, most being empty.
 const AT_ONCE: usize = 8;
-/// How many times so many an eighth of a table has.
-const EIGHTH: usize = 512 / 8 / AT_ONCE;
+/// Entries of an eighth of a table.
+const EIGHTH: usize = 512 / 8;
 /// Bits of an entry that the CPU and the kernel set by themselves.
 const BY_THE_MACHINE: u64 = ACCESSED | DIRTY | USER;
 
@@ -34,30 +34,62 @@ pub struct Differences {
 pub fn look(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow], vouched: &Range<u64>) -> Differences {
     let mut seen = Differences::default();
     let mut next = 0;
-    let groups = words.as_chunks::<AT_ONCE>().0.iter().zip((base..).step_by(AT_ONCE * PAGE_SIZE as usize));
-    for (index, (some, first)) in groups.enumerate() {
-        let is_used = used >> (index / EIGHTH) & 1 != 0;
-        if !is_used || some.iter().fold(0, |all, word| all | word.load(Relaxed)) == 0 {
-            continue;
-        }
-        for (word, address) in some.iter().zip((first..).step_by(PAGE_SIZE as usize)) {
-            let entry = word.load(Relaxed);
-            let is_it = |row: &MapRow| row.address & PAGE_MASK == address && (row.entry ^ entry) & !BY_THE_MACHINE == 0;
-            if entry == 0 || vouched.contains(&address) {
-                continue;
+    let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate();
+    for (eighth, words) in eighths.filter(|(index, _)| used >> index & 1 != 0) {
+        let mut first = base.wrapping_add((eighth * EIGHTH) as u64 * PAGE_SIZE);
+        for some in words.as_chunks::<AT_ONCE>().0 {
+            if some.iter().fold(0, |all, word| all | word.load(Relaxed)) != 0 {
+                next = look_at(some, first, (rows, next), vouched, &mut seen);
             }
-            if !rows.get(next).is_some_and(is_it) {
-                next = pass_over(rows, next, address, &mut seen);
-                if !rows.get(next).is_some_and(is_it) {
-                    seen.others.push(address);
-                    continue;
-                }
-            }
-            next += 1;
+            first = first.wrapping_add(AT_ONCE as u64 * PAGE_SIZE);
         }
     }
     pass_over(rows, next, u64::MAX, &mut seen);
     seen
+}
+
+/// Whether such a table has no entry at all.
+pub fn is_empty(words: &[AtomicU64], used: u8) -> bool {
+    let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate();
+    let mut used = eighths.filter(|(index, _)| used >> index & 1 != 0);
+    used.all(|(_, words)| words.iter().fold(0, |all, word| all | word.load(Relaxed)) == 0)
+}
+
+/// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next` on. The result is the first
+/// row behind them.
+fn look_at(
+    some: &[AtomicU64; AT_ONCE],
+    first: u64,
+    (rows, mut next): (&[MapRow], usize),
+    vouched: &Range<u64>,
+    seen: &mut Differences,
+) -> usize {
+    let mut address = first.wrapping_sub(PAGE_SIZE);
+    for word in some {
+        address = address.wrapping_add(PAGE_SIZE);
+        let entry = word.load(Relaxed);
+        if entry == 0 {
+            continue;
+        }
+        // Nearly always it is the next row.
+        if rows.get(next).is_some_and(|row| is_it(row, address, entry)) {
+            next = next.wrapping_add(1);
+        } else if !vouched.contains(&address) {
+            next = pass_over(rows, next, address, seen);
+            if rows.get(next).is_some_and(|row| is_it(row, address, entry)) {
+                next = next.wrapping_add(1);
+            } else {
+                seen.others.push(address);
+            }
+        }
+    }
+    next
+}
+
+/// Whether an entry at an address is what a row says.
+#[inline]
+const fn is_it(row: &MapRow, address: u64, entry: u64) -> bool {
+    row.address & PAGE_MASK == address && (row.entry ^ entry) & !BY_THE_MACHINE == 0
 }
 
 /// The rows from one on whose addresses lie below one are missing. The result is the first of the others.
@@ -110,6 +142,14 @@ mod tests {
         assert_eq!(seen(&more, &rows), (Vec::new(), [15, 511].to_vec()), "the area is vouched for");
         assert_eq!(seen(&entries[1..], &rows), ([0].to_vec(), Vec::new()));
         assert_eq!(seen(&entries[..2], &rows), ([2].to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn an_empty_table_is_told_from_one_with_an_entry_anywhere() {
+        assert!(is_empty(&table(&[]), u8::MAX));
+        for at in [0, 63, 64, 300, 511] {
+            assert!(!is_empty(&table(&[(at, 1)]), 1 << (at / 64)), "entry {at}");
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ mod kept;
 #[cfg(target_os = "none")]
 mod lent;
 pub mod limits;
+#[cfg(target_os = "none")]
+pub mod offer;
 pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]
