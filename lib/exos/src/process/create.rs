@@ -5,6 +5,7 @@
 //! user can do on Unix), slot 4 that of its origin where a program set it apart from its user. The process's access list begins with the session's name, then its own.
 
 use super::affinity;
+use super::grave::{self, Grave, remains};
 use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use crate::user_memory::birth;
@@ -107,7 +108,7 @@ impl Maker {
         })?;
         let pages = Allocator { key: power, list };
         let made = Self::of_pages([session, power, key], pages, public, channel);
-        made.inspect_err(|_| free_all(area::number().0, pages))
+        made.inspect_err(|_| free_all(pages))
     }
 
     fn of_pages(
@@ -165,7 +166,7 @@ impl Maker {
         let _ = key::discard(key);
         outcome.inspect_err(|_| {
             PublicPage::of(public).free(power);
-            free_all(area::number().0, pages);
+            free_all(pages);
         })
     }
 
@@ -278,11 +279,23 @@ impl Made {
     /// Releases all that it held, and takes back the pages that it was made of: those under its access list, which are
     /// charged to the thread that made it.
     pub fn bury(&self, session: KeyIndex) {
+        if !remains(self) {
+            // It said that it had no parent, and the session has buried it.
+            return;
+        }
         let maker = exposed::environment(self.number).map_or(area::number().0, |info| info.creator.load(Relaxed));
+        let is_own = maker == area::number().0;
+        // A thread may end, and with it go the pages that are charged to it, while they are listed.
+        let grave = if is_own { None } else { dig(self, session) };
         let public = PublicPage::of(self.public);
         release(self.number, session);
         public.free(session);
-        free_all(maker, Allocator { key: session, list: self.list });
+        let pages = |key: KeyIndex| Allocator { key, list: self.list };
+        if is_own {
+            free_all(pages(session));
+        } else if let Some(grave) = grave {
+            grave::close(&[grave], session, |key| free_pages(maker, pages(key)));
+        }
     }
 }
 
@@ -300,13 +313,25 @@ pub(super) fn load(cpu: u64) -> (usize, usize) {
     owners.fold((0, 0), |(busy, all), owner| (busy + usize::from(wants(owner)), all + 1))
 }
 
-/// Frees all pages under a list that are charged to who made them, and the list.
-fn free_all(maker: u64, pages: Allocator) {
-    // What was given up already is freed with its last use, and may be somebody else's the next moment: the list too,
-    // if the thread that made it has died.
-    let is_left = |info: &runtime::exposed::Page| !info.is_orphan();
-    let keeps_list = exposed::page(pages.list).is_some_and(|info| is_left(&info));
-    let is_under_list = |info: runtime::exposed::Page| info.access() == pages.list && is_left(&info);
+fn dig(made: &Made, session: KeyIndex) -> Option<Grave> {
+    crate::budget::reserve(1);
+    Grave::dig(made, session)
+}
+
+/// Frees all pages under a list that are charged to the running environment, which made them, and the list.
+fn free_all(pages: Allocator) {
+    // One that was given up already, with the thread that made it, goes with what is under it.
+    let keeps_list = exposed::page(pages.list).is_some_and(|info| !info.is_orphan());
+    free_pages(area::number().0, pages);
+    if keeps_list {
+        let _ = pages.free(pages.list);
+    }
+}
+
+/// Frees all pages under a list that are charged to who made them, but for the list.
+fn free_pages(maker: u64, pages: Allocator) {
+    // What was given up already is freed with its last use.
+    let is_under_list = |info: runtime::exposed::Page| info.access() == pages.list && !info.is_orphan();
     let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under_list);
     // Another thread's pages may change while they are listed: what is missed is found in the next round.
     while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
@@ -315,12 +340,9 @@ fn free_all(maker: u64, pages: Allocator) {
         let theirs = maker.pages().filter(|page| under_list(page) && *page != pages.list);
         let theirs: Vec<PageNumber> = theirs.take(count).collect();
         let freed = pages.free_many(&theirs);
-        if freed == 0 || !keeps_list || maker.number.load(Relaxed) == area::number().0 {
+        if freed == 0 || maker.number.load(Relaxed) == area::number().0 {
             break;
         }
-    }
-    if keeps_list {
-        let _ = pages.free(pages.list);
     }
 }
 

@@ -25,6 +25,8 @@ pub mod exit;
 pub mod fork;
 #[cfg(target_os = "none")]
 pub mod futex;
+#[cfg(target_os = "none")]
+pub mod grave;
 pub mod groups;
 #[cfg(target_os = "none")]
 pub mod hold;

@@ -10,6 +10,7 @@ use super::begin::{self, Inherited};
 use super::children::{Child, public};
 use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
+use super::grave::remains;
 use super::kept::Kept;
 use super::offer::Hint;
 use super::prepared::Prepared;
@@ -362,6 +363,11 @@ impl Ready {
         words[public::MAGIC].store(public::MAGIC_READY, Release);
     }
 
+    /// Has its public page say nothing, before what stands there goes word by word: the session may be looking.
+    fn unmark(&self) {
+        self.public.words()[public::MAGIC].store(0, Release);
+    }
+
     /// Destroys it.
     pub fn bury(&self) {
         bury(&self.made, &self.public, &self.room);
@@ -382,6 +388,7 @@ impl Ready {
         let gone = if keeps { ready.mend() } else { ready.clean() };
         ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
         ready.room.offers = false;
+        ready.unmark();
         ready.public.clear();
         ready.mark();
         let session = process().session_key;
@@ -582,14 +589,13 @@ fn is_mailbox(page: PageNumber) -> bool {
 pub fn bury(made: &Made, public: &Shared, room: &Room) {
     let process = process();
     let mailbox = public.pages()[1];
-    let mut windows = process.windows.lock();
-    windows.close(public);
-    room.kept.views().for_each(|view| windows.close(view));
-    drop(windows);
+    room.kept.views().for_each(|view| process.windows.lock().close(view));
     if is_mailbox(mailbox) {
         let _ = process.lists.public(process.session_key).free(mailbox);
     }
     made.bury(process.session_key);
+    // Last: until then the public page is no other one, even if the thread that it is charged to ends.
+    process.windows.lock().close(public);
 }
 
 fn edits(list: PageNumber) -> (u64, u64) {
@@ -606,7 +612,8 @@ impl Process {
     pub fn keep_room(&self, child: &mut Child) -> bool {
         let is_mine = exposed::environment(child.made.number)
             .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
-            && thread().number() == self.environment();
+            && thread().number() == self.environment()
+            && remains(&child.made);
         // What borrows a key is made anew: the key is not this process's to give to who is not born.
         if !is_mine || self.borrows_key() || self.stopped.load(Relaxed) >= state::ENDS {
             return false;

@@ -9,8 +9,8 @@ use super::set_id::Successors;
 use crate::guardian::client::Client;
 use crate::process::children::public;
 use crate::process::create::{self, Made, PublicPage};
+use crate::process::grave::{self, Grave, remains};
 use abi::budget::{Figure, Resource};
-use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::address_space::Access;
@@ -67,7 +67,7 @@ impl Orphans {
             return;
         }
         self.alive.clear();
-        let mut lists = Vec::new();
+        let mut graves = Vec::new();
         let mut population = 0u64;
         let slots = 0..exposed::kernel().environments.load(Acquire);
         for info in slots.filter_map(exposed::environment_slot) {
@@ -76,15 +76,14 @@ impl Orphans {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
                 // What was not born does not end by itself.
                 Some(Orphan::Process(made) | Orphan::Unborn(made)) => {
-                    let anchor = anchor(info, made.list);
+                    graves.extend(Grave::dig(&made, OWN));
                     release(info, &made, self.bank);
-                    lists.extend(anchor.map(|anchor| [anchor, made.list]));
                 }
                 Some(Orphan::Thread(number)) => create::release(number, OWN),
                 None => {}
             }
         }
-        free(&lists);
+        free(&graves);
         if core::mem::replace(&mut self.population, population) != population {
             self.guardian.bury_the_dead();
         }
@@ -107,10 +106,14 @@ fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
     if belongs_to != EnvironmentId::NONE {
         return (!exposed::lives(belongs_to)).then_some(Orphan::Thread(number));
     }
-    let is_process = word(public::MAGIC) == public::MAGIC_VALUE;
-    let is_unborn = word(public::MAGIC) == public::MAGIC_READY;
+    let magic = word(public::MAGIC);
+    let (is_process, is_unborn) = (magic == public::MAGIC_VALUE, magic == public::MAGIC_READY);
     // Nobody but the session takes care of who goes on for another one.
     let has_parent = exposed::lives(EnvironmentId(word(public::PARENT))) && !successors.has(number);
+    if word(public::MAGIC) != magic {
+        // Its parent is making the next child of it.
+        return None;
+    }
     // Another session's mailboxes are closed to this one, and its orphans not this one's affair.
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();
@@ -126,50 +129,34 @@ fn orphan(info: Environment, successors: &Successors) -> Option<Orphan> {
     }
 }
 
-/// A page under the list of an environment that is not dead yet: as long as it is there the list is no other one, whoever gives up
-/// what is under it.
-fn anchor(info: Environment, list: PageNumber) -> Option<PageNumber> {
-    let anchors = Allocator { key: OWN, list };
-    let anchor = anchors.allocate().ok()?;
-    let is_its = exposed::page(PageNumber(info.root.load(Acquire))).is_some_and(|root| root.access() == list);
-    if !is_its || info.state.load(Acquire) == State::Dead as u64 {
-        let _ = anchors.free(anchor);
-        return None;
-    }
-    Some(anchor)
-}
-
 /// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.
 fn release(info: Environment, made: &Made, bank: EnvironmentId) {
     let heir = EnvironmentId(info.creator.load(Relaxed));
     let limits = Resource::ALL.map(|resource| (resource, info.budget[resource as usize].limit.load(Relaxed)));
-    let public = PublicPage::of(made.public);
+    // As long as it is mapped here it is no other page, even if whoever it is charged to ends after it.
+    let held = Window::open(&[made.public], OWN, Access::READ).ok().filter(|_| remains(made));
+    let public = held.as_ref().map(|_| PublicPage::of(made.public));
     create::release(made.number, OWN);
-    public.free(OWN);
+    public.into_iter().for_each(|public| public.free(OWN));
     for (resource, amount) in limits.into_iter().filter(|(_, amount)| *amount > 0) {
         // An heir that uses what it got keeps it, until its own end.
         let _ = syscall::budget_move(OWN, heir, bank, resource as u64, Figure::Limit as u64, amount);
     }
 }
 
-/// Frees all pages under some access lists, and the lists, each given with its anchor: their makers, who would know them, are
-/// gone.
-fn free(buried: &[[PageNumber; 2]]) {
-    if buried.is_empty() {
+/// Frees all pages under the lists of the dead, and the lists: their makers, who would know them, are gone. Heirs of these may end
+/// while all pages are looked through.
+fn free(graves: &[Grave]) {
+    if graves.is_empty() {
         return;
     }
-    // What was given up already is freed with its last use, and may be somebody else's the next moment.
-    let is_left = |page: &PageNumber| exposed::page(*page).is_some_and(|info| !info.is_orphan());
-    let is_buried = |list: PageNumber| buried.iter().any(|[_, buried]| *buried == list);
-    let is_kept = |page: PageNumber| buried.iter().any(|kept| kept.contains(&page));
+    let is_kept = |page: PageNumber| graves.iter().any(|grave| grave.keeps(page));
+    // What was given up already is freed with its last use.
+    let is_theirs = |info: exposed::Page| !info.is_orphan() && graves.iter().any(|grave| grave.holds(&info));
     let pages = (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber);
-    let is_theirs = |page: &PageNumber| exposed::page(*page).is_some_and(|info| is_buried(info.access()));
-    let theirs: Vec<PageNumber> = pages.filter(|page| is_theirs(page) && !is_kept(*page) && is_left(page)).collect();
-    let any = Allocator { key: OWN, list: PageNumber::NONE };
-    any.free_many(&theirs);
-    // In one call each: between the anchor's end and the list's nobody else can free the list.
-    for [anchor, list] in buried {
-        let both = [*anchor, *list];
-        any.free_many(if is_left(list) { &both } else { &both[..1] });
-    }
+    grave::close(graves, OWN, |key| {
+        let theirs = pages.filter(|page| exposed::page(*page).is_some_and(is_theirs) && !is_kept(*page));
+        let theirs: Vec<PageNumber> = theirs.collect();
+        Allocator { key, list: PageNumber::NONE }.free_many(&theirs);
+    });
 }
