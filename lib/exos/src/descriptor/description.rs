@@ -48,6 +48,11 @@ pub struct Records {
     spare: Option<Arc<Open>>,
 }
 
+/// Whether a descriptor refers to the record at an index of a page, in any process or on its way to one.
+pub fn is_referred_to_at(page: &Shared, index: usize) -> bool {
+    Record::at(page, index).state().load(Acquire) & 0xffff_ffff != 0
+}
+
 /// Where open descriptions keep their offsets: what an image can replace (`crate::tables`).
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets {

@@ -156,6 +156,21 @@ impl Keys {
         self.audiences.list_for(audience)
     }
 
+    /// The list for pages that a principal leaves to those who shared them until now: they are under the other list.
+    ///
+    /// # Errors
+    /// As [`Audiences::list_for`].
+    pub(super) fn list_for_heirs(&mut self, principal: u64, under: PageNumber) -> Result<PageNumber> {
+        let mut audience: Audience = self.sharers(under).map(|sharer| (sharer, Access::Own)).collect();
+        audience.extend([(0, Access::Own), (principal, Access::Own)]);
+        self.audiences.list_for(audience)
+    }
+
+    /// Whether one of two principals may use what is under a list that this guardian made for several.
+    pub(super) fn may_use_bequest(&self, list: PageNumber, principals: [u64; 2]) -> bool {
+        self.audiences.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
+    }
+
     /// Who shares what is under a list, beside user 0.
     fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
         let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);

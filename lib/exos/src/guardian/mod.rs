@@ -16,6 +16,8 @@ pub mod protocol;
 #[cfg(target_os = "none")]
 mod audience;
 #[cfg(target_os = "none")]
+pub mod bequests;
+#[cfg(target_os = "none")]
 pub mod client;
 #[cfg(target_os = "none")]
 mod futexes;

@@ -233,6 +233,11 @@ operations! {
     /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
     /// begins with there is a script's first line.
     OpenProgram = 100,
+    /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the caller ends.
+    Bequeath = 101,
+    /// (principal that the caller is going to be, and may be; count; so many pages in the window): those of them that were left to the
+    /// guardian that principal may use, too.
+    ShareBequests = 102,
     /// (): what clients held that have died is free; anybody may say so.
     BuryTheDead = 90,
     /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the

@@ -1,5 +1,6 @@
 //! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
 
+use super::bequests::Bequests;
 use super::handle::Handle;
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
@@ -44,6 +45,8 @@ pub struct Guardian {
     pub wishes: Wishes,
     /// What it says of clients to others.
     pub(super) vouchers: Vouchers,
+    /// What the dead have left to others.
+    pub(super) bequests: Bequests,
     /// Who waits for words of shared memory.
     pub(super) futexes: SharedFutexes,
 }
@@ -86,8 +89,8 @@ impl Guardian {
             windows,
         };
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
-        let (vouchers, futexes) = (Vouchers::default(), SharedFutexes::default());
-        Ok(Self { server, threads, spare, bank: EnvironmentId::NONE, board, wishes, vouchers, futexes })
+        let (vouchers, bequests, futexes) = (Vouchers::default(), Bequests::default(), SharedFutexes::default());
+        Ok(Self { server, threads, spare, bank: EnvironmentId::NONE, board, wishes, vouchers, bequests, futexes })
     }
 
     fn serve(&mut self, environment: u64, message: &mut Message) {
@@ -143,9 +146,12 @@ impl Guardian {
                 | Operation::FutexWake
                 | Operation::FutexRequeue),
             ) => self.futex((environment, caller), operation, message),
+            Some(Operation::ShareBequests) => self.share_bequests(caller, message),
+            Some(Operation::Bequeath) => self.bequeath(caller, message),
             Some(Operation::Execute) => self.execute(caller, message[1]),
             Some(Operation::BuryTheDead) => {
                 self.bury_the_dead();
+                self.give_up_bequests();
                 Ok(())
             }
             _ => {

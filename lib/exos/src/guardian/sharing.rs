@@ -185,7 +185,7 @@ impl Server {
             let (mode, kind) = (linux::S_IFSOCK | mode_kind as u32 & 0o777, mode_kind >> 32);
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
-            server.sockets.insert(node, NamedSocket { page, by: caller, who, kind, listens: false });
+            server.sockets.insert(node, NamedSocket::new(page, caller, who, kind));
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -204,7 +204,7 @@ impl Server {
         self.hold(caller, handle)?;
         // Abstract names of different kinds are different names.
         let kind = name.first().copied().map_or(0, u64::from);
-        self.sockets.insert(node, NamedSocket { page, by: caller, who, kind, listens: false });
+        self.sockets.insert(node, NamedSocket::new(page, caller, who, kind));
         self.abstract_names.insert(name, node);
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
@@ -231,17 +231,16 @@ impl Server {
 
     /// Its page, who listens there, and its kind.
     fn listener(&self, node: NodeId) -> Result<Answer> {
-        let NamedSocket { page, by, who, kind, .. } = self.sockets.get(&node).ok_or(Errno::ECONNREFUSED)?;
+        let named = self.sockets.get(&node).filter(|named| named.is_there()).ok_or(Errno::ECONNREFUSED)?;
+        let NamedSocket { page, by, who, kind, .. } = named;
         let [process, numbers] = Peer::of(*by, *who).to_words();
         Ok([*page, process, numbers, *kind, 0])
     }
 
-    /// A line of `/proc/net/unix` for each socket that has a name, and who gave it that lives.
+    /// A line of `/proc/net/unix` for each socket that has a name.
     pub(super) fn socket_lines(&self) -> Vec<String> {
         const ACCEPTS: u32 = 1 << 16;
-        let is_there = |(node, named): &(&NodeId, &NamedSocket)| {
-            exposed::lives(EnvironmentId(named.by)) && self.tree.node(**node).is_ok()
-        };
+        let is_there = |(node, named): &(&NodeId, &NamedSocket)| named.is_there() && self.tree.node(**node).is_ok();
         let named = self.sockets.iter().filter(is_there);
         let line = |(node, named): (&NodeId, &NamedSocket)| {
             let NamedSocket { page, kind, listens, .. } = named;

@@ -87,14 +87,11 @@ impl Guardian {
     pub(super) fn admit(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let principal = message[1];
         let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.identity;
-        let own = [identity.user.real, identity.user.effective, identity.user.saved].map(u64::from);
-        let is_user = principal < FIRST_APART && (identity.is_privileged() || own.contains(&principal));
-        let is_own = principal >= FIRST_APART && principal == identity.apart;
-        if !is_user && !is_own {
+        if !identity.may_be(principal) {
             return Err(Errno::EPERM);
         }
         // Who is set apart shares with processes of its user what it has from them.
-        let origin = Some(own[0]).filter(|_| is_own);
+        let origin = Some(u64::from(identity.user.real)).filter(|_| principal >= FIRST_APART);
         let lists = self.server.keys.admit(principal, origin)?;
         let under = PageNumber(message[2]);
         let is_beside = under != PageNumber::NONE && origin.is_none();

@@ -8,7 +8,7 @@
 use super::handle::Handle;
 use super::left_behind::Left;
 use super::protocol::Statement;
-use super::server::{Answer, NOTHING, Server};
+use super::server::{Answer, NOTHING, NamedSocket, Server};
 use super::service::Guardian;
 use crate::errno::{Errno, Result};
 use crate::process::peer::Peer;
@@ -156,11 +156,12 @@ impl Server {
         Ok([word, 0, 0, 0, 0])
     }
 
-    /// The caller listens at the names that it gave to this page, as who it is now.
+    /// The caller listens at the names that it, or another process of its user, gave to this page, as who it is now.
     pub(super) fn listens(&mut self, caller: u64, page: u64) -> Result<Answer> {
         let who = self.clients.get(&caller).ok_or(Errno::EPERM)?.identity.acting();
-        let own = self.sockets.values_mut().filter(|named| named.page == page && named.by == caller);
-        own.for_each(|named| (named.who, named.listens) = (who, true));
+        let is_own = |named: &NamedSocket| named.by == caller || named.who.uid == who.uid;
+        let own = self.sockets.values_mut().filter(|named| named.page == page && is_own(named));
+        own.for_each(|named| (named.by, named.who, named.listens) = (caller, who, true));
         Ok(NOTHING)
     }
 }

@@ -223,6 +223,7 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nurser
     process.remains.lock().clear();
     *process.uses.lock() = Uses::default();
     process.has_threads.store(false, Relaxed);
+    process.has_made_children.store(false, Relaxed);
     *process.futexes.lock() = Futexes::default();
     process.alarms.change(|timers| *timers = Timers::default());
     process.set_time_limit();
@@ -456,6 +457,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
         has_threads: AtomicBool::new(false),
+        has_made_children: AtomicBool::new(false),
         gate_only: AtomicBool::new(false),
     })))
 }

@@ -5,6 +5,7 @@
 
 use super::begin;
 use super::children::{Child, STATUS_WORD};
+use super::estate;
 use super::exec;
 use super::futex;
 use super::record::state;
@@ -220,6 +221,9 @@ pub(super) fn release_children() {
     }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
+    if process.may_have_heirs() {
+        estate::leave(process, &alive);
+    }
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));
     let groups: Vec<(u64, bool)> = alive.iter().map(|child| (child.group(), stopped(child))).collect();
     job::orphan_groups(&groups);

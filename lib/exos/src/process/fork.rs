@@ -329,6 +329,7 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
         ready.bury();
         return Err(error);
     }
+    process.has_made_children.store(true, Relaxed);
     let Ready { made, public, room } = ready;
     children.all.push(Child { made, public, room, copies, told: 0, is_adopted: false });
     // A parent that waits next gives it the CPU.

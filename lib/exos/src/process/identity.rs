@@ -133,6 +133,15 @@ impl Identity {
         }
     }
 
+    /// Whether it is this principal, or may become it by asking.
+    pub fn may_be(&self, principal: u64) -> bool {
+        let own = [self.user.real, self.user.effective, self.user.saved].map(u64::from);
+        match principal {
+            FIRST_APART.. => principal == self.apart,
+            user => self.is_privileged() || own.contains(&user),
+        }
+    }
+
     /// Who it is once it executes a program: set-id bits count, unless it has renounced them (execve(2)).
     #[must_use]
     pub fn executing(&self, program: Program) -> Self {

@@ -2,6 +2,7 @@
 //! map, or which are on their way in a message.
 
 use crate::descriptor::description::Description;
+use crate::guardian::bequests::Bequest;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,6 +36,27 @@ impl Lent {
         if let Some((_, before)) = self.sent.insert(description.number(), (description.clone(), pages)) {
             arrived(&mut self.on_their_way, &before);
         }
+    }
+
+    /// Whether there is nothing that others may have.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.sent.is_empty()
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
+        self.pages.iter().copied()
+    }
+
+    /// What descriptions consist of that were sent and have not come yet, or were not closed since, and their records.
+    pub fn on_their_way(&self) -> Vec<Bequest> {
+        let on_their_way = self.sent.values().filter(|(description, _)| description.is_referred_to());
+        let of = |(description, pages): &(Description, Vec<PageNumber>)| {
+            let record = description.place();
+            let all = pages.clone().into_iter().chain([PageNumber(record.0)]);
+            all.map(|page| Bequest { page, record }).collect::<Vec<_>>()
+        };
+        on_their_way.flat_map(of).collect()
     }
 
     /// Takes out the pages that nobody maps, and nobody is going to. What others have claimed meanwhile is theirs to give up.

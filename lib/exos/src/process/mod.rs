@@ -18,6 +18,8 @@ pub mod children;
 #[cfg(target_os = "none")]
 pub mod create;
 #[cfg(target_os = "none")]
+mod estate;
+#[cfg(target_os = "none")]
 pub mod exec;
 #[cfg(target_os = "none")]
 pub mod exit;

@@ -195,6 +195,8 @@ pub struct Process {
     pub extensions: Lock<Extensions>,
     /// How often each of the program's `syscall`s came by the gate.
     pub traps: TrapCounts,
+    /// Whether it has made children, which may have ended since.
+    pub has_made_children: AtomicBool,
     /// Whether it has had more than one thread since its program began.
     pub has_threads: AtomicBool,
     /// Whether rewriting is off, because the program sets GS base itself.

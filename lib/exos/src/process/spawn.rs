@@ -6,6 +6,7 @@
 use super::affinity;
 use super::children::public;
 use super::create::{self, AREA_PAGES, Beginning, Made, area_words, write_words};
+use super::estate::inherit_from_thread;
 use super::thread::Thread;
 use crate::budget;
 use crate::errno::{Errno, Result};
@@ -176,6 +177,7 @@ pub fn take_remains_back() {
 fn demolish(thread: &'static Thread) {
     let number = EnvironmentId(thread.number.swap(0, Relaxed));
     if number != EnvironmentId::NONE {
+        inherit_from_thread(number, process().session_key);
         create::release(number, KeyIndex::FIRST);
     }
     let pages = core::mem::take(&mut *thread.pages.lock());

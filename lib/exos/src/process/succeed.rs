@@ -141,7 +141,7 @@ fn raise(process: &Process) -> Result<()> {
     }
     if principal != 0 {
         let lists = user::Lists { shared: PageNumber(shared), public: PageNumber(public), principal: None };
-        user::take_over_all(process, lists)?;
+        user::take_over_all(process, lists, principal)?;
     }
     process.files.lock().on_object(Operation::Raise, [1, 0, 0, 0, 0])?;
     user::become_principal(process, principal);

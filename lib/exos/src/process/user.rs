@@ -37,7 +37,7 @@ impl Known {
 /// `EAGAIN` where there are too many users, `ENOMEM` where memory cannot be copied; the process is what it was.
 pub fn prepare(process: &Process, principal: u64) -> Result<()> {
     let [shared, public] = client::admit(process.guardian, principal, PageNumber::NONE)?;
-    take_over_all(process, Lists { shared, public, principal: Some(principal) })
+    take_over_all(process, Lists { shared, public, principal: Some(principal) }, principal)
 }
 
 /// Access lists that a process puts pages under which it takes over.
@@ -60,11 +60,12 @@ impl Lists {
     }
 }
 
-/// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it.
+/// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it. It is
+/// going to be `heir`.
 ///
 /// # Errors
 /// `ENOMEM` where memory cannot be copied; the process is what it was.
-pub fn take_over_all(process: &Process, lists: Lists) -> Result<()> {
+pub fn take_over_all(process: &Process, lists: Lists, heir: u64) -> Result<()> {
     // They are the old user's.
     process.empty_nursery();
     process.clear_aside();
@@ -78,7 +79,7 @@ pub fn take_over_all(process: &Process, lists: Lists) -> Result<()> {
         take_over_shared(process, &common, lists);
         Result::Ok(())
     })?;
-    take_over_windows(process, &known, lists);
+    take_over_windows(process, &known, lists, heir);
     let mailbox = process.mailbox.lock().clone();
     take_over(process, mailbox.window().pages(), lists.public);
     let parent = process.parent_mailbox.lock().take();
@@ -100,7 +101,7 @@ pub fn become_principal(process: &Process, principal: u64) {
 }
 
 /// Takes over what shows through the windows that a child would inherit.
-fn take_over_windows(process: &Process, known: &Known, lists: Lists) {
+fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) {
     let mut kept = not_inherited(process, &process.nursery.lock());
     kept.push(process.mailbox.lock().clone().window().address());
     kept.extend(process.loan.lock().iter().map(|loan| loan.window_address()));
@@ -108,8 +109,15 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists) {
     let others = windows.iter().filter(|window| !kept.contains(&window.address()));
     let pages: Vec<PageNumber> = others.flat_map(|window| window.pages().to_vec()).collect();
     drop(windows);
-    let foreign: Vec<PageNumber> = pages.into_iter().filter(|page| known.is_foreign(*page)).collect();
+    let (foreign, others): (Vec<PageNumber>, Vec<PageNumber>) =
+        pages.into_iter().partition(|page| known.is_foreign(*page));
     take_over_shared(process, &foreign, lists);
+    let is_guardians = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == process.guardian);
+    let left: Vec<PageNumber> = others.into_iter().filter(is_guardians).collect();
+    if !left.is_empty() {
+        // What is refused stays where it is, as what may not be taken.
+        let _ = process.files.lock().share_bequests(heir, &left);
+    }
 }
 
 /// Takes over pages that others have too, each beside those who may use it now.

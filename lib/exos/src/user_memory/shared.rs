@@ -149,22 +149,28 @@ impl Windows {
         if pages.is_empty() {
             return Err(Errno::EIO);
         }
-        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
         if key == BORROWED_SLOT {
-            // It opens pages of others only; the own key opens the own tables.
-            let row = |(address, page): (u64, &PageNumber)| MapRow {
-                address: address | key.0,
-                entry: page.address() | shared.access().0,
-            };
-            let addresses = (shared.address..).step_by(PAGE_SIZE as usize);
-            let rows: Vec<MapRow> = addresses.zip(shared.pages.iter()).map(row).collect();
-            // SAFETY: the place is kept for this window.
-            unsafe { address_space::own().edit(&rows) }?;
-        } else {
-            let own = AddressSpace { key, ..address_space::own() };
-            // SAFETY: the place is kept for this window.
-            unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
+            return self.open_of_others(pages, key, writable);
         }
+        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
+        let own = AddressSpace { key, ..address_space::own() };
+        // SAFETY: the place is kept for this window.
+        unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
+        self.open.insert(shared.address, shared.clone());
+        Ok(shared)
+    }
+
+    /// The same with a key that opens pages of others only: the own key opens the own tables.
+    pub fn open_of_others(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
+        let row = |(address, page): (u64, &PageNumber)| MapRow {
+            address: address | key.0,
+            entry: page.address() | shared.access().0,
+        };
+        let addresses = (shared.address..).step_by(PAGE_SIZE as usize);
+        let rows: Vec<MapRow> = addresses.zip(shared.pages.iter()).map(row).collect();
+        // SAFETY: the place is kept for this window.
+        unsafe { address_space::own().edit(&rows) }?;
         self.open.insert(shared.address, shared.clone());
         Ok(shared)
     }

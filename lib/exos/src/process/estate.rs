@@ -1,0 +1,68 @@
+//! What a process leaves that others go on using: see `guardian::bequests`.
+//!
+//! Its children have what it made before they began: pipes, sockets, counters, records of descriptions, and the pages with
+//! their own library's data, which stay their parent's for the next child (`process::fork`). Others have what it sent them.
+
+use super::children::Child;
+use super::record::Process;
+use crate::guardian::bequests::{Bequest, can_leave};
+use crate::user_memory::shared::Shared;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+
+/// Leaves to the guardian what others use, when this process has closed all its descriptors and waits for nobody any more.
+pub fn leave(process: &Process, children: &[Child]) {
+    let mut left: Vec<Bequest> =
+        children.iter().flat_map(|child| data_of(process, child)).map(Bequest::mapped).collect();
+    left.extend(seen_by_others(process).into_iter().map(Bequest::mapped));
+    left.extend(process.lent.lock().on_their_way());
+    left.retain(|one| can_leave(process.environment(), one.page));
+    if !left.is_empty() {
+        // A guardian that is gone keeps nothing for anybody.
+        let _ = process.files.lock().bequeath(&left);
+    }
+}
+
+/// The pages with the data of a child's library. Where another thread made it they are under the child's list, and charged to
+/// this process since that thread ended.
+fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
+    if !child.copies.is_empty() {
+        return child.copies.clone();
+    }
+    let Some(own) = exposed::environment(EnvironmentId(process.environment())) else { return Vec::new() };
+    own.pages().filter(|page| exposed::page(*page).is_some_and(|info| info.access() == child.made.list)).collect()
+}
+
+/// Pages that show through windows here, and through more elsewhere; and those that this process has closed already.
+fn seen_by_others(process: &Process) -> Vec<PageNumber> {
+    let mailbox = process.mailbox.lock().window().address();
+    let mut seen: BTreeMap<PageNumber, u64> = process.lent.lock().pages().map(|page| (page, 0)).collect();
+    let windows = process.windows.lock();
+    let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Shared::pages);
+    pages.for_each(|page| *seen.entry(*page).or_default() += 1);
+    let is_others =
+        |(page, here): &(PageNumber, u64)| exposed::page(*page).is_some_and(|info| info.references() > *here);
+    seen.into_iter().filter(is_others).map(|(page, _)| page).collect()
+}
+
+/// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.
+pub fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
+    let Some(info) = exposed::environment(thread) else { return };
+    let is_left = |page: &PageNumber| can_leave(thread.0, *page);
+    let pages: Vec<PageNumber> = info.pages().filter(is_left).collect();
+    crate::budget::reserve(pages.len() as u64);
+    for page in pages {
+        let Some(list) = exposed::page(page).map(|info| info.access()) else { continue };
+        // What the budget has no room for goes with the thread, as far as nobody uses it.
+        let _ = syscall::page_claim(key, page, key, list);
+    }
+}
+
+impl Process {
+    /// Whether anybody may have what this process made.
+    pub fn may_have_heirs(&self) -> bool {
+        self.has_made_children.load(Relaxed) || !self.lent.lock().is_empty()
+    }
+}
