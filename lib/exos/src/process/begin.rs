@@ -392,8 +392,7 @@ fn first_mailbox(windows: &mut Windows, pages: Allocator, number: u64) -> Result
 /// The record of a process that nobody copied: the first one's, or one's that goes on for another.
 pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
-    thread.number.store(number, Relaxed);
-    thread.area.store(Area::current().address(), Relaxed);
+    thread.begin_again();
     let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let page = |word: usize| PageNumber(words[word]);
