@@ -5,8 +5,6 @@
 //!     +0 GiB            the ExOS image: text and constants, one copy for all processes
 //!     +32 GiB           shared windows of the guardian, which lives in the session's address space
 //!     +64 GiB           pages of files, as the guardian sees them
-//! 0x7f00_0000_0000  where the tables of a program wait that another one has the place of (process::offer)
-//! 0x7e00_0000_0000  where those of a program wait that a child may execute
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
 //!     +512 KiB          shared windows: pipes, file offsets, mailboxes, messages to guardians
 //!     +127 GiB          what a new process is told at its birth
@@ -66,10 +64,6 @@ pub const GUARDIAN_WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
 pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
 /// End of the room for them.
 pub const FILES_END: u64 = LIBRARY_BASE + 256 * GIB;
-/// Where the uppermost table of a program is linked that a child may execute.
-pub const OFFER_ASIDE: u64 = LIBRARY_BASE - TOP_LEVEL_SLOT;
-/// Where that of the program is linked that a child began with, and executed another one.
-pub const EXECUTOR_ASIDE: u64 = LIBRARY_BASE + TOP_LEVEL_SLOT;
 /// Private pages of an environment area: one page of words, and the stack that ExOS runs on.
 pub const AREA_PRIVATE_PAGES: usize = 14;
 

@@ -48,13 +48,6 @@ pub fn look(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow], vouched: 
     seen
 }
 
-/// Whether such a table has no entry at all.
-pub fn is_empty(words: &[AtomicU64], used: u8) -> bool {
-    let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate();
-    let mut used = eighths.filter(|(index, _)| used >> index & 1 != 0);
-    used.all(|(_, words)| words.iter().fold(0, |all, word| all | word.load(Relaxed)) == 0)
-}
-
 /// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next` on. The result is the first
 /// row behind them.
 fn look_at(
@@ -142,14 +135,6 @@ mod tests {
         assert_eq!(seen(&more, &rows), (Vec::new(), [15, 511].to_vec()), "the area is vouched for");
         assert_eq!(seen(&entries[1..], &rows), ([0].to_vec(), Vec::new()));
         assert_eq!(seen(&entries[..2], &rows), ([2].to_vec(), Vec::new()));
-    }
-
-    #[test]
-    fn an_empty_table_is_told_from_one_with_an_entry_anywhere() {
-        assert!(is_empty(&table(&[]), u8::MAX));
-        for at in [0, 63, 64, 300, 511] {
-            assert!(!is_empty(&table(&[(at, 1)]), 1 << (at / 64)), "entry {at}");
-        }
     }
 
     #[test]

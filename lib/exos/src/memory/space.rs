@@ -84,8 +84,6 @@ impl Access {
 const STACK_GAP: u64 = 256 * PAGE_SIZE;
 /// Areas at most that a program may have (`/proc/sys/vm/max_map_count`).
 pub const MOST_AREAS: usize = 65530;
-/// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
-pub const MAPPED_AT_ONCE: usize = 256;
 /// Pages at most that a child gets copies of when it is made.
 pub const COPIED_AT_FORK: usize = 6;
 /// Ranges of the pages of files at most that a child gets when it is made, if it does not get all.
@@ -246,16 +244,6 @@ impl Space {
         if let (Some(journal), Ok(contents)) = (&mut self.journal, contents) {
             journal.note(page_address, contents);
         }
-    }
-
-    /// Pages that are not files'.
-    pub fn pages_beside_files(&self) -> usize {
-        self.frames.len() - self.frames.of_files()
-    }
-
-    /// Whether a child is to link these tables.
-    pub fn is_large(&self) -> bool {
-        self.pages_beside_files() > MAPPED_AT_ONCE
     }
 
     /// Puts an area in; what lay there goes. The file behind it is held.

@@ -7,7 +7,6 @@ use super::futex::Futexes;
 use super::identity::Identity;
 use super::lent::Lent;
 use super::limits::Limits;
-use super::offer::Aside;
 use super::place::Place;
 use super::ready::Nursery;
 use super::record::{Lists, Memory, Process, Program, option};
@@ -61,8 +60,6 @@ pub struct Inherited {
     parent: u64,
     parent_mailbox: PageNumber,
     memory: Option<OwnMemory>,
-    /// Tables of the program that it may execute, which wait.
-    pub(super) offer: Option<Tables>,
     /// Pages of the window that the guardian and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
     /// Where its parent's mailbox is mapped, if it is.
@@ -92,7 +89,6 @@ impl Inherited {
             parent: process.environment(),
             parent_mailbox,
             memory: None,
-            offer: None,
             window: None,
             parent_place: None,
         }
@@ -121,7 +117,6 @@ pub fn not_inherited(process: &Process, nursery: &Nursery) -> Vec<u64> {
     children.all.iter().flat_map(Child::window_addresses).for_each(|address| addresses.push(address));
     addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
     addresses.extend(process.files.lock().window_addresses());
-    addresses.extend(process.aside.lock().window_address());
     nursery.window_addresses().for_each(|address| addresses.push(address));
     addresses
 }
@@ -132,7 +127,7 @@ pub extern "C" fn forked(_argument: u64) {
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().nursery.lock());
-    let Some(mut inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
+    let Some(inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
     if let Err(error) = become_child(&inherited, &nursery) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
@@ -146,9 +141,7 @@ pub extern "C" fn forked(_argument: u64) {
         // A thread of the parent's was about to leave its process to it.
         request => request.iter().for_each(|request| request.close()),
     }
-    if let (Some(tables), Some(prepared)) = (inherited.offer.take(), nursery.prepared) {
-        *process().aside.lock() = Aside::offering(prepared, tables);
-    }
+    drop(nursery.prepared);
     if inherited.options.set_number != 0 {
         let number = process().number() as u32;
         let _ = crate::user_memory::copy::write_half(inherited.options.set_number, number);
@@ -191,7 +184,10 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     if !inherited.borrows_memory() {
         process.with_memory(|space, pages| space.begin_child(pages))?;
     }
-    publish(process);
+    if !inherited.executes() {
+        // Who begins with another program says all that when it has it.
+        publish(process);
+    }
     process.public_word(public::BEGUN).store(1, Release);
     Ok(())
 }
@@ -232,7 +228,6 @@ fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nurser
     process.holdings.lock().undoes = false;
     *process.lent.lock() = Lent::default();
     process.copies.lock().clear();
-    *process.aside.lock() = Aside::default();
     process.files.lock().begin_again();
 }
 
@@ -415,7 +410,6 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         identity: Lock::new(Identity::default()),
         limits: Lock::new(Limits::default()),
         attributes: Lock::new(Attributes::default()),
-        aside: Lock::new(Aside::default()),
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[birth::GUARDIAN_WORD]))),
         records: Lock::new(Records::default()),

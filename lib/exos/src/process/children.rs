@@ -1,7 +1,6 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::create::Made;
-use super::offer::Hint;
 use super::ready::Room;
 use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
@@ -64,11 +63,6 @@ pub mod public {
     pub const TOUCHED: usize = WRITTEN + WRITTEN_WORDS;
     /// How many of these.
     pub const TOUCHED_WORDS: usize = crate::memory::space::TOUCHED_AT_FORK;
-    /// What program it executed that nobody had laid out: see `offer::Hint`.
-    pub const PROGRAM: usize = BASE + 64;
-    /// Bytes of its path that there is room for.
-    pub const PROGRAM_BYTES: usize = 256;
-    const _: () = assert!(TOUCHED + TOUCHED_WORDS <= PROGRAM && PROGRAM + 2 + PROGRAM_BYTES / 8 <= ARGUMENTS);
     /// When the process began, nanoseconds since boot.
     pub const START: usize = BASE + 22;
     /// Number of the terminal that controls it, as `stat` has it, and its first page; 0: there is none.
@@ -155,11 +149,6 @@ impl Child {
     /// Whether it runs another program than its parent's.
     pub fn has_executed(&self) -> bool {
         self.public.words()[public::EXECUTED].load(Acquire) != 0
-    }
-
-    /// The program that it executed, if it had to map that itself.
-    pub fn executed_itself(&self) -> Option<Hint> {
-        Hint::read(&self.public.words()[public::PROGRAM..])
     }
 
     /// The change that came last, if there was one.

@@ -3,7 +3,6 @@
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
 use super::children::public;
-use super::offer::Hint;
 use super::preload::{self, Object};
 use super::prepared::{Prepared, ZEROS};
 use super::set_id;
@@ -34,7 +33,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
-use runtime::EnvironmentId;
 use runtime::lock::Lock;
 use runtime::upcall::Context;
 
@@ -150,11 +148,6 @@ impl Request {
         Prepared::new(&self.plan, stack).map(Box::new)
     }
 
-    /// Whether that is what was prepared.
-    pub(super) fn is_of(&self, prepared: &Prepared) -> bool {
-        self.stack().is_ok_and(|stack| prepared.is_of(&self.plan, stack))
-    }
-
     /// Whether what is known of its files' pages is so still.
     pub(super) fn is_current(&self) -> bool {
         let mut files = process().files.lock();
@@ -218,12 +211,10 @@ pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
 pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
-    let offer = process().take_offer(request);
-    forget_old_program(offer.is_none())?;
-    let layout = match (prepared, offer) {
-        (Some(prepared), _) => Ok(take_up(prepared)),
-        (None, Some(offer)) => offer.accept().map(take_up),
-        (None, None) => load(request).inspect(|_| hint_at(request)),
+    forget_old_program()?;
+    let layout = match prepared {
+        Some(prepared) => Ok(take_up(prepared)),
+        None => load(request),
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
@@ -238,13 +229,6 @@ pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option
     held.into_iter().for_each(|node| process().files.lock().hold(node, false));
     plan.preloaded.iter().for_each(Object::close);
     Ok(())
-}
-
-/// Tells the parent what it can lay out for the next child.
-fn hint_at(request: &Request) {
-    if let Ok(stack) = request.stack() {
-        Hint::write(&request.plan.program.0.absolute, stack);
-    }
 }
 
 /// The memory of a program that is mapped becomes this process's.
@@ -328,7 +312,7 @@ impl Plan {
     }
 
     /// Lets the files go.
-    pub(super) fn close(&self) {
+    fn close(&self) {
         self.files().for_each(|(file, _)| close(file));
         self.preloaded.iter().for_each(Object::close);
     }
@@ -351,12 +335,6 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
         }
     }
     Err(Errno::ENOENT)
-}
-
-/// A program at an absolute path, which is no script.
-pub(super) fn find(path: &[u8]) -> Option<Plan> {
-    let file = open_for(path, true).ok()?;
-    plan_image(file, Vec::new()).ok()
 }
 
 /// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
@@ -449,8 +427,7 @@ pub(super) fn close(file: &File) {
     process().files.lock().hold(file.opened.node, false);
 }
 
-/// Lets go of the old program. `keeps_pages`: some of its pages serve the next one; else those that its parent gave stay the parent's.
-pub(super) fn forget_old_program(keeps_pages: bool) -> Result<()> {
+pub(super) fn forget_old_program() -> Result<()> {
     let process = process();
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
@@ -460,11 +437,7 @@ pub(super) fn forget_old_program(keeps_pages: bool) -> Result<()> {
         // Those of files are nobody's here.
         let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
         let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).collect();
-        if keeps_pages {
-            pages.keep_at_hand(&numbers);
-        } else {
-            pages.give_up(&numbers, EnvironmentId(process.parent.load(Relaxed)));
-        }
+        pages.keep_at_hand(&numbers);
         for node in gone.files() {
             pages.hold_file(node, false);
         }

@@ -14,7 +14,7 @@ use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
 use crate::memory::frames::COPY_ON_WRITE;
-use crate::memory::space::{MAPPED_AT_ONCE, Space};
+use crate::memory::space::Space;
 use crate::process::record::Process;
 use crate::signal::Mailbox;
 use crate::user_memory::current::{process, thread};
@@ -41,6 +41,8 @@ const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 
 
 /// Pages that making a child takes after its heap, at most.
 const FOR_THE_REST: u64 = 64;
+/// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
+const MAPPED_AT_ONCE: usize = 256;
 /// Pages of files up to which such a child has all of them at once. Of more it gets those that children before it touched.
 const FILES_AT_ONCE: usize = 64;
 /// Pages beside the program that a small process has.
@@ -88,7 +90,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
     nursery.current.clear();
-    (nursery.inherited, nursery.offers) = (None, false);
+    nursery.inherited = None;
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
         Err(error) => {
@@ -107,8 +109,6 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
     if begins {
         inherited.window = process().files.lock().adopt_with_window(ready.made.number)?;
         inherited.set_memory(program_of_child(ready, nursery));
-    } else if !process().memory.lock().space.is_large() {
-        nursery.prepare_offer(ready);
     }
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);
@@ -184,17 +184,18 @@ fn copy_memory(
     is_alone: bool,
 ) -> Result<()> {
     let borrows = nursery.inherited.as_ref().is_some_and(|inherited| inherited.borrows_memory());
+    let own = space.frames.len() - space.frames.of_files();
     let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     let is_borrowed = process().loan.lock().is_some();
     if nursery.inherited.as_ref().is_some_and(|inherited| inherited.executes()) {
         // It never runs the program that is here.
         return Ok(());
     }
-    if space.is_large() && !is_borrowed {
+    if own > MAPPED_AT_ONCE && !is_borrowed {
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
-    let mut rows = Vec::with_capacity(space.pages_beside_files().min(MAPPED_AT_ONCE) + FILES_AT_ONCE);
+    let mut rows = Vec::with_capacity(own + FILES_AT_ONCE);
     let mut give = |address: u64, entry: u64| {
         if entry & PRESENT != 0 {
             rows.push(MapRow { address, entry });
@@ -219,7 +220,7 @@ fn copy_memory(
 }
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
-fn map_pages(ready: &mut Ready, nursery: &mut Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
+fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let copies = ready.pages_for_copies(kept.len())?;
     for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
         let place = nursery.place_of(0, copies);
@@ -233,11 +234,6 @@ fn map_pages(ready: &mut Ready, nursery: &mut Nursery, mut rows: Vec<MapRow>, ke
         let entry = entry & !(PAGE | COPY_ON_WRITE) | WRITE | copy.address();
         copied.push((address, entry));
         rows.push(MapRow { address, entry });
-    }
-    let offer =
-        nursery.prepared.as_ref().filter(|_| nursery.offers).map(|prepared| ready.offer(prepared)).transpose()?;
-    if let Some(inherited) = &mut nursery.inherited {
-        inherited.offer = offer;
     }
     Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
 }

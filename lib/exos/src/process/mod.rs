@@ -38,8 +38,6 @@ mod kept;
 #[cfg(target_os = "none")]
 mod lent;
 pub mod limits;
-#[cfg(target_os = "none")]
-pub mod offer;
 pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]

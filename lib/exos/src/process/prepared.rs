@@ -1,4 +1,4 @@
-//! A program as a child is to find it that executes it, made by its parent (`unborn`, `offer`).
+//! A program as a child is to find it that executes it, made by its parent (`unborn`).
 //!
 //! Areas, the record of pages and the entries of tables are the same each time that a process has a child execute the same file,
 //! as long as that has the same pages: they are made once, and stay in the child's address space from one child to the next
@@ -14,7 +14,7 @@ use crate::memory::draft::Draft;
 use crate::memory::frames::Frames;
 use crate::memory::space::Space;
 use crate::user_memory::current::process;
-use crate::user_memory::image::{copy_pages, fill_pages};
+use crate::user_memory::image::copy_pages;
 use crate::user_memory::shared::{Shared, Windows};
 use abi::page_table::PAGE;
 use alloc::borrow::Cow;
@@ -99,54 +99,31 @@ impl Prepared {
         (self.edition, &self.space.frames)
     }
 
-    /// The pages that it begins with and may write.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.numbers.iter().map(|page| page.0)
-    }
-
-    /// Opens the window that shows what its own pages begin as.
+    /// Fills its own pages, which are mapped from `place` on, if it says so, with what they begin with.
     ///
     /// # Errors
     /// The kernel's refusals of `page_map`.
-    pub fn look(&mut self, key: KeyIndex) -> Result<()> {
+    pub fn fill(&mut self, place: Option<u64>, key: KeyIndex) -> Result<()> {
         if self.originals.is_none() {
             let pages: Vec<PageNumber> = self.own.iter().filter_map(|(_, page)| *page).collect();
             if !pages.is_empty() {
                 self.originals = Some(process().windows.lock().open(pages, key, false)?);
             }
         }
-        Ok(())
-    }
-
-    /// What each of its own pages begins as: where that lies.
-    fn beginnings(&self) -> impl Iterator<Item = u64> {
         let mut original = self.originals.as_ref().map_or(0, Shared::address);
-        self.own.iter().map(move |(_, page)| match page {
+        let begins_as = self.own.iter().map(|(_, page)| match page {
             None => ZEROS.as_ptr() as u64,
             Some(_) => {
                 original += PAGE_SIZE;
                 original - PAGE_SIZE
             }
-        })
-    }
-
-    /// Fills its own pages, which are mapped from `place` on, if it says so, with what they begin with.
-    ///
-    /// # Errors
-    /// The kernel's refusals of `page_map`.
-    pub fn fill(&mut self, place: Option<u64>, key: KeyIndex) -> Result<()> {
-        self.look(key)?;
-        let begins_as: Vec<u64> = self.beginnings().collect();
+        });
+        let begins_as: Vec<u64> = begins_as.collect();
         for (index, (from, to)) in begins_as.chunks(WINDOW_PAGES).zip(self.numbers.chunks(WINDOW_PAGES)).enumerate() {
             let place = place.map(|place| place + (index * WINDOW_PAGES) as u64 * PAGE_SIZE);
             copy_pages(from.iter().copied(), to, place, key)?;
         }
         Ok(())
-    }
-
-    /// The same where the program runs.
-    pub fn fill_in_place(&self) {
-        fill_pages(self.own.iter().map(|(address, _)| *address).zip(self.beginnings()));
     }
 
     /// The address of its window.

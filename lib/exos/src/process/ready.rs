@@ -12,7 +12,6 @@ use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys
 use super::exec::Request;
 use super::grave::remains;
 use super::kept::Kept;
-use super::offer::Hint;
 use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
@@ -43,12 +42,8 @@ pub struct Nursery {
     pub current: Vec<u64>,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
-    /// The program that a child executed, or that one is likely to.
+    /// The program that the last child executed which began with it.
     pub prepared: Option<Box<Prepared>>,
-    /// Whether the current child finds it aside.
-    pub offers: bool,
-    /// The program that a child executed which it had to map itself, and whether two had to, one after the other.
-    executed: Option<(Hint, bool)>,
     /// How many editions there were of programs that were prepared.
     editions: u64,
     /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
@@ -77,8 +72,6 @@ pub struct Room {
     pages: u64,
     /// Whether a child has been it before.
     is_renewed: bool,
-    /// Whether the child finds a program aside that it may execute.
-    offers: bool,
     /// What its list tells of its edits, if nobody but its maker has made any.
     edits: (u64, u64),
     /// What is in its address space.
@@ -126,9 +119,8 @@ impl Nursery {
     /// Addresses of the windows that a child has no use for.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
         let ready = self.ready.iter().flat_map(Ready::window_addresses);
-        // Who may execute the program needs what it begins with.
-        let prepared = self.prepared.iter().filter(|_| !self.offers).filter_map(|it| it.window_address());
-        let own = self.through.iter().map(Shared::address).chain(prepared);
+        let own =
+            self.through.iter().map(Shared::address).chain(self.prepared.iter().filter_map(|it| it.window_address()));
         ready.chain(self.current.iter().copied()).chain(own)
     }
 
@@ -175,30 +167,6 @@ impl Nursery {
             ready.take_back_program(&mut process.windows.lock());
         }
         tables
-    }
-
-    /// Has a program ready that the child may execute, if there is one that children do.
-    pub fn prepare_offer(&mut self, ready: &mut Ready) {
-        let process = process();
-        if let Some((hint, _)) = self.executed.take_if(|(_, twice)| *twice) {
-            self.forget_program(&mut process.windows.lock());
-            self.prepared = hint.prepare();
-        }
-        self.offers = self.has_offer(ready);
-    }
-
-    fn has_offer(&mut self, ready: &mut Ready) -> bool {
-        let Some(prepared) = &mut self.prepared else { return false };
-        let Some(pages) = ready.pages_for_program(prepared.own()) else { return false };
-        prepared.give(&pages, &mut self.editions);
-        prepared.look(process().session_key).is_ok()
-    }
-
-    /// Notes what a child executed, if it had to map that itself.
-    fn note_executed(&mut self, hint: Option<Hint>) {
-        let Some(hint) = hint else { return };
-        let twice = self.executed.as_ref().is_some_and(|(before, _)| *before == hint);
-        self.executed = Some((hint, twice));
     }
 
     fn map_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
@@ -264,17 +232,7 @@ impl Ready {
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let [given, spare] = [Default::default(), Default::default()];
-        let room = Room {
-            root,
-            private,
-            pages,
-            is_renewed: false,
-            offers: false,
-            edits: edits(made.list),
-            kept,
-            given,
-            spare,
-        };
+        let room = Room { root, private, pages, is_renewed: false, edits: edits(made.list), kept, given, spare };
         let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
@@ -321,17 +279,13 @@ impl Ready {
         self.room.kept.link_image(&self.editor(), table)
     }
 
-    /// Takes the programs before out of its address space.
+    /// Takes the program before out of its address space.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn drop_program(&mut self, windows: &mut Windows) -> Result<()> {
-        let pages = self.room.kept.drop_programs(&self.editor(), windows)?;
-        let Room { spare, given, offers, .. } = &mut self.room;
-        spare[0].extend(pages);
-        if core::mem::take(offers) {
-            spare[2].append(&mut given[2]);
-        }
+        let pages = self.room.kept.drop_program(&self.editor(), windows)?;
+        self.room.spare[0].extend(pages);
         Ok(())
     }
 
@@ -380,14 +334,13 @@ impl Ready {
         let room = core::mem::take(&mut child.room);
         let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room };
         // Of a program that the child mapped itself there is nothing to keep.
-        let keeps = (!executed || ready.is_prepared()) && ready.room.kept.can_be_mended(&ready.editor());
+        let keeps = (!executed || ready.is_prepared()) && ready.room.kept.edited().is_some();
         if let Err(error) = ready.reclaim_mailbox().and_then(|()| ready.renew(beginning, keeps)) {
             child.room = ready.room;
             return Err(error);
         }
         let gone = if keeps { ready.mend() } else { ready.clean() };
         ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
-        ready.room.offers = false;
         ready.unmark();
         ready.public.clear();
         ready.mark();
@@ -403,9 +356,8 @@ impl Ready {
     /// Takes out of its address space what the old one put there, all of which is still there: it may have run on another CPU
     /// until it was renewed. The result is the pages of its program that are not mapped any more; nothing where that fails.
     fn mend(&mut self) -> Option<Vec<PageNumber>> {
-        let editor = self.editor();
-        let edited = self.room.kept.edited(&editor)?;
-        self.room.kept.mend(&editor, edited).ok()
+        let edited = self.room.kept.edited()?;
+        self.room.kept.mend(&self.editor(), edited).ok()
     }
 
     /// The same where only the table of the area is still there.
@@ -506,9 +458,7 @@ impl Ready {
 
     /// How many pages it was given that are filled before it begins: copies, or its program's.
     pub const fn filled(&self) -> usize {
-        let [_, copies, program] = &self.room.given;
-        // Who may execute a program fills its pages itself.
-        copies.len() + if self.room.offers { 0 } else { program.len() }
+        self.room.given[1].len() + self.room.given[2].len()
     }
 
     /// Gives its program tables that map what `rows` say.
@@ -517,17 +467,7 @@ impl Ready {
     /// The kernel's refusals.
     pub fn map(&mut self, rows: Vec<MapRow>) -> Result<Tables> {
         let editor = self.editor();
-        self.room.kept.map(&editor, &mut self.room.spare[0], (rows, self.room.offers))
-    }
-
-    /// Maps a program aside that the child may execute: [`Self::map`] comes next. The result is its tables.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn offer(&mut self, prepared: &Prepared) -> Result<Tables> {
-        let editor = self.editor();
-        self.room.offers = true;
-        self.room.kept.offer(&editor, &mut self.room.spare[0], prepared.edition())
+        self.room.kept.map(&editor, &mut self.room.spare[0], rows)
     }
 
     fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
@@ -622,16 +562,14 @@ impl Process {
         if nursery.ready.is_some() {
             return false;
         }
-        let (executed, is_second, offered) = (child.has_executed(), child.room.is_renewed, child.room.offers);
-        nursery.note_executed(child.executed_itself());
+        let (executed, is_second) = (child.has_executed(), child.room.is_renewed);
         let Ok(ready) = Ready::of(child, &mut nursery, executed) else { return false };
         nursery.ready = ready;
         match &nursery.ready {
             None => nursery.look_away(),
             // Who makes a second child makes a third.
             Some(ready) if is_second => {
-                let first =
-                    if executed && !offered { ready.last_for_program(nursery.own()) } else { &ready.room.spare[1] };
+                let first = if executed { ready.last_for_program(nursery.own()) } else { &ready.room.spare[1] };
                 let pages = first.iter().chain(&child.copies).copied();
                 let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
                 if !pages.clone().eq(here.iter().copied()) {
@@ -648,7 +586,6 @@ impl Process {
     /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
     /// the children while it asks for the nursery.
     pub fn rest(&self) {
-        self.sleep_with_aside();
         if self.has_threads.load(Relaxed) || thread().number() != self.environment() || self.copies.lock().is_empty() {
             return;
         }

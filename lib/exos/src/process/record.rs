@@ -15,7 +15,6 @@ use crate::process::futex::Futexes;
 use crate::process::identity::Identity;
 use crate::process::lent::Lent;
 use crate::process::limits::Limits;
-use crate::process::offer::Aside;
 use crate::process::peer::Peer;
 use crate::process::place::Place;
 use crate::process::ready::Nursery;
@@ -117,8 +116,6 @@ pub struct Process {
     pub limits: Lock<Limits>,
     /// What it has asked for by `prctl`, `setpriority` and the like.
     pub attributes: Lock<Attributes>,
-    /// What waits in its address space.
-    pub aside: Lock<Aside>,
     /// The program's memory.
     pub memory: Lock<Memory>,
     /// The connection to the guardian of the file system.

@@ -170,7 +170,7 @@ fn stand_in(process: &'static Process, successor: EnvironmentId) -> ! {
         description.close();
     }
     // What cannot be given back goes with the environment.
-    let _ = forget_old_program(true);
+    let _ = forget_old_program();
     process.with_memory(|_, pages| pages.give_up_at_hand());
     crate::budget::give_back();
     pass_on_until_end(process, &window, successor);

@@ -66,9 +66,8 @@ impl Lists {
 /// # Errors
 /// `ENOMEM` where memory cannot be copied; the process is what it was.
 pub fn take_over_all(process: &Process, lists: Lists, heir: u64) -> Result<()> {
-    // They are the old user's.
+    // It is the old user's.
     process.empty_nursery();
-    process.clear_aside();
     let known = Known::of(process);
     process.with_memory(|space, pages| {
         let editor = pages.editor();

@@ -33,11 +33,6 @@ pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Opt
     Ok(())
 }
 
-/// Fills pages of the program that it may write, at these addresses, each with what can be read at another one.
-pub fn fill_pages(pages: impl Iterator<Item = (u64, u64)>) {
-    pages.for_each(|(address, from)| copy::copy_addresses(address, from, PAGE_SIZE));
-}
-
 /// What the session wrote for the first process: words, then the command.
 pub fn birth_record() -> (&'static [u64], &'static [u8]) {
     use crate::session::birth::{COMMAND_OFFSET, COMMAND_WORD, WORDS};

@@ -17,7 +17,7 @@ use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed};
+use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
 
 /// Pages at most that stay for the next program.
 const AT_HAND: usize = 24;
@@ -128,13 +128,6 @@ impl OwnPages<'_> {
         self.at_hand.extend_from_slice(kept);
         others.extend_from_slice(rest);
         self.release(&others);
-    }
-
-    /// Gives up pages that nothing maps any more, but for those that `giver` is charged for.
-    pub fn give_up(&mut self, pages: &[u64], giver: EnvironmentId) {
-        let is_ours = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() != giver);
-        let ours: Vec<u64> = pages.iter().copied().filter(is_ours).collect();
-        self.release(&ours);
     }
 
     /// The program has begun: what it had no need of goes.

@@ -185,62 +185,18 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether all of it hangs from one table that translates the addresses from 0 on, or nothing is there: so it can change places.
-    pub fn can_move(&self) -> bool {
-        self.uppermost().all(|(base, _)| base == 0)
-    }
-
-    /// Everything goes from its place to another one of the address space.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn step_aside(&self, editor: &Editor, aside: u64) -> Result<()> {
-        for (base, table) in self.uppermost() {
-            // SAFETY: nothing of ExOS lies there, nor in the program's addresses, which are empty from then on.
-            unsafe { link(editor, aside, 3, table, editor.key) }?;
-            unlink(editor, base, 3)?;
-        }
-        Ok(())
-    }
-
-    /// Everything comes from that place into its own, which is empty.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn step_forward(&self, editor: &Editor, aside: u64) -> Result<()> {
-        for (base, table) in self.uppermost() {
-            // SAFETY: the addresses are the program's, in which no object of ExOS lies.
-            unsafe { link(editor, base, 3, table, editor.key) }?;
-            unlink(editor, aside, 3)?;
-            // Two links made both of them read-only.
-            copy(editor, base, 3, PageNumber::NONE)?;
-        }
-        Ok(())
-    }
-
     /// Unlinks everything: the program's memory is gone. The result is the tables that nobody uses any more.
     pub fn unlink_all(&mut self, editor: &Editor) -> Result<Vec<u64>> {
-        self.unlink_aside(editor, 0)
-    }
-
-    /// The same of what waits at another place of the address space.
-    pub fn unlink_aside(&mut self, editor: &Editor, aside: u64) -> Result<Vec<u64>> {
         let mut free = Vec::new();
         let uppermost: Vec<u64> = self.uppermost().map(|(base, _)| base).collect();
         for base in uppermost {
-            self.unlink_tree(editor, (3, base), aside, &mut free)?;
+            self.unlink_tree(editor, 3, base, &mut free)?;
         }
         Ok(free)
     }
 
-    fn unlink_tree(
-        &mut self,
-        editor: &Editor,
-        (level, base): (u64, u64),
-        aside: u64,
-        free: &mut Vec<u64>,
-    ) -> Result<()> {
-        match unlink(editor, base + aside, level) {
+    fn unlink_tree(&mut self, editor: &Editor, level: u64, base: u64, free: &mut Vec<u64>) -> Result<()> {
+        match unlink(editor, base, level) {
             Ok(page) => {
                 free.push(page.0);
                 self.forget_below(level, base);
@@ -248,9 +204,9 @@ impl Tables {
             }
             Err(Failure { error: Error::InUse, .. }) if level > 1 => {
                 for below in self.children(level, base) {
-                    self.unlink_tree(editor, (level - 1, below), aside, free)?;
+                    self.unlink_tree(editor, level - 1, below, free)?;
                 }
-                let page = unlink(editor, base + aside, level)?;
+                let page = unlink(editor, base, level)?;
                 free.push(page.0);
                 self.linked.remove(&(level, base));
                 Ok(())
