@@ -195,7 +195,8 @@ fn copy_memory(
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
-    let mut rows = Vec::with_capacity(own + FILES_AT_ONCE);
+    // No more than there are: it stays for the next child, and all of ExOS's data is copied for each.
+    let mut rows = Vec::with_capacity(own + space.frames.of_files().min(FILES_AT_ONCE));
     let mut give = |address: u64, entry: u64| {
         if entry & PRESENT != 0 {
             rows.push(MapRow { address, entry });
@@ -263,15 +264,14 @@ fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, 
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it.
-    let mut pages = vec![PageNumber::NONE; AT_ONCE];
+    let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE) as usize;
+    let mut pages = vec![PageNumber::NONE; count_of(heap::range())];
     let (start, end) = loop {
-        let (start, end) = heap::range();
-        let count = ((end - start) / PAGE) as usize;
-        if pages.len() >= count {
-            pages.truncate(count);
-            break (start, end);
+        let range = heap::range();
+        if pages.len() >= count_of(range) {
+            break range;
         }
-        pages.resize(count + AT_ONCE, PageNumber::NONE);
+        pages.resize(count_of(range), PageNumber::NONE);
     };
     budget::reserve(pages.len() as u64 + FOR_THE_REST);
     let process = process();
