@@ -78,13 +78,15 @@ const AVX512_STATE: u64 = 0b1110_0000;
 /// Bytes that FXSAVE writes.
 const FXSAVE_BYTES: u64 = 512;
 
-/// CPUID leaves, each empty where the CPU has no such leaf.
+/// What a CPU says of itself: CPUID leaves, each empty where the CPU has no such leaf, and IA32_ARCH_CAPABILITIES, 0 where there is none.
 struct Leaves {
+    vendor: CpuidResult,
     basic: CpuidResult,
     structured: CpuidResult,
     extended: CpuidResult,
     power: CpuidResult,
     state: CpuidResult,
+    capabilities: u64,
 }
 
 const NOTHING: CpuidResult = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
@@ -98,9 +100,15 @@ pub(crate) fn leaf(number: u32, subleaf: u32) -> CpuidResult {
 
 impl Leaves {
     fn read() -> Self {
+        const ARCHITECTURAL_CAPABILITIES: u32 = 0x10a;
+        let structured = leaf(7, 0);
+        let has_capabilities = bit(structured.edx, 29);
         Self {
+            vendor: leaf(0, 0),
             basic: leaf(1, 0),
-            structured: leaf(7, 0),
+            structured,
+            // SAFETY: the register exists where CPUID says so.
+            capabilities: if has_capabilities { unsafe { read_msr(ARCHITECTURAL_CAPABILITIES) } } else { 0 },
             extended: leaf(0x8000_0001, 0),
             power: leaf(0x8000_0007, 0),
             state: leaf(0xd, 0),
@@ -139,7 +147,7 @@ fn decide(leaves: &Leaves) -> Features {
         (bit(basic.ecx, 30), feature::RDRAND, 0),
         (bit(structured.ebx, 9), feature::ERMS, 0),
         (bit(extended.edx, 20), feature::NX, 0),
-        (needs_isolation(), feature::MELTDOWN, 0),
+        (needs_isolation(leaves), feature::MELTDOWN, 0),
         (bit(basic.edx, 7), 0, CR4_MACHINE_CHECK),
         (bit(basic.edx, 2), 0, CR4_DEBUG_EXTENSIONS),
         (true, 0, CR4_PHYSICAL_ADDRESS_EXTENSION | CR4_FXSAVE | CR4_SIMD_EXCEPTIONS),
@@ -191,16 +199,10 @@ fn vector_state_bytes(mask: u64) -> u64 {
 
 /// Whether the CPU may read kernel memory speculatively from user mode: Intel's, unless it says it does not
 /// (IA32_ARCH_CAPABILITIES bit 0, RDCL_NO). Emulators and AMD do not.
-fn needs_isolation() -> bool {
+const fn needs_isolation(leaves: &Leaves) -> bool {
     const INTEL: (u32, u32, u32) = (0x756e_6547, 0x4965_6e69, 0x6c65_746e);
-    const ARCHITECTURAL_CAPABILITIES: u32 = 0x10a;
-    let vendor = __cpuid(0);
-    if (vendor.ebx, vendor.edx, vendor.ecx) != INTEL {
-        return false;
-    }
-    let has_capabilities = bit(leaf(7, 0).edx, 29);
-    // SAFETY: the register exists where CPUID says so.
-    !(has_capabilities && unsafe { read_msr(ARCHITECTURAL_CAPABILITIES) } & 1 != 0)
+    let CpuidResult { ebx, ecx, edx, .. } = leaves.vendor;
+    matches!((ebx, edx, ecx), INTEL) && leaves.capabilities & 1 == 0
 }
 
 impl Features {
@@ -260,21 +262,43 @@ mod tests {
     use super::*;
 
     const ALL: CpuidResult = CpuidResult { eax: !0, ebx: !0, ecx: !0, edx: !0 };
+    const EMPTY: Leaves = Leaves {
+        vendor: NOTHING,
+        basic: NOTHING,
+        structured: NOTHING,
+        extended: NOTHING,
+        power: NOTHING,
+        state: NOTHING,
+        capabilities: 0,
+    };
+
+    fn vendor(name: [u8; 12]) -> CpuidResult {
+        let word = |from: usize| u32::from_le_bytes(core::array::from_fn(|index| name[from + index]));
+        CpuidResult { eax: 0, ebx: word(0), edx: word(4), ecx: word(8) }
+    }
+
+    #[test]
+    fn only_intels_cpus_need_isolation_unless_they_say_that_they_do_not() {
+        let needs = |name: &[u8; 12], capabilities| {
+            decide(&Leaves { vendor: vendor(*name), capabilities, ..EMPTY }).has(feature::MELTDOWN)
+        };
+        assert!(needs(b"GenuineIntel", 0) && needs(b"GenuineIntel", 0b10));
+        assert!(!needs(b"GenuineIntel", 1) && !needs(b"AuthenticAMD", 0) && !needs(b"TCGTCGTCGTCG", 0));
+    }
 
     #[test]
     fn fault_93_a_cpu_without_anything_gets_no_feature_and_no_unknown_control_bit() {
-        let leaves = Leaves { basic: NOTHING, structured: NOTHING, extended: NOTHING, power: NOTHING, state: NOTHING };
-        let features = decide(&leaves);
-        assert_eq!(features.bits & !feature::MELTDOWN, 0);
+        let features = decide(&EMPTY);
+        assert_eq!(features.bits, 0);
         assert_eq!(features.control, CR4_PHYSICAL_ADDRESS_EXTENSION | CR4_FXSAVE | CR4_SIMD_EXCEPTIONS);
         assert_eq!((features.vector_state_mask, features.vector_state_bytes), (0, FXSAVE_BYTES));
     }
 
     #[test]
     fn avx_needs_xsave_and_pkru_is_never_part_of_the_vector_state() {
-        let without = Leaves { basic: NOTHING, structured: ALL, extended: ALL, power: ALL, state: ALL };
+        let without = Leaves { structured: ALL, extended: ALL, power: ALL, state: ALL, ..EMPTY };
         assert!(!decide(&without).has(feature::AVX));
-        let with = Leaves { basic: ALL, structured: ALL, extended: ALL, power: ALL, state: ALL };
+        let with = Leaves { basic: ALL, ..without };
         let features = decide(&with);
         assert!(features.has(feature::AVX | feature::XSAVE | feature::SMAP | feature::SMEP | feature::PKU));
         assert_eq!(features.vector_state_mask & (1 << 9), 0);
