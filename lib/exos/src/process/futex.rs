@@ -111,14 +111,11 @@ pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private:
         return wait_for_shared(word, (address, value), bits, deadline);
     }
     enqueue(address, value, bits)?;
-    let outcome = sleep(deadline);
+    let Err(error) = sleep(deadline) else { return Ok(()) };
     let own = thread();
-    if own.waiter.woken.load(Acquire) != 0 {
-        return Ok(());
-    }
     process().futexes.lock().waiting.retain(|other| !core::ptr::eq(*other, own));
     // It may have been woken before it left the queue.
-    if own.waiter.woken.load(Acquire) != 0 { Ok(()) } else { outcome }
+    if own.waiter.woken.load(Acquire) != 0 { Ok(()) } else { Err(error) }
 }
 
 /// Asks the guardian about a word of shared memory.
@@ -177,10 +174,11 @@ fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
     Ok(())
 }
 
+/// Sleeps until the running thread has been woken.
 fn sleep(deadline: Option<u64>) -> Result<()> {
     let woken = &thread().waiter.woken;
     loop {
-        let why = block::wait(&[word(woken, Operator::NotEqual, 0)], deadline)?;
+        let why = block::wait_for(|| [word(woken, Operator::NotEqual, 0)], deadline)?;
         if woken.load(Acquire) != 0 {
             return Ok(());
         }
