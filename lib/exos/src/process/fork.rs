@@ -263,15 +263,18 @@ fn windows_of_child(
 fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, bool)> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
-    // The list of pages is itself on the heap, which may grow for it.
+    // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
     let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE) as usize;
-    let mut pages = vec![PageNumber::NONE; count_of(heap::range())];
+    let with_room = |count: usize| count + count / 256 + 8;
+    let mut pages = vec![PageNumber::NONE; with_room(count_of(heap::range()))];
     let (start, end) = loop {
         let range = heap::range();
-        if pages.len() >= count_of(range) {
+        let count = count_of(range);
+        if pages.len() >= count {
+            pages.truncate(count);
             break range;
         }
-        pages.resize(count_of(range), PageNumber::NONE);
+        pages.resize(with_room(count), PageNumber::NONE);
     };
     budget::reserve(pages.len() as u64 + FOR_THE_REST);
     let process = process();
