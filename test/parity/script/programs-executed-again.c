@@ -37,7 +37,9 @@ static int play(int argc, char **argv)
 static void wait_for(pid_t child)
 {
 	int status = 0;
-	if (waitpid(child, &status, 0) != child)
+	if (child < 0)
+		printf("fork: %s\n", strerror(errno));
+	else if (waitpid(child, &status, 0) != child)
 		printf("wait: %s\n", strerror(errno));
 	else if (status)
 		printf("status %#x\n", status);

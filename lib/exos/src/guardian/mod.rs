@@ -30,6 +30,8 @@ mod left_behind;
 #[cfg(target_os = "none")]
 mod mounts;
 #[cfg(target_os = "none")]
+mod named_socket;
+#[cfg(target_os = "none")]
 mod names;
 #[cfg(target_os = "none")]
 mod programs;

@@ -4,6 +4,7 @@ use super::audience::Access;
 use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
+use super::named_socket::NamedSocket;
 use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
@@ -25,8 +26,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
+use runtime::PageNumber;
 use runtime::transfer::Message;
-use runtime::{PageNumber, exposed};
 
 /// A process, as the guardian knows it.
 #[derive(Debug)]
@@ -55,39 +56,6 @@ impl Client {
         holds.retain(|_, count| *count != 0);
         holds
     }
-}
-
-/// What the name of a socket leads to.
-#[derive(Clone, Copy, Debug)]
-pub struct NamedSocket {
-    /// Page of its queue, or of the pipe for its datagrams.
-    pub page: u64,
-    /// The page's generation: it is another one when that page is gone, and something else in its place.
-    pub generation: u64,
-    /// The client that gave it the name, and listens there.
-    pub by: u64,
-    /// Who that one was.
-    pub who: Credentials,
-    /// What the library calls its kind: who asks for it is told.
-    pub kind: u64,
-    /// Whether that one said that it listens.
-    pub listens: bool,
-}
-
-impl NamedSocket {
-    /// One that does not listen yet.
-    pub fn new(page: u64, by: u64, who: Credentials, kind: u64) -> Self {
-        Self { page, generation: generation_of(page), by, who, kind, listens: false }
-    }
-
-    /// Whether its page is still what it was: one that was given up may be anybody's.
-    pub fn is_there(&self) -> bool {
-        generation_of(self.page) == self.generation
-    }
-}
-
-fn generation_of(page: u64) -> u64 {
-    exposed::page(PageNumber(page)).map_or(0, |info| info.edits().0)
 }
 
 /// The file system and its clients, by environment number.

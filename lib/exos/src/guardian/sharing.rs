@@ -2,8 +2,9 @@
 //! without names, and watches on nodes.
 
 use super::handle::{Handle, right};
+use super::named_socket::NamedSocket;
 use super::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
-use super::server::{Answer, NOTHING, NamedSocket, Outcome, Server};
+use super::server::{Answer, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::lock::{Lock, Owner};
 use crate::file_system::mount_table::Location;

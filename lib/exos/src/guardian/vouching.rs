@@ -7,8 +7,9 @@
 
 use super::handle::Handle;
 use super::left_behind::Left;
+use super::named_socket::NamedSocket;
 use super::protocol::Statement;
-use super::server::{Answer, NOTHING, NamedSocket, Server};
+use super::server::{Answer, NOTHING, Server};
 use super::service::Guardian;
 use crate::errno::{Errno, Result};
 use crate::process::peer::Peer;
