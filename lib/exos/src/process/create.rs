@@ -26,7 +26,9 @@ use runtime::entry;
 use runtime::environment::CHANNEL_SLOT;
 use runtime::page::Allocator;
 use runtime::window::Window;
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, exposed, key, layout, syscall, time_slice};
+use runtime::{
+    EnvironmentId, Error, Failure, KeyIndex, PageNumber, critical_section, exposed, key, layout, syscall, time_slice,
+};
 
 /// Slot of the session's key in the ring of every process.
 pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
@@ -337,7 +339,10 @@ fn free_pages(maker: u64, pages: Allocator) {
     while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
         // What was charged last comes first: the walk ends long before the maker's own pages do.
         let count = exposed::page(pages.list).map_or(0, |info| info.links()) as usize;
-        let theirs = maker.pages().filter(|page| under_list(page) && *page != pages.list);
+        let theirs = maker
+            .pages()
+            .inspect(|_| critical_section::give_way())
+            .filter(|page| under_list(page) && *page != pages.list);
         let theirs: Vec<PageNumber> = theirs.take(count).collect();
         let freed = pages.free_many(&theirs);
         if freed == 0 || maker.number.load(Relaxed) == area::number().0 {

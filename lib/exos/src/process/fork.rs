@@ -39,6 +39,10 @@ use runtime::{PageNumber, critical_section, heap};
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
 
+/// What a child is made of is noted for the one after it, up to so many children at once and so many pages of ExOS's data:
+/// the notes are in that data, which each further child gets a copy of.
+const NOTED_CHILDREN: usize = 8;
+const NOTED_DATA: usize = 256;
 /// Pages that making a child takes after its heap, at most.
 const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
@@ -143,15 +147,17 @@ fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Resul
     let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
     let forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten)))
+    let is_noted = is_noted();
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten, is_noted)))
 }
 
-/// The same while all is held: this process's mailbox, where its parent's lies, and where the windows lie that the child does not get.
+/// The same while all is held: this process's mailbox, where its parent's lies, where the windows lie that the child does not
+/// get, and whether another child is to be made of this one.
 fn copy_held(
     ready: &mut Ready,
     nursery: &mut Nursery,
     held: &mut Held<'_>,
-    (own_mailbox, place, forgotten): (&Mailbox, Option<u64>, &[u64]),
+    (own_mailbox, place, forgotten, is_noted): (&Mailbox, Option<u64>, &[u64], bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let is_alone = held.is_alone;
@@ -170,10 +176,15 @@ fn copy_held(
         let own = create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE);
         own.for_each(|row| rows.insert(at, row));
     }
-    let (start, pages, stays) = copy_heap(ready, nursery)?;
+    let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
     let data = create::rows(process.session_key, start, &pages, Access::WRITE);
+    if !stays {
+        ready.show(rows, core::iter::empty(), window)?;
+        ready.give(data)?;
+        return Ok(Vec::new());
+    }
     ready.show(rows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
-    Ok(if stays { pages } else { Vec::new() })
+    Ok(pages)
 }
 
 /// Gives the child the program's memory.
@@ -258,9 +269,9 @@ fn windows_of_child(
 }
 
 /// Copies ExOS's own data: the result is where that begins, and the pages for it. They stay this process's, if the third is
-/// true, where its first thread makes the child, to be used again for the next; what another thread is charged for goes with
-/// it, and is the child's.
-fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, bool)> {
+/// true, where they are few and the child `is_noted`, to be used again for the next. Else they go with the child, as what
+/// another thread than the first is charged for must.
+fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, Vec<PageNumber>, bool)> {
     const AT_ONCE: usize = WINDOW_PAGES;
     const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
@@ -278,7 +289,7 @@ fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, 
     };
     budget::reserve(pages.len() as u64 + FOR_THE_REST);
     let process = process();
-    let stays = thread().number() == process.environment();
+    let stays = is_noted && pages.len() <= NOTED_DATA;
     let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
     let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);
@@ -291,6 +302,12 @@ fn copy_heap(ready: &Ready, nursery: &Nursery) -> Result<(u64, Vec<PageNumber>, 
     }
     drop(held);
     Ok((start, pages, stays))
+}
+
+/// Whether a further child of the running thread is one to make another of.
+fn is_noted() -> bool {
+    let process = process();
+    thread().number() == process.environment() && process.children.lock().all.len() < NOTED_CHILDREN
 }
 
 /// Puts pages that a child before had into the first places; how many.
@@ -329,7 +346,10 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
         return Err(error);
     }
     process.has_made_children.store(true, Relaxed);
-    let Ready { made, public, room } = ready;
+    let Ready { made, public, mut room } = ready;
+    if copies.is_empty() {
+        room.forget();
+    }
     children.all.push(Child { made, public, room, copies, told: 0, is_adopted: false });
     // A parent that waits next gives it the CPU.
     block::note_awakened(number);

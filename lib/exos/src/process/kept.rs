@@ -14,6 +14,7 @@ use crate::user_memory::birth;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::{Editor, Tables, link_common};
+use abi::limits::MAP_ROWS;
 use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::{MapRow, PAGE};
 use alloc::vec::Vec;
@@ -197,6 +198,11 @@ impl Kept {
         self.edits.extend(self.way.iter().copied().chain(self.tables.pages()).map(|table| (table, edits(table))));
     }
 
+    /// It is not to be used again: only what shows of it here is still known.
+    pub fn forget(&mut self) {
+        *self = Self { views: core::mem::take(&mut self.views), ..Self::default() };
+    }
+
     /// The tables of which somebody has set an entry since. Nothing where one of them is not of the lowest level, or some are not
     /// this environment's own.
     pub fn edited(&self) -> Option<Vec<PageNumber>> {
@@ -291,6 +297,22 @@ impl Kept {
         let view = process().windows.lock().open(alloc::vec![table], editor.key, false)?;
         self.views.push(view.clone());
         Ok(view)
+    }
+}
+
+/// Maps pages that go with the address space, a few at a time.
+///
+/// # Errors
+/// The kernel's refusals.
+pub fn give(editor: &Editor, mut own: impl Iterator<Item = MapRow>) -> Result<()> {
+    let mut rows = Vec::with_capacity(MAP_ROWS);
+    loop {
+        rows.clear();
+        rows.extend(own.by_ref().take(MAP_ROWS));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        show(editor, &rows)?;
     }
 }
 

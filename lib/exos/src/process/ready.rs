@@ -11,7 +11,7 @@ use super::children::{Child, public};
 use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
 use super::grave::remains;
-use super::kept::Kept;
+use super::kept::{self, Kept};
 use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
@@ -72,6 +72,8 @@ pub struct Room {
     pages: u64,
     /// Whether a child has been it before.
     is_renewed: bool,
+    /// Whether it goes with the child: nothing else is noted of it.
+    is_forgotten: bool,
     /// What its list tells of its edits, if nobody but its maker has made any.
     edits: (u64, u64),
     /// What is in its address space.
@@ -84,6 +86,13 @@ pub struct Room {
 }
 
 impl Room {
+    /// No other child is made of it: what would be needed for that is forgotten.
+    pub fn forget(&mut self) {
+        self.is_forgotten = true;
+        (self.private, self.given, self.spare) = Default::default();
+        self.kept.forget();
+    }
+
     /// Where tables of it are mapped.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
         self.kept.views().map(Shared::address)
@@ -232,7 +241,17 @@ impl Ready {
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let [given, spare] = [Default::default(), Default::default()];
-        let room = Room { root, private, pages, is_renewed: false, edits: edits(made.list), kept, given, spare };
+        let room = Room {
+            root,
+            private,
+            pages,
+            is_renewed: false,
+            is_forgotten: false,
+            edits: edits(made.list),
+            kept,
+            given,
+            spare,
+        };
         let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
@@ -269,6 +288,14 @@ impl Ready {
         passing: Vec<MapRow>,
     ) -> Result<()> {
         self.room.kept.show(&self.editor(), (windows, passing), data)
+    }
+
+    /// Maps pages that are its own: no other child is made of what this one leaves.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn give(&self, own: impl Iterator<Item = MapRow>) -> Result<()> {
+        kept::give(&self.editor(), own)
     }
 
     /// Links the table that maps the library's top-level slot: the ExOS image, and nothing else.
@@ -550,6 +577,9 @@ impl Process {
     /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
     /// where it is still there.
     pub fn keep_room(&self, child: &mut Child) -> bool {
+        if child.room.is_forgotten {
+            return false;
+        }
         let is_mine = exposed::environment(child.made.number)
             .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
             && thread().number() == self.environment()
