@@ -180,13 +180,18 @@ static void pass(int percent)
     killed(percent);
 }
 
-/* What the dead leave is buried by others, a little later. */
+/* What the dead leave is buried by others, a little later, and what those leave that they had made, later still. */
 static long when_quiet(void)
 {
     for (int tries = 0; processes() > 1 && tries < 200; tries++)
         usleep(50000);
-    usleep(500000);
-    return free_kilobytes();
+    long before = -1, now = free_kilobytes();
+    for (int tries = 0; now != before && tries < 20; tries++) {
+        before = now;
+        usleep(500000);
+        now = free_kilobytes();
+    }
+    return now;
 }
 
 int main(int count, char **arguments)
