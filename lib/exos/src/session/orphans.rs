@@ -41,14 +41,15 @@ pub struct Orphans {
     guardian: Client,
     alive: Vec<EnvironmentId>,
     next: u64,
-    /// Sum of the numbers of all that lived: another one after each death.
-    population: u64,
+    /// Sums of the numbers of all that were ever made, as far as nobody came into their places, and of those that lived:
+    /// others after each death, whether the dead had been seen alive or not.
+    population: (u64, u64),
 }
 
 impl Orphans {
     /// Nothing was seen yet.
     pub fn new(bank: EnvironmentId, guardian: EnvironmentId) -> Self {
-        Self { bank, guardian: Client::new(guardian), alive: Vec::new(), next: 0, population: 0 }
+        Self { bank, guardian: Client::new(guardian), alive: Vec::new(), next: 0, population: (0, 0) }
     }
 
     /// Those whose end is worth a look.
@@ -68,10 +69,12 @@ impl Orphans {
         }
         self.alive.clear();
         let mut graves = Vec::new();
-        let mut population = 0u64;
+        let mut population = (0u64, 0u64);
         let slots = 0..exposed::kernel().environments.load(Acquire);
         for info in slots.filter_map(exposed::environment_slot) {
-            population = population.wrapping_add(if info.alive() { info.number.load(Acquire) } else { 0 });
+            let number = info.number.load(Acquire);
+            population.0 = population.0.wrapping_add(number);
+            population.1 = population.1.wrapping_add(if info.alive() { number } else { 0 });
             match orphan(info, successors) {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
                 // What was not born does not end by itself.
