@@ -2,24 +2,14 @@
  * its parent, so that notes of every child that grow with what is noted make that grow without end. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "census.h"
 
 enum { CHILDREN = 140, SOME = 20, TIMES = 3 };
 
 static int begun[2], go[2];
-
-static long free_kilobytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[200];
-    long found = -1;
-    while (found < 0 && fgets(line, sizeof line, file))
-        sscanf(line, "MemFree: %ld", &found);
-    fclose(file);
-    return found;
-}
 
 static void begin_one(void)
 {

@@ -2,7 +2,6 @@
 // that had begun comes to its end with its program's data whole, fresh pages are zero, and all memory comes back. What a child
 // begins with, and what its program begins with, are pages of its parent's (lib/exos/src/process/ready.rs).
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "census.h"
 
 // Where ExOS keeps the areas of environments, by its layout.rs, and its keys.
 static char *const AREA = (char *)0x7d8000000000;
@@ -90,25 +91,11 @@ static void destroy(pid_t number) {
     *gate_end = before;
 }
 
-static int processes(void) {
-    DIR *directory = opendir("/proc");
-    struct dirent *entry;
-    int count = 0;
-    while ((entry = readdir(directory))) count += entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
-    closedir(directory);
-    return count;
-}
-
-static long free_kilobytes(void) {
-    for (int tries = 0; processes() > 1 && tries < 200; tries++) usleep(50000);
+// How much is free once nobody else is left.
+static long free_afterwards(void) {
+    long free = free_when_quiet();
     if (processes() != 1) fail("processes are left", processes());
-    usleep(500000);
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[200];
-    long found = -1;
-    while (found < 0 && fgets(line, sizeof line, file)) sscanf(line, "MemFree: %ld", &found);
-    fclose(file);
-    return found;
+    return free;
 }
 
 // Parents that make children in each of four ways are ended in two ways, sooner or later.
@@ -134,9 +121,9 @@ int main(int count, char **arguments) {
     char descriptor[16];
     snprintf(descriptor, sizeof descriptor, "%d", file);
     pass(descriptor, 1);
-    long before = free_kilobytes();
+    long before = free_afterwards();
     pass(descriptor, 2);
-    long after = free_kilobytes();
+    long after = free_afterwards();
     long started = counts[STARTED], ended = counts[ENDED];
     if (started < ROUNDS) fail("few children", started);
     if (ended < started || counts[WRONG] || counts[LOST])

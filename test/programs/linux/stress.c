@@ -3,7 +3,6 @@
  * threads, 1,000 pipes and 100 kills. Everything is done twice: what the first pass fills, such as the heaps of those who
  * serve, is not given back, and does not grow with the second. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,32 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "census.h"
+
 static void fail(const char *what, int number)
 {
     printf("%s %d: %s\n", what, number, strerror(errno));
     exit(1);
-}
-
-static long free_kilobytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[200];
-    long found = -1;
-    while (found < 0 && fgets(line, sizeof line, file))
-        sscanf(line, "MemFree: %ld", &found);
-    fclose(file);
-    return found;
-}
-
-static int processes(void)
-{
-    DIR *directory = opendir("/proc");
-    struct dirent *entry;
-    int count = 0;
-    while ((entry = readdir(directory)))
-        count += entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
-    closedir(directory);
-    return count;
 }
 
 static pid_t fork_or_fail(int number)
@@ -180,20 +159,6 @@ static void pass(int percent)
     killed(percent);
 }
 
-/* What the dead leave is buried by others, a little later, and what those leave that they had made, later still. */
-static long when_quiet(void)
-{
-    for (int tries = 0; processes() > 1 && tries < 200; tries++)
-        usleep(50000);
-    long before = -1, now = free_kilobytes();
-    for (int tries = 0; now != before && tries < 20; tries++) {
-        before = now;
-        usleep(500000);
-        now = free_kilobytes();
-    }
-    return now;
-}
-
 int main(int count, char **arguments)
 {
     const long SLACK = 512;
@@ -204,9 +169,9 @@ int main(int count, char **arguments)
         fail("limit", 4096);
     int percent = atoi(arguments[1]);
     pass(percent);
-    long before = when_quiet();
+    long before = free_when_quiet();
     pass(percent);
-    long after = when_quiet();
+    long after = free_when_quiet();
     if (before - after > SLACK)
         printf("%ld KiB were free, %ld are\n", before, after);
     if (processes() != 1)

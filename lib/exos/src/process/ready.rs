@@ -240,18 +240,7 @@ impl Ready {
         }
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
-        let [given, spare] = [Default::default(), Default::default()];
-        let room = Room {
-            root,
-            private,
-            pages,
-            is_renewed: false,
-            is_forgotten: false,
-            edits: edits(made.list),
-            kept,
-            given,
-            spare,
-        };
+        let room = Room { root, private, pages, edits: edits(made.list), kept, ..Room::default() };
         let ready = Self { made, public, room };
         ready.mark();
         Ok(ready)
