@@ -215,7 +215,7 @@ impl Child {
     }
 
     /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.
-    pub fn bury(mut self) {
+    pub fn bury(self) {
         let process = crate::user_memory::current::process();
         if self.is_adopted {
             return process.windows.lock().close(&self.public);
@@ -230,6 +230,12 @@ impl Child {
             told(public::TOUCHED, public::TOUCHED_WORDS).for_each(|address| space.note_touched(address));
         }
         process.files.lock().forget_newborn(self.made.number);
+        if process.can_wait(&self) { process.put_off(self) } else { self.take_back() }
+    }
+
+    /// Takes back what it was made of.
+    pub fn take_back(mut self) {
+        let process = crate::user_memory::current::process();
         if !process.keep_room(&mut self) {
             super::ready::bury(&self.made, &self.public, &self.room);
         }

@@ -7,7 +7,6 @@ use super::children::Child;
 use super::record::Process;
 use crate::guardian::bequests::{Bequest, can_leave};
 use crate::user_memory::shared::Shared;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
@@ -37,14 +36,17 @@ fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
 
 /// Pages that show through windows here, and through more elsewhere; and those that this process has closed already.
 fn seen_by_others(process: &Process) -> Vec<PageNumber> {
+    let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
     let mailbox = process.mailbox.lock().window().address();
-    let mut seen: BTreeMap<PageNumber, u64> = process.lent.lock().pages().map(|page| (page, 0)).collect();
+    let lent: Vec<PageNumber> = process.lent.lock().pages().collect();
     let windows = process.windows.lock();
-    let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Shared::pages);
-    pages.for_each(|page| *seen.entry(*page).or_default() += 1);
-    let is_others =
-        |(page, here): &(PageNumber, u64)| exposed::page(*page).is_some_and(|info| info.references() > *here);
-    seen.into_iter().filter(is_others).map(|(page, _)| page).collect()
+    let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Shared::pages).copied();
+    // Most pages show here alone.
+    let mut here: Vec<PageNumber> = pages.filter(|page| references(*page) > 1 || lent.contains(page)).collect();
+    here.sort_unstable();
+    let closed = lent.iter().filter(|page| here.binary_search(page).is_err() && references(**page) > 0);
+    let shown = here.chunk_by(PartialEq::eq).filter(|same| references(same[0]) > same.len() as u64);
+    shown.map(|same| same[0]).chain(closed.copied()).collect()
 }
 
 /// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.

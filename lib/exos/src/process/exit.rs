@@ -215,7 +215,7 @@ pub(super) fn release_children() {
     super::reaper::hand_on(&children);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.into_iter().for_each(Child::bury);
-    process.empty_nursery();
+    process.abandon_nursery();
     if !alive.is_empty() {
         process.files.lock().make_newborns_known();
     }

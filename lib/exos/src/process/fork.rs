@@ -90,6 +90,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
+    process.take_back_first();
     let mut nursery = process.nursery.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);

@@ -8,7 +8,7 @@
 
 use super::begin::{self, Inherited};
 use super::children::{Child, public};
-use super::create::{BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
+use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
 use super::grave::remains;
 use super::kept::{self, Kept};
@@ -29,6 +29,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
 
+/// Pages that a child may have of its own for what it is made of to be left to it for a while.
+const SMALL: u64 = 512;
 /// Pages for ExOS's data that are kept at most: more than a small process's data takes.
 const COPIES: usize = 32;
 
@@ -50,6 +52,8 @@ pub struct Nursery {
     through: Option<Shared>,
     /// A page with the words that an environment begins with that is renewed.
     beginning: Option<PageNumber>,
+    /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
+    first: Option<Box<Child>>,
 }
 
 /// An environment that has not begun.
@@ -130,7 +134,8 @@ impl Nursery {
         let ready = self.ready.iter().flat_map(Ready::window_addresses);
         let own =
             self.through.iter().map(Shared::address).chain(self.prepared.iter().filter_map(|it| it.window_address()));
-        ready.chain(self.current.iter().copied()).chain(own)
+        let first = self.first.iter().flat_map(|child| child.window_addresses());
+        ready.chain(self.current.iter().copied()).chain(own).chain(first)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -242,7 +247,7 @@ impl Ready {
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let room = Room { root, private, pages, edits: edits(made.list), kept, ..Room::default() };
         let ready = Self { made, public, room };
-        ready.mark();
+        mark(&ready.public);
         Ok(ready)
     }
 
@@ -326,18 +331,6 @@ impl Ready {
         self.room.kept.note();
     }
 
-    /// Says in its public page whose it is, for the case that its maker is destroyed.
-    fn mark(&self) {
-        let words = self.public.words();
-        words[public::PARENT].store(process().environment(), Relaxed);
-        words[public::MAGIC].store(public::MAGIC_READY, Release);
-    }
-
-    /// Has its public page say nothing, before what stands there goes word by word: the session may be looking.
-    fn unmark(&self) {
-        self.public.words()[public::MAGIC].store(0, Release);
-    }
-
     /// Destroys it.
     pub fn bury(&self) {
         bury(&self.made, &self.public, &self.room);
@@ -357,9 +350,10 @@ impl Ready {
         }
         let gone = if keeps { ready.mend() } else { ready.clean() };
         ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
-        ready.unmark();
+        // What stands there goes word by word: the session may be looking.
+        unmark(&ready.public);
         ready.public.clear();
-        ready.mark();
+        mark(&ready.public);
         let session = process().session_key;
         let keys = || give_keys(ready.made.number, session, session, area::channel_key());
         if gone.is_some() && ready.is_whole() && keys().is_ok() {
@@ -529,6 +523,18 @@ fn show_public(made: &Made) -> Result<Shared> {
     window.inspect_err(|_| drop(source.free(mailbox)))
 }
 
+/// Says in a public page whose it is, for the case that its maker is destroyed.
+fn mark(public: &Shared) {
+    let words = public.words();
+    words[public::PARENT].store(process().environment(), Relaxed);
+    words[public::MAGIC].store(public::MAGIC_READY, Release);
+}
+
+/// Has a public page say nothing.
+fn unmark(public: &Shared) {
+    public.words()[public::MAGIC].store(0, Release);
+}
+
 /// Whether a page is this process's, for mailboxes.
 fn is_mailbox(page: PageNumber) -> bool {
     let process = process();
@@ -566,15 +572,7 @@ impl Process {
     /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
     /// where it is still there.
     pub fn keep_room(&self, child: &mut Child) -> bool {
-        if child.room.is_forgotten {
-            return false;
-        }
-        let is_mine = exposed::environment(child.made.number)
-            .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
-            && thread().number() == self.environment()
-            && remains(&child.made);
-        // What borrows a key is made anew: the key is not this process's to give to who is not born.
-        if !is_mine || self.borrows_key() || self.stopped.load(Relaxed) >= state::ENDS {
+        if !self.can_keep(child) {
             return false;
         }
         let mut nursery = self.nursery.lock();
@@ -601,11 +599,52 @@ impl Process {
         true
     }
 
+    /// Whether the next child could be made of this one, which is gone.
+    fn can_keep(&self, child: &Child) -> bool {
+        let is_mine = exposed::environment(child.made.number)
+            .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
+            && thread().number() == self.environment()
+            && remains(&child.made);
+        // What borrows a key is made anew: the key is not this process's to give to who is not born.
+        let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
+        !child.room.is_forgotten && is_mine && can_give
+    }
+
+    /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it is small.
+    pub fn can_wait(&self, child: &Child) -> bool {
+        let pages = || {
+            exposed::environment(child.made.number)
+                .map_or(0, |info| info.budget[Resource::Page as usize].used.load(Relaxed))
+        };
+        !child.room.is_renewed && !self.has_threads.load(Relaxed) && self.can_keep(child) && pages() < SMALL && {
+            let nursery = self.nursery.lock();
+            nursery.ready.is_none() && nursery.first.is_none()
+        }
+    }
+
+    /// Leaves it.
+    pub fn put_off(&self, child: Child) {
+        // It is no process any more.
+        unmark(&child.public);
+        mark(&child.public);
+        self.nursery.lock().first = Some(Box::new(child));
+    }
+
+    /// Takes back what the first child was made of, if that was put off.
+    pub fn take_back_first(&self) {
+        let first = self.nursery.lock().first.take_if(|_| thread().number() == self.environment());
+        first.into_iter().for_each(|child| child.take_back());
+    }
+
     /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
     /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
     /// the children while it asks for the nursery.
     pub fn rest(&self) {
-        if self.has_threads.load(Relaxed) || thread().number() != self.environment() || self.copies.lock().is_empty() {
+        if self.has_threads.load(Relaxed) || thread().number() != self.environment() {
+            return;
+        }
+        self.take_back_first();
+        if self.copies.lock().is_empty() {
             return;
         }
         let mut nursery = self.nursery.lock();
@@ -630,10 +669,24 @@ impl Process {
         let mut nursery = self.nursery.lock();
         nursery.look_away();
         nursery.forget_program(&mut self.windows.lock());
-        let (ready, beginning) = (nursery.ready.take(), nursery.beginning.take());
+        let (ready, first, beginning) = (nursery.ready.take(), nursery.first.take(), nursery.beginning.take());
         drop(nursery);
         ready.iter().for_each(Ready::bury);
+        for child in first {
+            bury(&child.made, &child.public, &child.room);
+            self.keep_copies(&child.copies);
+        }
         beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
+    }
+
+    /// The same where this process ends, and all pages that are charged to it go with it.
+    pub fn abandon_nursery(&self) {
+        let mut nursery = self.nursery.lock();
+        let ready = nursery.ready.take().map(|ready| ready.made);
+        let first = nursery.first.take().map(|child| child.made);
+        for made in ready.iter().chain(&first).filter(|made| remains(made)) {
+            create::release(made.number, self.session_key);
+        }
     }
 
     /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as

@@ -58,6 +58,7 @@ pub fn can_be(process: &Process) -> bool {
 /// Whatever keeps an environment from being made.
 pub fn conceive(parent: &Context, exit_signal: u32) -> Result<()> {
     let process = process();
+    process.take_back_first();
     let number = process.nursery.lock().reserve()?;
     let vectors = vectors::keep()?;
     let blocked = thread().blocked();

@@ -101,6 +101,9 @@ impl Ground<'_> {
         let needed = programs.iter().flat_map(|program| &program.needs).map(String::as_str);
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).chain(needed).collect();
         peer::add_programs(self.workspace, &mut tree, &names, self.folder)?;
+        for program in programs.iter().filter(|program| !program.debian.is_empty()) {
+            peer::add_debian(self.workspace, &mut tree, &program.debian)?;
+        }
         Ok(tree)
     }
 
@@ -325,9 +328,10 @@ pub fn try_plugin(plugin: &Path, folder: &Path) -> Result<std::result::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn program(name: &str) -> Program {
-        Program { name: name.into(), kind: Kind::Linux, seconds: 1, needs: Vec::new() }
+        Program { name: name.into(), kind: Kind::Linux, seconds: 1, needs: Vec::new(), debian: BTreeMap::new() }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What is measured: `bench/tables.toml`, which has for each table of a paper
 //! its rows, the paper's own figures with their source, and the aims.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::failure::{Context, Failure, Result};
@@ -27,6 +29,10 @@ pub struct Program {
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,
+    /// Files of Debian's packages ([`crate::root::debian::BENCH`]) that it starts or that those need: by where they stand in
+    /// the root file system, where they stand in the packages.
+    #[serde(default)]
+    pub debian: BTreeMap<String, String>,
 }
 
 fn sixty() -> u64 {

@@ -1,6 +1,7 @@
 //! The Linux peer: Debian's own kernel, fetched without installing it, and a
 //! root file system that is the one ExOS gets, with a first process added.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::process::Command;
 use crate::archive::Writer;
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
-use crate::root::debian::said;
-use crate::root::{Contents, Kind, Node, Tree};
+use crate::root::debian::{self, said};
+use crate::root::{self, Contents, Kind, Node, Tree};
 use crate::scratch;
 use crate::workspace::Workspace;
 
@@ -112,6 +113,21 @@ pub fn add_programs(workspace: &Workspace, tree: &mut Tree, names: &[&str], fold
     for name in names {
         let program = compile(workspace, name, folder)?;
         add_file(tree, &format!("{PLACE}/{name}"), fs::read(&program).context(program.display())?);
+    }
+    Ok(())
+}
+
+/// Adds files of Debian's packages to a root file system, by place and name there, which are fetched when they are missing.
+///
+/// # Errors
+/// When a package cannot be had, or has no such file.
+pub fn add_debian(workspace: &Workspace, tree: &mut Tree, files: &BTreeMap<String, String>) -> Result<()> {
+    let packages = root::load_folder(&debian::folder(&workspace.cache(), &debian::BENCH)?)?;
+    for (place, name) in files {
+        let Some(Kind::File(file)) = packages.follow(name.as_bytes()).map(|(_, node)| &node.kind) else {
+            return Err(Failure::new(format!("Debian's packages have no file {name}")));
+        };
+        add_file(tree, place, packages.read(*file, u64::MAX)?);
     }
     Ok(())
 }

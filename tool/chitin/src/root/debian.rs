@@ -1,5 +1,6 @@
 //! A root of Debian's own dynamically linked programs, made by unpacking
-//! packages: what parity tests run, on the host and in the machine.
+//! packages: what parity tests run, on the host and in the machine, and what the
+//! bench measures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ pub const LARGE: Packages = Packages {
     lists: &[EVERY_DAY, LARGE_ONES],
     sources: &[Source { package: "busybox", upstream: "*/testsuite", debian: "debian/config" }],
 };
+
+/// What dynamically linked programs that are measured consist of.
+pub const BENCH: Packages = Packages { name: "debian-bench-root", lists: &["coreutils dash libc6"], sources: &[] };
 
 const EVERY_DAY: &str = "\
     bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
@@ -94,7 +98,7 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
         fs::remove_dir_all(&root).context(root.display())?;
     }
     fs::create_dir_all(cache).context(cache.display())?;
-    let _progress = Progress::step("fetching Debian's packages for parity tests");
+    let _progress = Progress::step("fetching Debian's packages");
     let work = scratch::folder_in(cache)?;
     said(Command::new("apt-get").args(["--quiet", "download"]).args(list.split(' ')).current_dir(work.path()), ADVICE)?;
     let unpacked = work.path().join("root");
