@@ -3,6 +3,7 @@
 //! ```text
 //! 0x7e80_0000_0000  the library's top-level slot (abi::memory_map::LIBRARY_BASE): processes share its tables
 //!     +0 GiB            the ExOS image: text and constants, one copy for all processes
+//!     +1 GiB            what the guardian shows to all of them
 //!     +32 GiB           shared windows of the guardian, which lives in the session's address space
 //!     +64 GiB           pages of files, as the guardian sees them
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
@@ -46,6 +47,8 @@ pub const MMAP_TOP: u64 = STACK_TOP - STACK_MOST;
 pub const IMAGE: u64 = LIBRARY_BASE;
 /// End of the room for the image.
 pub const IMAGE_END: u64 = LIBRARY_BASE + GIB;
+/// What the guardian shows to all processes, in the tables of the image: its notice page, then the catalogue of names and nodes.
+pub const SHOWN: u64 = IMAGE_END;
 /// Where a new process finds what it is told.
 pub const BIRTH: u64 = AREA + 127 * GIB;
 /// Shared windows, beside the area of the process: the tables for them are there.

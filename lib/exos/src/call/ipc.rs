@@ -4,8 +4,7 @@ use super::dispatch::Call;
 use super::layout;
 use crate::block;
 use crate::errno::{Errno, Result};
-use crate::guardian::client::Client;
-use crate::guardian::client::ipc_changes;
+use crate::guardian::client::{self, Client};
 use crate::guardian::protocol::{IpcCommand, IpcKind};
 use crate::ipc::{message, semaphore, table};
 use crate::user_memory::copy;
@@ -36,7 +35,7 @@ pub(super) fn wait<T>(
 ) -> Result<T> {
     let mut waited = false;
     loop {
-        let changes = ipc_changes()?;
+        let changes = client::changes();
         let seen = changes.load(Acquire);
         match attempt(&mut call.process.files.lock()) {
             Ok(Some(done)) => return Ok(done),

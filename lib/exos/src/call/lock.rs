@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use crate::block;
 use crate::descriptor::description::Description;
 use crate::errno::{Errno, Result};
+use crate::guardian::client;
 use crate::guardian::protocol::{LockHolder, LockKind, LockManner, LockRequest};
 use crate::user_memory::copy;
 use core::sync::atomic::Ordering::Acquire;
@@ -122,7 +123,7 @@ fn take(call: &Call<'_>, description: &Description, node: u64, request: LockRequ
     let number = description.number();
     description.note_lock();
     loop {
-        let changes = files.lock().changes()?;
+        let changes = client::changes();
         let seen = changes.load(Acquire);
         if files.lock().lock(node, request, range, number)?.is_none() {
             return Ok(0);

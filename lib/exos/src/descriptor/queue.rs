@@ -3,7 +3,7 @@
 use super::object::Event;
 use super::operations::Operations;
 use crate::errno::Result;
-use crate::guardian::client::ipc_changes;
+use crate::guardian::client;
 use crate::guardian::protocol::Operation;
 use crate::user_memory::current::process;
 use alloc::string::String;
@@ -35,7 +35,7 @@ impl Operations for Queue {
     }
 
     fn terms(&self, event: Event) -> Vec<Term> {
-        let Ok(changes) = ipc_changes() else { return Vec::new() };
+        let changes = client::changes();
         let seen = changes.load(Acquire);
         // What came before the count was read is not to be missed.
         let seen = if self.is_ready(event) { seen.wrapping_sub(1) } else { seen };

@@ -22,8 +22,6 @@ pub const WATCHERS: usize = 1;
 pub const QUIET: u32 = 1 << 30;
 /// Bit of the flags of `Open`: the client looked for it in the catalogue, and is going to do so again.
 pub const SHOW: u32 = 1 << 29;
-/// Word of the notice page from which on the numbers of the catalogue's pages stand.
-pub const CATALOGUE_PAGES: usize = 8;
 /// Words of the notice page that tell of waits for words of shared memory that came to their end, those of the threads whose number
 /// has the same rest: see [`wake_of`].
 pub const FUTEX_WAKES: usize = 256;

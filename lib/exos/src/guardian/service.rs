@@ -23,7 +23,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::Acquire;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::transfer::Message;
@@ -70,7 +70,7 @@ impl Guardian {
         let mut windows = Windows::of_guardian();
         let notice = open_notice(&mut windows, common_pages).map_err(|_| "there is no page for notices")?;
         let catalogue =
-            open_catalogue(&mut windows, common_pages, &notice).map_err(|_| "there are no pages for names")?;
+            open_catalogue(&mut windows, common_pages).map_err(|_| "there are no pages for names")?;
         tree.changes = Changes::default();
         let server = Server {
             tree,
@@ -91,6 +91,11 @@ impl Guardian {
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
         let (vouchers, bequests, futexes) = (Vouchers::default(), Bequests::default(), SharedFutexes::default());
         Ok(Self { server, threads, spare, bank: EnvironmentId::NONE, board, wishes, vouchers, bequests, futexes })
+    }
+
+    /// What every process maps at `layout::SHOWN`.
+    pub fn shown(&self) -> Vec<PageNumber> {
+        [&self.server.notice, &self.server.catalogue].into_iter().flat_map(Shared::pages).copied().collect()
     }
 
     fn serve(&mut self, environment: u64, message: &mut Message) {
@@ -171,11 +176,9 @@ impl Guardian {
             None => self.fresh_window(principal)?,
         };
         self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
-        let (pairs, last) = window.pages().as_chunks::<2>();
-        for (word, [low, high]) in message[1..].iter_mut().zip(pairs) {
-            *word = low.0 | high.0 << 32;
+        for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
+            *word = two[0].0 | two.get(1).map_or(0, |page| page.0) << 32;
         }
-        message[5] = self.server.notice.pages()[0].0 | last.first().map_or(0, |page| page.0) << 32;
         Ok(())
     }
 
@@ -307,13 +310,10 @@ fn open_notice(windows: &mut Windows, from: Allocator) -> Result<Shared> {
     windows.open(vec![from.allocate()?], from.key, true)
 }
 
-/// The pages of names and nodes, which clients may read, and find by their numbers in the notice page.
-fn open_catalogue(windows: &mut Windows, from: Allocator, notice: &Shared) -> Result<Shared> {
+/// The pages of names and nodes: they may read them.
+fn open_catalogue(windows: &mut Windows, from: Allocator) -> Result<Shared> {
     let mut pages = vec![PageNumber::NONE; catalogue::PAGES];
     from.allocate_many(&mut pages)?;
-    for (word, page) in notice.words()[protocol::CATALOGUE_PAGES..].iter().zip(&pages) {
-        word.store(page.0, Release);
-    }
     windows.open(pages, from.key, true)
 }
 

@@ -6,6 +6,7 @@
 use super::{Entry, own_entry, read_descriptor};
 use crate::block;
 use crate::errno::{Errno, Result};
+use crate::guardian::client;
 use crate::guardian::protocol::{NO_LONGER_WANTED, Operation, WINDOW_BYTES};
 use crate::process::request;
 use crate::signal;
@@ -38,7 +39,7 @@ pub(crate) fn request(number: u64, path: &str) -> Result<Vec<u8>> {
 fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
     let process = process();
     await_beginning(number);
-    let changes = process.files.lock().changes()?;
+    let changes = client::changes();
     let [question, ..] = {
         let words = [number, path.len() as u64, 0, 0, 0];
         process.files.lock().on_object_with(Operation::Ask, words, path)?
@@ -136,7 +137,6 @@ fn answer_to(question: u64, path: &[u8]) {
 
 fn next_question() -> Result<(u64, Vec<u8>)> {
     let mut files = process().files.lock();
-    files.changes()?;
     let [question, length, ..] = files.on_object(Operation::TakeQuestion, [0; 5])?;
     Ok((question, files.left(length)?))
 }

@@ -150,7 +150,7 @@ impl Request {
 
     /// Whether what is known of its files' pages is so still.
     pub(super) fn is_current(&self) -> bool {
-        let mut files = process().files.lock();
+        let files = process().files.lock();
         self.plan.files().all(|(file, _)| files.are_current(&file.touched))
     }
 

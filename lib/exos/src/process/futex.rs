@@ -130,7 +130,7 @@ fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 3]> {
 fn wait_for_shared(word: u64, (address, value): (u64, u32), bits: u32, deadline: Option<u64>) -> Result<()> {
     let still = || if copy::read_half(address)? == value { Ok(()) } else { Err(Errno::EAGAIN) };
     still()?;
-    let wakes = futex_wakes(thread().number())?;
+    let wakes = futex_wakes(thread().number());
     let before = wakes.load(Acquire);
     let home = &thread().waiter.home;
     home.note();

@@ -144,7 +144,7 @@ fn ask(process: &Process, program: u64, bundle: &Bundle) -> Result<u64> {
 
 fn await_successor(process: &Process) -> Result<u64> {
     loop {
-        let changes = process.files.lock().changes()?;
+        let changes = client::changes();
         let seen = changes.load(Acquire);
         let [number, ..] = process.files.lock().on_object(Operation::Successor, [0; 5])?;
         if number != 0 {

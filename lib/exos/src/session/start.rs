@@ -8,21 +8,25 @@ use super::{archive, birth, board, command};
 use crate::guardian::client::Client;
 use crate::guardian::keys::{Keys, Lists};
 use crate::guardian::service::{self, Guardian};
+use crate::layout::{PAGE_SIZE, SHOWN};
 use crate::pipe::Pipe;
 use crate::process::create::{Beginning, Made, Maker, SESSION_SLOT};
 use crate::process::option;
 use crate::relatives::Sight;
 use crate::terminal::modes::Modes;
 use crate::terminal::{Screen, Terminal};
+use crate::user_memory::birth::show;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::{Editor, link_fresh};
 use abi::boot::{COMMAND, EXOS};
 use abi::budget::Resource;
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
 use abi::memory_map::LIBRARY_BASE;
+use abi::page_table::MapRow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::environment::Builder;
@@ -104,10 +108,11 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let parsed = command::parse(text)?;
     let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
     let lists = refused("the access lists", make_lists(session))?;
-    let common = load_image(session, lists[0], file(EXOS)?)?;
+    let image = file(EXOS)?;
     let mut windows = Windows::default();
     let board = refused("the board", make_board(&mut windows, lists[0]))?;
     let (guardian, state, public) = make_guardian(archive, session, lists, board.words())?;
+    let common = load_image(session, lists[0], image, &state.lock().shown())?;
     let bank = make_bank(session, public)?;
     state.lock().bank = bank.number;
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
@@ -179,15 +184,20 @@ fn make_lists(session: KeyIndex) -> Result<[PageNumber; 3], runtime::Failure> {
     Ok([readable, list_for(session, Rights::READ.either(Rights::WRITE))?, of_zero])
 }
 
-/// Loads the ExOS image into pages that processes can read, and makes the table that maps it.
-fn load_image(session: KeyIndex, list: PageNumber, file: &'static [u8]) -> Outcome<Common> {
+/// Loads the ExOS image into pages that processes can read, and makes the table that maps it, and what is `shown` to all of them.
+fn load_image(
+    session: KeyIndex,
+    list: PageNumber,
+    file: &'static [u8],
+    shown: &[PageNumber],
+) -> Outcome<Common> {
     let pages = Allocator { key: KeyIndex::FIRST, list };
     let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
     if image.plan.segments.iter().any(|segment| segment.flags & elf::abi::PF_W != 0) {
         return Err("the ExOS image has data that changes: every process would need its own".to_string());
     }
     let words = read_header(&image)?;
-    let image_table = refused("the table of the ExOS image", map_image(&image, pages))?;
+    let image_table = refused("the table of the ExOS image", map_image(&image, pages, shown))?;
     core::mem::forget(image);
     let channel = refused("a key", host_channel())?;
     let beginning = Beginning {
@@ -225,11 +235,18 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
 }
 
 /// Maps the image in an address space in which nobody runs: its level-2 table is what all processes link.
-fn map_image(image: &Image<'_>, pages: Allocator) -> Result<PageNumber, crate::errno::Errno> {
+fn map_image(
+    image: &Image<'_>,
+    pages: Allocator,
+    shown: &[PageNumber],
+) -> Result<PageNumber, crate::errno::Errno> {
     let space = AddressSpace::create(pages)?;
     let editor = Editor { root: space.root, key: pages.key, tables: pages };
     let table = link_fresh(&editor, LIBRARY_BASE, 3)?;
     image.map_into(&space, pages)?;
+    let row = |(page, address): (&PageNumber, u64)| MapRow { address: address | pages.key.0, entry: page.address() | Access::READ.0 };
+    let rows: Vec<MapRow> = shown.iter().zip((SHOWN..).step_by(PAGE_SIZE as usize)).map(row).collect();
+    show(&space, &rows)?;
     Ok(table)
 }
 

@@ -2,11 +2,15 @@
 
 use super::copy;
 use crate::errno::Result;
+use crate::file_system::catalogue;
 use crate::layout::PAGE_SIZE;
 use crate::process::create::Beginning;
+use core::sync::atomic::AtomicU64;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{KeyIndex, PageNumber, image};
+
+const WORDS_OF_PAGE: usize = PAGE_SIZE as usize / 8;
 
 /// What an environment begins with that runs this image; function, heap and process are the caller's to fill in.
 pub fn beginning() -> Beginning {
@@ -31,6 +35,16 @@ pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Opt
         copy::copy_addresses(place, address, PAGE_SIZE);
     }
     Ok(())
+}
+
+/// The pages that the guardian shows to all processes (`layout::SHOWN`): its notices, and the words of its catalogue. Only a
+/// process on the ExOS image has them.
+#[inline]
+pub fn shown() -> (&'static [AtomicU64; WORDS_OF_PAGE], &'static [AtomicU64; catalogue::WORDS]) {
+    let notices = crate::layout::SHOWN as *const [AtomicU64; WORDS_OF_PAGE];
+    // SAFETY: the session mapped these pages here, in the tables that every process on this image links, before the first one
+    // began, and they are never unmapped; nobody writes to them but the guardian, whole words at a time.
+    unsafe { (&*notices, &*notices.add(1).cast()) }
 }
 
 /// What the session wrote for the first process: words, then the command.

@@ -2,7 +2,6 @@
 
 use super::{Client, Found};
 use crate::errno::{Errno, Result};
-use crate::file_system::catalogue::Catalogue;
 use crate::file_system::node::Status;
 use crate::guardian::handle::{is_first_mount, node_of};
 use crate::guardian::protocol::{self, AttributeRequest, Operation};
@@ -26,11 +25,8 @@ impl Client {
 
     /// What `stat` tells of a node that is held.
     pub fn status_of(&mut self, node: u64) -> Result<Status> {
-        let shown = self
-            .catalogue
-            .as_ref()
-            .filter(|_| !self.has_own_root && is_first_mount(node))
-            .and_then(|shared| Catalogue::new(shared.words()).node(node_of(node)));
+        let catalogue = self.catalogue().filter(|_| is_first_mount(node));
+        let shown = catalogue.and_then(|catalogue| catalogue.node(node_of(node)));
         shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 

@@ -60,7 +60,7 @@ impl Client {
     pub fn adopt_with_window(&self, newborn: EnvironmentId) -> Result<Option<(u64, Vec<PageNumber>)>> {
         let Some(window) = &self.window else { return self.adopt(newborn).map(|()| None) };
         let answer = self.exchange([Operation::Adopt as u64, newborn.0, 1, 0, 0, 0])?;
-        Ok(Some((window.address(), window_pages(&answer).1)))
+        Ok(Some((window.address(), window_pages(&answer))))
     }
 
     /// Takes up the window that its maker had made for it.

@@ -3,7 +3,6 @@
 
 use super::Client;
 use crate::errno::Result;
-use crate::file_system::catalogue::Catalogue;
 use crate::guardian::handle::{Handle, is_first_mount, node_of, right};
 use crate::guardian::idle::Idle;
 use crate::guardian::protocol::{self, Operation};
@@ -68,18 +67,17 @@ impl Client {
 
     /// Keeps what was closed, in case that it is opened again: only what everybody finds by a name, as the catalogue says.
     fn keep(&self, node: u64) -> Kept {
-        let (Some(idle), Some(shown)) = (self.idle(), &self.catalogue) else { return Kept::No };
-        if !is_first_mount(node) {
+        let Some(idle) = self.idle() else { return Kept::No };
+        let Some(shown) = self.catalogue().filter(|_| is_first_mount(node)) else {
             return Kept::No;
-        }
+        };
         match idle.put(node) {
             Err(there) if there == node => return Kept::No,
             Err(_) => return Kept::NoRoom,
             Ok(()) => {}
         }
         // Who removes the last name hides the node first, and then looks for those who hold it without need.
-        let kind = Catalogue::new(shown.words()).kind(node_of(node)).filter(|_| !self.has_own_root);
-        let is_shown = matches!(kind, Some(linux::S_IFREG | linux::S_IFDIR));
+        let is_shown = matches!(shown.kind(node_of(node)), Some(linux::S_IFREG | linux::S_IFDIR));
         if is_shown || !idle.take(node) { Kept::Yes } else { Kept::No }
     }
 

@@ -1,15 +1,17 @@
 //! A process's side of System V objects and POSIX queues.
 
 use super::Client;
+use super::shown::notice;
 use crate::errno::Result;
 use crate::guardian::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Operation};
-use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 
 impl Client {
     /// One operation that needs no more than words; the result is the words of the answer.
     pub fn on_object(&mut self, operation: Operation, words: [u64; 5]) -> Result<[u64; 5]> {
+        // Some answers lie in the window.
+        self.attached()?;
         let [a, b, c, d, e] = words;
         let [_, answer @ ..] = self.exchange([operation as u64, a, b, c, d, e])?;
         Ok(answer)
@@ -19,11 +21,6 @@ impl Client {
     pub fn on_object_with(&mut self, operation: Operation, words: [u64; 5], bytes: &[u8]) -> Result<[u64; 5]> {
         self.window()?.write(0, bytes)?;
         self.on_object(operation, words)
-    }
-
-    /// The guardian's count of changes that clients wait for.
-    pub fn changes(&mut self) -> Result<&'static AtomicU64> {
-        self.notice_word(0)
     }
 
     /// Puts bytes into the window.
@@ -59,11 +56,11 @@ impl Client {
 }
 
 /// The word in which the guardian tells that it has ended a thread's wait for a word of shared memory.
-pub fn futex_wakes(thread: u64) -> Result<&'static AtomicU64> {
-    process().files.lock().notice_word(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
+pub fn futex_wakes(thread: u64) -> &'static AtomicU64 {
+    notice(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
 }
 
-/// The guardian's count of changes.
-pub fn changes() -> Result<&'static AtomicU64> {
-    process().files.lock().changes()
+/// The guardian's count of changes that clients wait for.
+pub fn changes() -> &'static AtomicU64 {
+    notice(0)
 }

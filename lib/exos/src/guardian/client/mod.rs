@@ -19,7 +19,7 @@ mod shown;
 mod views;
 
 pub use direct::{admit, draw, signal, tell_parent};
-pub use ipc::{changes as ipc_changes, futex_wakes};
+pub use ipc::{changes, futex_wakes};
 pub use opening::{Opened, OpenedProgram, Touched};
 
 use self::views::Views;
@@ -30,7 +30,7 @@ use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::AtomicBool;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -39,12 +39,6 @@ use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 pub struct Client {
     guardian: EnvironmentId,
     window: Option<Shared>,
-    /// The guardian's page that tells of changes.
-    notice: Option<Shared>,
-    /// What it shows of names and nodes, once paths were looked up often enough.
-    catalogue: Option<Shared>,
-    /// Paths that were looked up.
-    looked_up: u32,
     /// Another directory is the root: the catalogue is of no use.
     has_own_root: bool,
     /// Pages of files that are read again and again.
@@ -87,15 +81,12 @@ impl Client {
     pub fn new(guardian: EnvironmentId) -> Self {
         let (has_own_root, has_locks, views) = (false, false, Views::default());
         let may_have_newborns = AtomicBool::new(false);
-        let (window, notice, catalogue) = (None, None, None);
-        Self { guardian, window, notice, catalogue, looked_up: 0, has_own_root, views, has_locks, may_have_newborns }
+        Self { guardian, window: None, has_own_root, views, has_locks, may_have_newborns }
     }
 
     /// Forgets the window: the process is a new one that has another.
     pub fn begin_again(&mut self) {
         self.window = None;
-        self.catalogue = None;
-        self.looked_up = 0;
         self.has_locks = false;
         // It may be one.
         self.may_have_newborns = AtomicBool::new(true);
@@ -104,13 +95,7 @@ impl Client {
 
     /// Where the windows lie that a child does not keep.
     pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        self.window.iter().chain(&self.catalogue).chain(self.views.windows()).map(Shared::address)
-    }
-
-    /// A word of the guardian's notice page.
-    fn notice_word(&mut self, index: usize) -> Result<&'static AtomicU64> {
-        self.window()?;
-        Ok(&self.notice.as_ref().ok_or(Errno::EIO)?.words()[index])
+        self.window.iter().chain(self.views.windows()).map(Shared::address)
     }
 
     fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
@@ -153,12 +138,9 @@ impl Client {
     #[cold]
     fn attach(&mut self) -> Result<()> {
         let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
-        let (notice, pages) = window_pages(&answer);
+        let pages = window_pages(&answer);
         let process = process();
         self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
-        if self.notice.is_none() {
-            self.notice = Some(process.windows.lock().open(vec![notice], process.session_key, false)?);
-        }
         Ok(())
     }
 
@@ -182,11 +164,10 @@ impl Client {
     }
 }
 
-/// The page that tells of changes, and those of a window, as `Attach` tells them.
-fn window_pages(answer: &Message) -> (PageNumber, Vec<PageNumber>) {
+/// The pages of a window, as `Attach` tells them.
+fn window_pages(answer: &Message) -> Vec<PageNumber> {
     let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
-    let [notice, last] = two(&answer[5]);
-    (notice, answer[1..5].iter().flat_map(two).chain([last]).collect())
+    answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect()
 }
 
 /// One control transfer and back.

@@ -1,6 +1,7 @@
 //! Opening files, and programs with all that they begin with.
 
 use super::contents::numbered;
+use super::shown::notice;
 use super::{Client, Found};
 use crate::errno::Result;
 use crate::guardian::protocol::{self, Operation};
@@ -54,7 +55,7 @@ impl Client {
     /// The same, where the path may not lead everywhere: flags `RESOLVE_…` of openat2(2).
     pub fn open_within(&mut self, at: u64, path: &[u8], flags: u32, mode: u32, resolve: u32) -> Result<Found<Opened>> {
         let length = self.put_path(path)?;
-        let show = if self.catalogue.is_some() { protocol::SHOW } else { 0 };
+        let show = if self.has_own_root { 0 } else { protocol::SHOW };
         let [flags, mode, resolve] = [flags | show, mode, resolve].map(u64::from);
         let answer = self.on_path([Operation::Open as u64, at, flags, mode, length, resolve])?;
         Ok(answer.map(|[_, node, mode, device, size, left]| Opened {
@@ -69,7 +70,7 @@ impl Client {
     /// Opens a regular file that may be executed, with what it takes to begin it.
     pub fn open_program(&mut self, at: u64, path: &[u8], runs: bool) -> Result<Found<OpenedProgram>> {
         let length = self.put_path(path)?;
-        let cuts = self.notice_word(protocol::CUTS)?.load(Acquire);
+        let cuts = notice(protocol::CUTS).load(Acquire);
         let found = self.on_path([Operation::OpenProgram as u64, at, length, u64::from(runs), 0, 0])?;
         let window = self.window()?;
         let take = |from: u64, length: u64| {
@@ -106,12 +107,12 @@ impl Client {
 
     /// All pages of a file that programs touch; none where they cannot be told.
     pub fn touched(&mut self, node: u64) -> Touched {
-        let cuts = self.notice_word(protocol::CUTS).map_or(0, |cuts| cuts.load(Acquire));
+        let cuts = notice(protocol::CUTS).load(Acquire);
         Touched { pages: self.working_set(node, 0, u64::MAX).unwrap_or_default(), cuts }
     }
 
     /// Whether pages that were told are surely the file's still.
-    pub fn are_current(&mut self, touched: &Touched) -> bool {
-        self.notice_word(protocol::CUTS).is_ok_and(|cuts| cuts.load(Acquire) == touched.cuts)
+    pub fn are_current(&self, touched: &Touched) -> bool {
+        notice(protocol::CUTS).load(Acquire) == touched.cuts
     }
 }

@@ -8,7 +8,6 @@
 
 use super::Client;
 use crate::errno::Result;
-use crate::file_system::catalogue::Catalogue;
 use crate::file_system::node::{Status, is_read_noted};
 use crate::guardian::handle::{is_first_mount, node_of};
 use crate::layout::PAGE_SIZE;
@@ -63,7 +62,7 @@ impl Client {
         if !is_first_mount(node) || self.has_watchers() {
             return None;
         }
-        let (sequence, status) = self.shown()?.stamped(node_of(node)).filter(|(_, status)| can_be_read(status))?;
+        let (sequence, status) = self.catalogue()?.stamped(node_of(node)).filter(|(_, status)| can_be_read(status))?;
         let count = count.min(status.size.saturating_sub(offset));
         if count == 0 {
             return Some(Ok(0));
@@ -80,10 +79,6 @@ impl Client {
         Some(window.give_to_program(within, to, count).map(|()| count))
     }
 
-    fn shown(&self) -> Option<Catalogue<'static>> {
-        Some(Catalogue::new(self.catalogue.as_ref().filter(|_| !self.has_own_root)?.words()))
-    }
-
     /// Maps a page that was asked for often; the one that was mapped first goes.
     fn map_if_often(&mut self, place: Place, size: u64) -> Option<&Shared> {
         let times = if self.views.asked.0 == place { self.views.asked.1.saturating_add(1) } else { 1 };
@@ -94,9 +89,9 @@ impl Client {
         self.views.asked.1 = 0;
         let mut number = [0];
         // The page is the file's as long as what is shown is what was shown before the question.
-        let (sequence, _) = self.shown()?.stamped(node_of(place.node))?;
+        let (sequence, _) = self.catalogue()?.stamped(node_of(place.node))?;
         let found = self.pages(place.node, place.index, false, place.index, &mut number).ok()?;
-        let is_same = self.shown()?.stamped(node_of(place.node)).is_some_and(|(after, _)| after == sequence);
+        let is_same = self.catalogue()?.stamped(node_of(place.node)).is_some_and(|(after, _)| after == sequence);
         if !found || !is_same {
             return None;
         }
