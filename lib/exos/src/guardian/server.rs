@@ -274,7 +274,7 @@ impl Server {
         let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
         let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
         let walk = Walk { resolve, ..self.from(caller, at, who, follow)? };
-        let (directory, name, node, slash) = match self.tree.walk(walk, &path)? {
+        let (directory, name, node, slash) = match self.walk_and_show(walk, at, &path)? {
             Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, name, node, slash } => (directory, name, node, slash),
         };
@@ -580,7 +580,8 @@ impl Server {
             return action(self, at);
         }
         let path = self.path(caller, 0, length)?;
-        let found = match self.tree.walk(self.from(caller, at, who, flags & FOLLOW != 0)?, &path)? {
+        let walk = self.from(caller, at, who, flags & FOLLOW != 0)?;
+        let found = match self.walk_and_show(walk, at, &path)? {
             Place::Elsewhere { node, rest } if !rest.is_empty() => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Elsewhere { node, .. } => action(self, node),
             Place::Here { node: None, .. } => Err(Errno::ENOENT),
@@ -591,6 +592,15 @@ impl Server {
         };
         self.show(at, &path);
         found
+    }
+
+    /// Walks along a path; where a directory on the way is missing, that is shown: programs look for files in many of these.
+    fn walk_and_show<'p>(&self, walk: Walk, at: NodeId, path: &'p [u8]) -> Result<Place<'p>> {
+        self.tree.walk(walk, path).inspect_err(|error| {
+            if *error == Errno::ENOENT {
+                self.show(at, path);
+            }
+        })
     }
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
