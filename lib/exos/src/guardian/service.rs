@@ -69,8 +69,7 @@ impl Guardian {
         tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| "/sys cannot be made")?;
         let mut windows = Windows::of_guardian();
         let notice = open_notice(&mut windows, common_pages).map_err(|_| "there is no page for notices")?;
-        let catalogue =
-            open_catalogue(&mut windows, common_pages).map_err(|_| "there are no pages for names")?;
+        let catalogue = open_catalogue(&mut windows, common_pages).map_err(|_| "there are no pages for names")?;
         tree.changes = Changes::default();
         let server = Server {
             tree,

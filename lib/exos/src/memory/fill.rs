@@ -8,6 +8,7 @@
 use super::area::{Area, Backing};
 use super::frames::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
 use super::space::{Pages, Space, Violation, entry_for, run};
+use super::start::Plan;
 use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
 use abi::page_table::{MapRow, PRESENT};
@@ -69,11 +70,12 @@ impl Space {
                 if self.is_copy {
                     self.note_touched(address);
                 }
-                let around = if self.warm_up(pages, area, (node, offset)) { AROUND_WARM } else { AROUND };
+                let around = if self.warm_up(pages, area, (node, offset), write) { AROUND_WARM } else { AROUND };
                 if self.frames.get(address) == 0 {
                     self.fill_around(pages, area, address, (node, offset), around)?;
                 }
-                if write { self.take_copy(pages, area, address) } else { Ok(()) }
+                let is_shown = self.frames.get(address) & COPY_ON_WRITE != 0;
+                if write && is_shown { self.take_copy(pages, area, address) } else { Ok(()) }
             }
             Backing::Nothing => Err(Violation::PastEnd),
             _ if area.shared => self.fill_shared_page(pages, area, address),
@@ -118,8 +120,9 @@ impl Space {
         Ok(done)
     }
 
-    /// Brings those pages of a private mapping of a file that programs touch, once; whether any are known.
-    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, (node, offset): (u64, u64)) -> bool {
+    /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
+    /// any are known.
+    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, (node, offset): (u64, u64), writes: bool) -> bool {
         if self.is_copy || self.warm.contains(&area.start) {
             return !self.is_copy;
         }
@@ -132,19 +135,9 @@ impl Space {
             self.warm.remove(0);
         }
         self.warm.push(area.start);
-        let row = |(index, page): (u64, u64)| MapRow {
-            address: area.start + (index - first) * PAGE_SIZE,
-            entry: entry_for(area, page, COPY_ON_WRITE | FROM_FILE),
-        };
-        let mut rows: Vec<MapRow> = set.into_iter().map(row).collect();
-        rows.retain(|row| self.frames.get(row.address) == 0);
-        if pages.map(&rows).is_ok() {
-            self.frames.set_rows(&rows);
-        } else {
-            // A page may have left the file meanwhile; what is wanted comes by itself.
-            rows.iter_mut().for_each(|row| row.entry = 0);
-            let _ = pages.map(&rows);
-        }
+        let mut plan = Plan::default();
+        self.plan_pages(&mut plan, area, (offset, writes && !self.keeps_journal()), &set);
+        self.carry_out(pages, plan);
         true
     }
 

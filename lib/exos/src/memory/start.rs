@@ -5,8 +5,9 @@
 //! and what cannot be brought now comes when it is touched.
 
 use super::area::{Area, Backing, Protection};
-use super::fill::{AHEAD, WARM};
+use super::fill::{AHEAD, WARM, ZEROS as NO_PAGE};
 use super::frames::{COPY_ON_WRITE, FROM_FILE};
+use super::leaf::SPAN;
 use super::space::{Pages, Space, entry_for};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -22,7 +23,7 @@ const ZEROS: u64 = 8;
 
 /// What is to come.
 #[derive(Default)]
-struct Plan {
+pub(super) struct Plan {
     /// Pages of the file.
     rows: Vec<MapRow>,
     /// Fresh pages: address, and entry without a page.
@@ -42,7 +43,7 @@ impl Space {
                 Backing::File { node: of, offset, .. } if of == node => {
                     self.warm.truncate(WARM - 1);
                     self.warm.push(area.start);
-                    self.plan_pages(&mut plan, area, offset, set);
+                    self.plan_pages(&mut plan, area, (offset, true), set);
                 }
                 _ => {}
             }
@@ -60,9 +61,10 @@ impl Space {
         self.carry_out(pages, plan);
     }
 
-    /// Those of a file's pages, with their indices there in ascending order, that lie in an area that shows the file from `offset` on.
-    fn plan_pages(&self, plan: &mut Plan, area: &Area, offset: u64, set: &[(u64, u64)]) {
-        let writable = area.protection.allows(Protection::WRITE);
+    /// Those of a file's pages, with their indices there in ascending order, that lie in an area that shows the file from `offset` on;
+    /// as copies where the program is going to write and may.
+    pub(super) fn plan_pages(&self, plan: &mut Plan, area: &Area, (offset, writes): (u64, bool), set: &[(u64, u64)]) {
+        let writable = writes && area.protection.allows(Protection::WRITE);
         let entry = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
         let first = offset / PAGE_SIZE;
         let place = |index: u64| set.partition_point(|(other, _)| *other < index);
@@ -91,31 +93,41 @@ impl Space {
         plan.fresh.extend(missing.map(|address| (address, entry_for(area, 0, 0))));
     }
 
-    /// All of it, or nothing.
-    fn carry_out(&mut self, pages: &mut impl Pages, plan: Plan) {
+    /// All that pages are at hand for, or nothing; then fresh ones, as far as there are any.
+    pub(super) fn carry_out(&mut self, pages: &mut impl Pages, plan: Plan) {
         let Plan { mut rows, fresh, copies } = plan;
         let mut numbers = vec![0; fresh.len()];
         let used = pages.take_used(&mut numbers);
-        for done in (used..numbers.len()).step_by(AHEAD) {
-            let until = numbers.len().min(done + AHEAD);
-            if pages.allocate_many(&mut numbers[done..until]).is_err() {
-                return pages.release(&numbers[..done]);
-            }
-        }
-        let row = |((address, entry), page): (&(u64, u64), &u64)| MapRow {
-            address: *address,
-            entry: entry | page << PAGE_SIZE.trailing_zeros(),
-        };
-        rows.extend(fresh.iter().zip(&numbers).map(row));
-        if map_and_copy(pages, &rows, &numbers[..used], &copies).is_err() {
+        let (at_hand, missing) = fresh.split_at(used);
+        let (copies, other_copies) = copies.split_at(copies.len().min(used));
+        let with = |entry: u64, page: u64| entry | page << PAGE_SIZE.trailing_zeros();
+        let placed = at_hand.iter().zip(&numbers);
+        rows.extend(placed.map(|((address, entry), page)| MapRow { address: *address, entry: with(*entry, *page) }));
+        if map_and_copy(pages, &rows, &numbers[..used], copies).is_err() {
             // A page may have left the file meanwhile, or what was at hand have gone with who made it.
             rows.iter_mut().for_each(|row| row.entry = 0);
             let _ = pages.map(&rows);
-            return pages.release(&numbers);
+            return pages.release(&numbers[..used]);
         }
-        let to_clear: Vec<u64> = fresh.iter().take(used).skip(copies.len()).map(|(address, _)| *address).collect();
+        let to_clear: Vec<u64> = at_hand.iter().skip(copies.len()).map(|(address, _)| *address).collect();
         pages.clear_at(&to_clear);
         self.frames.set_rows(&rows);
+        let first = other_copies.iter().map(|(page, _)| *page).chain(core::iter::repeat(NO_PAGE));
+        let missing = missing.iter().zip(first);
+        self.supply_all(pages, missing.map(|((address, entry), page)| (*address, with(*entry, page))).collect());
+    }
+
+    /// Brings fresh pages, each at an address and with what is in the page that its entry names, those in a row together.
+    fn supply_all(&mut self, pages: &mut impl Pages, mut fresh: Vec<(u64, u64)>) {
+        fresh.sort_unstable();
+        let are_in_a_row = |one: &(u64, u64), next: &(u64, u64)| next.0 == one.0 + PAGE_SIZE && next.0 % SPAN != 0;
+        for some in fresh.chunk_by(are_in_a_row).flat_map(|row| row.chunks(AHEAD)) {
+            let mut entries = [0; AHEAD];
+            entries.iter_mut().zip(some).for_each(|(entry, (_, wanted))| *entry = *wanted);
+            if self.supply(pages, some[0].0, &mut entries[..some.len()]).is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -185,12 +185,7 @@ fn make_lists(session: KeyIndex) -> Result<[PageNumber; 3], runtime::Failure> {
 }
 
 /// Loads the ExOS image into pages that processes can read, and makes the table that maps it, and what is `shown` to all of them.
-fn load_image(
-    session: KeyIndex,
-    list: PageNumber,
-    file: &'static [u8],
-    shown: &[PageNumber],
-) -> Outcome<Common> {
+fn load_image(session: KeyIndex, list: PageNumber, file: &'static [u8], shown: &[PageNumber]) -> Outcome<Common> {
     let pages = Allocator { key: KeyIndex::FIRST, list };
     let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
     if image.plan.segments.iter().any(|segment| segment.flags & elf::abi::PF_W != 0) {
@@ -235,16 +230,15 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
 }
 
 /// Maps the image in an address space in which nobody runs: its level-2 table is what all processes link.
-fn map_image(
-    image: &Image<'_>,
-    pages: Allocator,
-    shown: &[PageNumber],
-) -> Result<PageNumber, crate::errno::Errno> {
+fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Result<PageNumber, crate::errno::Errno> {
     let space = AddressSpace::create(pages)?;
     let editor = Editor { root: space.root, key: pages.key, tables: pages };
     let table = link_fresh(&editor, LIBRARY_BASE, 3)?;
     image.map_into(&space, pages)?;
-    let row = |(page, address): (&PageNumber, u64)| MapRow { address: address | pages.key.0, entry: page.address() | Access::READ.0 };
+    let row = |(page, address): (&PageNumber, u64)| MapRow {
+        address: address | pages.key.0,
+        entry: page.address() | Access::READ.0,
+    };
     let rows: Vec<MapRow> = shown.iter().zip((SHOWN..).step_by(PAGE_SIZE as usize)).map(row).collect();
     show(&space, &rows)?;
     Ok(table)
