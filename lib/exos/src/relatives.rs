@@ -13,6 +13,7 @@ use crate::signal::post::from_user;
 use crate::signal::set::COUNT;
 use crate::signal::{self, GROUP};
 use crate::user_memory::current::process;
+use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_raw_sys::general as linux;
@@ -88,11 +89,12 @@ pub fn find_any(number: u64) -> Option<Other> {
     sight().find_any(number)
 }
 
-/// Whether a process runs, or would if it had a CPU: it waits for no predicate.
+/// Whether a process runs, or would if it had a CPU: it has no predicate. Each watches words, those of signals at least, and is
+/// charged for them while it sleeps.
 pub fn is_runnable(number: u64) -> bool {
     let number = EnvironmentId(number);
-    let waits = || exposed::environment(number).is_none_or(|info| info.predicate_terms.load(Relaxed) != 0);
-    exposed::runs(number) || !waits()
+    let sleeps = |info: exposed::Environment| info.budget[Resource::Predicate as usize].used.load(Relaxed) != 0;
+    exposed::runs(number) || exposed::environment(number).is_some_and(|info| !sleeps(info))
 }
 
 /// Every living process.

@@ -1,16 +1,23 @@
 //! On which CPUs a thread runs: its slice lies on one of those that it may run on (sched_setaffinity(2)).
 //!
+//! It begins where the fewest want to run. Who computes and has to share its CPU, while another one has nothing to do, goes there: it
+//! allocates a position on that CPU, and frees its own. Nobody else decides that: each thread looks after its own slice.
+//!
 //! Who gives the rest of a slice to it lends it his CPU for that while, whichever it is.
+//!
+//! Holds always: a thread has a position on some CPU, and loses one only while the process's attributes are locked, so that two who
+//! move the same thread do not each free the one that the other leaves to it.
 
-use super::create::load;
+use super::attributes::Attributes;
 use crate::errno::Result;
 use crate::user_memory::current::{is_adopted, process, thread};
-use crate::{block, budget};
+use crate::{block, budget, relatives};
 use abi::budget::Resource;
+use abi::exposed::CpuState;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
-use runtime::{EnvironmentId, KeyIndex, area, exposed};
+use runtime::{EnvironmentId, KeyIndex, area, clock, entry, exposed};
 
 const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
 
@@ -24,9 +31,14 @@ pub fn own() -> u64 {
     if !is_adopted() {
         return u64::MAX;
     }
+    allowed(&process().attributes.lock())
+}
+
+/// The CPUs that the running thread may run on, in a process with these attributes.
+fn allowed(attributes: &Attributes) -> u64 {
     let thread = thread();
     match thread.number() == process().environment() {
-        true => process().attributes.lock().cpus,
+        true => attributes.cpus,
         false => thread.cpus.load(Relaxed).into(),
     }
 }
@@ -39,23 +51,94 @@ pub fn least_busy(cpus: u64) -> u64 {
 
 /// Moves a thread of this process to these CPUs, if it is on others.
 pub fn keep_on(number: EnvironmentId, cpus: u64) -> Result<()> {
-    let positions: Vec<Position> = positions_of(number).collect();
-    let may_stay = |position: &&Position| cpus >> position.cpu & 1 != 0;
-    if !positions.iter().any(|position| may_stay(&position)) {
-        if budget::spare_of(number, Resource::Slice) == 0 {
-            budget::draw_for(number, Resource::Slice, 1)?;
-        }
-        time_slice::allocate(KeyIndex::FIRST, number, least_busy(cpus), time_slice::ANY_POSITION)?;
-    }
-    for Position { cpu, at } in positions.iter().filter(|position| !may_stay(position)) {
-        time_slice::free(KeyIndex::FIRST, *cpu, *at)?;
-    }
+    move_to(number, cpus)?;
     // Who has just woken it may have found it where it was.
     block::kick_idle();
     if number == area::number() {
         come_to(cpus);
     }
     Ok(())
+}
+
+fn move_to(number: EnvironmentId, cpus: u64) -> Result<()> {
+    let _moves = process().attributes.lock();
+    let positions: Vec<Position> = positions_of(number).collect();
+    let may_stay = |position: &&Position| cpus >> position.cpu & 1 != 0;
+    if !positions.iter().any(|position| may_stay(&position)) {
+        allocate(number, least_busy(cpus))?;
+    }
+    for Position { cpu, at } in positions.iter().filter(|position| !may_stay(position)) {
+        time_slice::free(KeyIndex::FIRST, *cpu, *at)?;
+    }
+    Ok(())
+}
+
+/// One more position for a thread, on this CPU.
+fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
+    if budget::spare_of(number, Resource::Slice) == 0 {
+        budget::draw_for(number, Resource::Slice, 1)?;
+    }
+    let at = time_slice::allocate(KeyIndex::FIRST, number, cpu, time_slice::ANY_POSITION)?;
+    Ok(Position { cpu, at })
+}
+
+/// The running thread computes, and gave its CPU away at `since` because its slice had ended: if others had it for a good while and
+/// still want it, while one that the thread may run on has nothing to do, it goes there. Who only answers others is not kept waiting
+/// so long, and stays with them.
+pub fn spread(since: u64) {
+    let kernel = exposed::kernel();
+    if kernel.cpus.load(Relaxed) == 1 || clock::now() < since + kernel.quantum.load(Relaxed) / 2 {
+        return;
+    }
+    let here = time_slice::position();
+    // Who runs in a slice that it was given looks when it has its own.
+    if here.owner() == area::number()
+        && load(here.cpu).0 > 1
+        && let Some(there) = take_idle(here)
+    {
+        come_to(1 << there.cpu);
+    }
+}
+
+/// Changes the running thread's position for one on a CPU that has nothing to do, if there is one that it may run on.
+fn take_idle(here: Position) -> Option<Position> {
+    let attributes = process().attributes.lock();
+    let (own, cpus) = (area::number(), exposed::kernel().cpus.load(Relaxed));
+    // Those who look at the same time begin at different CPUs.
+    let mut all = (0..cpus).map(|next| (own.0 + next) % cpus);
+    let idle = all.find(|cpu| allowed(&attributes) >> cpu & 1 != 0 && has_nothing_to_do(*cpu))?;
+    let there = allocate(own, idle).ok()?;
+    // Of those who chose the same one, one stays.
+    let stays = wanting(idle).all(|(at, _)| at >= there.at);
+    let Position { cpu, at } = if stays { here } else { there };
+    let _ = time_slice::free(KeyIndex::FIRST, cpu, at);
+    stays.then_some(there)
+}
+
+fn has_nothing_to_do(cpu: u64) -> bool {
+    let is_idle = exposed::cpu(cpu).is_some_and(|info| info.state.load(Relaxed) == CpuState::Idle as u64);
+    is_idle && load(cpu).0 == 0
+}
+
+/// How many processes and threads want to run on a CPU, and how many have a slice there.
+fn load(cpu: u64) -> (usize, usize) {
+    (wanting(cpu).count(), slices(cpu).count())
+}
+
+/// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session and its guardian
+/// never run for long.
+fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
+    let guardian = if is_adopted() { process().guardian } else { EnvironmentId::NONE };
+    slices(cpu).filter(move |(_, owner)| ![entry::FIRST, guardian].contains(owner) && relatives::is_runnable(owner.0))
+}
+
+/// The positions of a CPU that belong to somebody, and to whom. They are taken from the beginning of a vector on; where there are more
+/// than is looked at it is full anyway.
+fn slices(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
+    const LOOKED_AT: usize = 64;
+    let all = (0..).zip(exposed::slices(cpu).iter().take(LOOKED_AT));
+    all.map(|(at, slice)| (at, EnvironmentId(slice.owner.load(Relaxed))))
+        .filter(|(_, owner)| *owner != EnvironmentId::NONE)
 }
 
 /// Goes on where its slice lies, unless it is lent others over and over.

@@ -9,7 +9,7 @@ use super::grave::{self, Grave, remains};
 use crate::errno::Result;
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use crate::user_memory::birth;
-use crate::user_memory::current::{is_adopted, process, word};
+use crate::user_memory::current::word;
 use crate::user_memory::tables::{Editor, link_common};
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
@@ -22,7 +22,6 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::{self, LIBRARY, LibraryWords};
-use runtime::entry;
 use runtime::environment::CHANNEL_SLOT;
 use runtime::page::Allocator;
 use runtime::window::Window;
@@ -299,20 +298,6 @@ impl Made {
             grave::close(&[grave], session, |key| free_pages(maker, pages(key)));
         }
     }
-}
-
-/// How many processes and threads want to run on a CPU, and how many have a slice there: who waits for something leaves it to the others, and
-/// the session and its guardian never run for long. Slices are taken from the beginning of a vector on; where there are more than is
-/// looked at it is full anyway.
-pub(super) fn load(cpu: u64) -> (usize, usize) {
-    const LOOKED_AT: usize = 64;
-    let guardian = if is_adopted() { process().guardian } else { EnvironmentId::NONE };
-    let wants =
-        |owner: EnvironmentId| ![entry::FIRST, guardian].contains(&owner) && crate::relatives::is_runnable(owner.0);
-    let slices = exposed::slices(cpu).iter().take(LOOKED_AT);
-    let owners = slices.map(|slice| EnvironmentId(slice.owner.load(Relaxed)));
-    let owners = owners.filter(|owner| *owner != EnvironmentId::NONE);
-    owners.fold((0, 0), |(busy, all), owner| (busy + usize::from(wants(owner)), all + 1))
 }
 
 fn dig(made: &Made, session: KeyIndex) -> Option<Grave> {

@@ -6,7 +6,7 @@
 use super::site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::call;
 use crate::memory::space::{Access, Violation};
-use crate::process::Process;
+use crate::process::{Process, affinity};
 use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, thread, word};
@@ -19,6 +19,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::area::{self, Area, LIBRARY, LibraryWords, free_offset};
+use runtime::clock;
 use runtime::upcall::{self, Context, Registers};
 
 const GETPID: u32 = linux::__NR_getpid;
@@ -309,7 +310,9 @@ extern "C" fn event(context: &mut Context) {
 
 /// Events that came while the CPU was given away are looked at here, where the program's registers are at hand.
 extern "C" fn slice_end(context: &mut Context) {
+    let since = clock::now();
     upcall::give_way();
+    affinity::spread(since);
     event(context);
 }
 

@@ -1,0 +1,164 @@
+// Idle CPUs take work. Who computes and shares its CPU goes to one that has nothing to do, stays there, and leaves the CPUs that it may
+// run on for none. What is counted is work: no clock is looked at.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
+// A stretch of work is much shorter than a slice, and all of a worker's far longer than what it takes to spread.
+enum { STRETCH = 20000, STRETCHES = 12000, MOST = 8, NOWHERE = -1 };
+
+// What workers tell each other: where each was when it last looked, whether it is to end, how many stretches it has worked, after how
+// many of the second half it was where another one was, and after how many where it may not be.
+static struct shared {
+    atomic_int begin, place[MOST], ends[MOST], stretches[MOST], crowded[MOST], outside[MOST];
+} *shared;
+
+static cpu_set_t cpus(int first, int count) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu = first; cpu < first + count; cpu++) CPU_SET(cpu, &set);
+    return set;
+}
+
+static void work(void) {
+    for (volatile int i = 0; i < STRETCH; i++) {}
+}
+
+static int is_crowded(int own, int here) {
+    for (int other = 0; other < MOST; other++)
+        if (other != own && atomic_load(&shared->place[other]) == here) return 1;
+    return 0;
+}
+
+// Begins on one CPU; then it may run on these, and works when all begin, until it is told to end or has done enough.
+static void be_worker(int own, int cpu, cpu_set_t may) {
+    cpu_set_t one = cpus(cpu, 1);
+    CHECK(!sched_setaffinity(0, sizeof one, &one));
+    atomic_store(&shared->place[own], sched_getcpu());
+    while (!atomic_load(&shared->begin)) usleep(1000);
+    CHECK(!sched_setaffinity(0, sizeof may, &may));
+    for (int stretch = 0; stretch < STRETCHES && !atomic_load(&shared->ends[own]); stretch++) {
+        work();
+        int here = sched_getcpu();
+        atomic_store(&shared->place[own], here);
+        shared->stretches[own]++;
+        shared->outside[own] += !CPU_ISSET(here, &may);
+        shared->crowded[own] += stretch > STRETCHES / 2 && is_crowded(own, here);
+    }
+    atomic_store(&shared->place[own], NOWHERE);
+}
+
+static void begin_anew(void) {
+    memset(shared, 0, sizeof *shared);
+    for (int worker = 0; worker < MOST; worker++) shared->place[worker] = NOWHERE;
+}
+
+static pid_t make(int own, int cpu, cpu_set_t may) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) be_worker(own, cpu, may), _exit(0);
+    return child;
+}
+
+static void begin_all(int count) {
+    for (int worker = 0; worker < count; worker++)
+        while (atomic_load(&shared->place[worker]) == NOWHERE) usleep(1000);
+    atomic_store(&shared->begin, 1);
+}
+
+static void bury(pid_t child) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static int sum(atomic_int *counts) {
+    int all = 0;
+    for (int worker = 0; worker < MOST; worker++) all += counts[worker];
+    return all;
+}
+
+static char state_of(pid_t process) {
+    char path[32], state = 0;
+    sprintf(path, "/proc/%d/stat", process);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+    fclose(file);
+    return state;
+}
+
+// Two on one CPU, of which one at a time has it.
+static void be_seen(void) {
+    pid_t children[2];
+    begin_anew();
+    for (int worker = 0; worker < 2; worker++) children[worker] = make(worker, 0, cpus(0, 1));
+    begin_all(2);
+    for (int worker = 0; worker < 2; worker++)
+        while (shared->stretches[worker] == 0) usleep(1000);
+    CHECK(state_of(children[0]) == 'R' && state_of(children[1]) == 'R');
+    for (int worker = 0; worker < 2; worker++) {
+        atomic_store(&shared->ends[worker], 1);
+        bury(children[worker]);
+    }
+    puts("who waits for nothing is told to run");
+}
+
+// Two of four on two CPUs end, and leave the others on one.
+static void two_end(void) {
+    pid_t children[4];
+    begin_anew();
+    for (int worker = 0; worker < 4; worker++) children[worker] = make(worker, worker / 2, cpus(0, 2));
+    begin_all(4);
+    for (int worker = 2; worker < 4; worker++) {
+        atomic_store(&shared->ends[worker], 1);
+        bury(children[worker]);
+    }
+    for (int worker = 0; worker < 2; worker++) bury(children[worker]);
+    CHECK(sum(shared->crowded) == 0 && sum(shared->outside) == 0);
+    puts("who is left has a CPU each");
+}
+
+// Three that may run on fewer CPUs than there are.
+static void keep_inside(int all) {
+    pid_t children[3];
+    begin_anew();
+    for (int worker = 0; worker < 3; worker++) children[worker] = make(worker, 0, cpus(0, all / 2));
+    begin_all(3);
+    for (int worker = 0; worker < 3; worker++) bury(children[worker]);
+    CHECK(sum(shared->outside) == 0);
+    puts("nobody goes where it may not be");
+}
+
+static void *be_thread(void *own) {
+    be_worker((long)own, 0, cpus(0, CPU_SETSIZE));
+    return NULL;
+}
+
+// As many threads as there are CPUs, all of which begin on the first one.
+static void spread_threads(int all) {
+    pthread_t threads[MOST];
+    begin_anew();
+    for (long worker = 0; worker < all; worker++) CHECK(!pthread_create(&threads[worker], NULL, be_thread, (void *)worker));
+    begin_all(all);
+    for (int worker = 0; worker < all; worker++) CHECK(!pthread_join(threads[worker], NULL));
+    CHECK(sum(shared->crowded) == 0 && sum(shared->outside) == 0);
+    puts("threads have a CPU each");
+}
+
+int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    int all = sysconf(_SC_NPROCESSORS_ONLN);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED && all >= 2 && all <= MOST);
+    be_seen();
+    two_end();
+    keep_inside(all);
+    spread_threads(all);
+}
