@@ -9,6 +9,8 @@
 //! move the same thread do not each free the one that the other leaves to it.
 
 use super::attributes::Attributes;
+use super::children::public;
+use super::turns;
 use crate::errno::Result;
 use crate::user_memory::current::{is_adopted, process, thread};
 use crate::{block, budget, relatives};
@@ -98,6 +100,14 @@ pub fn spread(since: u64) {
     {
         come_to(1 << there.cpu);
     }
+}
+
+/// Whether the slice that has begun is one that the running thread, which computes, leaves to others because it is nice.
+pub fn leaves_slice() -> bool {
+    let attributes = Attributes::from_word(process().public_word(public::PRIORITY).load(Relaxed));
+    !turns::takes_all(&attributes)
+        && wanting(time_slice::position().cpu).any(|(_, owner)| owner != area::number())
+        && !thread().turns.lock().takes_next(&attributes)
 }
 
 /// Changes the running thread's position for one on a CPU that has nothing to do, if there is one that it may run on.

@@ -1,7 +1,7 @@
 //! What a process has asked for by `prctl`, `personality`, `setpriority` and `sched_setscheduler`, and is told when it asks.
 //!
-//! Pure. Time slices are shared out alike: priorities, policies and masks of CPUs are kept, inherited and told, and change
-//! nothing.
+//! Pure. What becomes of it: `turns` has who is nice leave slices to others, `affinity` keeps a thread on its CPUs; all else is kept,
+//! inherited and told, and changes nothing.
 
 use super::capabilities::Capabilities;
 use super::identity::Identity;

@@ -60,6 +60,7 @@ pub mod status;
 mod succeed;
 #[cfg(target_os = "none")]
 pub mod thread;
+pub mod turns;
 #[cfg(target_os = "none")]
 pub mod unborn;
 pub mod usage;

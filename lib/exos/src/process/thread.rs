@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::process::account::Account;
 use crate::process::children::public;
 use crate::process::futex::Waiter;
+use crate::process::turns::Turns;
 use crate::signal::post::{PENDING, Post, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::vec::Vec;
@@ -59,6 +60,8 @@ pub struct Thread {
     pub start: Lock<Option<Context>>,
     /// What it has used.
     pub account: Account,
+    /// The slices that it has left to others, if it is nice.
+    pub turns: Lock<Turns>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
     /// The futex that it waits for.
@@ -96,6 +99,7 @@ impl Thread {
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
             account: Account::default(),
+            turns: Lock::new(Turns::default()),
             notes_uses: AtomicBool::new(false),
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),

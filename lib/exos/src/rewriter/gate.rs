@@ -314,6 +314,11 @@ extern "C" fn slice_end(context: &mut Context) {
     upcall::give_way();
     affinity::spread(since);
     event(context);
+    // Who is in the library may have what others wait for.
+    while is_program(context.frame.rip) && affinity::leaves_slice() {
+        upcall::give_way();
+        event(context);
+    }
 }
 
 extern "C" fn exception(context: &mut Context) {

@@ -1,0 +1,81 @@
+// Who is nice leaves the CPU to others, by as much as it is nice, and has it where nobody else wants it. What is counted is work: no
+// clock is looked at.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
+// A stretch of work is much shorter than a slice, and a round as long as some forty.
+enum { STRETCH = 20000, ROUND = 8000 };
+
+static struct shared {
+    atomic_int begun, ends, work[2];
+} *shared;
+
+static pid_t make(int own, int nice, int policy) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child) return child;
+    CHECK(!setpriority(PRIO_PROCESS, 0, nice) && getpriority(PRIO_PROCESS, 0) == nice);
+    CHECK(!sched_setscheduler(0, policy, &(struct sched_param){0}));
+    atomic_fetch_add(&shared->begun, 1);
+    while (atomic_load(&shared->begun) < 2) usleep(1000);
+    while (!atomic_load(&shared->ends)) {
+        for (volatile int i = 0; i < STRETCH; i++) {}
+        if (atomic_fetch_add(&shared->work[own], 1) == ROUND) atomic_store(&shared->ends, 1);
+    }
+    _exit(0);
+}
+
+static void bury(pid_t child) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+// How much the first did while the second did a hundred times as much as is said, or the other way round.
+static int percent(int first, int first_policy, int second, int second_policy) {
+    memset(shared, 0, sizeof *shared);
+    pid_t children[] = {make(0, first, first_policy), make(1, second, second_policy)};
+    for (int index = 0; index < 2; index++) bury(children[index]);
+    return (long)shared->work[1] * 100 / shared->work[0];
+}
+
+int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED && !sched_setaffinity(0, sizeof one, &one));
+
+    int alike = percent(0, SCHED_OTHER, 0, SCHED_OTHER);
+    if (alike < 70 || alike > 140) printf("two that are alike: %d percent\n", alike);
+    int nice = percent(0, SCHED_OTHER, 5, SCHED_OTHER);
+    if (nice < 20 || nice > 50) printf("one with a nice value of 5: %d percent, not some 33\n", nice);
+    int nicer = percent(0, SCHED_OTHER, 19, SCHED_OTHER);
+    if (nicer > 9) printf("one with a nice value of 19: %d percent, not 2\n", nicer);
+    int both = percent(10, SCHED_OTHER, 10, SCHED_OTHER);
+    if (both < 60 || both > 165) printf("two that are as nice: %d percent\n", both);
+    int idle = percent(0, SCHED_OTHER, 0, SCHED_IDLE);
+    if (idle > 9) printf("one that wants what is left: %d percent\n", idle);
+    puts("who is nice leaves the CPU to others");
+
+    // The signal comes to who is nice while the other one goes on.
+    memset(shared, 0, sizeof *shared);
+    pid_t hog = make(0, 0, SCHED_OTHER), killed = make(1, 19, SCHED_OTHER);
+    while (shared->work[0] < ROUND / 20) usleep(1000);
+    int status;
+    CHECK(!kill(killed, SIGTERM) && waitpid(killed, &status, 0) == killed && WIFSIGNALED(status));
+    CHECK(!shared->ends);
+    atomic_store(&shared->ends, 1);
+    bury(hog);
+    puts("it is killed while it leaves the CPU");
+}
