@@ -6,6 +6,8 @@ use super::tree::{Credentials, Fresh, ROOT, Tree};
 use crate::errno::{Errno, Result};
 use crate::session::archive::{self, Member};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use linux_raw_sys::general as linux;
 
 /// Device nodes: name, permissions, major and minor number (Linux's device list).
@@ -66,17 +68,17 @@ pub mod device {
 
 impl<S: Store> Tree<S> {
     /// Adds every member below `prefix` of an archive, then what must be there. The error says what is damaged.
-    pub fn populate(&mut self, archive: &'static [u8], prefix: &str) -> core::result::Result<(), &'static str> {
+    pub fn populate(&mut self, archive: &'static [u8], prefix: &str) -> core::result::Result<(), String> {
         let mut seen = BTreeMap::new();
         for member in archive::members(archive) {
-            let member = member.map_err(|damage| damage.what)?;
+            let member = member.map_err(|damage| String::from(damage.what))?;
             let Some(name) = member.name.strip_prefix(prefix.as_bytes()) else { continue };
             if !name.is_empty() {
                 self.add_member(archive, name, &member, &mut seen)
-                    .map_err(|_| "a member of the root cannot be made")?;
+                    .map_err(|error| format!("/{} cannot be made: {error:?}", String::from_utf8_lossy(name)))?;
             }
         }
-        self.add_expected().map_err(|_| "the folders that every Unix expects cannot be made")
+        self.add_expected().map_err(|error| format!("the folders that every Unix expects cannot be made: {error:?}"))
     }
 
     fn add_member(

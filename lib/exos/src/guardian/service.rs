@@ -20,6 +20,7 @@ use crate::user_memory::entropy;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -62,14 +63,16 @@ impl Guardian {
         common_pages: Allocator,
         keys: Keys,
         board: &'static [AtomicU64],
-    ) -> core::result::Result<Self, &'static str> {
+    ) -> core::result::Result<Self, String> {
         let mut tree = Tree::new(PageStore::new(file_pages, archive), seed());
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
-        tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| "/sys cannot be made")?;
+        tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| String::from("/sys cannot be made"))?;
         let mut windows = Windows::of_guardian();
-        let notice = open_notice(&mut windows, common_pages).map_err(|_| "there is no page for notices")?;
-        let catalogue = open_catalogue(&mut windows, common_pages).map_err(|_| "there are no pages for names")?;
+        let notice =
+            open_notice(&mut windows, common_pages).map_err(|_| String::from("there is no page for notices"))?;
+        let no_pages = |_| String::from("there are no pages for names");
+        let catalogue = open_catalogue(&mut windows, common_pages).map_err(no_pages)?;
         tree.changes = Changes::default();
         let server = Server {
             tree,

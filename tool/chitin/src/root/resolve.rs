@@ -76,6 +76,16 @@ impl Tree {
         let node = self.get(&here)?;
         Some((here, node))
     }
+
+    /// Where a name comes to stand: in the folder that a symbolic link on its way leads to, as tar unpacks it.
+    pub fn place_of(&self, path: &[u8]) -> Vec<u8> {
+        let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return path.to_vec() };
+        let (folder, name) = (self.place_of(&path[..slash]), &path[slash + 1..]);
+        match self.follow(&folder) {
+            Some((there, node)) if node.kind == Kind::Directory => join(&there, name),
+            _ => join(&folder, name),
+        }
+    }
 }
 
 fn absolute(working_directory: &str, path: &str) -> Vec<u8> {
@@ -127,6 +137,20 @@ mod tests {
             ("./bin/../bin/sh", "./bin/../bin/sh"),
         ] {
             assert_eq!(find(asked).unwrap(), found);
+        }
+    }
+
+    #[test]
+    fn names_behind_links_to_folders_stand_in_these() {
+        let tree = tree();
+        for (name, place) in [
+            ("bin/new", "usr/bin/new"),
+            ("bin", "bin"),
+            ("bin/folder/new", "usr/bin/folder/new"),
+            ("loop/new", "loop/new"),
+            ("fresh/new", "fresh/new"),
+        ] {
+            assert_eq!(tree.place_of(name.as_bytes()), place.as_bytes(), "{name}");
         }
     }
 

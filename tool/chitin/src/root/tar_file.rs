@@ -55,7 +55,7 @@ fn refuse_compressed(path: &Path, what: &str) -> Result<()> {
 }
 
 fn add(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result<()> {
-    let path = inside(&entry.path_bytes())?;
+    let path = tree.place_of(&inside(&entry.path_bytes())?);
     let Some(kind) = kind(tree, entry, tar)? else { return Ok(()) };
     let header = entry.header();
     let node = Node {
@@ -75,7 +75,7 @@ fn kind(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result
         EntryType::Directory => Kind::Directory,
         EntryType::Symlink => Kind::SymbolicLink(target(entry)?),
         EntryType::Link => {
-            let target = inside(&target(entry)?)?;
+            let target = tree.place_of(&inside(&target(entry)?)?);
             match tree.get(&target) {
                 Some(node) => node.kind.clone(),
                 None => return Err(Failure::new("a hard link to nothing")),
