@@ -126,10 +126,9 @@ impl Guardian {
 
     /// Whether a page is one that was left, and is still here.
     fn is_bequest(&self, page: PageNumber) -> bool {
-        self.bequests.0.contains_key(&page)
-            && exposed::page(page).is_some_and(|info| {
-                info.owner() == area::number() && !info.is_orphan() && self.server.keys.is_for_heirs(info.access())
-            })
+        exposed::page(page).is_some_and(|info| {
+            info.owner() == area::number() && !info.is_orphan() && self.server.keys.is_for_heirs(info.access())
+        })
     }
 
     /// Does something with pages while they are mapped, so that no number becomes that of another page meanwhile. Nothing is done where
@@ -192,10 +191,9 @@ impl Guardian {
 
     /// Gives up what nobody uses any more, and forgets what others have claimed or given up.
     pub(super) fn give_up_bequests(&mut self) {
-        let all = core::mem::take(&mut self.bequests.0);
+        let mut all = core::mem::take(&mut self.bequests.0);
         let unused = all.iter().filter(|(page, left)| !self.is_used(**page, **left)).map(|(page, _)| *page);
         let unused: Vec<PageNumber> = unused.collect();
-        self.bequests.0 = all;
         for some in unused.chunks(TOGETHER) {
             let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
             let _ = self.while_mapped(left.clone(), |guardian| {
@@ -204,8 +202,8 @@ impl Guardian {
                 Ok(())
             });
         }
-        let gone: Vec<PageNumber> = self.bequests.0.keys().copied().filter(|page| !self.is_bequest(*page)).collect();
-        gone.iter().for_each(|page| drop(self.bequests.0.remove(page)));
+        all.retain(|page, _| self.is_bequest(*page));
+        self.bequests.0 = all;
     }
 
     /// Whether somebody maps a page that a principal has left, or is going to.
