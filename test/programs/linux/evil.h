@@ -9,10 +9,11 @@ static char *const areas = (char *)0x7d8000000000, *const windows = (char *)0x7d
 enum { SYNCHRONOUS_ENTRY = 5, ASYNCHRONOUS_ENTRY = 6, CRITICAL_SECTION = 8, PENDING = 9, GATE_END = 11 };
 enum { WINDOW_BYTES = 512 << 10 };
 
-// A call of the kernel itself.
+// A call of the kernel itself, which may come back with all registers lost but the stack pointer.
 static uint64_t call_kernel(uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) {
     register uint64_t r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-    __asm__ volatile("syscall" : "+a"(number), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9)
+    __asm__ volatile("lea -128(%%rsp), %%rsp; push %%rbp; syscall; pop %%rbp; lea 128(%%rsp), %%rsp"
+                     : "+a"(number), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9)
                      : : "rbx", "rcx", "r11", "r12", "r13", "r14", "r15", "memory");
     return number;
 }
@@ -57,4 +58,28 @@ static uint64_t ask(uint64_t callee, uint64_t *message, int most) {
     // The end of a slice that came meanwhile.
     if (PRIVATE[PENDING]) PRIVATE[PENDING] = 0, call_kernel(28, 0, 0, 0, 0, 0, 0);
     return error;
+}
+
+// The kernel's records of environments, and words of them; the call that maps pages, and the key of a process's user.
+static volatile uint64_t *const environments = (void *)0xffffc00040000000;
+enum { NUMBER = 1, ROOT = 4, AREA = 7, PAGE_MAP = 13, USER_KEY = 3, PAGE = 4096 };
+
+static volatile uint64_t *own_record(uint64_t own) {
+    volatile uint64_t *record = environments;
+    while (record[NUMBER] != own || record[AREA] != (uint64_t)areas) record++;
+    return record;
+}
+
+// The environment that answers as the guardian does: 0 where none does. The first page of the own window, where paths lie, is
+// mapped at `place`, unless that is nowhere. The guardian may be busy with others for long.
+static uint64_t find_guardian(uint64_t own, volatile char *place) {
+    enum { ATTACH = 0, NUMBERS = 256, LOOKS = 10 };
+    uint64_t root = own_record(own)[ROOT];
+    for (uint64_t i = 0; i < LOOKS * NUMBERS; i++) {
+        uint64_t number = 2 + i % NUMBERS, message[6] = {ATTACH};
+        if (number == own || ask(number, message, 100) || message[0] || !message[1]) continue;
+        uint64_t row[2] = {(uint64_t)place | USER_KEY, (uint32_t)message[1] * (uint64_t)PAGE | 7};
+        if (!place || !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) return number;
+    }
+    return 0;
 }

@@ -21,7 +21,7 @@
 
 enum { USER = 1000, GROUP = 100, NOBODY = 65534, HEAP_PAGES = 4096 };
 // The guardian's operations (lib/exos/src/guardian/protocol.rs).
-enum { ATTACH = 0, ACCEPT_OFFER = 41, VOUCH = 68, REDEEM = 69 };
+enum { ACCEPT_OFFER = 41, VOUCH = 68, REDEEM = 69 };
 
 static sigjmp_buf way_back;
 static void at_fault(int signal) { siglongjmp(way_back, signal); }
@@ -185,21 +185,12 @@ static void peers(void) {
     puts("who edits its library is nobody else at the other end");
 }
 
-// The environment that answers as the guardian does.
-static uint64_t find_guardian(void) {
-    for (uint64_t number = 2; number < 8; number++) {
-        uint64_t message[6] = {ATTACH};
-        if (!ask(number, message, 20) && message[0] == 0 && message[1]) return number;
-    }
-    return 0;
-}
-
 // What is on its way from one to another is asked for by a third, who knows all but the number that travels.
 static void thief(uint64_t node, int report) {
     volatile uint64_t *gate = PRIVATE + GATE_END;
-    uint64_t end = *gate, taken = 0;
+    uint64_t end = *gate, taken = 0, own = getpid();
     *gate = 0;
-    uint64_t guardian = find_guardian();
+    uint64_t guardian = find_guardian(own, NULL);
     for (uint64_t rights = 0; guardian && rights < 16; rights++) {
         for (uint64_t mount = 0; mount < 3; mount++) {
             uint64_t word = node | mount << 40 | rights << 56, message[6] = {ACCEPT_OFFER, word};
@@ -210,9 +201,9 @@ static void thief(uint64_t node, int report) {
         uint64_t message[6] = {number % 2 ? ACCEPT_OFFER : REDEEM, number / 2};
         taken += !ask(guardian, message, 10000) && !message[0];
     }
-    uint64_t lie[6] = {VOUCH, 1, getppid(), 0}, own[6] = {VOUCH, 0};
+    uint64_t lie[6] = {VOUCH, 1, getppid(), 0}, truth[6] = {VOUCH, 0};
     taken += !ask(guardian, lie, 10000) && !lie[0];
-    int works = !ask(guardian, own, 10000) && !own[0] && own[1];
+    int works = !ask(guardian, truth, 10000) && !truth[0] && truth[1];
     *gate = end;
     CHECK(guardian && works && !taken);
     CHECK(write(report, "", 1) == 1);

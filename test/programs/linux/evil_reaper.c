@@ -16,29 +16,12 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
-enum { PAGE = 4096, USER = 1000, GROUP = 100, ROUNDS = 20 };
-// Numbers of the kernel's calls, keys that a process has, and words of its record (doc/kernel-interface.md, abi/src).
-enum { PAGE_MAP = 13, YIELD = 28, USER_KEY = 3 };
-enum { NUMBER = 1, ROOT = 4, AREA = 7 };
-// The guardian's operations (lib/exos/src/guardian/protocol.rs).
-enum { ATTACH = 0, ASK = 76, TAKE_ANSWER = 79 };
-static volatile uint64_t *const environments = (void *)0xffffc00040000000;
+enum { USER = 1000, GROUP = 100, ROUNDS = 20 };
+// A call of the kernel's, and operations of the guardian's (doc/kernel-interface.md, lib/exos/src/guardian/protocol.rs).
+enum { YIELD = 28, ASK = 76, TAKE_ANSWER = 79 };
 static volatile char scratch[PAGE] __attribute__((aligned(4096)));
 
 static void become_user(void) { CHECK(!setgroups(0, 0) && !setgid(GROUP) && !setuid(USER)); }
-
-// The environment that answers as the guardian does, and its window, where paths lie.
-static uint64_t find_guardian(uint64_t own) {
-    volatile uint64_t *record = environments;
-    while (record[NUMBER] != own || record[AREA] != (uint64_t)areas) record++;
-    for (uint64_t number = 2; number < 64; number++) {
-        uint64_t message[6] = {ATTACH};
-        if (number == own || ask(number, message, 20) || message[0] || !message[1]) continue;
-        uint64_t row[2] = {(uint64_t)scratch | USER_KEY, (uint32_t)message[1] * (uint64_t)PAGE | 7};
-        if (!call_kernel(PAGE_MAP, 1, record[ROOT], (uint64_t)row, 1, 0, 0)) return number;
-    }
-    return 0;
-}
 
 // Has a process asked by the guardian, and waits for its answer for a while: whether it gave one.
 static int request(uint64_t guardian, uint64_t asked, const char *path) {
@@ -65,7 +48,7 @@ static void lie(const pid_t *known, int count) {
     scratch[0] = 1;
     uint64_t end = PRIVATE[GATE_END], answers = 0;
     PRIVATE[GATE_END] = 0;
-    uint64_t guardian = find_guardian(own);
+    uint64_t guardian = find_guardian(own, scratch);
     for (int round = 0; guardian && round < ROUNDS; round++)
         for (int i = 0; i < count; i++)
             for (int j = 0; j < lies; j++) answers += request(guardian, known[i], paths[j]);

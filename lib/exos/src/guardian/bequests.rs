@@ -3,11 +3,15 @@
 //!
 //! Nobody can sleep over a page whose maker is buried: the kernel says at once that it is gone. So who ends leaves such pages to
 //! the guardian, which keeps them as long as somebody maps them or is going to. What is said of them is not believed: a client
-//! leaves what is charged to it, and nothing else; whether a page is used the kernel says; and of what is said to be on its way a
-//! principal leaves so much and no more.
+//! leaves what is charged to it, and nothing else; whether a page is used the kernel says. A principal leaves so much and no more:
+//! beyond that its pages go with it, as if there were no guardian.
+//!
+//! Those who share a page own it, as its maker did: they may claim it, or give it up, and its number may be another page's at any time
+//! after. So pages are looked at and taken, or given up, while they are mapped here, and no number becomes another page; and a page
+//! that was left is one only as long as it is the guardian's and under a list for heirs, where nothing else of the guardian's lies.
 
 use super::client::Client;
-use super::keys;
+use super::keys::{self, with_key_of};
 use super::protocol::{Operation, WINDOW_BYTES};
 use super::service::{Guardian, OWN_KEY};
 use crate::budget::spare;
@@ -15,15 +19,20 @@ use crate::descriptor::description::is_referred_to_at;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
 use abi::budget::Resource;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::page::PageKind;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, PageNumber, exposed, syscall};
+use runtime::{EnvironmentId, PageNumber, area, exposed, syscall};
 
 /// Pages that one principal may leave for what is on its way, and those that the guardian keeps for itself.
 const MOST_ON_THEIR_WAY: usize = 4096;
 const KEPT_BACK: u64 = 1024;
+/// Which part of all that the guardian may have a principal may leave, unless it is user 0.
+const PART: u64 = 8;
+/// Pages that are mapped at a time while they are looked at.
+const TOGETHER: usize = 64;
 /// Words that fit into the window.
 const AT_ONCE: usize = WINDOW_BYTES as usize / 8;
 
@@ -58,9 +67,9 @@ impl Bequest {
     }
 }
 
-/// What was left.
+/// What was left: by whom, and the record of what it belongs to, as in [`Bequest`].
 #[derive(Debug, Default)]
-pub struct Bequests(Vec<(u64, Bequest)>);
+pub struct Bequests(BTreeMap<PageNumber, (u64, (u64, u64))>);
 
 impl Guardian {
     /// See [`Operation::Bequeath`].
@@ -69,30 +78,78 @@ impl Guardian {
         let window = self.server.window(caller)?;
         let words = window.words().iter().take((message[1] as usize).min(AT_ONCE));
         let left: Vec<Bequest> = words.map(|word| Bequest::from_word(word.load(Acquire))).collect();
-        let on_their_way = |(of, one): &&(u64, Bequest)| *of == principal && one.record.0 != 0;
-        let mut room = MOST_ON_THEIR_WAY.saturating_sub(self.bequests.0.iter().filter(on_their_way).count());
+        let mut room = self.room_for(principal, left.len());
         let mut lists = [PageNumber::NONE; 2];
-        for one in left {
-            let is_on_its_way = one.record.0 != 0;
-            if is_on_its_way && room == 0 || self.take_over(caller, principal, one.page, &mut lists).is_err() {
-                continue;
-            }
-            room -= usize::from(is_on_its_way);
-            self.bequests.0.push((principal, one));
+        for some in left.chunks(TOGETHER) {
+            let its: Vec<Bequest> = some.iter().copied().filter(|one| self.is_charged(caller, one.page)).collect();
+            self.while_mapped(its.iter().map(|one| one.page).collect(), |guardian| {
+                for Bequest { page, record } in its {
+                    let takes = [true, record.0 != 0].map(usize::from);
+                    if takes[0] > room[0] || takes[1] > room[1] || !guardian.is_charged(caller, page) {
+                        continue;
+                    }
+                    if guardian.take_over(principal, page, &mut lists).is_ok() {
+                        guardian.bequests.0.insert(page, (principal, record));
+                        room = [room[0] - takes[0], room[1] - takes[1]];
+                    }
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 
-    /// Takes a page of a client over, for its principal and those who have shared it until now. `lists`: that of the page before it,
-    /// and under which that came.
-    fn take_over(&mut self, caller: u64, principal: u64, page: PageNumber, lists: &mut [PageNumber; 2]) -> Result<()> {
-        let info = exposed::page(page).ok_or(Errno::EINVAL)?;
-        let owner = info.owner().0;
-        let is_its = self.threads.get(&owner).copied().unwrap_or(owner) == caller;
-        if !is_its || info.kind() != PageKind::Ordinary || info.is_orphan() || spare(Resource::Page) < KEPT_BACK {
+    /// How many pages a principal may still leave that is going to leave so many: in all, and of what is on its way.
+    fn room_for(&mut self, principal: u64, wanted: usize) -> [usize; 2] {
+        let all = exposed::environment(area::number())
+            .map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed) / PART);
+        let most = [if principal == 0 { usize::MAX } else { all as usize }, MOST_ON_THEIR_WAY];
+        let left = |guardian: &Self| {
+            let own = guardian.bequests.0.values().filter(|(of, _)| *of == principal);
+            let counts = own.fold([0, 0], |[all, sent], (_, record)| [all + 1, sent + usize::from(record.0 != 0)]);
+            [most[0].saturating_sub(counts[0]), most[1].saturating_sub(counts[1])]
+        };
+        if left(self).into_iter().any(|room| room < wanted) {
+            self.give_up_bequests();
+        }
+        left(self)
+    }
+
+    /// Whether a page is an ordinary one that a client, or one of its threads, is charged for.
+    fn is_charged(&self, caller: u64, page: PageNumber) -> bool {
+        exposed::page(page).is_some_and(|info| {
+            let owner = info.owner().0;
+            let payer = self.threads.get(&owner).copied().unwrap_or(owner);
+            payer == caller && info.kind() == PageKind::Ordinary && !info.is_orphan()
+        })
+    }
+
+    /// Whether a page is one that was left, and is still here.
+    fn is_bequest(&self, page: PageNumber) -> bool {
+        exposed::page(page).is_some_and(|info| {
+            info.owner() == area::number() && !info.is_orphan() && self.server.keys.is_for_heirs(info.access())
+        })
+    }
+
+    /// Does something with pages while they are mapped, so that no number becomes that of another page meanwhile. Nothing is done where
+    /// one of them cannot be mapped any more.
+    fn while_mapped(&mut self, pages: Vec<PageNumber>, action: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let Ok(window) = self.server.windows.open_of_others(pages, SESSION_SLOT, false) else { return Ok(()) };
+        let outcome = action(self);
+        self.server.windows.close(&window);
+        outcome
+    }
+
+    /// Takes a page over, for a principal and those who have shared it until now. `lists`: that of the page before it, and under which
+    /// that came.
+    fn take_over(&mut self, principal: u64, page: PageNumber, lists: &mut [PageNumber; 2]) -> Result<()> {
+        let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
+        if spare(Resource::Page) < KEPT_BACK {
             return Err(Errno::EPERM);
         }
-        let under = info.access();
         if lists[0] != under {
             *lists = [under, self.server.keys.list_for_heirs(principal, under)?];
         }
@@ -113,39 +170,57 @@ impl Guardian {
         let window = self.server.window(caller)?;
         let words = window.words().iter().take((count as usize).min(AT_ONCE));
         let pages: Vec<PageNumber> = words.map(|word| PageNumber(word.load(Acquire))).collect();
-        for page in pages.into_iter().filter(|page| self.bequests.0.iter().any(|(_, one)| one.page == *page)) {
-            let Some(under) = exposed::page(page).map(|info| info.access()) else { continue };
-            if self.server.keys.may_use_bequest(under, own) {
-                let list = self.server.keys.list_for_heirs(heir, under)?;
-                syscall::page_claim(OWN_KEY, page, OWN_KEY, list)?;
-            }
+        for some in pages.chunks(TOGETHER) {
+            let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
+            self.while_mapped(left.clone(), |guardian| {
+                left.into_iter().try_for_each(|page| guardian.share(page, own, heir))
+            })?;
         }
         Ok(())
     }
 
-    /// Gives up what nobody uses any more.
-    pub(super) fn give_up_bequests(&mut self) {
-        let mut free = Vec::new();
-        let mut all = core::mem::take(&mut self.bequests.0);
-        all.retain(|(_, one)| {
-            let is_mapped = exposed::page(one.page).is_some_and(|info| info.references() != 0);
-            let is_used = is_mapped || one.record.0 != 0 && self.is_on_its_way(one.record);
-            if !is_used {
-                free.push(one.page);
-            }
-            is_used
-        });
-        self.bequests.0 = all;
-        keys::ANY_WINDOW.free_many(&free);
+    /// Shares a page that was left with one more principal, if it is that of one of two.
+    fn share(&mut self, page: PageNumber, own: [u64; 2], heir: u64) -> Result<()> {
+        let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
+        if self.is_bequest(page) && self.server.keys.may_use_bequest(under, own) {
+            let list = self.server.keys.list_for_heirs(heir, under)?;
+            syscall::page_claim(OWN_KEY, page, OWN_KEY, list)?;
+        }
+        Ok(())
     }
 
-    /// Whether the record of a description says that somebody refers to it, or is going to.
-    fn is_on_its_way(&mut self, (page, index): (u64, u64)) -> bool {
-        let Ok(window) = self.server.windows.open_of_others(Vec::from([PageNumber(page)]), SESSION_SLOT, false) else {
-            return false;
-        };
+    /// Gives up what nobody uses any more, and forgets what others have claimed or given up.
+    pub(super) fn give_up_bequests(&mut self) {
+        let mut all = core::mem::take(&mut self.bequests.0);
+        let unused = all.iter().filter(|(page, left)| !self.is_used(**page, **left)).map(|(page, _)| *page);
+        let unused: Vec<PageNumber> = unused.collect();
+        for some in unused.chunks(TOGETHER) {
+            let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
+            let _ = self.while_mapped(left.clone(), |guardian| {
+                let left: Vec<PageNumber> = left.into_iter().filter(|page| guardian.is_bequest(*page)).collect();
+                keys::ANY_WINDOW.free_many(&left);
+                Ok(())
+            });
+        }
+        all.retain(|page, _| self.is_bequest(*page));
+        self.bequests.0 = all;
+    }
+
+    /// Whether somebody maps a page that a principal has left, or is going to.
+    fn is_used(&mut self, page: PageNumber, (principal, record): (u64, (u64, u64))) -> bool {
+        let is_mapped = exposed::page(page).is_some_and(|info| info.references() != 0);
+        is_mapped || record.0 != 0 && self.is_on_its_way(principal, record)
+    }
+
+    /// Whether the record of a description says that somebody refers to it, or is going to. It is one that the principal may read.
+    fn is_on_its_way(&mut self, principal: u64, (page, index): (u64, u64)) -> bool {
+        let windows = &mut self.server.windows;
+        let opened = with_key_of(SESSION_SLOT, principal, |key| {
+            windows.open_of_others(Vec::from([PageNumber(page)]), key, false)
+        });
+        let Ok(window) = opened else { return false };
         let is_referred_to = is_referred_to_at(&window, index as usize);
-        self.server.windows.close(&window);
+        windows.close(&window);
         is_referred_to
     }
 }

@@ -166,7 +166,12 @@ impl Keys {
         self.audiences.list_for(audience)
     }
 
-    /// Whether one of two principals may use what is under a list that this guardian made for several.
+    /// Whether a list is one for heirs: what else of the guardian's is under a list for several, none of them owns.
+    pub(super) fn is_for_heirs(&self, list: PageNumber) -> bool {
+        self.audiences.of(list).is_some_and(|audience| audience.values().all(|access| *access == Access::Own))
+    }
+
+    /// Whether one of two principals may use what is under a list for heirs.
     pub(super) fn may_use_bequest(&self, list: PageNumber, principals: [u64; 2]) -> bool {
         self.audiences.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
     }

@@ -19,7 +19,7 @@ use abi::exposed::CpuState;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
-use runtime::{EnvironmentId, KeyIndex, area, clock, entry, exposed};
+use runtime::{EnvironmentId, KeyIndex, area, clock, entry, exposed, upcall};
 
 const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
 
@@ -84,14 +84,23 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
     Ok(Position { cpu, at })
 }
 
-/// The running thread computes, and gave its CPU away at `since` because its slice had ended: if others had it for a good while and
-/// still want it, while one that the thread may run on has nothing to do, it goes there. Who only answers others is not kept waiting
-/// so long, and stays with them.
-pub fn spread(since: u64) {
+/// Gives the CPU to the others because the slice of the running thread, which computes, has ended. If they have it for a good while and
+/// still want it, while another one that the thread may run on has nothing to do, it goes there. Who only answers others is not kept
+/// waiting so long, and stays with them.
+pub fn give_way() {
     let kernel = exposed::kernel();
-    if kernel.cpus.load(Relaxed) == 1 || clock::now() < since + kernel.quantum.load(Relaxed) / 2 {
-        return;
+    if kernel.cpus.load(Relaxed) == 1 {
+        return upcall::give_way();
     }
+    let since = clock::now();
+    upcall::give_way();
+    if clock::now().saturating_sub(since) >= kernel.quantum.load(Relaxed) / 2 {
+        spread();
+    }
+}
+
+#[cold]
+fn spread() {
     let here = time_slice::position();
     // Who runs in a slice that it was given looks when it has its own.
     if here.owner() == area::number()

@@ -19,7 +19,6 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::area::{self, Area, LIBRARY, LibraryWords, free_offset};
-use runtime::clock;
 use runtime::upcall::{self, Context, Registers};
 
 const GETPID: u32 = linux::__NR_getpid;
@@ -310,9 +309,7 @@ extern "C" fn event(context: &mut Context) {
 
 /// Events that came while the CPU was given away are looked at here, where the program's registers are at hand.
 extern "C" fn slice_end(context: &mut Context) {
-    let since = clock::now();
-    upcall::give_way();
-    affinity::spread(since);
+    affinity::give_way();
     event(context);
     // Who is in the library may have what others wait for.
     while is_program(context.frame.rip) && affinity::leaves_slice() {
