@@ -59,7 +59,7 @@ struct State {
     /// End of what is mapped.
     mapped_end: u64,
     /// See [`provide_by`].
-    provider: Option<fn(u64)>,
+    provider: Option<fn(u64) -> bool>,
 }
 
 /// The allocator of every program: finds the heap by the environment area.
@@ -187,8 +187,8 @@ impl State {
         if pages > room {
             return false;
         }
-        if let Some(provide) = self.provider {
-            provide(pages + TABLES);
+        if self.provider.is_some_and(|provide| !provide(pages + TABLES)) {
+            return false;
         }
         // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
         let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
@@ -203,8 +203,8 @@ impl State {
 }
 
 /// From now on `provider` is called with the number of pages that the heap is about to take: where budgets are filled from
-/// elsewhere, it sees that so many can be had. It must not use the heap.
-pub fn provide_by(provider: fn(u64)) {
+/// elsewhere, it sees that so many can be had, and says whether they can. It must not use the heap, which is locked.
+pub fn provide_by(provider: fn(u64) -> bool) {
     if let Some(heap) = heap() {
         let _held = heap.lock.acquire();
         // SAFETY: the lock is held.

@@ -10,20 +10,17 @@ use super::client::Client;
 use super::keys;
 use super::protocol::{Operation, WINDOW_BYTES};
 use super::service::{Guardian, OWN_KEY};
-use crate::budget::spare;
 use crate::descriptor::description::is_referred_to_at;
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
-use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::page::PageKind;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 
-/// Pages that one principal may leave for what is on its way, and those that the guardian keeps for itself.
+/// Pages that one principal may leave for what is on its way.
 const MOST_ON_THEIR_WAY: usize = 4096;
-const KEPT_BACK: u64 = 1024;
 /// Words that fit into the window.
 const AT_ONCE: usize = WINDOW_BYTES as usize / 8;
 
@@ -89,7 +86,7 @@ impl Guardian {
         let info = exposed::page(page).ok_or(Errno::EINVAL)?;
         let owner = info.owner().0;
         let is_its = self.threads.get(&owner).copied().unwrap_or(owner) == caller;
-        if !is_its || info.kind() != PageKind::Ordinary || info.is_orphan() || spare(Resource::Page) < KEPT_BACK {
+        if !is_its || info.kind() != PageKind::Ordinary || info.is_orphan() || !self.has_room() {
             return Err(Errno::EPERM);
         }
         let under = info.access();
@@ -99,6 +96,11 @@ impl Guardian {
         let list = lists[1];
         let claim = |key| syscall::page_claim(key, page, OWN_KEY, list);
         Ok(claim(SESSION_SLOT).or_else(|_| claim(OWN_KEY))?)
+    }
+
+    /// What is taken over counts as what files have.
+    fn has_room(&self) -> bool {
+        self.server.tree.store.allowance.has_room()
     }
 
     /// See [`Operation::ShareBequests`]: who may open a page shares it with who it is going to be.

@@ -335,7 +335,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
-    heap::provide_by(crate::budget::reserve);
+    heap::provide_by(super::out_of_memory::provide);
     gate::install();
     open_standard(process, words).map_err(internal)?;
     vectors::declare_live();

@@ -392,7 +392,12 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
     }
 }
 
+/// A process that finds no page is killed, also where its library was about to copy something there.
+#[cold]
 fn signal_of(violation: Violation, address: u64) -> (u32, i32, u64) {
+    if violation == Violation::OutOfMemory {
+        crate::process::out_of_memory::kill();
+    }
     match violation {
         Violation::NotMapped => (linux::SIGSEGV, 1, address),
         Violation::NotAllowed => (linux::SIGSEGV, 2, address),
