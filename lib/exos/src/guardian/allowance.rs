@@ -37,23 +37,23 @@ impl Allowance {
         self.most
     }
 
-    /// Makes sure that one more page can go to a file.
+    /// Makes sure that one more page can go to a file, where files may have `beyond` pages more than else.
     #[inline]
-    pub fn has_room(&self) -> bool {
-        spare(Resource::Page) > self.reserve || self.draw(STEP) || self.draw(1)
+    pub fn has_room(&self, beyond: u64) -> bool {
+        spare(Resource::Page) > self.reserve || self.draw(STEP, beyond) || self.draw(1, beyond)
     }
 
     /// Pages that could still go to files.
     pub fn room(&self) -> u64 {
         let in_bank = spare_of(self.bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
-        spare(Resource::Page).saturating_sub(self.reserve) + in_bank.min(self.may_draw())
+        spare(Resource::Page).saturating_sub(self.reserve) + in_bank.min(self.may_draw(0))
     }
 
     /// Fills the reserve up, as far as there is anything; whether so much of it is there that more may be kept.
     #[inline]
     pub fn refill(&self) -> bool {
         let spare = spare(Resource::Page);
-        spare >= self.reserve || self.draw(self.reserve - spare) || spare >= self.reserve / 2
+        spare >= self.reserve || self.draw(self.reserve - spare, 0) || spare >= self.reserve / 2
     }
 
     /// Gives back what files do not have any more, if that is worth a call.
@@ -66,17 +66,17 @@ impl Allowance {
     }
 
     #[cold]
-    fn draw(&self, pages: u64) -> bool {
+    fn draw(&self, pages: u64, beyond: u64) -> bool {
         let in_bank = spare_of(self.bank, Resource::Page);
-        let is_there = pages <= self.may_draw() && in_bank >= pages + left_in_bank(area::number());
+        let is_there = pages <= self.may_draw(beyond) && in_bank >= pages + left_in_bank(area::number());
         is_there && move_pages(self.bank, area::number(), pages)
     }
 
     /// How much more it may have: whatever it keeps beside files counts as theirs.
-    fn may_draw(&self) -> u64 {
+    fn may_draw(&self, beyond: u64) -> u64 {
         let own = exposed::environment(area::number());
         let limit = own.map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed));
-        self.most.saturating_add(self.reserve).saturating_sub(limit)
+        self.most.saturating_add(self.reserve + beyond).saturating_sub(limit)
     }
 }
 

@@ -100,7 +100,7 @@ impl Guardian {
 
     /// What is taken over counts as what files have.
     fn has_room(&self) -> bool {
-        self.server.tree.store.allowance.has_room()
+        self.server.tree.store.allowance.has_room(0)
     }
 
     /// See [`Operation::ShareBequests`]: who may open a page shares it with who it is going to be.

@@ -327,7 +327,8 @@ impl Space {
         let mut next = start;
         loop {
             let here = self.frames.within(next, end);
-            let rows: Vec<MapRow> = here.take(DROPPED_AT_ONCE).map(|(address, _)| MapRow { address, entry: 0 }).collect();
+            let rows: Vec<MapRow> =
+                here.take(DROPPED_AT_ONCE).map(|(address, _)| MapRow { address, entry: 0 }).collect();
             let is_all = rows.len() < DROPPED_AT_ONCE;
             let until = rows.last().filter(|_| !is_all).map_or(end, |row| row.address + PAGE_SIZE);
             // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.

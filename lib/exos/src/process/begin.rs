@@ -158,6 +158,8 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     process.program.lock().name = name;
     process.number.store(thread.number(), Relaxed);
     process.first_number.store(0, Relaxed);
+    // One that found no memory while it made this one ends; this one does not.
+    process.ending.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();

@@ -7,11 +7,11 @@
 
 use super::children::public;
 use super::exit;
+use super::status::Status;
 use crate::budget;
 use crate::signal::post::from_system;
-use crate::signal::set::bit;
 use crate::user_memory::current::process;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 
 /// Sees that the heap, which is locked, can take so many pages. Where it cannot, this does not come back.
@@ -34,8 +34,9 @@ fn provide_for_end(pages: u64) {
 #[cold]
 pub fn kill() {
     let process = process();
-    let is_ending = process.ending.load(Acquire) != 0 || process.letters.signals().load(Acquire) & bit(linux::SIGKILL) != 0;
-    if is_ending {
+    // However it comes to its end, it is this one.
+    let end = Status::Killed(linux::SIGKILL).to_word();
+    if process.ending.compare_exchange(0, end, SeqCst, Acquire).is_err() {
         return;
     }
     // The name as everybody sees it: its lock may be held here.

@@ -49,9 +49,9 @@ impl PageStore {
         FILES + u64::from(page) * PAGE_SIZE
     }
 
-    /// Puts a fresh page at an index: nothing lies there.
-    fn fill(&mut self, index: u32) -> Result<()> {
-        if Self::address(index) >= FILES_END || !self.allowance.has_room() {
+    /// Puts a fresh page at an index, where nothing lies: one of so many more than files may have.
+    fn fill(&mut self, index: u32, beyond: u64) -> Result<()> {
+        if Self::address(index) >= FILES_END || !self.allowance.has_room(beyond) {
             return Err(Errno::ENOSPC);
         }
         let page = self.from.allocate().map_err(|_| Errno::ENOSPC)?;
@@ -72,6 +72,20 @@ impl PageStore {
         is_there || syscall::page_claim(key, number, key, list).is_ok()
     }
 
+    /// A page of zeros, one of so many more than files may have.
+    fn allocate_beyond(&mut self, beyond: u64) -> Result<u32> {
+        if let Some(index) = self.at_hand.pop() {
+            self.bytes_mut(index).fill(0);
+            return Ok(index);
+        }
+        let index = match self.empty.pop() {
+            Some(index) => index,
+            None => self.add_place()?,
+        };
+        self.fill(index, beyond).inspect_err(|_| self.empty.push(index))?;
+        Ok(index)
+    }
+
     /// A place in which no page was before.
     fn add_place(&mut self) -> Result<u32> {
         // So many places are doubled at once that there may be no memory for it.
@@ -82,7 +96,8 @@ impl PageStore {
 
     /// Gives up the pages in some places, which no file has.
     fn give_up(&mut self, places: &[u32]) {
-        let rows: Vec<MapRow> = places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
+        let rows: Vec<MapRow> =
+            places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
         // SAFETY: nobody borrows from the pages: the store is borrowed.
         let _ = unsafe { self.space().edit(&rows) };
         for place in places {
@@ -98,16 +113,11 @@ impl PageStore {
 
 impl Store for PageStore {
     fn allocate(&mut self) -> Result<u32> {
-        if let Some(index) = self.at_hand.pop() {
-            self.bytes_mut(index).fill(0);
-            return Ok(index);
-        }
-        let index = match self.empty.pop() {
-            Some(index) => index,
-            None => self.add_place()?,
-        };
-        self.fill(index).inspect_err(|_| self.empty.push(index))?;
-        Ok(index)
+        self.allocate_beyond(0)
+    }
+
+    fn allocate_for_archive(&mut self) -> Result<u32> {
+        self.allocate_beyond(self.archive.len() as u64 / PAGE_SIZE)
     }
 
     fn room(&self) -> u64 {
