@@ -21,13 +21,13 @@ const FOR_ENDS: u64 = 256;
 const FOR_ONE_END: u64 = 32;
 /// What a process keeps when it gives back.
 const KEPT: [(Resource, u64); 4] =
-    [(Resource::Page, 1024), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 4)];
+    [(Resource::Page, 256), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 4)];
 
 /// A fresh page under the process's own access list.
 pub fn allocate() -> core::result::Result<PageNumber, Failure> {
     match Allocator::own().allocate() {
         Err(Failure { error: Error::OverBudget, .. }) => {
-            draw(Resource::Page, PAGES)?;
+            draw_missing(1);
             Allocator::own().allocate()
         }
         done => done,
