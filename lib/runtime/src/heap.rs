@@ -20,8 +20,11 @@ use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
 const GROWTH_PAGES: u64 = 2;
-/// Pages of page tables that growing may take.
+/// Pages of page tables that growing may take beside one for so many pages.
 const TABLES: u64 = 4;
+const IN_A_TABLE: u64 = 512;
+/// More pages than there can be.
+const TOO_MANY: u64 = u64::MAX >> 1;
 
 /// Lies in the first page of the heap itself.
 struct Heap {
@@ -187,12 +190,14 @@ impl State {
         if pages > room {
             return false;
         }
-        if self.provider.is_some_and(|provide| !provide(pages + TABLES)) {
+        if self.provider.is_some_and(|provide| !provide(pages + pages / IN_A_TABLE + TABLES)) {
             return false;
         }
         // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
         let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
         if grown.is_err() {
+            // They could be had, and are not there: who provides hears that it is so.
+            let _ = self.provider.map(|provide| provide(TOO_MANY));
             return false;
         }
         self.mapped_end += pages * PAGE_SIZE;
