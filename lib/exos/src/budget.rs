@@ -1,27 +1,33 @@
 //! Budgets of processes: each draws from the session's bank when it runs short.
 //!
-//! The bank is an environment that never runs and holds what no process uses. It bears a name under the session's, so
-//! that processes of user 0 take from it themselves; those of other users ask the guardian, which keeps a part back.
+//! The bank is an environment that never runs and holds what nobody uses. It bears a name under the session's, so
+//! that processes of user 0 take from it themselves; those of other users ask the guardian, which keeps a part back. What
+//! files take of it, and what the guardian keeps for itself, is the affair of `guardian::allowance`.
+//!
+//! The last pages of the bank are not for everybody: see [`left_in_bank`].
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::guardian::client;
 use crate::user_memory::current::{is_adopted, process};
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::Allocator;
-use runtime::{EnvironmentId, Error, Failure, PageNumber, area, exposed, syscall};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, syscall};
 
 /// Pages that a process draws at a time.
 const PAGES: u64 = 256;
+/// Pages that stay in the bank for those who end because there are none, and how many each of them gets beside what it lacks.
+const FOR_ENDS: u64 = 256;
+const FOR_ONE_END: u64 = 32;
 /// What a process keeps when it gives back.
 const KEPT: [(Resource, u64); 4] =
-    [(Resource::Page, 1024), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 4)];
+    [(Resource::Page, 256), (Resource::Slice, 4), (Resource::Predicate, 64), (Resource::Environment, 4)];
 
 /// A fresh page under the process's own access list.
 pub fn allocate() -> core::result::Result<PageNumber, Failure> {
     match Allocator::own().allocate() {
         Err(Failure { error: Error::OverBudget, .. }) => {
-            draw(Resource::Page, PAGES)?;
+            draw_missing(1);
             Allocator::own().allocate()
         }
         done => done,
@@ -39,7 +45,32 @@ pub fn reserve(pages: u64) {
 
 #[cold]
 fn draw_missing(pages: u64) {
-    let _ = draw(Resource::Page, pages.max(PAGES));
+    if draw(Resource::Page, pages.max(PAGES)).is_err() && pages < PAGES {
+        let _ = draw(Resource::Page, pages);
+    }
+}
+
+/// Makes sure that a call which takes about `pages` can have them, so that it is refused before it has begun.
+///
+/// # Errors
+/// `ENOMEM`.
+#[inline]
+pub fn foresee(pages: u64) -> Result<()> {
+    if spare(Resource::Page) >= pages { Ok(()) } else { foresee_drawn(pages) }
+}
+
+#[cold]
+fn foresee_drawn(pages: u64) -> Result<()> {
+    reserve(pages);
+    if spare(Resource::Page) >= pages { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// Gives a part of the own budget to an environment that this one made; it comes back when that dies.
+///
+/// # Errors
+/// The kernel's refusal where there is too little.
+pub fn give(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    syscall::budget_move(KeyIndex::FIRST, area::number(), to, resource as u64, Figure::Limit as u64, amount)
 }
 
 /// Makes sure that so much of a resource can be had.
@@ -75,7 +106,42 @@ pub fn draw_for(to: EnvironmentId, resource: Resource, amount: u64) -> core::res
         let drawn = client::draw(process.guardian, to, resource as u64, amount);
         return drawn.map_err(|_| Error::OverBudget.about(resource as u64));
     }
+    if resource == Resource::Page && spare_of(process.bank, resource) < amount + left_in_bank(area::number()) {
+        return Err(Error::OverBudget.about(resource as u64));
+    }
+    move_from_bank(to, resource, amount)
+}
+
+fn move_from_bank(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    let process = process();
     syscall::budget_move(process.session_key, process.bank, to, resource as u64, Figure::Limit as u64, amount)
+}
+
+/// Takes `pages` and a few more for the end of a process that got none the ordinary way.
+///
+/// # Errors
+/// The kernel's refusal, or the guardian's, where others have ended with what was kept for that.
+pub fn draw_for_end(pages: u64) -> core::result::Result<(), Failure> {
+    let (process, amount) = (process(), pages + FOR_ONE_END);
+    if process.principal.load(Relaxed) != 0 {
+        let drawn = client::draw_for_end(process.guardian, area::number(), amount);
+        return drawn.map_err(|_| Error::OverBudget.about(Resource::Page as u64));
+    }
+    move_from_bank(area::number(), Resource::Page, amount)
+}
+
+/// Pages that the running process could still have.
+pub fn pages_for_processes() -> u64 {
+    let in_bank = spare_of(process().bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
+    in_bank + spare(Resource::Page)
+}
+
+/// Pages that an environment leaves in the bank: a few for those who end, and the more, the more it has, so that where one has
+/// nearly all, the others can go on until it has ended.
+pub fn left_in_bank(environment: EnvironmentId) -> u64 {
+    const PART: u64 = 128;
+    let own = exposed::environment(environment);
+    FOR_ENDS + own.map_or(0, |own| own.budget[Resource::Page as usize].used.load(Relaxed)) / PART
 }
 
 /// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.
@@ -88,6 +154,12 @@ pub fn give_back() {
             let _ = syscall::budget_move(key, from, bank, resource as u64, figure, spare - kept);
         }
     }
+}
+
+/// What the session and the guardian each keep for themselves of so many pages, so that they can go on when processes and files
+/// have all others.
+pub const fn reserve_of(pages: u64) -> u64 {
+    pages / 128 + 256
 }
 
 /// What is left of the own budget of pages to hand out, so that all that is handed out is there: the first environment's limit is

@@ -20,8 +20,11 @@ use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
 const GROWTH_PAGES: u64 = 2;
-/// Pages of page tables that growing may take.
+/// Pages of page tables that growing may take beside one for so many pages.
 const TABLES: u64 = 4;
+const IN_A_TABLE: u64 = 512;
+/// More pages than there can be.
+const TOO_MANY: u64 = u64::MAX >> 1;
 
 /// Lies in the first page of the heap itself.
 struct Heap {
@@ -59,7 +62,7 @@ struct State {
     /// End of what is mapped.
     mapped_end: u64,
     /// See [`provide_by`].
-    provider: Option<fn(u64)>,
+    provider: Option<fn(u64) -> bool>,
 }
 
 /// The allocator of every program: finds the heap by the environment area.
@@ -187,12 +190,14 @@ impl State {
         if pages > room {
             return false;
         }
-        if let Some(provide) = self.provider {
-            provide(pages + TABLES);
+        if self.provider.is_some_and(|provide| !provide(pages + pages / IN_A_TABLE + TABLES)) {
+            return false;
         }
         // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
         let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
         if grown.is_err() {
+            // They could be had, and are not there: who provides hears that it is so.
+            let _ = self.provider.map(|provide| provide(TOO_MANY));
             return false;
         }
         self.mapped_end += pages * PAGE_SIZE;
@@ -203,8 +208,8 @@ impl State {
 }
 
 /// From now on `provider` is called with the number of pages that the heap is about to take: where budgets are filled from
-/// elsewhere, it sees that so many can be had. It must not use the heap.
-pub fn provide_by(provider: fn(u64)) {
+/// elsewhere, it sees that so many can be had, and says whether they can. It must not use the heap, which is locked.
+pub fn provide_by(provider: fn(u64) -> bool) {
     if let Some(heap) = heap() {
         let _held = heap.lock.acquire();
         // SAFETY: the lock is held.

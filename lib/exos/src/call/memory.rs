@@ -2,6 +2,7 @@
 
 use super::dispatch::Call;
 use super::memory_lock as lock;
+use crate::budget;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
@@ -16,10 +17,15 @@ use linux_raw_sys::general as linux;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
 const PROT_SEM: u64 = 8;
+/// Pages that the library takes at most to note one more area, mostly.
+const FOR_AN_AREA: u64 = 16;
 
 pub(super) fn brk(call: &mut Call<'_>) -> Result<u64> {
     let [wanted, ..] = call.arguments();
-    Ok(call.process.with_memory(|space, pages| space.move_brk(pages, wanted)))
+    Ok(call.process.with_memory(|space, pages| {
+        let is_too_much = wanted > space.brk.1 && budget::foresee(FOR_AN_AREA).is_err();
+        space.move_brk(pages, if is_too_much { space.brk.1 } else { wanted })
+    }))
 }
 
 pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
@@ -36,6 +42,7 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         return Err(if is_file || !is_size { Errno::EINVAL } else { Errno::ENOMEM });
     }
     let bytes = rounded(bytes)?;
+    budget::foresee(FOR_AN_AREA)?;
     let shared = is_shared(flags, is_file)?;
     let backing = match description {
         None => Backing::Anonymous,
@@ -178,6 +185,7 @@ pub(super) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let protection = Protection::from_argument(protection);
+    budget::foresee(FOR_AN_AREA)?;
     call.process.with_memory(|space, pages| {
         let area = space.areas.find(address).ok_or(Errno::ENOMEM)?;
         let start = match grows {
@@ -240,6 +248,7 @@ pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
     if new_bytes > PROGRAM_END {
         return Err(Errno::ENOMEM);
     }
+    budget::foresee(FOR_AN_AREA)?;
     let most_locked = lock::most_locked(call.process);
     call.process.with_memory(|space, pages| {
         let to = match is_fixed || stays {

@@ -14,6 +14,10 @@ pub const LARGEST: u64 = i64::MAX as u64;
 pub trait Store {
     /// A page of zeros, by its index in the store.
     fn allocate(&mut self) -> Result<u32>;
+    /// The same for what the boot archive holds: a program begins also where files have all that they may have.
+    fn allocate_for_archive(&mut self) -> Result<u32> {
+        self.allocate()
+    }
     /// Pages that it could still give.
     fn room(&self) -> u64;
     /// Gives a page back.
@@ -231,7 +235,7 @@ impl<S: Store> Tree<S> {
         let count = size.div_ceil(PAGE_SIZE as usize);
         let mut pages = Pages::default();
         for index in 0..count {
-            let Ok(page) = self.take_page(id) else {
+            let Ok(page) = self.take_page_for_archive(id) else {
                 self.give_pages(volume, pages.take(0, u64::MAX));
                 return Err(Errno::ENOSPC);
             };

@@ -7,6 +7,7 @@
 
 use super::catalogue::word_of;
 use super::node::NodeId;
+use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
@@ -64,6 +65,17 @@ impl Entries {
     pub fn get(&self, name: &[u8]) -> Option<NodeId> {
         let found = self.places.find(hash(self.seed, name), |place| is_same(&self.all[*place as usize].name, name))?;
         Some(self.all[*found as usize].node)
+    }
+
+    /// Makes sure that there is memory for one more.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn make_room(&mut self) -> Result<()> {
+        self.all.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        let (seed, all) = (self.seed, &self.all);
+        let hash_of = |place: &u32| hash(seed, &all[*place as usize].name);
+        self.places.try_reserve(1, hash_of).map_err(|_| Errno::ENOSPC)
     }
 
     /// Adds a name that is not there, with what it leads to and the type of that.

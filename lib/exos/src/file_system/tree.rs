@@ -163,6 +163,7 @@ impl<S: Store> Tree<S> {
     /// Makes a node under a name that is free.
     pub fn create(&mut self, directory: NodeId, name: &[u8], fresh: Fresh<'_>) -> Result<NodeId> {
         self.check_new_name(directory, name)?;
+        self.make_room(directory)?;
         let id = self.insert(directory, fresh)?;
         let is_directory = self.node(id)?.is_directory();
         self.enter(directory, name, id, is_directory)?;
@@ -172,10 +173,21 @@ impl<S: Store> Tree<S> {
 
     /// Makes a file without a name, as if it were in `directory`: it lives as long as somebody holds it.
     pub fn create_unnamed(&mut self, directory: NodeId, fresh: Fresh<'_>, nameable: bool) -> Result<NodeId> {
+        self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
         let id = self.insert(directory, fresh)?;
         let node = self.node_mut(id)?;
         (node.links, node.nameable) = (0, nameable);
         Ok(id)
+    }
+
+    /// Makes sure that a directory can have one more name, and the tree one more node: of many there is a table whose double there
+    /// may be no memory for.
+    fn make_room(&mut self, directory: NodeId) -> Result<()> {
+        self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        match &mut self.node_mut(directory)?.body {
+            Body::Directory { entries, .. } => entries.make_room(),
+            _ => Ok(()),
+        }
     }
 
     fn insert(&mut self, directory: NodeId, fresh: Fresh<'_>) -> Result<NodeId> {
@@ -227,6 +239,7 @@ impl<S: Store> Tree<S> {
             return Err(Errno::EPERM);
         }
         self.check_new_name(directory, name)?;
+        self.make_room(directory)?;
         let now = self.now;
         let node = self.node_mut(id)?;
         if node.links == 0 && !node.nameable {
@@ -295,6 +308,7 @@ impl<S: Store> Tree<S> {
             }
             Err(error) => self.check_name_is_free(to, to_name, Err(error))?,
         }
+        self.make_room(to)?;
         self.detach(from, from_name, is_directory)?;
         if let Body::Directory { parent, .. } = &mut self.node_mut(id)?.body {
             *parent = to;

@@ -101,12 +101,21 @@ fn size(text: &str, memory: u64) -> Result<u64> {
 impl<S: Store> Tree<S> {
     /// A page for a file, as far as its volume may have one more.
     pub(super) fn take_page(&mut self, id: NodeId) -> Result<u32> {
+        self.take_page_from(id, S::allocate)
+    }
+
+    /// The same for what the boot archive holds.
+    pub(super) fn take_page_for_archive(&mut self, id: NodeId) -> Result<u32> {
+        self.take_page_from(id, S::allocate_for_archive)
+    }
+
+    fn take_page_from(&mut self, id: NodeId, allocate: fn(&mut S) -> Result<u32>) -> Result<u32> {
         let volume = self.volume_of(id)?;
         if volume.pages >= volume.most_pages {
             return Err(Errno::ENOSPC);
         }
         volume.pages += 1;
-        let page = self.store.allocate();
+        let page = allocate(&mut self.store);
         if page.is_err() {
             self.volume_of(id)?.pages -= 1;
         }

@@ -14,11 +14,10 @@ use super::client::Client;
 use super::keys::{self, with_key_of};
 use super::protocol::{Operation, WINDOW_BYTES};
 use super::service::{Guardian, OWN_KEY};
-use crate::budget::spare;
 use crate::descriptor::description::is_referred_to_at;
 use crate::errno::{Errno, Result};
+use crate::proc::total_pages;
 use crate::process::create::SESSION_SLOT;
-use abi::budget::Resource;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -26,11 +25,10 @@ use runtime::page::PageKind;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, area, exposed, syscall};
 
-/// Pages that one principal may leave for what is on its way, and those that the guardian keeps for itself.
+/// Pages that one principal may leave for what is on its way.
 const MOST_ON_THEIR_WAY: usize = 4096;
-const KEPT_BACK: u64 = 1024;
-/// Which part of all that the guardian may have a principal may leave, unless it is user 0.
-const PART: u64 = 8;
+/// Which part of the machine's memory a principal may leave, unless it is user 0.
+const PART: u64 = 16;
 /// Pages that are mapped at a time while they are looked at.
 const TOGETHER: usize = 64;
 /// Words that fit into the window.
@@ -101,9 +99,8 @@ impl Guardian {
 
     /// How many pages a principal may still leave that is going to leave so many: in all, and of what is on its way.
     fn room_for(&mut self, principal: u64, wanted: usize) -> [usize; 2] {
-        let all = exposed::environment(area::number())
-            .map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed) / PART);
-        let most = [if principal == 0 { usize::MAX } else { all as usize }, MOST_ON_THEIR_WAY];
+        let part = (total_pages() / PART) as usize;
+        let most = [if principal == 0 { usize::MAX } else { part }, MOST_ON_THEIR_WAY];
         let left = |guardian: &Self| {
             let own = guardian.bequests.0.values().filter(|(of, _)| *of == principal);
             let counts = own.fold([0, 0], |[all, sent], (_, record)| [all + 1, sent + usize::from(record.0 != 0)]);
@@ -147,7 +144,7 @@ impl Guardian {
     /// that came.
     fn take_over(&mut self, principal: u64, page: PageNumber, lists: &mut [PageNumber; 2]) -> Result<()> {
         let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
-        if spare(Resource::Page) < KEPT_BACK {
+        if !self.has_room() {
             return Err(Errno::EPERM);
         }
         if lists[0] != under {
@@ -156,6 +153,11 @@ impl Guardian {
         let list = lists[1];
         let claim = |key| syscall::page_claim(key, page, OWN_KEY, list);
         Ok(claim(SESSION_SLOT).or_else(|_| claim(OWN_KEY))?)
+    }
+
+    /// What is taken over counts as what files have.
+    fn has_room(&self) -> bool {
+        self.server.tree.store.allowance.has_room(0)
     }
 
     /// See [`Operation::ShareBequests`]: who may open a page shares it with who it is going to be.

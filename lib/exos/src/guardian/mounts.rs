@@ -32,7 +32,7 @@ impl Server {
             Err(outcome) => return Ok(outcome),
         };
         check_privilege(who)?;
-        let memory = self.tree.store.capacity() * PAGE_SIZE;
+        let memory = crate::proc::total_pages() * PAGE_SIZE;
         let request = Request { source: &source, kind: &kind, data: &data, flags, memory };
         if flags & linux::MS_REMOUNT != 0 {
             self.tree.remount(on, request)?;

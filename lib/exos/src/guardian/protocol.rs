@@ -79,6 +79,48 @@ macro_rules! operations {
     };
 }
 
+impl Operation {
+    /// Whether the guardian keeps something for who asks, which takes of its own memory. What files have counts elsewhere.
+    pub fn keeps_something(number: u64) -> bool {
+        use Operation as Is;
+        matches!(
+            Self::from_number(number),
+            Some(
+                Is::Attach
+                    | Is::Adopt
+                    | Is::Open
+                    | Is::Make
+                    | Is::Link
+                    | Is::SymbolicLink
+                    | Is::Unnamed
+                    | Is::Lock
+                    | Is::Offer
+                    | Is::Bind
+                    | Is::MakeTerminal
+                    | Is::BindAbstract
+                    | Is::Vouch
+                    | Is::Leave
+                    | Is::Attribute
+                    | Is::Fifo
+                    | Is::Mount
+                    | Is::Join
+                    | Is::Succeed
+                    | Is::OpenProgram
+                    | Is::Bequeath
+                    | Is::Ask
+                    | Is::MakeWatcher
+                    | Is::Watch
+                    | Is::SegmentGet
+                    | Is::SemaphoreGet
+                    | Is::MessageGet
+                    | Is::MessageSend
+                    | Is::QueueOpen
+                    | Is::QueueSend
+            )
+        )
+    }
+}
+
 operations! {
     /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
     /// clients wait for.
@@ -205,7 +247,8 @@ operations! {
     /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be
     /// -> list for what it shared with relatives of another user, or for those pages; list for what anybody may read of a process.
     Admit = 72,
-    /// (environment: the caller or one that it made; resource; amount): so much of what nobody uses goes to it.
+    /// (environment: the caller or one that it made; resource; amount; 1 if the caller ends for lack of it): so much of what nobody
+    /// uses goes to it.
     Draw = 73,
     /// (process, signal, code, value): the signal, from the caller.
     Signal = 74,

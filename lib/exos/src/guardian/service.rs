@@ -1,5 +1,6 @@
 //! The environment that the guardian runs in: made by the session, entered by control transfer, one call at a time.
 
+use super::allowance::Allowance;
 use super::bequests::Bequests;
 use super::handle::Handle;
 use super::ipc::Ipc;
@@ -7,7 +8,9 @@ use super::keys::{self, Keys};
 use super::protocol::{self, Operation, WINDOW_PAGES};
 use super::server::{Client, Server};
 use super::set_id::Wishes;
+use super::users::KEPT_FOR_ZERO;
 use super::vouching::Vouchers;
+use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::{self, Changes};
 use crate::file_system::lock::{Locks, Owner};
@@ -19,6 +22,7 @@ use crate::user_memory::current::service_state;
 use crate::user_memory::entropy;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::store::PageStore;
+use abi::budget::Resource;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
@@ -38,8 +42,9 @@ pub struct Guardian {
     pub(super) threads: NumberMap<u64>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Shared>,
-    /// The environment that holds the budget nobody uses.
-    pub bank: EnvironmentId,
+    /// The environment that holds the budget nobody uses, and what of it is for user 0 alone.
+    pub(super) bank: EnvironmentId,
+    pub(super) kept_for_zero: [u64; Resource::COUNT],
     /// What the session tells everybody.
     pub board: &'static [AtomicU64],
     /// Processes that are to go on in fresh environments.
@@ -92,7 +97,15 @@ impl Guardian {
         };
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
         let (vouchers, bequests, futexes) = (Vouchers::default(), Bequests::default(), SharedFutexes::default());
-        Ok(Self { server, threads, spare, bank: EnvironmentId::NONE, board, wishes, vouchers, bequests, futexes })
+        let (bank, kept_for_zero) = (EnvironmentId::NONE, [0; Resource::COUNT]);
+        Ok(Self { server, threads, spare, bank, kept_for_zero, board, wishes, vouchers, bequests, futexes })
+    }
+
+    /// From here on there is a bank; the guardian keeps a reserve of so many pages.
+    pub fn open_bank(&mut self, bank: EnvironmentId, reserve: u64) {
+        self.bank = bank;
+        self.kept_for_zero = Resource::ALL.map(|resource| spare_of(bank, resource) / KEPT_FOR_ZERO);
+        self.server.tree.store.allowance = Allowance::new(bank, crate::proc::total_pages(), reserve);
     }
 
     /// What every process maps at `layout::SHOWN`.
@@ -108,6 +121,10 @@ impl Guardian {
             return;
         }
         self.server.tree.now = now();
+        if Operation::keeps_something(message[0] & !protocol::NEWBORNS) && !self.server.tree.store.allowance.refill() {
+            message[0] = u64::from(Errno::ENOMEM.number());
+            return;
+        }
         if message[0] == Operation::Write as u64
             && let Some(answer) = self.server.write_shortly(caller, *message)
         {

@@ -5,7 +5,7 @@
 use super::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
 use super::server::{Answer, Client, NOTHING, Server};
 use super::service::{Guardian, OWN_KEY};
-use crate::budget::spare_of;
+use crate::budget::{left_in_bank, spare_of};
 use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
 use crate::process::groups::{self, Groups};
@@ -23,7 +23,7 @@ use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 
 /// Which part of what nobody uses is for user 0 alone.
-const KEPT_FOR_ZERO: u64 = 8;
+pub(super) const KEPT_FOR_ZERO: u64 = 32;
 
 impl Guardian {
     /// See [`super::protocol::Operation::SetIdentity`]. Keys that the caller may not have any more are gone when this answers.
@@ -102,7 +102,7 @@ impl Guardian {
 
     /// See [`super::protocol::Operation::Draw`]. A part stays for user 0, so that there is always somebody who can put an end to it.
     pub(super) fn draw(&mut self, caller: EnvironmentId, message: &Message) -> Result<()> {
-        let [_, to, resource, amount, ..] = *message;
+        let [_, to, resource, amount, at_end, _] = *message;
         let resource = Resource::ALL.into_iter().find(|known| *known as u64 == resource).ok_or(Errno::EINVAL)?;
         let info = exposed::environment(EnvironmentId(to)).ok_or(Errno::ESRCH)?;
         let process = self.threads.get(&caller.0).copied().unwrap_or(caller.0);
@@ -110,8 +110,12 @@ impl Guardian {
         if !is_client || to != caller.0 && info.creator.load(Acquire) != caller.0 {
             return Err(Errno::EPERM);
         }
-        let all = exposed::environment(self.bank).map_or(0, |bank| bank.budget[resource as usize].limit.load(Acquire));
-        if spare_of(self.bank, resource).saturating_sub(amount) < all / KEPT_FOR_ZERO {
+        // Who ends may go further, and not to the end: anybody could say so.
+        let kept = match (resource, at_end) {
+            (Resource::Page, 0) => self.kept_for_zero[resource as usize].max(left_in_bank(caller)),
+            _ => self.kept_for_zero[resource as usize] >> at_end.min(1),
+        };
+        if spare_of(self.bank, resource).saturating_sub(amount) < kept {
             return Err(Errno::EAGAIN);
         }
         let (bank, figure) = (self.bank, Figure::Limit as u64);

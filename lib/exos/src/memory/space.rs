@@ -82,6 +82,8 @@ impl Access {
 
 /// Bytes that stay free below what grows down, so that it does not grow into what lies there.
 const STACK_GAP: u64 = 256 * PAGE_SIZE;
+/// Pages that are taken out at once where many go: the rows for them lie on the heap, of which there may be no more.
+const DROPPED_AT_ONCE: usize = 4096;
 /// Areas at most that a program may have (`/proc/sys/vm/max_map_count`).
 pub const MOST_AREAS: usize = 65530;
 /// Pages at most that a child gets copies of when it is made.
@@ -321,13 +323,23 @@ impl Space {
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
     pub fn drop_pages(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
-        // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.
-        let rows: Vec<MapRow> =
-            self.frames.within(start, end).map(|(address, _)| MapRow { address, entry: 0 }).collect();
-        pages.map(&rows)?;
-        let numbers: Vec<u64> = self.frames.take(start, end).into_iter().map(|(_, entry)| page_of(entry)).collect();
-        pages.release(&numbers);
-        Ok(())
+        // By parts, so that it takes little memory however much goes.
+        let mut next = start;
+        loop {
+            let here = self.frames.within(next, end);
+            let rows: Vec<MapRow> =
+                here.take(DROPPED_AT_ONCE).map(|(address, _)| MapRow { address, entry: 0 }).collect();
+            let is_all = rows.len() < DROPPED_AT_ONCE;
+            let until = rows.last().filter(|_| !is_all).map_or(end, |row| row.address + PAGE_SIZE);
+            // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.
+            pages.map(&rows)?;
+            let gone: Vec<u64> = self.frames.take(next, until).into_iter().map(|(_, entry)| page_of(entry)).collect();
+            pages.release(&gone);
+            if is_all {
+                return Ok(());
+            }
+            next = until;
+        }
     }
 
     /// Changes what may be done, up to the first gap and up to the first area that may not have it.

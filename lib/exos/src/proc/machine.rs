@@ -210,10 +210,11 @@ fn memory() -> String {
     let kernel = exposed::kernel();
     let kilobytes = |pages: u64| pages * 4;
     let [free, cached] = [&kernel.free_pages, &kernel.cached_pages].map(|word| word.load(Relaxed));
+    let at_hand = crate::budget::pages_for_processes();
     let rows = [
         ("MemTotal", total_pages()),
         ("MemFree", free),
-        ("MemAvailable", free + cached),
+        ("MemAvailable", free.min(at_hand) + cached),
         ("Buffers", 0),
         ("Cached", cached),
         ("SwapCached", 0),

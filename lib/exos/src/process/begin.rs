@@ -158,6 +158,8 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     process.program.lock().name = name;
     process.number.store(thread.number(), Relaxed);
     process.first_number.store(0, Relaxed);
+    // One that found no memory while it made this one ends; this one does not.
+    process.ending.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
@@ -335,7 +337,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
-    heap::provide_by(crate::budget::reserve);
+    heap::provide_by(super::out_of_memory::provide);
     gate::install();
     open_standard(process, words).map_err(internal)?;
     vectors::declare_live();

@@ -38,6 +38,8 @@ use runtime::upcall::Context;
 
 /// Interpreters of scripts that may stand behind each other.
 const SCRIPTS: usize = 5;
+/// Pages that the library takes to find out whether it can run a program, mostly.
+const FOR_A_PROGRAM: u64 = 16;
 /// Pages that the stack begins with; it grows as it is touched.
 const FIRST_STACK: u64 = 33 * PAGE_SIZE;
 /// Exit status of a program whose preloaded objects cannot be loaded, as the C library's linker has it.
@@ -126,6 +128,7 @@ impl Request {
     /// # Errors
     /// Whatever `execve` refuses.
     pub fn new((path, goes): (&[u8], bool), arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
+        crate::budget::foresee(FOR_A_PROGRAM)?;
         let mut plan = plan(path, goes, arguments)?;
         let outcome = check(&mut plan, path, &environment);
         let is_for_another = outcome.inspect_err(|_| plan.close())?;

@@ -4,7 +4,7 @@
 //! all threads know, and the first one waits for the others to be gone.
 
 use super::begin;
-use super::children::{Child, STATUS_WORD};
+use super::children::{Child, STATUS_WORD, public};
 use super::estate;
 use super::exec;
 use super::futex;
@@ -18,6 +18,7 @@ use crate::terminal::job;
 use crate::user_memory::current::{area_at, process, thread};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use linux_raw_sys::general as linux;
 use runtime::area;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::{EnvironmentId, KeyIndex, exposed, syscall, time_slice};
@@ -171,15 +172,40 @@ fn finish(status: Status) -> ! {
 
 /// Ends the running process without tidying up: its library may be damaged.
 pub fn abandon(status: Status) -> ! {
-    let process = process();
-    let area = area_at(process.area.load(Relaxed));
-    area.status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
+    show(status);
     crate::signal::tell_parent_of_end(status);
+    die_with_the_first()
+}
+
+/// Leaves the status where the parent finds it.
+fn show(status: Status) {
+    let area = area_at(process().area.load(Relaxed));
+    area.status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
+}
+
+/// Destroys the first thread, with which the process ends, and dies.
+fn die_with_the_first() -> ! {
+    let process = process();
     let first = EnvironmentId(process.environment());
     if first != area::number() {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, first);
     }
     die()
+}
+
+/// Ends the running process, killed by SIGKILL, in the middle of anything, where no memory is to be had: nothing is asked for here
+/// that takes any, or that the running thread may hold already.
+pub fn end_on_the_spot() -> ! {
+    const STATUS: Status = Status::Killed(linux::SIGKILL);
+    let process = process();
+    let may_take = |owner: EnvironmentId| owner != area::number();
+    let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
+    if !is_adopted && may_take(process.parent_mailbox.owner()) && may_take(process.identity.owner()) {
+        abandon(STATUS);
+    }
+    // Its parent, who is not told, sees it when it looks.
+    show(STATUS);
+    die_with_the_first()
 }
 
 /// Dies without a word.

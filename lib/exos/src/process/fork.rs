@@ -13,6 +13,7 @@ use super::hold::Held;
 use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
 use crate::memory::frames::COPY_ON_WRITE;
 use crate::memory::space::Space;
 use crate::process::record::Process;
@@ -37,14 +38,16 @@ use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
 
 /// What a child may use at first; it draws more from the bank.
-const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 128), (Resource::Slice, 1), (Resource::Predicate, 32)];
+const BUDGETS: [(Resource, u64); 2] = [(Resource::Slice, 1), (Resource::Predicate, 32)];
+/// Pages that its parent gives it of its own.
+const PAGES: u64 = 128;
 
 /// What a child is made of is noted for the one after it, up to so many children at once and so many pages of ExOS's data:
 /// the notes are in that data, which each further child gets a copy of.
 const NOTED_CHILDREN: usize = 8;
 const NOTED_DATA: usize = 256;
 /// Pages that making a child takes after its heap, at most.
-const FOR_THE_REST: u64 = 64;
+pub(super) const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
 const MAPPED_AT_ONCE: usize = 256;
 /// Pages of files up to which such a child has all of them at once. Of more it gets those that children before it touched.
@@ -85,6 +88,7 @@ impl Options {
 /// is to execute.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
+    budget::foresee(FOR_THE_REST)?;
     // The child finds them in its copy of this memory.
     let _vectors = vector::keep();
     if process.signals.lock().forgets_children() {
@@ -204,6 +208,8 @@ fn copy_memory(
         return Ok(());
     }
     if own > MAPPED_AT_ONCE && !is_borrowed {
+        // The rows for all of them, on the heap.
+        budget::foresee((own * size_of::<MapRow>()) as u64 / PAGE_SIZE)?;
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
@@ -274,9 +280,8 @@ fn windows_of_child(
 /// another thread than the first is charged for must.
 fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, Vec<PageNumber>, bool)> {
     const AT_ONCE: usize = WINDOW_PAGES;
-    const PAGE: u64 = crate::layout::PAGE_SIZE;
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
-    let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE) as usize;
+    let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE_SIZE) as usize;
     let with_room = |count: usize| count + count / 256 + 8;
     let mut pages = vec![PageNumber::NONE; with_room(count_of(heap::range()))];
     let (start, end) = loop {
@@ -288,7 +293,7 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, V
         }
         pages.resize(with_room(count), PageNumber::NONE);
     };
-    budget::reserve(pages.len() as u64 + FOR_THE_REST);
+    budget::foresee(pages.len() as u64 + FOR_THE_REST)?;
     let process = process();
     let stays = is_noted && pages.len() <= NOTED_DATA;
     let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
@@ -296,9 +301,9 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, V
     let allocated = source.allocate_many(&mut pages[used_before..]);
     allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
     let held = heap::hold();
-    for (address, some) in (start..end).step_by(AT_ONCE * PAGE as usize).zip(pages.chunks(AT_ONCE)) {
+    for (address, some) in (start..end).step_by(AT_ONCE * PAGE_SIZE as usize).zip(pages.chunks(AT_ONCE)) {
         let place = nursery.place_of(ready.filled(), some);
-        image::copy_pages((address..).step_by(PAGE as usize), some, place, process.session_key)?;
+        image::copy_pages((address..).step_by(PAGE_SIZE as usize), some, place, process.session_key)?;
         critical_section::give_way();
     }
     drop(held);
@@ -321,7 +326,9 @@ fn take_copies(process: &Process, places: &mut [PageNumber]) -> usize {
 
 /// Budgets, and the guardian, unless that knows it.
 fn endow(made: &Made, is_known: bool) -> Result<()> {
-    made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    budget::reserve(PAGES);
+    let given = budget::give(made.number, Resource::Page, PAGES).map_err(Errno::from);
+    given.and_then(|()| made.endow(&BUDGETS)).map_err(|_| Errno::EAGAIN)?;
     let process = process();
     if !is_known && process.has_threads.load(Relaxed) {
         process.files.lock().adopt(made.number)?;

@@ -38,6 +38,8 @@ mod kept;
 #[cfg(target_os = "none")]
 mod lent;
 pub mod limits;
+#[cfg(target_os = "none")]
+pub mod out_of_memory;
 pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]

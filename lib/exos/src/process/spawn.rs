@@ -51,7 +51,7 @@ pub struct Remains {
 /// Makes a thread that goes on at `context`, on a stack of its own; the result is its number.
 pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     take_remains_back();
-    budget::reserve(AREA_PAGES as u64 + 8);
+    budget::foresee(AREA_PAGES as u64 + 8)?;
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
     let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));

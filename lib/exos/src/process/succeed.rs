@@ -40,7 +40,7 @@ pub(super) fn begin(words: &[u64]) -> Result<Context> {
     let process = begin::make_first(words, thread)?;
     process.opening_key.store(BORROWED_SLOT.0, Relaxed);
     adopt(process, thread);
-    heap::provide_by(crate::budget::reserve);
+    heap::provide_by(super::out_of_memory::provide);
     gate::install();
     vectors::declare_live();
     let bytes = words[birth::BUNDLE_BYTES_WORD];

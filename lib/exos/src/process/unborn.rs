@@ -57,6 +57,7 @@ pub fn can_be(process: &Process) -> bool {
 /// # Errors
 /// Whatever keeps an environment from being made.
 pub fn conceive(parent: &Context, exit_signal: u32) -> Result<()> {
+    crate::budget::foresee(super::fork::FOR_THE_REST)?;
     let process = process();
     process.take_back_first();
     let number = process.nursery.lock().reserve()?;

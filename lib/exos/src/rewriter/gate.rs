@@ -313,7 +313,7 @@ extern "C" fn slice_end(context: &mut Context) {
     event(context);
     // Who is in the library may have what others wait for.
     while is_program(context.frame.rip) && affinity::leaves_slice() {
-        upcall::give_way();
+        affinity::give_way();
         event(context);
     }
 }
@@ -397,7 +397,12 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
     }
 }
 
+/// A process that finds no page is killed, also where its library was about to copy something there.
+#[cold]
 fn signal_of(violation: Violation, address: u64) -> (u32, i32, u64) {
+    if violation == Violation::OutOfMemory {
+        crate::process::out_of_memory::kill();
+    }
     match violation {
         Violation::NotMapped => (linux::SIGSEGV, 1, address),
         Violation::NotAllowed => (linux::SIGSEGV, 2, address),

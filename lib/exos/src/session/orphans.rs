@@ -159,7 +159,6 @@ fn free(graves: &[Grave]) {
     let pages = (0..exposed::kernel().pages.load(Relaxed)).map(PageNumber);
     grave::close(graves, OWN, |key| {
         let theirs = pages.filter(|page| exposed::page(*page).is_some_and(is_theirs) && !is_kept(*page));
-        let theirs: Vec<PageNumber> = theirs.collect();
-        Allocator { key, list: PageNumber::NONE }.free_many(&theirs);
+        Allocator { key, list: PageNumber::NONE }.free_each(theirs);
     });
 }

@@ -104,6 +104,7 @@ mod header {
 pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let file =
         |name: &str| archive::find(archive, name.as_bytes()).ok_or_else(|| format!("the boot archive has no {name}"));
+    runtime::heap::provide_by(|pages| crate::budget::spare(Resource::Page) >= pages);
     let text = file(COMMAND)?;
     let parsed = command::parse(text)?;
     let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
@@ -111,10 +112,11 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let image = file(EXOS)?;
     let mut windows = Windows::default();
     let board = refused("the board", make_board(&mut windows, lists[0]))?;
-    let (guardian, state, public) = make_guardian(archive, session, lists, board.words())?;
+    let reserve = crate::budget::reserve_of(crate::budget::pages_at_hand());
+    let (guardian, state, public) = make_guardian(archive, session, lists, board.words(), reserve)?;
     let common = load_image(session, lists[0], image, &state.lock().shown())?;
-    let bank = make_bank(session, public)?;
-    state.lock().bank = bank.number;
+    let bank = make_bank(session, public, reserve)?;
+    state.lock().open_bank(bank.number, reserve);
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
     let mut words = [0; birth::WORDS];
@@ -250,6 +252,7 @@ fn make_guardian(
     session: KeyIndex,
     lists: [PageNumber; 3],
     board: &'static [AtomicU64],
+    reserve: u64,
 ) -> Outcome<(EnvironmentId, &'static Lock<Guardian>, PageNumber)> {
     let mut builder = refused("the guardian", Builder::sharing())?;
     let name = builder.key;
@@ -261,9 +264,9 @@ fn make_guardian(
     let guardian = Guardian::new(archive, files, common, Keys::new(lists, zero), board)
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Guardian> = Box::leak(Box::new(Lock::new(guardian)));
-    let spare = crate::budget::pages_at_hand();
     builder.function(service::run, core::ptr::from_ref(state) as u64);
-    builder.budget(Resource::Page, spare / 8 * 3);
+    // It draws what it needs beside that: see `guardian::allowance`.
+    builder.budget(Resource::Page, reserve);
     let child = refused("the guardian", builder.create())?;
     refused("the guardian's key", key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
     // A slice of its own, so that a call whose client died is finished.
@@ -271,13 +274,13 @@ fn make_guardian(
     Ok((child.number, state, zero.public))
 }
 
-/// The environment that holds the budget nobody uses: it never runs.
-fn make_bank(session: KeyIndex, public: PageNumber) -> Outcome<Made> {
+/// The environment that holds the budget nobody uses: it never runs. The session keeps a reserve of its own.
+fn make_bank(session: KeyIndex, public: PageNumber, reserve: u64) -> Outcome<Made> {
     let maker = refused("the bank", Maker::begin(session, KeyIndex::FIRST, public, None))?;
     let bank = refused("the bank", maker.begin_with(&Beginning::default()))?;
     let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
     let budgets = [
-        (Resource::Page, crate::budget::pages_at_hand() / 8 * 7),
+        (Resource::Page, crate::budget::pages_at_hand().saturating_sub(reserve)),
         share(Resource::Slice, 8),
         share(Resource::Predicate, 64),
         share(Resource::Environment, 8),

@@ -22,6 +22,8 @@ use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
 /// Pages at most that stay for the next program.
 const AT_HAND: usize = 24;
 
+/// Pages with which so many have gone that there may be something to give back.
+const MANY: usize = 32;
 /// Pages that a process can have at any time without asking: those that a fault brings, and as many besides.
 const SPARE: u64 = 2 * AHEAD as u64;
 const _: () = assert!(AHEAD <= runtime::page::FEW);
@@ -197,6 +199,9 @@ impl Pages for OwnPages<'_> {
             })
         };
         own.free_each(pages.iter().map(|page| PageNumber(*page)).filter(is_own));
+        if pages.len() >= MANY {
+            budget::give_back();
+        }
     }
 
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {

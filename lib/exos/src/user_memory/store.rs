@@ -3,19 +3,27 @@
 
 use crate::errno::{Errno, Result};
 use crate::file_system::contents::Store;
+use crate::guardian::allowance::Allowance;
 use crate::layout::{FILES, FILES_END, PAGE_SIZE};
-use abi::budget::Resource;
+use abi::page_table::MapRow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
-use runtime::{PageNumber, area, exposed, syscall};
+use runtime::{PageNumber, exposed, syscall};
+
+/// Pages that stay for the next files when others are removed, and as many more at times.
+const AT_HAND: usize = 512;
 
 /// Pages by index: the n-th lies at `FILES + n * 4096`.
 #[derive(Debug)]
 pub struct PageStore {
     pages: Vec<PageNumber>,
-    free: Vec<u32>,
+    /// Places whose pages no file has, those that were given back last behind, and places without a page.
+    at_hand: Vec<u32>,
+    empty: Vec<u32>,
+    /// What it may have.
+    pub allowance: Allowance,
     from: Allocator,
     /// Those that others may write, because they are mapped shared.
     shared: BTreeSet<u32>,
@@ -27,21 +35,23 @@ pub struct PageStore {
 impl PageStore {
     /// An empty one over the boot archive, whose pages come from `from`.
     pub fn new(from: Allocator, archive: &'static [u8]) -> Self {
-        Self { pages: Vec::new(), free: Vec::new(), from, shared: BTreeSet::new(), archive, left_mapped: false }
+        let [at_hand, empty] = [Vec::new(), Vec::new()];
+        let (pages, shared, allowance) = (Vec::new(), BTreeSet::new(), Allowance::UNLIMITED);
+        Self { pages, at_hand, empty, allowance, from, shared, archive, left_mapped: false }
     }
 
-    /// Pages that it could hold in all.
-    pub fn capacity(&self) -> u64 {
-        (self.pages.len() - self.free.len()) as u64 + self.room()
+    /// Pages that it may hold in all.
+    pub const fn capacity(&self) -> u64 {
+        self.allowance.most()
     }
 
     fn address(page: u32) -> u64 {
         FILES + u64::from(page) * PAGE_SIZE
     }
 
-    /// Puts a fresh page at an index: nothing lies there.
-    fn fill(&mut self, index: u32) -> Result<()> {
-        if Self::address(index) >= FILES_END {
+    /// Puts a fresh page at an index, where nothing lies: one of so many more than files may have.
+    fn fill(&mut self, index: u32, beyond: u64) -> Result<()> {
+        if Self::address(index) >= FILES_END || !self.allowance.has_room(beyond) {
             return Err(Errno::ENOSPC);
         }
         let page = self.from.allocate().map_err(|_| Errno::ENOSPC)?;
@@ -62,6 +72,40 @@ impl PageStore {
         is_there || syscall::page_claim(key, number, key, list).is_ok()
     }
 
+    /// A page of zeros, one of so many more than files may have.
+    fn allocate_beyond(&mut self, beyond: u64) -> Result<u32> {
+        if let Some(index) = self.at_hand.pop() {
+            self.bytes_mut(index).fill(0);
+            return Ok(index);
+        }
+        let index = match self.empty.pop() {
+            Some(index) => index,
+            None => self.add_place()?,
+        };
+        self.fill(index, beyond).inspect_err(|_| self.empty.push(index))?;
+        Ok(index)
+    }
+
+    /// A place in which no page was before.
+    fn add_place(&mut self) -> Result<u32> {
+        // So many places are doubled at once that there may be no memory for it.
+        self.pages.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        self.pages.push(PageNumber::NONE);
+        Ok(self.pages.len() as u32 - 1)
+    }
+
+    /// Gives up the pages in some places, which no file has.
+    fn give_up(&mut self, places: &[u32]) {
+        let rows: Vec<MapRow> =
+            places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
+        // SAFETY: nobody borrows from the pages: the store is borrowed.
+        let _ = unsafe { self.space().edit(&rows) };
+        for place in places {
+            let _ = self.from.free(core::mem::replace(&mut self.pages[*place as usize], PageNumber::NONE));
+        }
+        self.empty.extend_from_slice(places);
+    }
+
     fn space(&self) -> AddressSpace {
         AddressSpace { key: self.from.key, tables: self.from, ..address_space::own() }
     }
@@ -69,22 +113,16 @@ impl PageStore {
 
 impl Store for PageStore {
     fn allocate(&mut self) -> Result<u32> {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.pages.push(PageNumber::NONE);
-            self.pages.len() as u32 - 1
-        });
-        if self.pages[index as usize] != PageNumber::NONE {
-            self.bytes_mut(index).fill(0);
-        } else if let Err(error) = self.fill(index) {
-            self.free.push(index);
-            return Err(error);
-        }
-        Ok(index)
+        self.allocate_beyond(0)
+    }
+
+    fn allocate_for_archive(&mut self) -> Result<u32> {
+        self.allocate_beyond(self.archive.len() as u64 / PAGE_SIZE)
     }
 
     fn room(&self) -> u64 {
-        let spare = crate::budget::spare_of(area::number(), Resource::Page);
-        spare.min(exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed)) + self.free.len() as u64
+        let free = exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed);
+        self.allowance.room().min(free) + self.at_hand.len() as u64
     }
 
     /// A page that others still map is given up, so that they do not see what comes into its place. Who could map it no more can.
@@ -92,13 +130,16 @@ impl Store for PageStore {
         let number = self.pages[page as usize];
         self.shared.remove(&page);
         if !self.take_back(number) || exposed::page(number).is_none_or(|info| info.references() > 1) {
-            // SAFETY: nobody borrows from the page: the store is borrowed.
-            let _ = unsafe { self.space().unmap(Self::address(page), 1) };
+            self.give_up(&[page]);
             self.left_mapped |= exposed::page(number).is_some_and(|info| info.references() > 0);
-            let _ = self.from.free(number);
-            self.pages[page as usize] = PageNumber::NONE;
+            return;
         }
-        self.free.push(page);
+        self.at_hand.push(page);
+        if self.at_hand.len() > 2 * AT_HAND {
+            let oldest: Vec<u32> = self.at_hand.drain(..AT_HAND).collect();
+            self.give_up(&oldest);
+            self.allowance.give_back();
+        }
     }
 
     fn left_pages_mapped(&mut self) -> bool {

@@ -4,6 +4,7 @@ use super::call;
 use crate::errno::Result;
 use crate::guardian::protocol::{Operation, outcome};
 use crate::signal::frame::Information;
+use abi::budget::Resource;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber};
 
@@ -24,6 +25,11 @@ pub fn admit(guardian: EnvironmentId, principal: u64, under: PageNumber) -> Resu
 /// Moves budget that nobody uses to this environment, or to one that it made.
 pub fn draw(guardian: EnvironmentId, to: EnvironmentId, resource: u64, amount: u64) -> Result<()> {
     ask(guardian, [Operation::Draw as u64, to.0, resource, amount, 0, 0]).map(|_| ())
+}
+
+/// Moves pages that are kept for ends to this environment, which ends.
+pub fn draw_for_end(guardian: EnvironmentId, own: EnvironmentId, pages: u64) -> Result<()> {
+    ask(guardian, [Operation::Draw as u64, own.0, Resource::Page as u64, pages, 1, 0]).map(|_| ())
 }
 
 /// Sends a signal to a process, if the guardian finds that this process may.
