@@ -324,21 +324,15 @@ impl Space {
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
     pub fn drop_pages(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
         // By parts, so that it takes little memory however much goes.
-        let mut next = start;
         loop {
-            let here = self.frames.within(next, end);
-            let rows: Vec<MapRow> =
-                here.take(DROPPED_AT_ONCE).map(|(address, _)| MapRow { address, entry: 0 }).collect();
-            let is_all = rows.len() < DROPPED_AT_ONCE;
-            let until = rows.last().filter(|_| !is_all).map_or(end, |row| row.address + PAGE_SIZE);
+            let some = self.frames.within(start, end).take(DROPPED_AT_ONCE);
+            let rows: Vec<MapRow> = some.map(|(address, _)| MapRow { address, entry: 0 }).collect();
+            let Some(last) = rows.last() else { return Ok(()) };
             // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.
             pages.map(&rows)?;
-            let gone: Vec<u64> = self.frames.take(next, until).into_iter().map(|(_, entry)| page_of(entry)).collect();
+            let gone = self.frames.take(start, last.address + PAGE_SIZE);
+            let gone: Vec<u64> = gone.into_iter().map(|(_, entry)| page_of(entry)).collect();
             pages.release(&gone);
-            if is_all {
-                return Ok(());
-            }
-            next = until;
         }
     }
 
