@@ -12,7 +12,7 @@ use crate::user_memory::current::{is_adopted, process};
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::Allocator;
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, syscall};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
 
 /// Pages that a process draws at a time.
 const PAGES: u64 = 256;
@@ -62,7 +62,25 @@ pub fn foresee(pages: u64) -> Result<()> {
 #[cold]
 fn foresee_drawn(pages: u64) -> Result<()> {
     reserve(pages);
-    if spare(Resource::Page) >= pages { Ok(()) } else { Err(Errno::ENOMEM) }
+    if spare(Resource::Page) >= pages || await_pages(pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// Waits a while for pages that the dead still have, if there are any dead: the session buries orphans five times a second.
+/// Whether there are so many then.
+#[cold]
+pub fn await_pages(pages: u64) -> bool {
+    const PATIENCE: u64 = 1_000_000_000;
+    let deadline = clock::now() + PATIENCE;
+    let slots = exposed::kernel().environments.load(Relaxed);
+    let is_dead = |info: exposed::Environment| info.remains() && !info.alive();
+    while clock::now() < deadline && (0..slots).filter_map(exposed::environment_slot).any(is_dead) {
+        time_slice::yield_now();
+        reserve(pages);
+        if spare(Resource::Page) >= pages {
+            return true;
+        }
+    }
+    false
 }
 
 /// Gives a part of the own budget to an environment that this one made; it comes back when that dies.

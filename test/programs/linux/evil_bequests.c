@@ -12,7 +12,6 @@ enum { EVIL_USER = 1000, OTHER_USER = 2000, GROUP = 100, SLACK = 512 };
 // Numbers of the kernel's calls, keys that a process has, and kinds of pages (doc/kernel-interface.md, abi/src).
 enum { KEY_DROP = 4, PAGE_ALLOCATE = 7, PAGE_FREE = 8, PAGE_CLAIM = 9, OWN_KEY = 1, CHANNEL_KEY = 2, ORDINARY = 3, READ = 5, WRITE = 7 };
 // Words of the record of an environment.
-enum { PAGES_LIMIT = 11, RECORD_WORDS = 64 };
 // The guardian's operations.
 enum { DRAW = 73, BURY_THE_DEAD = 90, BEQUEATH = 101, SHARE_BEQUESTS = 102 };
 // Pages that a window has words for, of the first page that is mapped here; those of a file; and those that a user could leave at most.
@@ -183,18 +182,15 @@ static int take_back(int report, int answer) {
     return opened;
 }
 
-// Part three: as much as the guardian takes. Tells how much that is, and how much the guardian has; then it waits.
+// Part three: as much as the guardian takes. Tells how much that is; then it waits.
 static void leave_much(int report, int answer) {
     static uint64_t left[ROOM];
     char told;
     volatile char *room = make_room(left, ROOM);
     open_gate();
     int taken = leave_own(room, left, ROOM);
-    volatile uint64_t *record = environments;
-    while (record[NUMBER] != guardian) record += RECORD_WORDS;
-    long counts[2] = {taken, record[PAGES_LIMIT]};
     close_gate();
-    CHECK(write(report, counts, sizeof counts) == sizeof counts && read(answer, &told, 1) == 1);
+    CHECK(write(report, &taken, sizeof taken) == sizeof taken && read(answer, &told, 1) == 1);
 }
 
 // Becomes another user, and goes on in a child, so that all that it has is this user's.
@@ -296,10 +292,9 @@ static void pass_beyond(void) {
     close(report[0]);
 }
 
-// Who leaves as much as it can leaves a part of what the guardian has; and as much again when that is gone.
+// Who leaves as much as it can leaves a part of the machine's pages; and as much again when that is gone.
 static void too_many_pages(void) {
-    long counts[2];
-    int report[2], answer[2];
+    int taken, report[2], answer[2];
     CHECK(!pipe(report) && !pipe(answer));
     pid_t evil = fork();
     if (!evil) {
@@ -308,8 +303,9 @@ static void too_many_pages(void) {
         _exit(0);
     }
     close(report[1]);
-    CHECK(read(report[0], counts, sizeof counts) == sizeof counts);
-    if (counts[0] > counts[1] / 8 || counts[0] < counts[1] / 16) printf("%ld of %ld pages were left\n", counts[0], counts[1]);
+    CHECK(read(report[0], &taken, sizeof taken) == sizeof taken);
+    long part = sysconf(_SC_PHYS_PAGES) / 16;
+    if (taken > part || taken < part / 2) printf("%d pages were left, %ld may be\n", taken, part);
     pass_beyond();
     CHECK(write(answer[1], "", 1) == 1);
     work_beside(evil);

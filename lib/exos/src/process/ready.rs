@@ -16,6 +16,7 @@ use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::relatives;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
 use crate::user_memory::shared::{Shared, Windows};
@@ -616,10 +617,18 @@ impl Process {
             exposed::environment(child.made.number)
                 .map_or(0, |info| info.budget[Resource::Page as usize].used.load(Relaxed))
         };
-        !child.room.is_renewed && !self.has_threads.load(Relaxed) && self.can_keep(child) && pages() < SMALL && {
+        // Who goes on for it is known by its number as long as it is there itself.
+        let is_itself = || relatives::sight().succession.environment(child.number()) == child.number();
+        let is_first = || {
             let nursery = self.nursery.lock();
             nursery.ready.is_none() && nursery.first.is_none()
-        }
+        };
+        !child.room.is_renewed
+            && !self.has_threads.load(Relaxed)
+            && self.can_keep(child)
+            && pages() < SMALL
+            && is_itself()
+            && is_first()
     }
 
     /// Leaves it.

@@ -109,7 +109,7 @@ impl OwnPages<'_> {
         match refusal {
             Error::OverBudget => {
                 budget::reserve(pages as u64);
-                budget::spare(Resource::Page) > 0
+                budget::spare(Resource::Page) > 0 || budget::await_pages(1)
             }
             Error::NotMapped | Error::Shared => self.prepare(address).is_ok(),
             _ => false,
