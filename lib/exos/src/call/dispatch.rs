@@ -73,6 +73,7 @@ impl Call<'_> {
     fn fail(&mut self, number: u64, error: Errno) {
         match error {
             Errno::EINTR if restarts(number) => make_again(self.context),
+            Errno::INTERRUPTED_FOR_GOOD => self.context.registers.rax = Errno::EINTR.to_register(),
             error => self.context.registers.rax = error.to_register(),
         }
     }

@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Event, Object};
+use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::signal;
 use crate::user_memory::copy;
@@ -19,6 +20,7 @@ const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 /// What waits for bytes, or for the end of them.
 const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
 const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
+const URGENT: u16 = linux::POLLWRBAND as u16;
 const HUNG_UP: u16 = linux::POLLHUP as u16;
 const BROKEN: u16 = linux::POLLERR as u16;
 const INVALID: u16 = linux::POLLNVAL as u16;
@@ -241,6 +243,12 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
+/// What of `poll` only a socket has: what is urgent goes where all else goes; and errors that wait.
+fn socket_state(socket: &Socket, wanted: u16, found: u16) -> u16 {
+    let urgent = if found & WRITABLE != 0 { wanted & URGENT } else { 0 };
+    if socket.is_broken_off() { urgent | BROKEN } else { urgent }
+}
+
 /// The events of `poll` that have come, of those that are wanted, and those that are told always.
 pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     let mut found = 0;
@@ -249,6 +257,9 @@ pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     }
     if wanted & WRITABLE != 0 && description.is_ready(Event::Writable) {
         found |= wanted & WRITABLE;
+    }
+    if let Some(socket) = description.as_kind::<Socket>() {
+        found |= socket_state(socket, wanted, found);
     }
     if description.is_hung_up() {
         // The writer of a pipe without readers is told of an error; all others that the other side is gone.

@@ -552,10 +552,12 @@ impl Server {
         is_directory: bool,
         action: impl FnOnce(&mut Self, Location, &[u8]) -> Result<()>,
     ) -> Result<Outcome> {
-        match self.tree.walk(self.from(caller, at, who, false)?, path)? {
+        // A slash behind a new name has no link followed that is there instead.
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
+        match self.tree.walk(self.from(caller, at, who, false)?, &path[..end])? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { node: Some(_), .. } => Err(Errno::EEXIST),
-            Place::Here { slash: true, .. } if !is_directory => Err(Errno::ENOENT),
+            Place::Here { .. } if end < path.len() && !is_directory => Err(Errno::ENOENT),
             Place::Here { directory, name, .. } => {
                 self.tree.check_writable(directory)?;
                 self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;
