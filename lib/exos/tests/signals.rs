@@ -44,8 +44,11 @@ fn queued_signals_come_each_in_order() {
 fn a_timer_that_expires_again_is_counted_in_the_signal_that_waits() {
     let words = words(512);
     let post = Post::new(&words);
-    let expired = |signal, timer: u64, overrun: u64| {
-        Information { signal, code: linux::SI_TIMER, detail: timer | overrun << 32, value: 0 }
+    let expired = |signal, timer: u64, overrun: u64| Information {
+        signal,
+        code: linux::SI_TIMER,
+        detail: timer | overrun << 32,
+        value: 0,
     };
     for signal in [linux::SIGUSR1, FIRST_QUEUED + 2] {
         for (timer, overrun) in [(0, 0), (0, 2), (0, 0)] {

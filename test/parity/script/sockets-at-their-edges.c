@@ -93,8 +93,7 @@ static void ends(int kind) {
 static struct sockaddr_un address = {AF_UNIX, "listener"};
 
 static void *accepts(void *listener) {
-    TELL(accept((int)(long)listener, NULL, NULL));
-    return NULL;
+    return accept((int)(long)listener, NULL, NULL) < 0 ? (void *)(long)errno : NULL;
 }
 
 static void listening(int kind) {
@@ -113,7 +112,9 @@ static void listening(int kind) {
     pthread_create(&thread, NULL, accepts, (void *)(long)listener);
     usleep(50000);
     TELL(shutdown(listener, SHUT_RD));
-    pthread_join(thread, NULL);
+    void *error;
+    pthread_join(thread, &error);
+    printf("  accept meanwhile: %s\n", strerrorname_np((int)(long)error));
     TELL(connect(lone, (void *)&address, sizeof address));
     send(other, "still", 5, 0);
     TELL(recv(accepted, bytes, 5, 0));

@@ -180,7 +180,7 @@ impl Server {
             Operation::Listen => self.listens(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.check_place_of_unnamed(who, directory, d != 0)?;
-                server.make_unnamed(caller, who, directory, b as u32, c)
+                server.make_unnamed(caller, who, directory, [b, c, e])
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {
                 self.perform_on_object(caller, acting, operation, [a, b, c, d, e]).map(Outcome::Done)
@@ -252,7 +252,7 @@ impl Server {
                 self.hold(caller, handle).map(|()| NOTHING)
             }
             Operation::PathOf => {
-                let path = self.tree.path_of(handle.at)?;
+                let path = if b != 0 { self.tree.shown_path_of(handle.at) } else { self.tree.path_of(handle.at) }?;
                 Ok([self.put(caller, &path)?, 0, 0, 0, 0])
             }
             _ => Err(Errno::ENOSYS),
