@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Event, Object};
+use crate::descriptor::operations::Operations;
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::signal;
@@ -243,10 +244,17 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
-/// What of `poll` only a socket has: what is urgent goes where all else goes; and errors that wait.
-fn socket_state(socket: &Socket, wanted: u16, found: u16) -> u16 {
-    let urgent = if found & WRITABLE != 0 { wanted & URGENT } else { 0 };
-    if socket.is_broken_off() { urgent | BROKEN } else { urgent }
+/// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which goes where all
+/// else goes, and errors that wait.
+#[inline(never)]
+fn state_beside(description: &Description, other: &dyn Operations, wanted: u16, found: u16) -> u16 {
+    let half_closed = wanted & linux::POLLRDHUP as u16;
+    let mut beside = if half_closed != 0 && other.is_half_closed() { half_closed } else { 0 };
+    if let Some(socket) = description.as_kind::<Socket>() {
+        beside |= if found & WRITABLE != 0 { wanted & URGENT } else { 0 };
+        beside |= if socket.is_broken_off() { BROKEN } else { 0 };
+    }
+    beside
 }
 
 /// The events of `poll` that have come, of those that are wanted, and those that are told always.
@@ -258,17 +266,13 @@ pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     if wanted & WRITABLE != 0 && description.is_ready(Event::Writable) {
         found |= wanted & WRITABLE;
     }
-    if let Some(socket) = description.as_kind::<Socket>() {
-        found |= socket_state(socket, wanted, found);
-    }
     if description.is_hung_up() {
         // The writer of a pipe without readers is told of an error; all others that the other side is gone.
         let is_writer = description.can_write() && matches!(description.object, Object::Pipe(..));
         found |= if is_writer { BROKEN } else { HUNG_UP };
     }
-    let half_closed = wanted & linux::POLLRDHUP as u16;
-    if half_closed != 0 && matches!(&description.object, Object::Other(other) if other.is_half_closed()) {
-        found |= half_closed;
+    if let Object::Other(other) = &description.object {
+        found |= state_beside(description, &**other, wanted, found);
     }
     // A pipe whose writers are gone is at its end, not full of data.
     if found & HUNG_UP != 0 && !description.has_data() {
