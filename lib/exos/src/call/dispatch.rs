@@ -69,7 +69,7 @@ impl Call<'_> {
         }
     }
 
-    #[inline]
+    #[cold]
     fn fail(&mut self, number: u64, error: Errno) {
         match error {
             Errno::EINTR if restarts(number) => make_again(self.context),

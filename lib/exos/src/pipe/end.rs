@@ -334,6 +334,7 @@ impl Pipe {
 
     /// Whether somebody has the other end open.
     #[inline]
+    #[inline]
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
             Side::Read => WRITERS,
@@ -344,11 +345,13 @@ impl Pipe {
     }
 
     /// Whether it is a FIFO that nobody has opened to write yet.
+    #[cold]
     fn awaits_first_writer(&self) -> bool {
         self.node != 0 && self.word(WRITER_OPENS).load(Acquire) == 0
     }
 
     /// Whether the other end is gone, as who waits for both is told: a reader that came first waits for a writer.
+    #[inline]
     pub fn is_hung_up(&self, side: Side) -> bool {
         !self.has_other(side) && !(side == Side::Read && self.awaits_first_writer())
     }
