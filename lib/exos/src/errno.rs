@@ -31,6 +31,9 @@ impl Errno {
         Self(NonZeroU64::new(number).expect("an error has a number"))
     }
 
+    /// A signal ended a wait that has a limit of time, which no handler's `SA_RESTART` begins anew: the program is told `EINTR`.
+    pub const INTERRUPTED_FOR_GOOD: Self = Self::new(516);
+
     /// The number as Linux counts it.
     pub const fn number(self) -> u16 {
         self.0.get() as u16

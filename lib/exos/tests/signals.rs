@@ -41,6 +41,30 @@ fn queued_signals_come_each_in_order() {
 }
 
 #[test]
+fn a_timer_that_expires_again_is_counted_in_the_signal_that_waits() {
+    let words = words(512);
+    let post = Post::new(&words);
+    let expired = |signal, timer: u64, overrun: u64| Information {
+        signal,
+        code: linux::SI_TIMER,
+        detail: timer | overrun << 32,
+        value: 0,
+    };
+    for signal in [linux::SIGUSR1, FIRST_QUEUED + 2] {
+        for (timer, overrun) in [(0, 0), (0, 2), (0, 0)] {
+            post.put(&expired(signal, timer, overrun)).unwrap();
+        }
+        assert_eq!(post.take(signal), Some(expired(signal, 0, 4)));
+        assert_eq!((post.take(signal), post.pending().load(SeqCst)), (None, 0));
+    }
+    // Signals of other timers, and of the same number by other hands, are signals of their own.
+    let signal = FIRST_QUEUED;
+    let others = [expired(signal, 0, 0), expired(signal, 1, 0), from_user(signal, 0)];
+    others.iter().for_each(|one| post.put(one).unwrap());
+    assert_eq!(others.map(|_| post.take(signal)), others.map(Some));
+}
+
+#[test]
 fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
     let words = words(THREAD_WORDS);
     let post = Post::new(&words);
@@ -158,7 +182,9 @@ fn timers_of_a_program_send_what_it_said() {
     let due = timers.expire(75, 6, |_| 0);
     let signals: Vec<(u64, u32)> = due.iter().map(|(thread, due)| (*thread, due.signal)).collect();
     assert_eq!(signals, [(0, linux::SIGALRM), (0, linux::SIGPROF), (3, 34)]);
-    assert_eq!((due[2].1.value, due[2].1.detail >> 32, timers.created[0].unwrap().overrun), (7, 2, 2));
+    assert_eq!((due[2].1.value, due[2].1.detail >> 32, timers.created[0].unwrap().overrun), (7, 2, 0));
+    timers.delivered(&due[2].1);
+    assert_eq!(timers.created[0].unwrap().overrun, 2);
     let mut by_time = Timers::default();
     for (clock, signal) in [(Clock::Program, 35), (Clock::Thread(9), 36)] {
         let information = Information { signal, ..information };

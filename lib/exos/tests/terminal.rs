@@ -75,8 +75,9 @@ fn characters_words_and_lines_are_erased_with_what_they_take_on_the_screen() {
     assert_eq!(rubbed(b"ab\x7fc"), (b"ac\n".to_vec(), b"ab\x08 \x08c\r\n".to_vec()));
     assert_eq!(rubbed("hä\x7fi".as_bytes()), (b"hi\n".to_vec(), "hä\x08 \x08i\r\n".as_bytes().to_vec()));
     assert_eq!(rubbed(b"a\x01\x7fb"), (b"ab\n".to_vec(), b"a^A\x08 \x08\x08 \x08b\r\n".to_vec()));
-    let seven = b"\x08 \x08".repeat(7);
+    let seven = b"\x08".repeat(7);
     assert_eq!(rubbed(b"a\t\x7fb"), (b"ab\n".to_vec(), [b"a\t", &seven[..], b"b\r\n"].concat()));
+    assert_eq!(rubbed(b"a\t\x15b"), (b"b\n".to_vec(), [b"a\t", &seven[..], b"\x08 \x08b\r\n"].concat()));
     assert_eq!(rubbed(b"one two  \x17x").0, b"one x\n");
     assert_eq!(rubbed(b"one\x15x").0, b"x\n");
     assert_eq!(rubbed(b"\x7f\x17\x15x").1, b"x\r\n");

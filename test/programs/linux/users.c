@@ -129,6 +129,10 @@ static void with_files(void) {
     CHECK(chmod("readable", 0777) == -1 && errno == EPERM && chown("mine", 0, -1) == -1 && errno == EPERM && !chmod("mine", 0640));
     CHECK(unlink("readable") == -1 && errno == EACCES && !unlink("free/new"));
     CHECK(opens("readable", O_RDONLY | O_NOATIME) == -1 && errno == EPERM && opens("mine", O_RDONLY | O_NOATIME) == 1);
+    // That a file was used just now may say who may write to it; any other time is its owner's to set.
+    struct timespec times[2] = {{1000, 0}, {2000, 0}};
+    CHECK(!utimensat(AT_FDCWD, "shared", NULL, 0) && utimensat(AT_FDCWD, "shared", times, 0) == -1 && errno == EPERM);
+    CHECK(utimensat(AT_FDCWD, "readable", NULL, 0) == -1 && errno == EACCES && !utimensat(AT_FDCWD, "mine", times, 0));
     // Devices are user 0's to make.
     CHECK(mknod("free/terminal", S_IFCHR | 0600, makedev(136, 0)) == -1 && errno == EPERM);
     CHECK(mknod("free/block", S_IFBLK | 0600, makedev(7, 0)) == -1 && errno == EPERM && mknod("null", S_IFCHR, 259) == -1 && errno == EACCES);

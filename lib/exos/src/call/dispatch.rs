@@ -69,10 +69,11 @@ impl Call<'_> {
         }
     }
 
-    #[inline]
+    #[cold]
     fn fail(&mut self, number: u64, error: Errno) {
         match error {
             Errno::EINTR if restarts(number) => make_again(self.context),
+            Errno::INTERRUPTED_FOR_GOOD => self.context.registers.rax = Errno::EINTR.to_register(),
             error => self.context.registers.rax = error.to_register(),
         }
     }

@@ -81,7 +81,9 @@ pub(super) fn eventfd2(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn timerfd_create(call: &mut Call<'_>) -> Result<u64> {
     let [clock, flags, ..] = call.arguments();
-    time::read(clock)?;
+    if !matches!(clock as u32, linux::CLOCK_REALTIME | linux::CLOCK_MONOTONIC | linux::CLOCK_BOOTTIME) {
+        return Err(Errno::EINVAL);
+    }
     if flags as u32 & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -103,7 +105,8 @@ pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
     let next = match next {
         0 => 0,
         next if flags as u32 & linux::TIMER_ABSTIME == 0 => now.saturating_add(next),
-        next => now.saturating_add(next.saturating_sub(time::read(timer.clock)?)),
+        // It may have been long ago: then periods have passed.
+        next => now.saturating_add(next).saturating_sub(time::read(timer.clock)?).max(1),
     };
     timer.set(next, period);
     if old != 0 {

@@ -7,7 +7,6 @@ use super::limit::check_file_size;
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{MOST, Object};
 use crate::errno::{Errno, Result};
-use crate::file_system::tree::ROOT;
 use crate::guardian::handle::node_of;
 use crate::guardian::protocol::WINDOW_BYTES;
 use crate::user_memory::copy;
@@ -106,12 +105,12 @@ fn set_place(description: &Description, at: u64, place: u64) -> Result<()> {
 pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
     const NAME_BYTES: usize = 249;
     let [name, flags, ..] = call.arguments();
-    copy::read_string(name, NAME_BYTES + 1, Errno::EINVAL)?;
+    let name = copy::read_string(name, NAME_BYTES + 1, Errno::EINVAL)?;
     if flags as u32 & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING) != 0 {
         return Err(Errno::EINVAL);
     }
     let sealable = flags as u32 & linux::MFD_ALLOW_SEALING != 0;
-    let found = call.process.files.lock().make_unnamed(ROOT, b"", 0o777, [false, sealable])?;
+    let found = call.process.files.lock().make_memory(&name, sealable)?;
     let object = Object::File { node: found.here(Errno::ENODEV)? };
     let description = Description::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
     call.process.descriptors.lock().add(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)

@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::process::futex::{self, ANY, Requeue};
 use crate::process::thread::Thread;
 use crate::relatives;
+use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -46,7 +47,13 @@ fn any(call: &Call<'_>) -> Result<u64> {
         linux::FUTEX_WAIT | linux::FUTEX_WAIT_BITSET => {
             let absolute = command == linux::FUTEX_WAIT_BITSET;
             let bits = if absolute { third } else { ANY };
-            futex::wait(address, value, bits, deadline(fourth, absolute, real)?, private).map(|()| 0)
+            let deadline = deadline(fourth, absolute, real)?;
+            match futex::wait(address, value, bits, deadline, private) {
+                Err(Errno::EINTR) if deadline.is_some() && signal::next_is_handled() => {
+                    Err(Errno::INTERRUPTED_FOR_GOOD)
+                }
+                outcome => outcome.map(|()| 0),
+            }
         }
         linux::FUTEX_WAKE => futex::wake(address, both[0], ANY, private),
         linux::FUTEX_WAKE_BITSET => futex::wake(address, both[0], third, private),

@@ -30,7 +30,8 @@ const FLAGS: u32 = linux::O_ACCMODE
     | linux::O_NOATIME
     | linux::O_CLOEXEC
     | linux::O_PATH;
-const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW | linux::O_CLOEXEC;
+/// What goes with `O_PATH`.
+pub(super) const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW | linux::O_CLOEXEC;
 const RESOLVE: u32 = linux::RESOLVE_NO_XDEV
     | linux::RESOLVE_NO_MAGICLINKS
     | linux::RESOLVE_NO_SYMLINKS

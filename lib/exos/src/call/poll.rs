@@ -4,6 +4,8 @@ use super::dispatch::Call;
 use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Event, Object};
+use crate::descriptor::operations::Operations;
+use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::signal;
 use crate::user_memory::copy;
@@ -19,6 +21,7 @@ const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 /// What waits for bytes, or for the end of them.
 const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
 const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
+const URGENT: u16 = linux::POLLWRBAND as u16;
 const HUNG_UP: u16 = linux::POLLHUP as u16;
 const BROKEN: u16 = linux::POLLERR as u16;
 const INVALID: u16 = linux::POLLNVAL as u16;
@@ -241,6 +244,19 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
+/// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which goes where all
+/// else goes, and errors that wait.
+#[inline(never)]
+fn state_beside(description: &Description, other: &dyn Operations, wanted: u16, found: u16) -> u16 {
+    let half_closed = wanted & linux::POLLRDHUP as u16;
+    let mut beside = if half_closed != 0 && other.is_half_closed() { half_closed } else { 0 };
+    if let Some(socket) = description.as_kind::<Socket>() {
+        beside |= if found & WRITABLE != 0 { wanted & URGENT } else { 0 };
+        beside |= if socket.is_broken_off() { BROKEN } else { 0 };
+    }
+    beside
+}
+
 /// The events of `poll` that have come, of those that are wanted, and those that are told always.
 pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
     let mut found = 0;
@@ -255,9 +271,8 @@ pub(crate) fn state(description: &Description, wanted: u16) -> u16 {
         let is_writer = description.can_write() && matches!(description.object, Object::Pipe(..));
         found |= if is_writer { BROKEN } else { HUNG_UP };
     }
-    let half_closed = wanted & linux::POLLRDHUP as u16;
-    if half_closed != 0 && matches!(&description.object, Object::Other(other) if other.is_half_closed()) {
-        found |= half_closed;
+    if let Object::Other(other) = &description.object {
+        found |= state_beside(description, &**other, wanted, found);
     }
     // A pipe whose writers are gone is at its end, not full of data.
     if found & HUNG_UP != 0 && !description.has_data() {

@@ -210,6 +210,9 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
         return Err(Errno::EMFILE);
     }
     with_socket(call, number, |description, socket| {
+        if socket.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
         if !socket.is_listening() {
             return Err(Errno::EINVAL);
         }
@@ -220,6 +223,9 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
             }
             if description.is_nonblocking() {
                 return Err(Errno::EAGAIN);
+            }
+            if socket.has_stopped_listening() {
+                return Err(Errno::EINVAL);
             }
             wait_until(&socket.terms(Event::Readable), deadline)?;
         };
@@ -253,5 +259,8 @@ pub(super) fn shutdown(call: &mut Call<'_>) -> Result<u64> {
     if how > 2 {
         return Err(Errno::EINVAL);
     }
-    with_socket(call, number, |_, socket| socket.shut(how != 1, how != 0).map(|()| 0))
+    with_socket(call, number, |_, socket| {
+        socket.shut(how != 1, how != 0);
+        Ok(0)
+    })
 }

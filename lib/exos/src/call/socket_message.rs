@@ -18,6 +18,7 @@ const CREDENTIALS: u32 = 2;
 const DO_NOT_WAIT: u32 = 0x40;
 const NO_SIGNAL: u32 = 0x4000;
 const PEEK: u32 = 2;
+const OUT_OF_BAND: u32 = 1;
 const TRUNCATED: u32 = 0x20;
 const CONTROL_TRUNCATED: u32 = 8;
 const CLOSE_ON_EXEC: u32 = 0x4000_0000;
@@ -107,12 +108,15 @@ fn send(
     packed: &Packed,
     flags: u32,
 ) -> Result<u64> {
+    refuse_out_of_band(flags)?;
     with_socket(call, number, |description, socket| {
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
         let control = socket.control_of(&packed.rights);
         let message = Outgoing { control: &control, data, claimed: packed.claimed };
         let sent = match name {
             0 => socket.send(&socket.outgoing()?, message, nonblocking),
+            // These go where they go, whatever name stands beside.
+            _ if socket.kind == Kind::Packets => socket.send(&socket.outgoing()?, message, nonblocking),
             _ if socket.kind != Kind::Datagram => Err(match socket.outgoing() {
                 Ok(_) => Errno::EISCONN,
                 Err(_) => Errno::EOPNOTSUPP,
@@ -149,11 +153,22 @@ pub(super) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
     if flags & PEEK == 0 {
         passing::drop_all(rights);
     }
-    write_name(sender, name, name_bytes)?;
+    write_sender(sender, name, name_bytes)?;
     Ok(if flags & TRUNCATED != 0 { frame.whole } else { frame.data.len() as u64 })
 }
 
+/// Who has no name is told as nobody, where `getpeername` tells a family without one.
+fn write_sender(sender: &[u8], at: u64, bytes_at: u64) -> Result<()> {
+    if sender.is_empty() && at != 0 { copy::write_half(bytes_at, 0) } else { write_name(sender, at, bytes_at) }
+}
+
+/// Sockets of this family have nothing beside the bytes in their order.
+fn refuse_out_of_band(flags: u32) -> Result<()> {
+    if flags & OUT_OF_BAND == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
 fn receive(call: &Call<'_>, number: u64, most: u64, flags: u32) -> Result<Frame> {
+    refuse_out_of_band(flags)?;
     with_socket(call, number, |description, socket| {
         let manner = Manner { bordered: socket.is_bordered(), peek: flags & PEEK != 0 };
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
@@ -166,6 +181,9 @@ fn receive(call: &Call<'_>, number: u64, most: u64, flags: u32) -> Result<Frame>
             }
             frame.data.extend_from_slice(&more.data);
             frame.control = more.control;
+        }
+        if !manner.bordered {
+            frame.whole = frame.data.len() as u64;
         }
         Ok(frame)
     })
@@ -213,7 +231,9 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
     let data = gather(call, number, &message.pieces)?;
     let packed = pack(call, number, message.control)?;
     let sent = send(call, number, message.name, &data, &packed, flags);
-    if sent.is_err() {
+    let is_stream = || with_socket(call, number, |_, socket| Ok(!socket.is_bordered()));
+    // With no bytes of a stream nothing goes along.
+    if sent.is_err() || data.is_empty() && is_stream()? {
         passing::drop_all(&packed.rights);
     }
     sent
@@ -316,22 +336,21 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     let frame = receive(call, number, room_of(&message.pieces), flags)?;
     let done = scatter(&frame.data, &message.pieces)?;
     let (sender, _) = frame.parts().unwrap_or_default();
-    let (bordered, wants_credentials) =
-        with_socket(call, number, |_, socket| Ok((socket.is_bordered(), socket.settings.lock().wants_credentials)))?;
+    let wants_credentials = with_socket(call, number, |_, socket| Ok(socket.settings.lock().wants_credentials))?;
     let mut control = Control { at: message.control.0, room: message.control.1, used: 0, flags: 0 };
     if wants_credentials && frame.end != 0 {
         control.put_credentials(with_socket(call, number, |_, socket| Ok(socket.sender(&frame)))?)?;
     }
     control.put_rights(call, &frame, flags)?;
-    let lost = if frame.whole > done && bordered { TRUNCATED } else { 0 };
+    let lost = if frame.whole > done { TRUNCATED } else { 0 };
     if message.name.0 == 0 {
         copy::write_half(at + 8, 0)?;
     } else {
-        write_name(sender, message.name.0, at + 8)?;
+        write_sender(sender, message.name.0, at + 8)?;
     }
     copy::write_word(at + 40, control.used)?;
     copy::write_half(at + 48, control.flags | lost | flags & CLOSE_ON_EXEC)?;
-    Ok(if flags & TRUNCATED != 0 && bordered { frame.whole } else { done })
+    Ok(if flags & TRUNCATED != 0 { frame.whole } else { done })
 }
 
 /// The program's room for control messages.

@@ -104,7 +104,8 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
     let half = |value: u32| Ok(value.to_le_bytes().to_vec());
     match option {
         TYPE => half(socket.kind as u32),
-        ERROR | PROTOCOL => half(0),
+        ERROR => half(socket.take_error().map_or(0, |error| u32::from(error.number()))),
+        PROTOCOL => half(0),
         SEND_BUFFER | RECEIVE_BUFFER => half(BUFFER),
         PASS_CREDENTIALS => half(u32::from(socket.settings.lock().wants_credentials)),
         ACCEPTS => half(u32::from(socket.is_listening())),

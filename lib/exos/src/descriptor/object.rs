@@ -375,7 +375,7 @@ impl Description {
             (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
             (Object::Terminal(terminal), Event::Writable) => terminal.is_writable(),
             (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => {
-                pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read)
+                pipe.ring().waiting() != Ok(0) || pipe.is_hung_up(Side::Read)
             }
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
                 pipe.ring().takes(pipe::ring::ATOMIC) != Ok(false) || !pipe.has_other(Side::Write)
@@ -452,7 +452,7 @@ impl Description {
     /// Whether the other end is gone.
     pub fn is_hung_up(&self) -> bool {
         match &self.object {
-            Object::Pipe(pipe, side) => !pipe.has_other(*side),
+            Object::Pipe(pipe, side) => pipe.is_hung_up(*side),
             Object::Terminal(terminal) => terminal.is_hung_up(),
             Object::Other(other) => other.is_hung_up(),
             _ => false,

@@ -32,6 +32,8 @@ use runtime::{PageNumber, area, exposed};
 const CAME: usize = 1;
 const TAKEN: usize = 2;
 const BACKLOG: usize = 3;
+/// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
+const SHUT: u64 = u64::MAX;
 /// Where the requests begin, three words each (first pages of two pipes, and the number by which the guardian says whose they
 /// are), and how many there is room for.
 const REQUESTS: usize = 16;
@@ -113,11 +115,13 @@ pub struct Socket {
     pub settings: Lock<Settings>,
 }
 
-/// Waits, until a time at most: `EAGAIN` when it has come.
+/// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is over.
 pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    match block::wait(terms, deadline)? {
-        Woken::TimedOut => Err(Errno::EAGAIN),
-        Woken::Condition => Ok(()),
+    match block::wait(terms, deadline) {
+        Ok(Woken::TimedOut) => Err(Errno::EAGAIN),
+        Ok(Woken::Condition) => Ok(()),
+        Err(Errno::EINTR) if deadline.is_some() => Err(Errno::INTERRUPTED_FOR_GOOD),
+        Err(error) => Err(error),
     }
 }
 
@@ -243,6 +247,11 @@ impl Socket {
     /// Whether it takes connections.
     pub fn is_listening(&self) -> bool {
         self.ends.lock().queue.as_ref().is_some_and(|queue| queue.words()[BACKLOG].load(Acquire) != 0)
+    }
+
+    /// Whether nobody can connect any more to what listened here.
+    pub fn has_stopped_listening(&self) -> bool {
+        self.queue_words().is_some_and(|words| words[BACKLOG].load(Acquire) == SHUT)
     }
 
     /// Joins it to what a name leads to, where `peer` listens; `None`: the queue is full.
@@ -385,27 +394,42 @@ impl Socket {
     }
 
     /// Ends one direction, or both, for all who have the socket.
-    pub fn shut(&self, reads: bool, writes: bool) -> Result<()> {
+    pub fn shut(&self, reads: bool, writes: bool) {
         let ends = self.ends.lock();
-        let outgoing = ends.outgoing.as_ref().ok_or(Errno::ENOTCONN)?;
-        if writes {
-            outgoing.shut();
-        }
+        ends.outgoing.iter().filter(|_| writes).for_each(Pipe::shut);
         ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
-        Ok(())
+        if let Some(queue) = ends.queue.as_ref().filter(|_| reads) {
+            let change = |backlog: u64| (backlog != 0).then_some(SHUT);
+            // Where nobody listens there is nothing to end.
+            let _ = queue.words()[BACKLOG].fetch_update(SeqCst, Acquire, change);
+            block::kick_idle();
+        }
+    }
+
+    /// Whether it has a connection neither behind nor before it.
+    fn is_unconnected(&self) -> bool {
+        self.kind != Kind::Datagram && !self.is_listening() && self.ends.lock().outgoing.is_none()
     }
 
     /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
     pub fn send(&self, pipe: &Pipe, message: Outgoing<'_>, nonblocking: bool) -> Result<u64> {
         let Outgoing { control, data, claimed } = message;
         self.check_length(pipe, data.len() as u64)?;
+        // Of a stream no bytes are nothing, and no end of it.
+        if data.is_empty() && !self.is_bordered() && pipe.has_other(Side::Write) {
+            return Ok(0);
+        }
         let mut done = 0;
         let deadline = self.deadline(1);
         let mut voucher = self.vouch_for_sender(pipe, claimed)?;
         loop {
             if !pipe.has_other(Side::Write) {
-                let error = if self.kind == Kind::Datagram { Errno::ECONNREFUSED } else { Errno::EPIPE };
-                return if done > 0 { Ok(done) } else { Err(error) };
+                return match self.kind {
+                    _ if done > 0 => Ok(done),
+                    Kind::Datagram => Err(Errno::ECONNREFUSED),
+                    Kind::Packets => Err(self.take_error().unwrap_or(Errno::EPIPE)),
+                    Kind::Stream => Err(Errno::EPIPE),
+                };
             }
             let rest = &data[done as usize..];
             let control = if done == 0 { control } else { &[] };
@@ -457,7 +481,8 @@ impl Socket {
 
     /// Receives a message, or what a stream has; an empty one at its end.
     pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
-        let incoming = self.ends.lock().incoming.clone().ok_or(Errno::ENOTCONN)?;
+        let unconnected = if self.kind == Kind::Stream { Errno::EINVAL } else { Errno::ENOTCONN };
+        let incoming = self.ends.lock().incoming.clone().ok_or(unconnected)?;
         let deadline = self.deadline(0);
         loop {
             // Looked at first: what was sent before it was closed is there by then.
@@ -466,7 +491,7 @@ impl Socket {
                 return self.receive_more(&incoming, frame, most, manner);
             }
             if !has_other {
-                return Ok(Frame::default());
+                return self.take_error().map_or_else(|| Ok(Frame::default()), Err);
             }
             if nonblocking {
                 return Err(Errno::EAGAIN);
@@ -514,10 +539,13 @@ impl Socket {
     /// Nobody has it any more: who is joined to it learns of that, and who waits in its queue too.
     fn end(&self) {
         while let Ok(Some(socket)) = self.accept() {
+            socket.break_off();
             socket.end();
             socket.discard();
         }
-        self.drop_messages();
+        if self.drop_messages() {
+            self.break_off();
+        }
         let ends = self.ends.lock();
         ends.incoming.iter().for_each(|pipe| pipe.leave(Side::Read));
         // A datagram's receiver goes on without this sender.
@@ -527,13 +555,33 @@ impl Socket {
         }
     }
 
-    /// Descriptors in messages that nobody receives any more end here.
-    fn drop_messages(&self) {
-        let Some(incoming) = self.ends.lock().incoming.clone() else { return };
+    /// Descriptors in messages that nobody receives any more end here. Whether there were messages.
+    fn drop_messages(&self) -> bool {
+        let Some(incoming) = self.ends.lock().incoming.clone() else { return false };
         let manner = Manner { bordered: self.is_bordered(), peek: false };
+        let mut any = false;
         while let Ok(Some(frame)) = incoming.receive_frame(u64::MAX, manner) {
             frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
+            any = true;
         }
+        any
+    }
+
+    /// The other side of a connection is to learn that not all was read which it sent, or nothing accepted.
+    fn break_off(&self) {
+        let ends = self.ends.lock();
+        ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(Pipe::break_off);
+    }
+
+    /// Whether the other side broke the connection off, which nobody was told yet.
+    pub fn is_broken_off(&self) -> bool {
+        self.ends.lock().incoming.as_ref().is_some_and(Pipe::is_broken_off)
+    }
+
+    /// The error of a connection that was broken off: it is told once.
+    pub fn take_error(&self) -> Option<Errno> {
+        let incoming = self.ends.lock().incoming.clone()?;
+        incoming.take_break().then_some(Errno::ECONNRESET)
     }
 
     fn discard(&self) {
@@ -605,8 +653,12 @@ impl Operations for Socket {
     }
 
     fn is_ready(&self, event: Event) -> bool {
+        if self.is_unconnected() {
+            return event == Event::Writable;
+        }
         if let Some(words) = self.queue_words() {
-            return event == Event::Readable && words[CAME].load(Acquire) != words[TAKEN].load(Acquire);
+            let has_come = words[CAME].load(Acquire) != words[TAKEN].load(Acquire);
+            return event == Event::Readable && (has_come || self.has_stopped_listening());
         }
         let ends = self.ends.lock();
         match (event, &ends.incoming, &ends.outgoing) {
@@ -621,7 +673,8 @@ impl Operations for Socket {
 
     fn terms(&self, event: Event) -> Vec<Term> {
         if let Some(words) = self.queue_words() {
-            return Vec::from([word(&words[CAME], Operator::NotEqual, words[TAKEN].load(Acquire))]);
+            let has_come = word(&words[CAME], Operator::NotEqual, words[TAKEN].load(Acquire));
+            return Vec::from([has_come, word(&words[BACKLOG], Operator::Equal, SHUT)]);
         }
         let ends = self.ends.lock();
         match (event, &ends.incoming, &ends.outgoing) {
@@ -656,6 +709,9 @@ impl Operations for Socket {
     }
 
     fn is_hung_up(&self) -> bool {
+        if self.is_unconnected() {
+            return true;
+        }
         let ends = self.ends.lock();
         let gone = |pipe: &Option<Pipe>, side| pipe.as_ref().is_some_and(|pipe| !pipe.has_other(side));
         self.kind != Kind::Datagram && gone(&ends.incoming, Side::Read) && gone(&ends.outgoing, Side::Write)

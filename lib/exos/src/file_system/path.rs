@@ -188,6 +188,49 @@ impl<S: Store> Tree<S> {
         Ok(path)
     }
 
+    /// The path of a place or, where it has none, what it is called all the same.
+    pub fn shown_path_of(&self, at: Location) -> Result<Vec<u8>> {
+        match self.path_of(at) {
+            Err(Errno::ENOENT) => self.former_path_of(at),
+            path => path,
+        }
+    }
+
+    /// What a node without a name is called: the path that it had, or something that stands for it, and that it is gone.
+    fn former_path_of(&self, mut at: Location) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        while let Some(name) = self.former_names.get(&at.node) {
+            names.push(name);
+            at = at.beside(self.directory_of(at.node)?);
+        }
+        if names.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let mut path = self.path_of(at)?;
+        for name in names.iter().rev() {
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        path.extend_from_slice(b" (deleted)");
+        Ok(path)
+    }
+
+    /// Says what a node is called that was made without a name.
+    pub fn set_former_name(&mut self, id: NodeId, name: Vec<u8>) {
+        self.former_names.insert(id, name);
+    }
+
+    /// The directory that a node got its last name in.
+    fn directory_of(&self, id: NodeId) -> Result<NodeId> {
+        let node = self.node(id)?;
+        Ok(match node.body {
+            Body::Directory { parent, .. } => parent,
+            _ => node.named_in,
+        })
+    }
+
     /// The path of a place from another one, and whether that lies above it at all.
     pub(super) fn path_from(&self, mut at: Location, from: Location) -> Result<(Vec<u8>, bool)> {
         let mut names = Vec::new();
@@ -217,11 +260,7 @@ impl<S: Store> Tree<S> {
 
     /// The name of a node, and the directory that it is in.
     pub(super) fn name_of(&self, at: Location) -> Result<(Vec<u8>, NodeId)> {
-        let node = self.node(at.node)?;
-        let parent = match node.body {
-            Body::Directory { parent, .. } => parent,
-            _ => node.named_in,
-        };
+        let parent = self.directory_of(at.node)?;
         let mut found = None;
         self.list(parent, DOTS[1], |name, node, _, _| {
             if node == at.node {

@@ -81,6 +81,8 @@ pub struct Tree<S> {
     pub watches: Watches,
     /// Nodes that lost their last name while somebody held them, until whoever holds them without need lets go.
     pub nameless: Vec<NodeId>,
+    /// What nodes are called that have no name and are held: the last one that they had, or what stands for one.
+    pub(super) former_names: BTreeMap<NodeId, Vec<u8>>,
     pub(super) nodes: NumberMap<Node>,
     next: NodeId,
     /// What the hashes of names begin with.
@@ -121,6 +123,7 @@ impl<S: Store> Tree<S> {
             working_sets: WorkingSets::default(),
             changes: Changes::default(),
             nameless: Vec::new(),
+            former_names: BTreeMap::new(),
             watches: Watches::default(),
             nodes,
             next: ROOT + 1,
@@ -580,6 +583,7 @@ impl<S: Store> Tree<S> {
     fn enter(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) -> Result<()> {
         let now = self.now;
         self.changes.note_name(directory, name);
+        self.former_names.remove(&id);
         let named = self.node_mut(id)?;
         named.named_in = directory;
         let kind = named.directory_type();
@@ -614,6 +618,7 @@ impl<S: Store> Tree<S> {
         node.changed = now;
         if node.links == 0 && node.holds != 0 {
             self.nameless.push(id);
+            self.former_names.insert(id, name.to_vec());
         }
         self.forget(id);
         Ok(())
@@ -624,6 +629,7 @@ impl<S: Store> Tree<S> {
         if self.nodes.get(&id).is_some_and(Node::is_forgotten)
             && let Some(Node { body, volume, attributes, .. }) = self.nodes.remove(&id)
         {
+            self.former_names.remove(&id);
             self.give_pages(volume, attributes.pages);
             if let Body::Pages(pages) = body {
                 self.give_pages(volume, pages.from(0).map(|(_, page)| page));

@@ -167,7 +167,8 @@ operations! {
     SetOwner = 18,
     /// (at, accessed, modified, flags, length of path)
     SetTimes = 19,
-    /// (node) -> length of its absolute path in the window; the path of a file may be one of several.
+    /// (node, 1 to tell the one that it had where it has none) -> length of its absolute path in the window; the path of a file
+    /// may be one of several.
     PathOf = 20,
     /// (at, flags, length of path) -> pages in all, pages free, nodes; kind of file system, and flags of the mount (32..64).
     Space = 21,
@@ -175,8 +176,8 @@ operations! {
     Enter = 22,
     /// (node): the caller holds it once more.
     Hold = 23,
-    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory) -> node of a file without a
-    /// name, held.
+    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory, or 0 and the length of what it
+    /// is called) -> node of a file without a name, held.
     Unnamed = 24,
     /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
     Seek = 25,

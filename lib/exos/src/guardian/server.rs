@@ -180,7 +180,7 @@ impl Server {
             Operation::Listen => self.listens(caller, a).map(Outcome::Done),
             Operation::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
                 server.check_place_of_unnamed(who, directory, d != 0)?;
-                server.make_unnamed(caller, who, directory, b as u32, c)
+                server.make_unnamed(caller, who, directory, [b, c, e])
             }),
             _ if operation as u64 >= Operation::SegmentGet as u64 => {
                 self.perform_on_object(caller, acting, operation, [a, b, c, d, e]).map(Outcome::Done)
@@ -252,7 +252,7 @@ impl Server {
                 self.hold(caller, handle).map(|()| NOTHING)
             }
             Operation::PathOf => {
-                let path = self.tree.path_of(handle.at)?;
+                let path = if b != 0 { self.tree.shown_path_of(handle.at) } else { self.tree.path_of(handle.at) }?;
                 Ok([self.put(caller, &path)?, 0, 0, 0, 0])
             }
             _ => Err(Errno::ENOSYS),
@@ -552,10 +552,12 @@ impl Server {
         is_directory: bool,
         action: impl FnOnce(&mut Self, Location, &[u8]) -> Result<()>,
     ) -> Result<Outcome> {
-        match self.tree.walk(self.from(caller, at, who, false)?, path)? {
+        // A slash behind a new name has no link followed that is there instead.
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
+        match self.tree.walk(self.from(caller, at, who, false)?, &path[..end])? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { node: Some(_), .. } => Err(Errno::EEXIST),
-            Place::Here { slash: true, .. } if !is_directory => Err(Errno::ENOENT),
+            Place::Here { .. } if end < path.len() && !is_directory => Err(Errno::ENOENT),
             Place::Here { directory, name, .. } => {
                 self.tree.check_writable(directory)?;
                 self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;

@@ -290,23 +290,24 @@ impl Server {
         Ok(())
     }
 
-    /// A file without a name.
+    /// A file without a name. What it is called all the same stands in the window, if somebody said that.
     pub(super) fn make_unnamed(
         &mut self,
         caller: u64,
         who: Credentials,
         directory: Location,
-        mode: u32,
-        manner: u64,
+        [mode, manner, called]: [u64; 3],
     ) -> Result<Outcome> {
         const NAMEABLE: u64 = 1;
         const SEALABLE: u64 = 2;
-        let mode = linux::S_IFREG | mode & 0o7777;
+        let name = if called == 0 { None } else { Some(self.path(caller, 0, called)?.to_vec()) };
+        let mode = linux::S_IFREG | mode as u32 & 0o7777;
         let node = self.tree.create_unnamed(
             directory.node,
             Fresh { mode, owner: who, device: (0, 0), target: b"" },
             manner & NAMEABLE != 0,
         )?;
+        self.tree.set_former_name(node, name.unwrap_or_else(|| format!("#{node}").into_bytes()));
         if manner & SEALABLE != 0 {
             self.tree.node_mut(node)?.seals = 0;
         }

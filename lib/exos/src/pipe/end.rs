@@ -45,6 +45,8 @@ pub(super) const SHAPE: usize = 13;
 const ACCEPTED: usize = 14;
 /// The page that names those which it has grown by; see `growth`.
 pub(super) const GROWN_BY: usize = 15;
+/// Whether who wrote has closed its socket with something unread in it, which the reader was not told yet.
+const BROKEN_OFF: usize = 48;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -172,6 +174,21 @@ impl Pipe {
         self.word(ACCEPTED).store(1, Release);
     }
 
+    /// Notes that who wrote has closed its socket with something unread in it, before it leaves.
+    pub fn break_off(&self) {
+        self.word(BROKEN_OFF).store(1, SeqCst);
+    }
+
+    /// Whether so, and the reader was not told.
+    pub fn is_broken_off(&self) -> bool {
+        self.word(BROKEN_OFF).load(Acquire) != 0
+    }
+
+    /// The same, and from now on the reader was told.
+    pub fn take_break(&self) -> bool {
+        self.word(BROKEN_OFF).swap(0, SeqCst) != 0
+    }
+
     /// Notes the name of the socket that the pipe is for.
     pub fn set_name(&self, name: &[u8]) {
         let name = &name[..name.len().min(NAME_BYTES)];
@@ -255,6 +272,9 @@ impl Pipe {
     fn closed(&self, count: usize, first: usize) -> [Term; 2] {
         let none = word(self.word(count), Operator::Equal, 0);
         let open = self.word(count).load(Acquire);
+        if open == 0 && count == WRITERS && self.awaits_first_writer() {
+            return [word(self.word(WRITER_OPENS), Operator::NotEqual, 0); 2];
+        }
         if open == 0 {
             return [none, none];
         }
@@ -314,6 +334,7 @@ impl Pipe {
 
     /// Whether somebody has the other end open.
     #[inline]
+    #[inline]
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
             Side::Read => WRITERS,
@@ -321,6 +342,18 @@ impl Pipe {
             Side::Both => return true,
         };
         self.word(other).load(Acquire) != 0
+    }
+
+    /// Whether it is a FIFO that nobody has opened to write yet.
+    #[cold]
+    fn awaits_first_writer(&self) -> bool {
+        self.node != 0 && self.word(WRITER_OPENS).load(Acquire) == 0
+    }
+
+    /// Whether the other end is gone, as who waits for both is told: a reader that came first waits for a writer.
+    #[inline]
+    pub fn is_hung_up(&self, side: Side) -> bool {
+        !self.has_other(side) && !(side == Side::Read && self.awaits_first_writer())
     }
 
     /// The counts now.

@@ -23,7 +23,7 @@ pub(super) fn text() -> String {
     };
     let mut paths: BTreeMap<u64, String> = BTreeMap::new();
     let mut path_of = |node: u64| {
-        let path = || process.files.lock().path_of(node).map_or_else(|_| String::from("(deleted)"), lossy);
+        let path = || lossy(process.files.lock().shown_path_of(node).unwrap_or_default());
         paths.entry(node).or_insert_with(path).clone()
     };
     let text: String = areas.iter().map(|area| line(area, heap, &mut path_of)).collect();

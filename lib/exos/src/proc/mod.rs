@@ -301,10 +301,7 @@ fn read_descriptor(number: u64) -> Result<Vec<u8>> {
         Object::Other(other) => other.name().into_bytes(),
         Object::Text(text) => place::in_proc(&text.path, b""),
         Object::Listing(folder) => place::in_proc(&folder.path, b""),
-        object => match process().files.lock().path_of(object.node().unwrap_or_default()) {
-            Err(Errno::ENOENT) => b"(deleted)".to_vec(),
-            found => reachable(found?),
-        },
+        object => reachable(process().files.lock().shown_path_of(object.node().unwrap_or_default())?),
     })
 }
 

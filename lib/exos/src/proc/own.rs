@@ -63,7 +63,11 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
     match rest {
         [] => Ok(folder()),
         ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
-        ["cwd"] => Ok(Entry::Link(reachable(process.working_directory()?))),
+        ["cwd"] => {
+            let here = process.place.lock().directory;
+            let gone = |_| process.files.lock().shown_path_of(here);
+            Ok(Entry::Link(reachable(process.working_directory().or_else(gone)?)))
+        }
         ["root"] => Ok(Entry::Link(b"/".to_vec())),
         ["fd"] => Ok(Entry::Directory(descriptors(LINK))),
         ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE))),

@@ -160,7 +160,8 @@ fn look(wanted: Wanted) -> Result<Option<Found>> {
     let (mut is_any, mut found) = (false, None);
     for index in 0..children.all.len() {
         if wanted.which.includes(&children.all[index]) {
-            is_any = true;
+            // Of one that has ended there is nothing to come but its end.
+            is_any |= wanted.ended || children.all[index].status().is_none();
             found = event(&mut children, index, wanted).map(|event| (index, event));
         }
         if found.is_some() {

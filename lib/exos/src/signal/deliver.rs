@@ -169,6 +169,11 @@ pub fn next_restarts() -> bool {
     signal.is_none_or(|signal| process().signals.lock().get(signal).has(linux::SA_RESTART))
 }
 
+/// Whether a function of the program handles the next signal.
+pub fn next_is_handled() -> bool {
+    set::first(pending()).is_some_and(|signal| process().signals.lock().get(signal).is_handler())
+}
+
 /// Acts on what is pending before the program goes on at `context`.
 pub fn deliver_pending(context: &mut Context) {
     if !is_quiet() {
@@ -230,7 +235,7 @@ fn put_sent((one, code): (u64, i32)) {
 #[inline]
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
-    let information = post.take(signal)?;
+    let information = note(post.take(signal)?);
     let action = take_action(signal);
     let fault = if for_thread && FAULTS & bit(signal) != 0 { thread().fault.lock().take() } else { None };
     Some(Taken { information, action, fault })
@@ -260,7 +265,16 @@ fn find(signal: u32) -> Option<(Post<'static>, bool)> {
 /// Takes one of the signals in `wanted` out for `sigtimedwait` or a descriptor that reads signals.
 pub fn take_wanted(wanted: u64) -> Option<Information> {
     let signal = set::first(waiting() & wanted & !UNSTOPPABLE)?;
-    find(signal).and_then(|(post, _)| post.take(signal))
+    find(signal).and_then(|(post, _)| post.take(signal)).map(note)
+}
+
+/// What a timer has to remember of a signal that is delivered.
+#[inline]
+fn note(taken: Information) -> Information {
+    if taken.code == linux::SI_TIMER {
+        process().alarms.change(|timers| timers.delivered(&taken));
+    }
+    taken
 }
 
 /// Does what a signal does by itself, where the program does not ignore it.

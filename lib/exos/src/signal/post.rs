@@ -67,7 +67,11 @@ impl<'a> Post<'a> {
         if opposite != 0 {
             self.pending().fetch_and(!opposite, SeqCst);
         }
-        let outcome = if signal >= FIRST_QUEUED { self.enqueue(information) } else { self.put_single(information) };
+        let outcome = match signal {
+            _ if information.code == linux::SI_TIMER && self.count_expiry(information) => Ok(()),
+            FIRST_QUEUED.. => self.enqueue(information),
+            _ => self.put_single(information),
+        };
         if outcome.is_err() {
             if information.code == linux::SI_QUEUE {
                 return outcome;
@@ -109,6 +113,34 @@ impl<'a> Post<'a> {
             Self::write(self.single(information.signal), information);
         }
         Ok(())
+    }
+
+    /// A timer whose signal is pending still is not told twice: how often it has expired since, that signal says
+    /// (timer_getoverrun(2)). The number of a timer stands in the lower half of the detail, the count in the upper one.
+    #[inline(never)]
+    fn count_expiry(self, information: &Information) -> bool {
+        let signal = information.signal;
+        let add = |code: &AtomicU64, detail: &AtomicU64| {
+            let is_its = code.load(Acquire) == u64::from(information.code as u32)
+                && detail.load(Acquire) as u32 == information.detail as u32;
+            if is_its {
+                detail.fetch_add((1 << 32) + (information.detail & !0xffff_ffff), SeqCst);
+            }
+            is_its
+        };
+        if signal < FIRST_QUEUED {
+            let [code, detail, _] = self.single(signal);
+            return self.pending().load(Acquire) & bit(signal) != 0 && add(code, detail);
+        }
+        self.entries().any(|entry| {
+            let state = entry[0].load(Acquire);
+            if !Self::is_of(state, signal) || entry[0].compare_exchange(state, BUSY, SeqCst, Relaxed).is_err() {
+                return false;
+            }
+            let is_its = add(&entry[1], &entry[2]);
+            entry[0].store(state, Release);
+            is_its
+        })
     }
 
     #[inline(never)]

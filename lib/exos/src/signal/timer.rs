@@ -68,7 +68,7 @@ pub struct Created {
     pub information: Information,
     /// The thread that gets it; 0: the process.
     pub thread: u64,
-    /// How often it expired beyond once, when it last did.
+    /// How often it had expired beyond once when its signal was last delivered.
     pub overrun: u64,
 }
 
@@ -113,6 +113,14 @@ impl Timers {
         free.or(Some(self.created.len() - 1))
     }
 
+    /// A timer's signal is delivered.
+    pub fn delivered(&mut self, information: &Information) {
+        let number = information.detail as u32 as usize;
+        if let Some(Some(created)) = self.created.get_mut(number) {
+            created.overrun = information.detail >> 32;
+        }
+    }
+
     /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran, `ran` by that
     /// of one of its threads.
     pub fn expire(&mut self, now: u64, used: u64, ran: impl Fn(u64) -> u64) -> Vec<Due> {
@@ -136,8 +144,7 @@ impl Timers {
                 Clock::Thread(number) => ran(number),
             });
             if times > 0 {
-                created.overrun = times - 1;
-                created.information.detail = created.information.detail & 0xffff_ffff | created.overrun << 32;
+                created.information.detail = created.information.detail & 0xffff_ffff | (times - 1) << 32;
                 due.push((created.thread, created.information));
             }
         }

@@ -230,22 +230,19 @@ impl Discipline<'_> {
         if kept == self.line.bytes.len() {
             return;
         }
-        let (before, after) = (self.width(self.line.bytes.len()), self.width(kept));
-        self.line.bytes.truncate(kept);
         if self.modes.has_local(linux::ECHOE) {
-            self.rub_out(before.saturating_sub(after));
-        } else {
-            self.echo(byte);
+            return self.rub_out(kept);
         }
+        self.line.bytes.truncate(kept);
+        self.echo(byte);
     }
 
     fn kill(&mut self, byte: u8) {
-        let width = self.width(self.line.bytes.len()).saturating_sub(self.line.start);
-        self.line.bytes.clear();
         let local = |flag| self.modes.has_local(flag);
         if local(linux::ECHOK) && local(linux::ECHOKE) && local(linux::ECHOE) {
-            return self.rub_out(width);
+            return self.rub_out(0);
         }
+        self.line.bytes.clear();
         self.echo(byte);
         if local(linux::ECHOK) && local(linux::ECHO) {
             self.show(b'\n');
@@ -280,24 +277,35 @@ impl Discipline<'_> {
         output::process(self.modes, &mut self.line.column, byte, &mut self.effects.screen);
     }
 
-    fn rub_out(&mut self, columns: u32) {
-        if !self.modes.has_local(linux::ECHO) {
-            return;
+    /// Takes what lies behind the first `kept` bytes off the line, and off the screen. As on Linux nothing is written over
+    /// what a tab took.
+    fn rub_out(&mut self, kept: usize) {
+        while self.line.bytes.len() > kept {
+            let start = before_last_character(self.modes, &self.line.bytes);
+            let (columns, over): (u32, &[u8]) = match &self.line.bytes[start..] {
+                b"\t" => (self.width(start + 1).saturating_sub(self.width(start)), b"\x08"),
+                others => (others.iter().map(|byte| columns(self.modes, *byte)).sum(), b"\x08 \x08"),
+            };
+            self.line.bytes.truncate(start);
+            if self.modes.has_local(linux::ECHO) {
+                self.effects.screen.extend_from_slice(&over.repeat(columns as usize));
+                self.line.column = self.line.column.saturating_sub(columns);
+            }
         }
-        for _ in 0..columns {
-            self.effects.screen.extend_from_slice(b"\x08 \x08");
-        }
-        self.line.column = self.line.column.saturating_sub(columns);
     }
 
     /// The column behind the first `length` bytes of the line.
     fn width(&self, length: usize) -> u32 {
         self.line.bytes[..length].iter().fold(self.line.start, |column, byte| match byte {
             b'\t' => after_tab(column),
-            byte if is_caret(self.modes, *byte) => column + 2,
-            byte => column + output::width(self.modes, *byte),
+            byte => column + columns(self.modes, *byte),
         })
     }
+}
+
+/// Columns that a byte takes on the screen which is no tab.
+fn columns(modes: &Modes, byte: u8) -> u32 {
+    if is_caret(modes, byte) { 2 } else { output::width(modes, byte) }
 }
 
 /// How much is erased.

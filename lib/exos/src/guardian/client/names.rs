@@ -75,8 +75,20 @@ impl Client {
 
     /// The absolute path of a node.
     pub fn path_of(&mut self, node: u64) -> Result<Vec<u8>> {
+        self.ask_path(node, false)
+    }
+
+    /// What a node is called that a process holds: where it has no path any more, the one that it had, and ` (deleted)`.
+    pub fn shown_path_of(&mut self, node: u64) -> Result<Vec<u8>> {
+        match self.ask_path(node, true) {
+            Err(Errno::ENOENT) => Ok(b"(deleted)".to_vec()),
+            path => path,
+        }
+    }
+
+    fn ask_path(&mut self, node: u64, former: bool) -> Result<Vec<u8>> {
         self.window()?;
-        let [_, length, ..] = self.exchange([Operation::PathOf as u64, node, 0, 0, 0, 0])?;
+        let [_, length, ..] = self.exchange([Operation::PathOf as u64, node, u64::from(former), 0, 0, 0])?;
         self.take(length)
     }
 

@@ -4,6 +4,7 @@ use super::contents::numbered;
 use super::shown::notice;
 use super::{Client, Found};
 use crate::errno::Result;
+use crate::file_system::tree::ROOT;
 use crate::guardian::protocol::{self, Operation};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -102,6 +103,13 @@ impl Client {
         let length = self.put_path(path)?;
         let manner = u64::from(nameable) | u64::from(sealable) << 1;
         let message = [Operation::Unnamed as u64, at, u64::from(mode), manner, length, 0];
+        Ok(self.on_path(message)?.map(|answer| answer[1]))
+    }
+
+    /// A file that lives in memory, in no directory, held.
+    pub fn make_memory(&mut self, name: &[u8], sealable: bool) -> Result<Found<u64>> {
+        let length = self.put_path(&[b"memfd:", name].concat())?;
+        let message = [Operation::Unnamed as u64, ROOT, 0o777, u64::from(sealable) << 1, 0, length];
         Ok(self.on_path(message)?.map(|answer| answer[1]))
     }
 
