@@ -251,6 +251,9 @@ operations! {
     /// (environment: the caller or one that it made; resource; amount; 1 if the caller ends for lack of it): so much of what nobody
     /// uses goes to it.
     Draw = 73,
+    /// (1: the caller begins to take over pages that others have too, 0: it has done) -> 1 where another one is at it, for a second
+    /// at most.
+    TakingOver = 103,
     /// (process, signal, code, value): the signal, from the caller.
     Signal = 74,
     /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.

@@ -45,6 +45,8 @@ pub struct Guardian {
     /// The environment that holds the budget nobody uses, and what of it is for user 0 alone.
     pub(super) bank: EnvironmentId,
     pub(super) kept_for_zero: [u64; Resource::COUNT],
+    /// Who takes over pages that others have too, and until when nobody else does, in nanoseconds since boot.
+    pub(super) taking_over: Option<(u64, u64)>,
     /// What the session tells everybody.
     pub board: &'static [AtomicU64],
     /// Processes that are to go on in fresh environments.
@@ -98,7 +100,19 @@ impl Guardian {
         let (threads, spare, wishes) = (NumberMap::default(), Vec::new(), Wishes::default());
         let (vouchers, bequests, futexes) = (Vouchers::default(), Bequests::default(), SharedFutexes::default());
         let (bank, kept_for_zero) = (EnvironmentId::NONE, [0; Resource::COUNT]);
-        Ok(Self { server, threads, spare, bank, kept_for_zero, board, wishes, vouchers, bequests, futexes })
+        Ok(Self {
+            server,
+            threads,
+            spare,
+            bank,
+            kept_for_zero,
+            taking_over: None,
+            board,
+            wishes,
+            vouchers,
+            bequests,
+            futexes,
+        })
     }
 
     /// From here on there is a bank; the guardian keeps a reserve of so many pages.
@@ -152,6 +166,7 @@ impl Guardian {
             Some(Operation::Join) => self.join(environment, caller, message[1]),
             Some(Operation::SetIdentity) => self.set_identity(caller, message),
             Some(Operation::Admit) => self.admit(caller, message),
+            Some(Operation::TakingOver) => self.note_taking_over(caller, message),
             Some(Operation::Draw) => self.draw(environment, message),
             Some(Operation::Signal) => self.signal(caller, message),
             Some(Operation::Ask) => self.ask(caller, message),

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, PageNumber, exposed, syscall};
+use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
 
 /// Which part of what nobody uses is for user 0 alone.
 pub(super) const KEPT_FOR_ZERO: u64 = 32;
@@ -97,6 +97,29 @@ impl Guardian {
         let is_beside = under != PageNumber::NONE && origin.is_none();
         let common = if is_beside { self.server.keys.admit_beside(principal, under)? } else { lists.common };
         (message[1], message[2]) = (common.0, lists.public.0);
+        Ok(())
+    }
+
+    /// See [`super::protocol::Operation::TakingOver`]. Who takes a page over reads who may use it, and puts it under a list that names
+    /// itself as well: of two at a time one would be forgotten.
+    pub(super) fn note_taking_over(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        const MOST: u64 = 1_000_000_000;
+        let (begins, now) = (message[1] != 0, clock::now());
+        // Whose time has passed gives others as long.
+        let keeps_out = |(holder, until): (u64, u64)| {
+            if holder == caller {
+                now >= until && now < until + MOST
+            } else {
+                now < until && exposed::lives(EnvironmentId(holder))
+            }
+        };
+        message[1] = u64::from(begins && self.taking_over.is_some_and(keeps_out));
+        match (begins, self.taking_over) {
+            (true, Some((holder, until))) if holder == caller && now < until => {}
+            (true, _) if message[1] == 0 => self.taking_over = Some((caller, now + MOST)),
+            (false, Some((holder, until))) if holder == caller && now < until => self.taking_over = None,
+            _ => {}
+        }
         Ok(())
     }
 

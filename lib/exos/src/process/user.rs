@@ -69,6 +69,7 @@ pub fn take_over_all(process: &Process, lists: Lists, heir: u64) -> Result<()> {
     // It is the old user's.
     process.empty_nursery();
     let known = Known::of(process);
+    let _turn = client::TakingOver::begin(process.guardian);
     process.with_memory(|space, pages| {
         let editor = pages.editor();
         crate::budget::with_reserve(|| pages.tables.own_all(&editor))?;

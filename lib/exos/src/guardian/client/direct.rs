@@ -6,7 +6,7 @@ use crate::guardian::protocol::{Operation, outcome};
 use crate::signal::frame::Information;
 use abi::budget::Resource;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, PageNumber};
+use runtime::{EnvironmentId, PageNumber, time_slice};
 
 /// What needs no window, and no lock: who asks may hold the connection already.
 fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
@@ -20,6 +20,26 @@ fn ask(guardian: EnvironmentId, message: Message) -> Result<Message> {
 pub fn admit(guardian: EnvironmentId, principal: u64, under: PageNumber) -> Result<[PageNumber; 2]> {
     let [_, shared, public, ..] = ask(guardian, [Operation::Admit as u64, principal, under.0, 0, 0, 0])?;
     Ok([PageNumber(shared), PageNumber(public)])
+}
+
+/// This process takes over pages that others have too: no other one does, as long as this lives.
+#[derive(Debug)]
+pub struct TakingOver(EnvironmentId);
+
+impl TakingOver {
+    /// Waits until nobody else is at it. A guardian that does not answer lets everybody.
+    pub fn begin(guardian: EnvironmentId) -> Self {
+        while ask(guardian, [Operation::TakingOver as u64, 1, 0, 0, 0, 0]).is_ok_and(|answer| answer[1] != 0) {
+            time_slice::yield_now();
+        }
+        Self(guardian)
+    }
+}
+
+impl Drop for TakingOver {
+    fn drop(&mut self) {
+        let _ = ask(self.0, [Operation::TakingOver as u64, 0, 0, 0, 0, 0]);
+    }
 }
 
 /// Moves budget that nobody uses to this environment, or to one that it made.

@@ -18,7 +18,7 @@ mod sharing;
 mod shown;
 mod views;
 
-pub use direct::{admit, draw, draw_for_end, signal, tell_parent};
+pub use direct::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 pub use ipc::{changes, futex_wakes};
 pub use opening::{Opened, OpenedProgram, Touched};
 
