@@ -27,7 +27,8 @@ impl Allowance {
     /// Before there is a bank: whatever the running environment has.
     pub const UNLIMITED: Self = Self { bank: EnvironmentId::NONE, most: u64::MAX, reserve: 0 };
 
-    /// A half of `all` pages of the machine for files (tmpfs(5)), and a reserve.
+    /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. What the boot archive lies in is nobody's
+    /// to have.
     pub const fn new(bank: EnvironmentId, all: u64, reserve: u64) -> Self {
         Self { bank, most: all / 2, reserve }
     }

@@ -119,7 +119,7 @@ impl Guardian {
     pub fn open_bank(&mut self, bank: EnvironmentId, reserve: u64) {
         self.bank = bank;
         self.kept_for_zero = Resource::ALL.map(|resource| spare_of(bank, resource) / KEPT_FOR_ZERO);
-        self.server.tree.store.allowance = Allowance::new(bank, crate::proc::total_pages(), reserve);
+        self.server.tree.store.allowance = Allowance::new(bank, spare_of(bank, Resource::Page), reserve);
     }
 
     /// What every process maps at `layout::SHOWN`.
