@@ -35,11 +35,6 @@ static long kilobytes(const char *format)
 	return found;
 }
 
-static long total(void)
-{
-	return kilobytes("MemTotal: %ld") * 1024;
-}
-
 /* Takes so many bytes by touching them. */
 static void touch(long bytes)
 {
