@@ -37,9 +37,9 @@ pub fn allocate() -> core::result::Result<PageNumber, Failure> {
 /// Makes sure that `pages` can be had, as far as the bank goes.
 #[inline]
 pub fn reserve(pages: u64) {
-    let spare = spare(Resource::Page);
-    if spare < pages {
-        draw_missing(pages - spare);
+    match missing(Resource::Page, pages) {
+        0 => {}
+        missing => draw_missing(missing),
     }
 }
 
@@ -56,13 +56,13 @@ fn draw_missing(pages: u64) {
 /// `ENOMEM`.
 #[inline]
 pub fn foresee(pages: u64) -> Result<()> {
-    if spare(Resource::Page) >= pages { Ok(()) } else { foresee_drawn(pages) }
+    if missing(Resource::Page, pages) == 0 { Ok(()) } else { foresee_drawn(pages) }
 }
 
 #[cold]
 fn foresee_drawn(pages: u64) -> Result<()> {
     reserve(pages);
-    if spare(Resource::Page) >= pages || await_pages(pages) { Ok(()) } else { Err(Errno::ENOMEM) }
+    if missing(Resource::Page, pages) == 0 || await_pages(pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// Waits a while for pages that the dead still have, if there are any dead: the session buries orphans five times a second.
@@ -76,7 +76,7 @@ pub fn await_pages(pages: u64) -> bool {
     while clock::now() < deadline && (0..slots).filter_map(exposed::environment_slot).any(is_dead) {
         time_slice::yield_now();
         reserve(pages);
-        if spare(Resource::Page) >= pages {
+        if missing(Resource::Page, pages) == 0 {
             return true;
         }
     }
@@ -96,7 +96,7 @@ pub fn give(to: EnvironmentId, resource: Resource, amount: u64) -> core::result:
 /// # Errors
 /// The kernel's refusal where the bank has too little.
 pub fn ensure(resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
-    match amount.saturating_sub(spare(resource)) {
+    match missing(resource, amount) {
         0 => Ok(()),
         missing => draw(resource, missing),
     }
@@ -186,6 +186,15 @@ pub fn pages_at_hand() -> u64 {
     let reserved = exposed::environment(area::number())
         .map_or(0, |info| info.budget[Resource::Page as usize].reserved.load(Relaxed));
     spare(Resource::Page).saturating_sub(reserved)
+}
+
+/// How much the own budget lacks for so much more to be had. It can be used beyond its limit: what a child leaves that cannot be given
+/// up is charged to its maker before what the child might use comes back.
+#[inline]
+fn missing(resource: Resource, amount: u64) -> u64 {
+    let Some(info) = exposed::environment(area::number()) else { return amount };
+    let budget = &info.budget[resource as usize];
+    (budget.used.load(Relaxed) + amount).saturating_sub(budget.limit.load(Relaxed))
 }
 
 /// What is left of the own budget.
