@@ -33,65 +33,45 @@ static void vfork_exit(void)
 	wait_for(child);
 }
 
-static void fork_exec(void)
+/* What a child, which shares its parent's memory or not, executes; its parent waits for it. */
+static void execute(pid_t child, const char *path, char *const arguments[])
 {
-	pid_t child = fork();
 	if (child == 0) {
-		execl("/bench/nothing", "nothing", (char *)NULL);
+		execv(path, arguments);
 		_exit(127);
 	}
 	wait_for(child);
+}
+
+static void fork_exec(void)
+{
+	execute(fork(), "/bench/nothing", (char *[]){"nothing", NULL});
 }
 
 static void vfork_exec(void)
 {
-	pid_t child = vfork();
-	if (child == 0) {
-		execl("/bench/nothing", "nothing", (char *)NULL);
-		_exit(127);
-	}
-	wait_for(child);
+	execute(vfork(), "/bench/nothing", (char *[]){"nothing", NULL});
 }
 
 static void vfork_exec_bare(void)
 {
-	pid_t child = vfork();
-	if (child == 0) {
-		execl("/bench/bare", "bare", (char *)NULL);
-		_exit(127);
-	}
-	wait_for(child);
+	execute(vfork(), "/bench/bare", (char *[]){"bare", NULL});
 }
 
 static void fork_shell(void)
 {
-	pid_t child = fork();
-	if (child == 0) {
-		execl("/bin/sh", "sh", "-c", "/bench/nothing", (char *)NULL);
-		_exit(127);
-	}
-	wait_for(child);
+	execute(fork(), "/bin/sh", (char *[]){"sh", "-c", "/bench/nothing", NULL});
 }
 
 static void vfork_exec_dynamic(void)
 {
-	pid_t child = vfork();
-	if (child == 0) {
-		execl("/bin/true", "true", (char *)NULL);
-		_exit(127);
-	}
-	wait_for(child);
+	execute(vfork(), "/bin/true", (char *[]){"true", NULL});
 }
 
-/* The shell executes its one command in its own place. */
+/* The shell makes a child for its one command. */
 static void fork_shell_dynamic(void)
 {
-	pid_t child = fork();
-	if (child == 0) {
-		execl("/bin/dash", "sh", "-c", "/bin/true", (char *)NULL);
-		_exit(127);
-	}
-	wait_for(child);
+	execute(fork(), "/bin/dash", (char *[]){"sh", "-c", "/bin/true", NULL});
 }
 
 int main(void)

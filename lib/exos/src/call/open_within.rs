@@ -31,13 +31,25 @@ const FLAGS: u32 = linux::O_ACCMODE
     | linux::O_CLOEXEC
     | linux::O_PATH;
 /// What goes with `O_PATH`.
-pub(super) const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW | linux::O_CLOEXEC;
+const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW | linux::O_CLOEXEC;
 const RESOLVE: u32 = linux::RESOLVE_NO_XDEV
     | linux::RESOLVE_NO_MAGICLINKS
     | linux::RESOLVE_NO_SYMLINKS
     | linux::RESOLVE_BENEATH
     | linux::RESOLVE_IN_ROOT
     | linux::RESOLVE_CACHED;
+
+/// The flags of `open` that count: few do beside `O_PATH`.
+///
+/// # Errors
+/// `EINVAL` for a folder that is to be made.
+pub(super) const fn flags_that_count(flags: u32) -> Result<u32> {
+    const MADE_FOLDER: u32 = linux::O_CREAT | linux::O_DIRECTORY;
+    match if flags & linux::O_PATH == 0 { flags } else { flags & WITH_PLACE } {
+        flags if flags & MADE_FOLDER == MADE_FOLDER => Err(Errno::EINVAL),
+        flags => Ok(flags),
+    }
+}
 
 pub(super) fn openat2(call: &mut Call<'_>) -> Result<u64> {
     let [at, path, how, bytes, ..] = call.arguments();

@@ -3,7 +3,7 @@
 use super::cut::cut_mappings;
 use super::dispatch::Call;
 use super::layout;
-use super::open_within::WITH_PLACE;
+use super::open_within::flags_that_count;
 use super::walk::{Last, walk};
 use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
@@ -109,11 +109,7 @@ fn open_from(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Re
 fn open_or_make(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
     let process = call.process;
     require_room(process)?;
-    const MADE_FOLDER: u32 = linux::O_CREAT | linux::O_DIRECTORY;
-    let flags = if flags & linux::O_PATH != 0 { flags & WITH_PLACE } else { flags };
-    if flags & MADE_FOLDER == MADE_FOLDER {
-        return Err(Errno::EINVAL);
-    }
+    let flags = flags_that_count(flags)?;
     let mode = mode & 0o7777 & !process.place.lock().mask;
     if flags & linux::O_TMPFILE == linux::O_TMPFILE {
         return open_unnamed(call, at, path, flags, mode);

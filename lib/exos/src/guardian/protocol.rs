@@ -251,7 +251,7 @@ operations! {
     /// (environment: the caller or one that it made; resource; amount; 1 if the caller ends for lack of it): so much of what nobody
     /// uses goes to it.
     Draw = 73,
-    /// (1: the caller begins to take over pages that others have too, 0: it has done) -> 1 where another one is at it, for a second
+    /// (1: the caller begins to take over pages that others have too, or to leave some, 0: it has done) -> 1 where another one is at it, for a second
     /// at most.
     TakingOver = 103,
     /// (process, signal, code, value): the signal, from the caller.

@@ -105,20 +105,19 @@ impl Guardian {
     pub(super) fn note_taking_over(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         const MOST: u64 = 1_000_000_000;
         let (begins, now) = (message[1] != 0, clock::now());
-        // Whose time has passed gives others as long.
-        let keeps_out = |(holder, until): (u64, u64)| {
-            if holder == caller {
-                now >= until && now < until + MOST
-            } else {
-                now < until && exposed::lives(EnvironmentId(holder))
-            }
+        let is_its = |(holder, until): (u64, u64)| holder == caller && now < until;
+        let keeps_out = |(holder, until): (u64, u64)| match holder == caller {
+            // Whose time has passed gives others as long.
+            true => (until..until + MOST).contains(&now),
+            false => now < until && exposed::lives(EnvironmentId(holder)),
         };
-        message[1] = u64::from(begins && self.taking_over.is_some_and(keeps_out));
+        message[1] = 0;
         match (begins, self.taking_over) {
-            (true, Some((holder, until))) if holder == caller && now < until => {}
-            (true, _) if message[1] == 0 => self.taking_over = Some((caller, now + MOST)),
-            (false, Some((holder, until))) if holder == caller && now < until => self.taking_over = None,
-            _ => {}
+            (true, Some(turn)) if keeps_out(turn) => message[1] = 1,
+            (true, Some(turn)) if is_its(turn) => {}
+            (true, _) => self.taking_over = Some((caller, now + MOST)),
+            (false, Some(turn)) if is_its(turn) => self.taking_over = None,
+            (false, _) => {}
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
 use super::children::Child;
 use super::record::Process;
 use crate::guardian::bequests::{Bequest, can_leave};
+use crate::guardian::client::TakingOver;
+use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,6 +21,7 @@ pub fn leave(process: &Process, children: &[Child]) {
     left.extend(process.lent.lock().on_their_way());
     left.retain(|one| can_leave(process.environment(), one.page));
     if !left.is_empty() {
+        let _turn = TakingOver::begin(process.guardian);
         // A guardian that is gone keeps nothing for anybody.
         let _ = process.files.lock().bequeath(&left);
     }
@@ -55,6 +58,7 @@ pub fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
     let is_left = |page: &PageNumber| can_leave(thread.0, *page);
     let pages: Vec<PageNumber> = info.pages().filter(is_left).collect();
     crate::budget::reserve(pages.len() as u64);
+    let _turn = (!pages.is_empty()).then(|| TakingOver::begin(process().guardian));
     for page in pages {
         let Some(list) = exposed::page(page).map(|info| info.access()) else { continue };
         // What the budget has no room for goes with the thread, as far as nobody uses it.

@@ -22,7 +22,7 @@ pub fn admit(guardian: EnvironmentId, principal: u64, under: PageNumber) -> Resu
     Ok([PageNumber(shared), PageNumber(public)])
 }
 
-/// This process takes over pages that others have too: no other one does, as long as this lives.
+/// This process takes over pages that others have too, or leaves some: no other one does, as long as this lives.
 #[derive(Debug)]
 pub struct TakingOver(EnvironmentId);
 
