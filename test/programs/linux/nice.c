@@ -15,17 +15,24 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 // A stretch of work is much shorter than a slice, and a round as long as some forty.
 enum { STRETCH = 20000, ROUND = 8000 };
+// As a nice value: the one of who makes the process.
+enum { KEPT = 100 };
 
 static struct shared {
     atomic_int begun, ends, work[2];
 } *shared;
 
+// The user that they become first, which may be any nice value by its limit.
+static uid_t becomes;
+
 static pid_t make(int own, int nice, int policy) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child) return child;
-    CHECK(!setpriority(PRIO_PROCESS, 0, nice) && getpriority(PRIO_PROCESS, 0) == nice);
-    CHECK(!sched_setscheduler(0, policy, &(struct sched_param){0}));
+    if (becomes) CHECK(!setrlimit(RLIMIT_NICE, &(struct rlimit){40, 40}) && !setresuid(becomes, becomes, becomes));
+    if (nice != KEPT) CHECK(!setpriority(PRIO_PROCESS, 0, nice) && (errno = 0, getpriority(PRIO_PROCESS, 0)) == nice && !errno);
+    int is_real_time = policy == SCHED_RR || policy == SCHED_FIFO;
+    CHECK(!sched_setscheduler(0, policy, &(struct sched_param){is_real_time ? 10 : 0}));
     atomic_fetch_add(&shared->begun, 1);
     while (atomic_load(&shared->begun) < 2) usleep(1000);
     while (!atomic_load(&shared->ends)) {
@@ -67,6 +74,36 @@ int main(void) {
     int idle = percent(0, SCHED_OTHER, 0, SCHED_IDLE);
     if (idle > 9) printf("one that wants what is left: %d percent\n", idle);
     puts("who is nice leaves the CPU to others");
+
+    int less = percent(0, SCHED_OTHER, -5, SCHED_OTHER);
+    if (less < 200 || less > 500) printf("one with a nice value of -5: %d percent, not some 305\n", less);
+    int least = percent(-20, SCHED_OTHER, -20, SCHED_OTHER);
+    if (least < 60 || least > 165) printf("two with a nice value of -20: %d percent\n", least);
+    int real_time = percent(0, SCHED_OTHER, 0, SCHED_RR);
+    if (real_time < 900) printf("one with a real-time policy: %d percent, not some 2000\n", real_time);
+    both = percent(0, SCHED_FIFO, 0, SCHED_RR);
+    if (both < 60 || both > 165) printf("two with real-time policies: %d percent\n", both);
+    puts("who is less nice goes before others");
+
+    // Children are as nice as who makes them.
+    CHECK(!setpriority(PRIO_PROCESS, 0, -5));
+    int child = percent(0, SCHED_OTHER, KEPT, SCHED_OTHER);
+    if (child < 200 || child > 500) printf("a child: %d percent, not some 305\n", child);
+    CHECK(!setpriority(PRIO_PROCESS, 0, 0));
+    // Another process's nice value.
+    memset(shared, 0, sizeof *shared);
+    pid_t changed = make(0, 0, SCHED_OTHER), other = make(1, 0, SCHED_OTHER);
+    CHECK(!setpriority(PRIO_PROCESS, changed, -10) && getpriority(PRIO_PROCESS, changed) == -10);
+    bury(changed), bury(other);
+    if (shared->work[0] < 4 * shared->work[1]) printf("another process: %d to %d\n", shared->work[0], shared->work[1]);
+    puts("so do a child and whom user 0 lets");
+
+    // Of users the guardian knows better: nobody believes who is not user 0.
+    becomes = 1000;
+    int user = percent(0, SCHED_OTHER, -20, SCHED_OTHER);
+    if (user < 60 || user > 165) printf("a user: %d percent\n", user);
+    becomes = 0;
+    puts("a user has an ordinary share at most");
 
     // The signal comes to who is nice while the other one goes on.
     memset(shared, 0, sizeof *shared);

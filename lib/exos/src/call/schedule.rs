@@ -6,7 +6,7 @@ use crate::process::affinity::{self, machine};
 use crate::process::attributes::{Attributes, Change, RESET_ON_FORK};
 use crate::process::request::{self, Schedule};
 use crate::process::thread::Thread;
-use crate::process::{Process, begin};
+use crate::process::{Process, begin, precedence};
 use crate::relatives::{self, Other};
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
@@ -77,6 +77,9 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
         // It has ended, and nothing comes of it.
         return Ok(0);
     }
+    if may_raise {
+        precedence::grant(call.process, number, change);
+    }
     let request = Schedule { change: Some(change), may_raise };
     crate::proc::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
         // It refuses by itself; or nobody may ask it.
@@ -96,6 +99,7 @@ fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> 
     let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
     process.attributes.lock().change(change, may_raise, limits)?;
     begin::publish(process);
+    precedence::change(process);
     match change {
         Change::Cpus(cpus) => affinity::keep_on(EnvironmentId(process.environment()), cpus),
         _ => Ok(()),

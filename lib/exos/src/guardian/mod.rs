@@ -5,12 +5,13 @@
 //! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `audience` opens pages to whom they are told of, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `programs` is about files that run, `questions` hands on what
-//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory. `allowance` is what it may have of the memory. `client` runs in each process;
+//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory, `precedence` who goes before others on a CPU. `allowance` is what it may have of the memory. `client` runs in each process;
 //! `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
 
 pub mod handle;
 pub mod idle;
 pub mod newborn;
+pub mod precedence;
 pub mod protocol;
 
 #[cfg(target_os = "none")]

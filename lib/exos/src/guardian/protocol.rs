@@ -29,6 +29,8 @@ pub const FUTEX_WAKES: usize = 256;
 pub const FUTEX_WAKES_WORDS: usize = 64;
 /// Word of the notice page that counts what may have taken pages from files that somebody uses, each time before they go.
 pub const CUTS: usize = 2;
+/// Words of the notice page that tell who goes before others on a CPU: see [`super::precedence`].
+pub const PRECEDENCES: usize = 384;
 /// Bit of an operation: the guardian may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
 pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
@@ -254,6 +256,9 @@ operations! {
     /// (1: the caller begins to take over pages that others have too, or to leave some, 0: it has done) -> 1 where another one is at it, for a second
     /// at most.
     TakingOver = 103,
+    /// (process, `Attributes::to_word`): that one goes before others on a CPU so far, if user 0 says so. The caller itself is scheduled
+    /// so from now on, where it or its maker may.
+    Precede = 104,
     /// (process, signal, code, value): the signal, from the caller.
     Signal = 74,
     /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.

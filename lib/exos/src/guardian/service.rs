@@ -167,6 +167,7 @@ impl Guardian {
             Some(Operation::SetIdentity) => self.set_identity(caller, message),
             Some(Operation::Admit) => self.admit(caller, message),
             Some(Operation::TakingOver) => self.note_taking_over(caller, message),
+            Some(Operation::Precede) => self.precede(caller, message),
             Some(Operation::Draw) => self.draw(environment, message),
             Some(Operation::Signal) => self.signal(caller, message),
             Some(Operation::Ask) => self.ask(caller, message),

@@ -9,8 +9,6 @@
 //! move the same thread do not each free the one that the other leaves to it.
 
 use super::attributes::Attributes;
-use super::children::public;
-use super::turns;
 use crate::errno::Result;
 use crate::user_memory::current::{is_adopted, process, thread};
 use crate::{block, budget, relatives};
@@ -111,14 +109,6 @@ fn spread() {
     }
 }
 
-/// Whether the slice that has begun is one that the running thread, which computes, leaves to others because it is nice.
-pub fn leaves_slice() -> bool {
-    let attributes = Attributes::from_word(process().public_word(public::PRIORITY).load(Relaxed));
-    !turns::takes_all(&attributes)
-        && wanting(time_slice::position().cpu).any(|(_, owner)| owner != area::number())
-        && !thread().turns.lock().takes_next(&attributes)
-}
-
 /// Changes the running thread's position for one on a CPU that has nothing to do, if there is one that it may run on.
 fn take_idle(here: Position) -> Option<Position> {
     let attributes = process().attributes.lock();
@@ -146,7 +136,7 @@ fn load(cpu: u64) -> (usize, usize) {
 
 /// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session and its guardian
 /// never run for long.
-fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
+pub(super) fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
     let guardian = if is_adopted() { process().guardian } else { EnvironmentId::NONE };
     slices(cpu).filter(move |(_, owner)| ![entry::FIRST, guardian].contains(owner) && relatives::is_runnable(owner.0))
 }

@@ -1,6 +1,6 @@
 //! What a process has asked for by `prctl`, `personality`, `setpriority` and `sched_setscheduler`, and is told when it asks.
 //!
-//! Pure. What becomes of it: `turns` has who is nice leave slices to others, `affinity` keeps a thread on its CPUs; all else is kept,
+//! Pure. What becomes of it: `turns` says who leaves slices to whom, `affinity` keeps a thread on its CPUs; all else is kept,
 //! inherited and told, and changes nothing.
 
 use super::capabilities::Capabilities;
@@ -179,6 +179,11 @@ impl Attributes {
         (self.real_time_priority, self.io_priority) = (real_time as u32, io_priority);
         self.cpus = if cpus == 0 { self.cpus } else { cpus };
         (self.personality, self.memory_score) = (personality as u32, (score as i32).clamp(-1000, 1000));
+    }
+
+    /// It is scheduled as who has asked for nothing.
+    pub const fn begin_usual(&mut self) {
+        (self.priority, self.policy, self.real_time_priority) = (20, linux::SCHED_NORMAL, 0);
     }
 
     /// Nanoseconds that timers may be late.

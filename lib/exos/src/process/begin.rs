@@ -186,6 +186,7 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     if !inherited.borrows_memory() {
         process.with_memory(|space, pages| space.begin_child(pages))?;
     }
+    super::precedence::begin(process);
     if !inherited.executes() {
         // Who begins with another program says all that when it has it.
         publish(process);

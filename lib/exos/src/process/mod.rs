@@ -43,6 +43,8 @@ pub mod out_of_memory;
 pub mod peer;
 pub mod place;
 #[cfg(target_os = "none")]
+pub mod precedence;
+#[cfg(target_os = "none")]
 pub mod preload;
 #[cfg(target_os = "none")]
 mod prepared;

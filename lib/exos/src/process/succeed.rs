@@ -9,6 +9,7 @@ use super::children::public;
 use super::exec::{self, Request};
 use super::groups::Groups;
 use super::identity::Three;
+use super::precedence;
 use super::thread::Thread;
 use super::user;
 use crate::descriptor::passing;
@@ -51,6 +52,7 @@ pub(super) fn begin(words: &[u64]) -> Result<Context> {
     let Bundle { path, arguments, environment, .. } = bundle;
     let request = Request::for_node(words[birth::PROGRAM_WORD], &path, arguments, environment)?;
     raise(process)?;
+    precedence::go_on(process, EnvironmentId(words[birth::PREDECESSOR_WORD]));
     let mut context = Context::default();
     begin::publish(process);
     process.public_word(public::BEGUN).store(1, Release);

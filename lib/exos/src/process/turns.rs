@@ -1,28 +1,66 @@
-//! How nice a process is (sched(7)): who computes and has a lower priority leaves slices of its own to the others.
+//! Who goes before whom on a CPU (sched(7)): who computes leaves slices of its own to those of a higher rank.
 //!
-//! The kernel shares a CPU out alike among those who have a position there. A thread with a nice value takes one slice of several: with
-//! each step a fifth less of what others take. It decides so by itself, and knows nothing of theirs: two that are equally nice leave
-//! each other as many. Where nobody else wants the CPU it takes every one. Whoever has waited for something does not come here, and
-//! runs at once.
+//! Pure. The kernel shares a CPU out alike among those who have a position there. A thread whose rank is below the highest of those
+//! that want the CPU takes one slice of several: with each step of a nice value a fifth less than that one, and beside a real-time policy
+//! one of twenty (Linux leaves the others 5 percent by `sched_rt_runtime_us`). It decides so by itself; whoever has waited for something
+//! does not come here, and runs at once.
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, RESET_ON_FORK};
 use linux_raw_sys::general as linux;
 
 /// The share of who takes every slice.
 const WHOLE: u32 = 1024;
-/// That of who only wants what others leave (`SCHED_IDLE`).
+/// That of who only wants what others leave (`SCHED_IDLE`, a lower real-time priority).
 const LEAST: u32 = 3;
-/// The priority of who has not said how nice it is.
-const USUAL: u64 = 20;
+/// That of all else beside a real-time policy.
+const BESIDE_REAL_TIME: u32 = WHOLE / 20;
+
+/// Who goes first: the higher one. That of `SCHED_IDLE`, then by nice values, then by real-time priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(u32);
+
+impl Rank {
+    /// The lowest.
+    const IDLE: Self = Self(0);
+    /// That of who has not said how nice it is.
+    pub const USUAL: Self = Self(20);
+    /// The highest of a nice value.
+    const LEAST_NICE: Self = Self(40);
+
+    /// That of who is scheduled so. Strangers may say so, and a policy that is none is the ordinary one.
+    pub fn of(attributes: &Attributes) -> Self {
+        match attributes.policy & !RESET_ON_FORK {
+            linux::SCHED_IDLE => Self::IDLE,
+            linux::SCHED_FIFO | linux::SCHED_RR => {
+                Self(Self::LEAST_NICE.0 + attributes.real_time_priority.clamp(1, 99))
+            }
+            _ => Self(attributes.priority as u32),
+        }
+    }
+
+    const fn is_real_time(self) -> bool {
+        self.0 > Self::LEAST_NICE.0
+    }
+
+    /// What of a CPU it has beside the highest rank there.
+    fn share(self, highest: Self) -> u32 {
+        match highest.0.saturating_sub(self.0) {
+            0 => WHOLE,
+            _ if self == Self::IDLE || self.is_real_time() => LEAST,
+            _ if highest.is_real_time() => BESIDE_REAL_TIME,
+            steps => (0..steps).fold(WHOLE, |share, _| (share * 4 + 2) / 5),
+        }
+    }
+}
 
 /// The slices that a thread has left to others, as a part of one that it takes.
 #[derive(Debug, Default)]
 pub struct Turns(u32);
 
 impl Turns {
-    /// Whether the slice that begins is one that it takes, when it is scheduled so.
-    pub fn takes_next(&mut self, attributes: &Attributes) -> bool {
-        self.0 += share(attributes);
+    /// Whether the slice that begins is one that it takes, with its rank, of those who want the CPU the highest of which is this.
+    pub fn takes_next(&mut self, own: Rank, highest: Rank) -> bool {
+        self.0 += own.share(highest);
         let takes = self.0 >= WHOLE;
         if takes {
             self.0 -= WHOLE;
@@ -31,48 +69,56 @@ impl Turns {
     }
 }
 
-/// Whether it takes every slice.
-pub fn takes_all(attributes: &Attributes) -> bool {
-    share(attributes) == WHOLE
-}
-
-fn share(attributes: &Attributes) -> u32 {
-    match attributes.policy & !super::attributes::RESET_ON_FORK {
-        linux::SCHED_IDLE => LEAST,
-        linux::SCHED_NORMAL | linux::SCHED_BATCH => {
-            let nice = USUAL.saturating_sub(attributes.priority);
-            (0..nice).fold(WHOLE, |share, _| (share * 4 + 2) / 5)
-        }
-        _ => WHOLE,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn taken_of_thousands(priority: u64, policy: u32) -> usize {
-        let (mut turns, attributes) = (Turns::default(), Attributes { priority, policy, ..Attributes::default() });
-        (0..100_000).filter(|_| turns.takes_next(&attributes)).count()
+    fn nice(nice: i64) -> Rank {
+        Rank::of(&Attributes { priority: (20 - nice) as u64, ..Attributes::default() })
+    }
+
+    fn with_policy(policy: u32, real_time_priority: u32) -> Rank {
+        Rank::of(&Attributes { policy, real_time_priority, ..Attributes::default() })
+    }
+
+    fn taken_of_thousands(own: Rank, highest: Rank) -> usize {
+        let mut turns = Turns::default();
+        (0..100_000).filter(|_| turns.takes_next(own, highest)).count()
     }
 
     #[test]
     fn each_step_takes_a_fifth() {
-        let taken: Vec<usize> = (0..20).map(|nice| taken_of_thousands(20 - nice, linux::SCHED_NORMAL)).collect();
+        let taken: Vec<usize> = (0..20).map(|steps| taken_of_thousands(nice(steps), Rank::USUAL)).collect();
         assert_eq!(taken[0], 100_000);
         for (more, less) in taken.iter().zip(&taken[1..]) {
             let ratio = *more as f64 / *less as f64;
             assert!((1.2..1.31).contains(&ratio), "{taken:?}");
         }
+        // Who is as far apart has as much less, wherever that is.
+        assert_eq!(taken_of_thousands(nice(0), nice(-5)), taken[5]);
+        assert_eq!(taken_of_thousands(nice(15), nice(5)), taken[10]);
     }
 
     #[test]
-    fn who_is_idle_takes_least_and_who_has_a_policy_of_its_own_or_is_not_nice_takes_all() {
-        assert_eq!(taken_of_thousands(20, linux::SCHED_IDLE), 292);
-        for (priority, policy) in [(40, linux::SCHED_NORMAL), (1, linux::SCHED_FIFO), (20, linux::SCHED_BATCH)] {
-            assert_eq!(taken_of_thousands(priority, policy), 100_000);
+    fn who_is_highest_takes_all() {
+        let fifo = with_policy(linux::SCHED_FIFO, 7);
+        let (idle, batch) = (with_policy(linux::SCHED_IDLE, 0), with_policy(linux::SCHED_BATCH, 0));
+        for rank in [nice(19), nice(0), nice(-20), fifo, idle, batch] {
+            assert_eq!(taken_of_thousands(rank, rank), 100_000);
+            assert_eq!(taken_of_thousands(rank, idle), 100_000);
         }
-        assert_eq!(taken_of_thousands(1, linux::SCHED_BATCH | super::super::attributes::RESET_ON_FORK), 1_367);
+        assert_eq!(batch, Rank::USUAL);
+    }
+
+    #[test]
+    fn real_time_leaves_little_and_who_is_idle_takes_least() {
+        let [low, high] = [1, 99].map(|priority| with_policy(linux::SCHED_RR | RESET_ON_FORK, priority));
+        assert_eq!(taken_of_thousands(nice(-20), low), 4_980);
+        assert_eq!(taken_of_thousands(low, high), 292);
+        assert_eq!(taken_of_thousands(with_policy(linux::SCHED_IDLE, 0), nice(19)), 292);
+        // What a stranger says of itself has a meaning, whatever it is.
+        assert_eq!(with_policy(linux::SCHED_FIFO, u32::MAX), high);
+        assert_eq!(with_policy(77, 5), Rank::USUAL);
     }
 }

@@ -6,7 +6,7 @@
 use super::site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::call;
 use crate::memory::space::{Access, Violation};
-use crate::process::{Process, affinity};
+use crate::process::{Process, affinity, precedence};
 use crate::signal;
 use crate::user_memory::copy;
 use crate::user_memory::current::{process, thread, word};
@@ -312,7 +312,7 @@ extern "C" fn slice_end(context: &mut Context) {
     affinity::give_way();
     event(context);
     // Who is in the library may have what others wait for.
-    while is_program(context.frame.rip) && affinity::leaves_slice() {
+    while is_program(context.frame.rip) && precedence::leaves_slice() {
         affinity::give_way();
         event(context);
     }

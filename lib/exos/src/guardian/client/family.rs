@@ -74,6 +74,14 @@ impl Client {
         self.exchange([Operation::Join as u64, thread.0, 0, 0, 0, 0]).map(|_| ())
     }
 
+    /// How a process is scheduled that goes before others on a CPU.
+    ///
+    /// # Errors
+    /// `EPERM` where it may not, `EAGAIN` where there are too many.
+    pub fn announce_precedence(&self, process: u64, attributes: u64) -> Result<()> {
+        self.exchange([Operation::Precede as u64, process, attributes, 0, 0, 0]).map(|_| ())
+    }
+
     /// Somebody has died: what it held is free.
     pub fn bury_the_dead(&self) {
         // A guardian that is gone holds nothing for anybody.
