@@ -16,9 +16,9 @@
 enum { STRETCH = 20000, STRETCHES = 12000, MOST = 8, NOWHERE = -1 };
 
 // What workers tell each other: where each was when it last looked, whether it is to end, how many stretches it has worked, after how
-// many of the second half it was where another one was, and after how many where it may not be.
+// many of the second half it was where a crowd was, so many of them, and after how many where it may not be.
 static struct shared {
-    atomic_int begin, place[MOST], ends[MOST], stretches[MOST], crowded[MOST], outside[MOST];
+    atomic_int begin, crowd, place[MOST], ends[MOST], stretches[MOST], crowded[MOST], outside[MOST];
 } *shared;
 
 static cpu_set_t cpus(int first, int count) {
@@ -32,10 +32,10 @@ static void work(void) {
     for (volatile int i = 0; i < STRETCH; i++) {}
 }
 
-static int is_crowded(int own, int here) {
-    for (int other = 0; other < MOST; other++)
-        if (other != own && atomic_load(&shared->place[other]) == here) return 1;
-    return 0;
+static int is_crowded(int here) {
+    int count = 0;
+    for (int worker = 0; worker < MOST; worker++) count += atomic_load(&shared->place[worker]) == here;
+    return count >= shared->crowd;
 }
 
 // Begins on one CPU; then it may run on these, and works when all begin, until it is told to end or has done enough.
@@ -51,13 +51,14 @@ static void be_worker(int own, int cpu, cpu_set_t may) {
         atomic_store(&shared->place[own], here);
         shared->stretches[own]++;
         shared->outside[own] += !CPU_ISSET(here, &may);
-        shared->crowded[own] += stretch > STRETCHES / 2 && is_crowded(own, here);
+        shared->crowded[own] += stretch > STRETCHES / 2 && is_crowded(here);
     }
     atomic_store(&shared->place[own], NOWHERE);
 }
 
 static void begin_anew(void) {
     memset(shared, 0, sizeof *shared);
+    shared->crowd = 2;
     for (int worker = 0; worker < MOST; worker++) shared->place[worker] = NOWHERE;
 }
 
@@ -136,6 +137,18 @@ static void keep_inside(int all) {
     puts("nobody goes where it may not be");
 }
 
+// Four on two CPUs, three of which begin on the first one.
+static void level_out(void) {
+    pid_t children[4];
+    begin_anew();
+    shared->crowd = 3;
+    for (int worker = 0; worker < 4; worker++) children[worker] = make(worker, worker / 3, cpus(0, 2));
+    begin_all(4);
+    for (int worker = 0; worker < 4; worker++) bury(children[worker]);
+    CHECK(sum(shared->crowded) == 0 && sum(shared->outside) == 0);
+    puts("none has more to do than it need have");
+}
+
 static void *be_thread(void *own) {
     be_worker((long)own, 0, cpus(0, CPU_SETSIZE));
     return NULL;
@@ -160,5 +173,6 @@ int main(void) {
     be_seen();
     two_end();
     keep_inside(all);
+    level_out();
     spread_threads(all);
 }

@@ -1,6 +1,6 @@
 //! On which CPUs a thread runs: its slice lies on one of those that it may run on (sched_setaffinity(2)).
 //!
-//! It begins where the fewest want to run. Who computes and has to share its CPU, while another one has nothing to do, goes there: it
+//! It begins where the fewest want to run. Who computes and has to share its CPU, while it would share another one with fewer, goes there: it
 //! allocates a position on that CPU, and frees its own. Nobody else decides that: each thread looks after its own slice.
 //!
 //! Who gives the rest of a slice to it lends it his CPU for that while, whichever it is.
@@ -13,7 +13,6 @@ use crate::errno::Result;
 use crate::user_memory::current::{is_adopted, process, thread};
 use crate::{block, budget, relatives};
 use abi::budget::Resource;
-use abi::exposed::CpuState;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
@@ -83,7 +82,7 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
 }
 
 /// Gives the CPU to the others because the slice of the running thread, which computes, has ended. If they have it for a good while and
-/// still want it, while another one that the thread may run on has nothing to do, it goes there. Who only answers others is not kept
+/// still want it, while fewer want another one that the thread may run on, it goes there. Who only answers others is not kept
 /// waiting so long, and stays with them.
 pub fn give_way() {
     let kernel = exposed::kernel();
@@ -103,30 +102,28 @@ fn spread() {
     // Who runs in a slice that it was given looks when it has its own.
     if here.owner() == area::number()
         && load(here.cpu).0 > 1
-        && let Some(there) = take_idle(here)
+        && let Some(there) = take_easier(here)
     {
         come_to(1 << there.cpu);
     }
 }
 
-/// Changes the running thread's position for one on a CPU that has nothing to do, if there is one that it may run on.
-fn take_idle(here: Position) -> Option<Position> {
+/// Changes the running thread's position for one on a CPU that has so much less to do that it has less with this thread, too, if there is
+/// one that it may run on.
+fn take_easier(here: Position) -> Option<Position> {
     let attributes = process().attributes.lock();
     let (own, cpus) = (area::number(), exposed::kernel().cpus.load(Relaxed));
+    let before = load(here.cpu).0;
+    let may = |cpu: &u64| *cpu != here.cpu && allowed(&attributes) >> cpu & 1 != 0;
     // Those who look at the same time begin at different CPUs.
-    let mut all = (0..cpus).map(|next| (own.0 + next) % cpus);
-    let idle = all.find(|cpu| allowed(&attributes) >> cpu & 1 != 0 && has_nothing_to_do(*cpu))?;
-    let there = allocate(own, idle).ok()?;
-    // Of those who chose the same one, one stays.
-    let stays = wanting(idle).all(|(at, _)| at >= there.at);
+    let all = (0..cpus).map(|next| (own.0 + next) % cpus).filter(may);
+    let easiest = all.min_by_key(|cpu| load(*cpu).0).filter(|cpu| load(*cpu).0 + 1 < before)?;
+    let there = allocate(own, easiest).ok()?;
+    // Of those who chose the same one, so many stay that it is still easier, each with whoever stands before it.
+    let stays = wanting(easiest).filter(|(at, _)| *at <= there.at).count() < before;
     let Position { cpu, at } = if stays { here } else { there };
     let _ = time_slice::free(KeyIndex::FIRST, cpu, at);
     stays.then_some(there)
-}
-
-fn has_nothing_to_do(cpu: u64) -> bool {
-    let is_idle = exposed::cpu(cpu).is_some_and(|info| info.state.load(Relaxed) == CpuState::Idle as u64);
-    is_idle && load(cpu).0 == 0
 }
 
 /// How many processes and threads want to run on a CPU, and how many have a slice there.
