@@ -1,6 +1,7 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
 use crate::errno::{Errno, Result};
+use crate::process::affinity;
 use crate::signal;
 use crate::user_memory::current::{is_adopted, process, thread};
 use abi::exposed::{CpuInfo, CpuState};
@@ -32,7 +33,7 @@ pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u6
         if signal::settle() {
             return Err(Errno::EINTR);
         }
-        sleep_until_any(terms().as_ref(), deadline)?;
+        affinity::wait(|| sleep_until_any(terms().as_ref(), deadline))?;
         if signal::settle() {
             return Err(Errno::EINTR);
         }

@@ -149,6 +149,51 @@ static void level_out(void) {
     puts("none has more to do than it need have");
 }
 
+static void sleep_shortly(int writes, int reads) {
+    (void)writes, (void)reads;
+    usleep(1000);
+}
+
+static void sleep_long(int writes, int reads) {
+    (void)writes, (void)reads;
+    usleep(20000);
+}
+
+// Until a process that sleeps writes a byte.
+static void be_woken(int writes, int reads) {
+    char byte;
+    CHECK(write(writes, "", 1) == 1 && read(reads, &byte, 1) == 1);
+}
+
+// One that waits, over and over, on the CPU of one that computes there, and may go elsewhere.
+static void wake_beside(void (*wait_so)(int, int)) {
+    begin_anew();
+    pid_t hog = make(0, 0, cpus(0, 1));
+    cpu_set_t one = cpus(0, 1), all = cpus(0, 2);
+    CHECK(!sched_setaffinity(0, sizeof one, &one));
+    begin_all(1);
+    while (shared->stretches[0] == 0) usleep(1000);
+    CHECK(sched_getcpu() == 0 && !sched_setaffinity(0, sizeof all, &all));
+    int there[2], back[2];
+    char byte;
+    CHECK(!pipe(there) && !pipe(back));
+    pid_t waker = fork();
+    CHECK(waker >= 0);
+    if (!waker) {
+        close(there[1]);
+        while (read(there[0], &byte, 1) == 1) {
+            usleep(20000);
+            CHECK(write(back[1], &byte, 1) == 1);
+        }
+        _exit(0);
+    }
+    for (int times = 0; times < 20; times++) wait_so(there[1], back[0]);
+    CHECK(sched_getcpu() == 1);
+    atomic_store(&shared->ends[0], 1);
+    for (int end = 0; end < 2; end++) close(there[end]), close(back[end]);
+    bury(hog), bury(waker);
+}
+
 static void *be_thread(void *own) {
     be_worker((long)own, 0, cpus(0, CPU_SETSIZE));
     return NULL;
@@ -174,5 +219,7 @@ int main(void) {
     two_end();
     keep_inside(all);
     level_out();
+    wake_beside(sleep_shortly), wake_beside(sleep_long), wake_beside(be_woken);
+    puts("who wakes up beside others goes where they are not");
     spread_threads(all);
 }

@@ -81,19 +81,25 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
     Ok(Position { cpu, at })
 }
 
-/// Gives the CPU to the others because the slice of the running thread, which computes, has ended. If they have it for a good while and
-/// still want it, while fewer want another one that the thread may run on, it goes there. Who only answers others is not kept
-/// waiting so long, and stays with them.
+/// Gives the CPU to the others because the slice of the running thread, which computes, has ended.
 pub fn give_way() {
+    wait(|| upcall::give_way());
+}
+
+/// Does what others have the CPU for. If they have it for a good while and still want it, while fewer want another one that the running
+/// thread may run on, it goes there. Who only answers others does not wait so long, and stays with them.
+#[inline]
+pub fn wait<T>(action: impl FnOnce() -> T) -> T {
     let kernel = exposed::kernel();
     if kernel.cpus.load(Relaxed) == 1 {
-        return upcall::give_way();
+        return action();
     }
     let since = clock::now();
-    upcall::give_way();
+    let outcome = action();
     if clock::now().saturating_sub(since) >= kernel.quantum.load(Relaxed) / 2 {
         spread();
     }
+    outcome
 }
 
 #[cold]
