@@ -6,11 +6,11 @@
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use crate::page::wake_watchers;
-use crate::page_map::editable;
+use crate::page_map::{ROW, editable};
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
 use abi::page::{PageInfo, PageKind};
-use abi::page_table::{LARGE, PRESENT};
+use abi::page_table::{LARGE, MapRow, PRESENT};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::page_table::{ROOT_LEVEL, Slot, links, page_of};
@@ -222,10 +222,26 @@ impl Kernel {
             if self.is_spent() {
                 return Err(Error::Again.about(source.index as u64));
             }
-            self.copy_entry(key, source.entry(), Slot { table: to, ..source }, level)?;
-            next = self.memory.first_missing(from, to, source.index + 1);
+            let copied = if level == 1 { self.copy_run(key, source, to) } else { None };
+            next = match copied {
+                // They are copied in order.
+                Some(index) => self.memory.first_used(from, index),
+                None => {
+                    self.copy_entry(key, source.entry(), Slot { table: to, ..source }, level)?;
+                    self.memory.first_missing(from, to, source.index + 1)
+                }
+            };
         }
         Ok(())
+    }
+
+    /// Copies entries from one on as long as they need no right but what was granted last: that of nearly all pages of a program. The
+    /// index that it came to; nothing where it came nowhere.
+    fn copy_run(&mut self, key: KeyIndex, source: Slot, to: PageNumber) -> Option<usize> {
+        let grant = self.granted_for(&MapRow { address: key.0, entry: source.entry() });
+        let (index, done) = self.memory.copy_run(source, to, (self.work_left() / ROW) as usize, grant);
+        self.spend(done as u32 * ROW);
+        (done > 0).then_some(index)
     }
 
     fn copy_entry(&mut self, key: KeyIndex, entry: u64, slot: Slot, level: u8) -> Result<(), Failure> {

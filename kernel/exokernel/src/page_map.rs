@@ -25,7 +25,7 @@ const SINGLE_DROPS: usize = 32;
 /// The rights that a writable mapping takes.
 pub(crate) const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 /// Units of work of a row that is done in a run.
-const ROW: u32 = 2;
+pub(crate) const ROW: u32 = 2;
 /// Units of work of any other row.
 const SLOW_ROW: u32 = 16;
 /// Units of work of binding or unbinding a page.
@@ -169,7 +169,7 @@ impl Kernel {
     }
 
     /// What was granted to the caller, as far as it is remembered, for the pages of the list that the page of a row is under.
-    fn granted_for(&self, row: &MapRow) -> Grant {
+    pub(crate) fn granted_for(&self, row: &MapRow) -> Grant {
         let Some(info) = memory::info(page_of(row.entry)) else { return Grant::NONE };
         let (key, list) = (row.address & IN_PAGE, crate::page::access_list(info));
         match self.remembered(self.last_rights_of(KeyIndex(key), list), KeyIndex(key), list) {

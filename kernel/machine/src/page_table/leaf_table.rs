@@ -1,9 +1,9 @@
 //! A level-1 table that is found once for many changes of its entries.
 
 use super::leaf::{Grant, count_reference, note_bound, note_dirty, note_left};
-use super::used::note_used;
+use super::used::{next_used, note_used};
 use super::walk::walk;
-use super::{ENTRIES, Slot, index, page_of};
+use super::{ENTRIES, Slot, index, page_of, table};
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::map_few::{self, REGION_BITS};
@@ -186,6 +186,30 @@ impl LeafTable<'_> {
 }
 
 impl Memory {
+    /// Copies entries of a level-1 table from one on into another table that nothing leads to, `limit` at most: those that map pages by
+    /// what is granted, up to the first that is of another kind or that the other table has. The result is the index that it came to,
+    /// and how many are copied.
+    pub fn copy_run(&mut self, from: Slot, to: PageNumber, limit: usize, grant: Grant) -> (usize, usize) {
+        let info = memory::info(to).expect("a table has a record");
+        let (entries, copies) = (table(from.table), table(to));
+        let (mut index, mut done) = (from.index, 0);
+        while index < ENTRIES && done < limit {
+            let entry = entries[index].load(Ordering::Relaxed) & ALLOWED;
+            let row = MapRow { address: grant.key, entry };
+            if !bind_at(info, (&copies[index], index), &row, self.entry_bits, grant) {
+                break;
+            }
+            (index, done) = (index + 1, done + 1);
+            if entries.get(index).is_none_or(|next| next.load(Ordering::Relaxed) == 0) {
+                index = next_used(from.table, index);
+            }
+        }
+        if done > 0 {
+            note_edit(info);
+        }
+        (index, done)
+    }
+
     /// The level-1 table for an address under a root, if the way to it exists, nothing on it is shared, and all that it
     /// translates is the user's.
     #[inline(always)]
@@ -262,11 +286,17 @@ fn exchange(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant:
 /// Maps the page of a row where none was, if `grant` allows it; `table` is the record of its table.
 #[inline(always)]
 fn bind(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
+    bind_at(table, (word, index(row.address, 1)), row, known, grant)
+}
+
+/// The same in a word whose index is known.
+#[inline(always)]
+fn bind_at(table: &PageInfo, (word, index): (&AtomicU64, usize), row: &MapRow, known: u64, grant: Grant) -> bool {
     if word.load(Ordering::Relaxed) & PRESENT != 0 {
         return false;
     }
     let Some(info) = grant.bindable(row) else { return false };
-    note_used(table, index(row.address, 1));
+    note_used(table, index);
     word.store((row.entry | USER) & known, Ordering::Release);
     note_bound(info);
     true
