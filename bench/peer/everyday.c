@@ -13,17 +13,22 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define CALLS 64
 #define ROUNDS 16
+#define FEW 8
+#define PAGE 4096
+#define FILE_PAGES 64
 #define FILE_NAME "/tmp/measured"
 #define LINK_NAME "/tmp/link"
 #define FOLDER "/tmp/folder"
+#define LARGE_NAME "/tmp/large"
 #define NAMES 16
 
-static int file, ends[2], interest, folder, own[2], counter;
+static int file, ends[2], interest, folder, own[2], counter, large;
 static char bytes[64];
 static volatile int signals_taken;
 /* Odd while it is the other thread's turn. */
@@ -232,6 +237,63 @@ static void masks(void)
 		checked(sigprocmask(SIG_BLOCK, &set, NULL), "sigprocmask");
 }
 
+static void close_both(const int pair[2])
+{
+	for (int end = 0; end < 2; end++)
+		checked(close(pair[end]), "close");
+}
+
+static void pipes(void)
+{
+	int pair[2];
+	for (int call = 0; call < FEW; call++) {
+		checked(pipe(pair), "pipe");
+		close_both(pair);
+	}
+}
+
+static void socket_pairs(void)
+{
+	int pair[2];
+	for (int call = 0; call < FEW; call++) {
+		checked(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+		close_both(pair);
+	}
+}
+
+static void touch_mapped(int flags)
+{
+	char *mapped = mmap(NULL, FILE_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, large, 0);
+	checked(mapped == MAP_FAILED ? -1 : 0, "mmap of a file");
+	for (int page = 0; page < FILE_PAGES; page++)
+		(void)*(volatile char *)(mapped + page * PAGE);
+	checked(munmap(mapped, FILE_PAGES * PAGE), "munmap");
+}
+
+static void shared_files(void)
+{
+	touch_mapped(MAP_SHARED);
+}
+
+static void private_files(void)
+{
+	touch_mapped(MAP_PRIVATE);
+}
+
+static void *end_at_once(void *nothing)
+{
+	return nothing;
+}
+
+static void threads(void)
+{
+	pthread_t thread;
+	for (int call = 0; call < FEW; call++) {
+		checked(-pthread_create(&thread, NULL, end_at_once, NULL), "pthread_create");
+		checked(-pthread_join(thread, NULL), "pthread_join");
+	}
+}
+
 static void await_turn(uint32_t parity)
 {
 	for (;;) {
@@ -287,6 +349,9 @@ static void prepare(void)
 	checked(sigaction(SIGUSR1, &action, NULL), "sigaction");
 	checked(symlink(FILE_NAME, LINK_NAME), "symlink");
 	prepare_folder();
+	large = (int)checked(open(LARGE_NAME, O_CREAT | O_RDWR, 0644), "create");
+	for (int index = 0; index < FILE_PAGES * PAGE; index += sizeof bytes)
+		checked(write(large, bytes, sizeof bytes), "write");
 	checked(pipe(own), "pipe");
 	counter = (int)checked(eventfd(0, 0), "eventfd");
 	interest = (int)checked(epoll_create1(0), "epoll_create1");
@@ -327,5 +392,10 @@ int main(void)
 	measure("mask", CALLS, masks);
 	checked(-pthread_create(&thread, NULL, other_thread, NULL), "pthread_create");
 	measure("futex-threads", ROUNDS, turns);
+	measure("pipes", FEW, pipes);
+	measure("socket-pairs", FEW, socket_pairs);
+	measure("file-shared", FILE_PAGES, shared_files);
+	measure("file-private", FILE_PAGES, private_files);
+	measure("threads", FEW, threads);
 	return 0;
 }

@@ -33,7 +33,7 @@ pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u6
         if signal::settle() {
             return Err(Errno::EINTR);
         }
-        affinity::wait(|| sleep_until_any(terms().as_ref(), deadline))?;
+        sleep_until_any(terms().as_ref(), deadline)?;
         if signal::settle() {
             return Err(Errno::EINTR);
         }
@@ -105,9 +105,11 @@ fn signals() -> [Term; 4] {
 /// Gives the CPU away until the predicate is true, or an upcall came.
 fn sleep(predicate: &Predicate) {
     let since = clock::ticks();
-    if predicate.wait().is_err() {
-        time_slice::yield_now();
-    }
+    affinity::wait(|| {
+        if predicate.wait().is_err() {
+            time_slice::yield_now();
+        }
+    });
     thread().account.note_wait(since);
 }
 

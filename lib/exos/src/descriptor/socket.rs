@@ -201,7 +201,7 @@ impl Socket {
         let fresh = if kind == Kind::Datagram { fresh_pipe_for_datagrams } else { fresh_pipe };
         let (one, other) = (fresh()?, fresh()?);
         // Windows of its own, so that each can be closed without the other.
-        let again = |pipe: &Pipe| Pipe::open_by_first(&mut process().windows.lock(), pipe.pages()[0], from().key);
+        let again = |pipe: &Pipe| Pipe::open(&mut process().windows.lock(), pipe.pages(), from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
         let pair = [Self::joined(kind, one, other), back];
         let own = process().as_peer();

@@ -109,7 +109,9 @@ impl Pipe {
     /// A new one, with one open description of each end. Its pages come from `from`.
     pub fn create(windows: &mut Windows, from: Allocator) -> Result<Self> {
         let mut pages = vec![PageNumber::NONE; PAGES];
-        from.allocate_many(&mut pages)?;
+        let spare =
+            if is_adopted() && from.list == Allocator::own().list { process().spare_for_pipe(&mut pages) } else { 0 };
+        from.allocate_many(&mut pages[spare..]).inspect_err(|_| drop(from.free_many(&pages[..spare])))?;
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);

@@ -1,16 +1,22 @@
 //! Pages that a process has no use for any more, while others may have: of pipes and sockets that it made and closed, which others
 //! map, or which are on their way in a message.
+//!
+//! Most of what a pipe is made of nobody ever writes: such pages serve the next one. Holds always: a spare page is charged to the
+//! process itself, nobody maps it, and nobody has written it since the kernel filled it with zeros.
 
 use crate::descriptor::description::Description;
 use crate::guardian::bequests::Bequest;
+use abi::page::DIRTY;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::PageNumber;
+use runtime::{PageNumber, area, exposed};
 
 /// Pages that are looked at for each call that might find some free: where there are more, not every call looks. Who has passed
 /// thousands of sockets to others goes on closing some.
 const AT_ONCE: usize = 64;
+/// Spare pages at most: those of a pipe each way.
+const SPARE: usize = 32;
 
 /// The pages.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +28,46 @@ pub struct Lent {
     on_their_way: BTreeMap<PageNumber, u32>,
     /// Calls since all were looked at.
     calls: usize,
+    /// Pages that the next pipe can be made of.
+    spare: Vec<PageNumber>,
 }
 
 impl Lent {
-    /// Adds pages, those of this process's.
-    pub fn add(&mut self, pages: &[PageNumber]) {
-        self.pages.extend(pages.iter().copied().filter(is_mine));
+    /// Adds those of some pages that are this process's and that others have. The result is those that nobody has.
+    pub fn add(&mut self, pages: &[PageNumber]) -> Vec<PageNumber> {
+        let own = Own::of_running();
+        let mine = pages.iter().copied().filter(|page| own.has(*page));
+        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|page| self.is_free(*page));
+        if !self.pages.is_empty() {
+            // Who closes the second end of what it has both of added them before.
+            free.iter().for_each(|page| _ = self.pages.remove(page));
+        }
+        self.pages.extend(lent);
+        free
+    }
+
+    /// Keeps what the next pipe can be made of; the result is the others.
+    pub fn keep_spare(&mut self, mut free: Vec<PageNumber>) -> Vec<PageNumber> {
+        let room = SPARE.saturating_sub(self.spare.len());
+        let own = area::number();
+        let is_fit = |page: &mut PageNumber| {
+            let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
+            exposed::page(*page).filter(is_unwritten).is_some()
+        };
+        self.spare.extend(free.extract_if(.., is_fit).take(room));
+        free
+    }
+
+    /// Puts spare pages into the first places; how many.
+    pub fn take_spare(&mut self, places: &mut [PageNumber]) -> usize {
+        let left = self.spare.len().saturating_sub(places.len());
+        let taken = self.spare.drain(left..);
+        places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
+    }
+
+    /// There is to be none: all that were.
+    pub fn give_up_spare(&mut self) -> Vec<PageNumber> {
+        core::mem::take(&mut self.spare)
     }
 
     /// A description was sent: these pages stay as long as a descriptor refers to it.
@@ -73,12 +113,16 @@ impl Lent {
             }
             stays
         });
-        self.pages.retain(is_mine);
-        let is_mapped = |page: PageNumber| runtime::exposed::page(page).is_some_and(|info| info.references() != 0);
-        let is_free = |page: &&PageNumber| !is_mapped(**page) && !self.on_their_way.contains_key(page);
-        let free: Vec<PageNumber> = self.pages.iter().filter(is_free).copied().collect();
+        let own = Own::of_running();
+        let mut free: Vec<PageNumber> = self.pages.iter().copied().filter(|page| self.is_free(*page)).collect();
         free.iter().for_each(|page| _ = self.pages.remove(page));
+        free.retain(|page| own.has(*page));
         free
+    }
+
+    /// Whether nobody maps a page, and nobody is going to.
+    fn is_free(&self, page: PageNumber) -> bool {
+        exposed::page(page).is_none_or(|info| info.references() == 0) && !self.on_their_way.contains_key(&page)
     }
 }
 
@@ -95,13 +139,23 @@ fn arrived(on_their_way: &mut BTreeMap<PageNumber, u32>, pages: &[PageNumber]) {
     }
 }
 
-/// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
-/// under the list of who listens, and gives them up itself.
-fn is_mine(page: &PageNumber) -> bool {
-    let is_thread = |number| {
-        runtime::exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == runtime::area::root().0)
-    };
-    runtime::exposed::page(*page).is_some_and(|info| {
-        info.access() == runtime::area::access_list() && !info.is_orphan() && is_thread(info.owner())
-    })
+/// What tells this process's pages from others'.
+struct Own {
+    list: PageNumber,
+    root: PageNumber,
+}
+
+impl Own {
+    fn of_running() -> Self {
+        Self { list: area::access_list(), root: area::root() }
+    }
+
+    /// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
+    /// under the list of who listens, and gives them up itself.
+    fn has(&self, page: PageNumber) -> bool {
+        let is_thread =
+            |number| exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == self.root.0);
+        exposed::page(page)
+            .is_some_and(|info| info.access() == self.list && !info.is_orphan() && is_thread(info.owner()))
+    }
 }

@@ -652,6 +652,9 @@ impl Process {
         if self.has_threads.load(Relaxed) || thread().number() != self.environment() {
             return;
         }
+        if self.children.lock().all.is_empty() {
+            self.give_up_spare();
+        }
         self.take_back_first();
         if self.copies.lock().is_empty() {
             return;

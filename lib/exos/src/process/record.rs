@@ -279,13 +279,30 @@ impl Process {
     /// Pages whose last user may have gone by now.
     pub fn sweep_lent(&self) {
         let free = self.lent.lock().look();
-        runtime::page::Allocator::own().free_many(&free);
+        self.give_up(free);
     }
 
     /// Takes pages out of use: they are freed when no relative maps them any more.
     pub fn lend(&self, pages: &[PageNumber]) {
-        self.lent.lock().add(pages);
+        let free = self.lent.lock().add(pages);
+        self.give_up(free);
         self.sweep_lent();
+    }
+
+    fn give_up(&self, free: Vec<PageNumber>) {
+        let free = if free.is_empty() { free } else { self.lent.lock().keep_spare(free) };
+        Allocator::own().free_many(&free);
+    }
+
+    /// A pipe's pages, of which the first ones are spare ones, and how many of those there are.
+    pub fn spare_for_pipe(&self, pages: &mut [PageNumber]) -> usize {
+        self.lent.lock().take_spare(pages)
+    }
+
+    /// Gives up what is kept for the next pipe.
+    pub fn give_up_spare(&self) {
+        let spare = self.lent.lock().give_up_spare();
+        Allocator::own().free_many(&spare);
     }
 
     /// A description was sent in a message: its pages stay until it has come and was closed, whoever maps them.
