@@ -17,20 +17,22 @@ use machine::page_table::{ROOT_LEVEL, Slot, links, page_of};
 use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
-/// Units of work of looking through the entries of a table.
+/// Units of work of filling a table with zeros.
 const SCAN: u32 = 40;
+/// Units of work of looking for the entries of a table of which it is known where there may be some.
+const LOOK: u32 = 14;
 /// Units of work of looking through the entries of a table for those that another one lacks.
 const SCAN_BOTH: u32 = 100;
 /// Units of work of copying an entry, beyond those of binding its page.
 const COPY: u32 = 7;
 /// Units of work of unmapping a page that this frees.
 const UNMAP_LAST: u32 = 8;
-/// Units of work of unmapping a page in a run.
-const UNMAP: u32 = 2;
+/// Pages that are unmapped in a run for a unit of work.
+const UNMAPPED: u32 = 2;
 /// Units of work that are left when a large page is unmapped, which takes more than an entry has.
 const LARGE_UNMAP: u32 = 130;
 /// Units of work of finding an entry above level 1 and taking out the link in it.
-pub(crate) const UNLINK: u32 = 30;
+pub(crate) const UNLINK: u32 = 24;
 
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
@@ -151,20 +153,16 @@ impl Kernel {
 
     /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
     pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
-        let mut index = 0;
-        self.spend(SCAN);
+        self.spend(LOOK);
         loop {
-            let (next, done) = self.memory.unmap_run(table, index, (self.work_left() / UNMAP) as usize);
-            self.spend(done as u32 * UNMAP);
-            if next == machine::page_table::ENTRIES {
-                return true;
-            }
-            if self.is_spent() || self.work_left() < UNMAP {
+            let (done, came_to) = self.memory.unmap_run(table, (self.work_left() * UNMAPPED) as usize);
+            self.spend((done as u32).div_ceil(UNMAPPED));
+            let Some(index) = came_to else { return true };
+            if self.is_spent() {
                 return false;
             }
             self.spend(UNMAP_LAST);
-            self.put_leaf(Slot { table, index: next }, 0);
-            index = next + 1;
+            self.put_leaf(Slot { table, index }, 0);
         }
     }
 

@@ -27,6 +27,9 @@ const PER_STEP: usize = 8;
 /// Units of work that giving up a page takes at most; what takes longer says so itself.
 const FOR_A_PAGE: u32 = 110;
 
+/// Units of work of freeing a page that nobody uses.
+const FREED: u32 = 2;
+
 /// Private pages that one step releases: each is filled with zeros.
 const PRIVATE_PER_STEP: usize = 4;
 
@@ -252,6 +255,11 @@ impl Kernel {
     fn release_pages(&mut self, environment: Environment) -> Progress {
         let heir = self.heir(environment);
         for _ in 0..PER_STEP {
+            let freed = self.free_first(environment, (self.work_left() / FREED) as usize);
+            self.spend(freed as u32 * FREED);
+            if self.work_left() < FOR_A_PAGE {
+                break;
+            }
             let Some(page) = first_page(environment) else { return Progress::Private(0) };
             self.spend(PAGE);
             let info = memory::info(page).expect("a charged page has a record");
@@ -264,9 +272,6 @@ impl Kernel {
             }
             if still_charged() {
                 self.bequeath_page(page, environment, heir);
-            }
-            if self.work_left() < FOR_A_PAGE {
-                break;
             }
         }
         Progress::Pages

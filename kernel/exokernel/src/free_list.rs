@@ -64,6 +64,20 @@ pub(crate) fn remove_first(head: &AtomicU64, info: &PageInfo) {
     }
 }
 
+/// Puts the first pages of a list, up to `last`, at the front of another one.
+pub(crate) fn move_first(from: &AtomicU64, to: &AtomicU64, last: PageNumber) {
+    let (first, rest, others) = (from.load(Ordering::Relaxed), next(last), to.load(Ordering::Relaxed));
+    from.store(rest.map_or(NONE, |page| page.0), Ordering::Release);
+    if let Some(page) = rest {
+        set_previous(page.0, NONE);
+    }
+    set_next(last.0, others);
+    if others != NONE {
+        set_previous(others, last.0);
+    }
+    to.store(first, Ordering::Release);
+}
+
 /// The first page of a list.
 pub(crate) fn first(head: &AtomicU64) -> Option<PageNumber> {
     let page = head.load(Ordering::Relaxed);

@@ -133,6 +133,15 @@ impl Taking {
     }
 }
 
+/// Whether a page under a list is an ordinary one that nobody maps, pins or watches, and that was not given up.
+#[inline(always)]
+fn is_unused(info: &PageInfo, list: PageNumber) -> bool {
+    let found = state(info);
+    let is_plain = found.kind == PageKind::Ordinary && found.flags & (ORPHAN | WATCHED) == 0;
+    // The upper half of its word counts the entries that map it.
+    is_plain && info.access.load(Ordering::Relaxed) == list.0 && pins(info) == 0
+}
+
 /// A page was given up that something still uses.
 #[inline(always)]
 fn become_orphan(info: &PageInfo) {
@@ -345,7 +354,7 @@ impl Kernel {
     pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         let owner = self.owner(info);
         self.give_up_quietly(page, info)?;
-        self.note_returned(owner, Resource::Page);
+        self.note_returned(owner, Resource::Page, 1);
         Ok(())
     }
 
@@ -437,6 +446,39 @@ impl Kernel {
         free_list::push(&kernel.first_free_page, page, info);
         subtract(&kernel.owned_pages, 1);
         add(&kernel.free_pages, 1);
+    }
+
+    /// Frees the first of the pages that are charged to an environment, as long as nothing uses them and they are under one list:
+    /// most of what a program leaves. `limit` at most; how many.
+    pub(crate) fn free_first(&mut self, owner: Environment, limit: usize) -> usize {
+        let (kernel, own) = (exposed::kernel(), &owner.info().pages);
+        let Some(first) = free_list::first(own) else { return 0 };
+        let list = memory::info(first).map_or(PageNumber::NONE, access_list);
+        if list == PageNumber::NONE {
+            return 0;
+        }
+        let (mut next, mut last, mut count) = (Some(first), first, 0);
+        while let Some(page) = next.filter(|_| count < limit) {
+            let info = memory::info(page).expect("a charged page has a record");
+            if !is_unused(info, list) {
+                break;
+            }
+            next = free_list::next(page);
+            set_list(info, PageNumber::NONE);
+            info.owner.store(0, Ordering::Release);
+            self.memory.make_free(page);
+            (last, count) = (page, count + 1);
+        }
+        if count > 0 {
+            free_list::move_first(own, &kernel.first_free_page, last);
+            budget::discharge(owner, Resource::Page, count as u64);
+            subtract(&kernel.owned_pages, count as u64);
+            add(&kernel.free_pages, count as u64);
+            count_user(list, -(count as i64));
+            self.note_returned(owner, Resource::Page, count as u64);
+            self.settle(list);
+        }
+        count
     }
 
     /// Takes over a page or a page table (see `abi::syscall`). An orphan stays one: it goes with its last use, whoever is charged

@@ -251,18 +251,18 @@ impl Kernel {
         entry.resource.store(resource as u64, Ordering::Relaxed);
         entry.name.store(name, Ordering::Relaxed);
         words.repossessed.store(count.wrapping_add(1), Ordering::Release);
-        self.note_returned(environment, resource);
+        self.note_returned(environment, resource, 1);
         self.post(environment, PENDING_REPOSSESSION);
     }
 
-    /// Counts something given back, or taken, against an open request.
+    /// Counts something given back, or taken, so often, against an open request.
     #[inline]
-    pub(crate) fn note_returned(&mut self, environment: Environment, resource: Resource) {
+    pub(crate) fn note_returned(&mut self, environment: Environment, resource: Resource, count: u64) {
         let info = environment.info();
         if info.revocation_resource.load(Ordering::Relaxed) != resource as u64 + 1 {
             return;
         }
-        let left = info.revocation_count.load(Ordering::Relaxed).saturating_sub(1);
+        let left = info.revocation_count.load(Ordering::Relaxed).saturating_sub(count);
         info.revocation_count.store(left, Ordering::Release);
         if left == 0 {
             info.revocation_resource.store(0, Ordering::Release);

@@ -89,7 +89,7 @@ impl Kernel {
     /// Frees a position of an environment; it counts against an open revocation.
     pub(crate) fn release_slice(&mut self, owner: Environment, cpu: usize, position: usize) {
         self.release_slice_quietly(owner, cpu, position);
-        self.note_returned(owner, Resource::Slice);
+        self.note_returned(owner, Resource::Slice, 1);
     }
 
     /// Frees a position of an environment.

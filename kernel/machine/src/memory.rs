@@ -176,6 +176,30 @@ pub fn note_use(info: &PageInfo) {
     info.last_use.store(now, Ordering::Release);
 }
 
+/// The same of many pages, one after the other: what is counted of them together is exposed at the end.
+pub(crate) struct Uses(u64);
+
+impl Uses {
+    /// None yet.
+    #[inline(always)]
+    pub(crate) fn begin() -> Self {
+        Self(exposed::kernel().binding_events.load(Ordering::Relaxed))
+    }
+
+    /// A page was bound or unbound.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, info: &PageInfo) {
+        self.0 = self.0.wrapping_add(1);
+        info.last_use.store(self.0, Ordering::Release);
+    }
+
+    /// No more.
+    #[inline(always)]
+    pub(crate) fn end(self) {
+        exposed::kernel().binding_events.store(self.0, Ordering::Release);
+    }
+}
+
 /// The exposed record of a page, if there is one.
 #[inline]
 pub fn info(page: PageNumber) -> Option<&'static PageInfo> {

@@ -278,17 +278,25 @@ impl Allocator {
 }
 
 /// Room for the rows of a call, of which only those are written that there are.
-struct Rows<T, const ROWS: usize>([MaybeUninit<T>; ROWS]);
+#[derive(Debug)]
+pub struct Rows<T, const ROWS: usize>([MaybeUninit<T>; ROWS]);
+
+impl<T, const ROWS: usize> Default for Rows<T, ROWS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl<T, const ROWS: usize> Rows<T, ROWS> {
+    /// None yet.
     #[inline(always)]
-    const fn new() -> Self {
+    pub const fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; ROWS])
     }
 
     /// The first of these rows, as many as there is room for.
     #[inline(always)]
-    fn fill(&mut self, rows: impl Iterator<Item = T>) -> &mut [T] {
+    pub fn fill(&mut self, rows: impl Iterator<Item = T>) -> &mut [T] {
         let mut count = 0;
         for (place, row) in self.0.iter_mut().zip(rows) {
             place.write(row);

@@ -1,10 +1,10 @@
 //! Entries that map pages: which are safe, by which right a page may be mapped, and the count of those that map it.
 
-use super::used::{next_used, note_used};
-use super::{ENTRIES, LARGE_PAGES, Slot, page_of, table};
+use super::used::{drain, note_used};
+use super::{LARGE_PAGES, Slot, page_of};
 use crate::exposed;
 use crate::layout::PAGE_SIZE;
-use crate::memory::{self, Memory, note_edit, state};
+use crate::memory::{self, Memory, Uses, note_edit, state};
 use abi::PageNumber;
 use abi::page::{PageInfo, PageKind};
 use abi::page_table::{ALLOWED, DIRTY, LARGE, MapRow, PAGE, PRESENT, USER, WRITE};
@@ -65,23 +65,28 @@ impl Grant {
     /// None: no row has this key.
     pub const NONE: Self = Self { key: u64::MAX, list: PageNumber::NONE, write: false };
 
-    /// The record of the page of a row that maps a small one, if the row may map it by this.
+    /// The record of the page of a row that maps a small one, one of all `pages`, if the row may map it by this.
     #[inline(always)]
-    pub(super) fn bindable(self, row: &MapRow) -> Option<&'static PageInfo> {
-        let is_small = row.entry & (PRESENT | LARGE | !ALLOWED) == PRESENT;
-        if is_small { self.covered(row, exposed::pages()) } else { None }
+    pub(super) fn bindable(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
+        let refused = LARGE | !ALLOWED | if self.write { 0 } else { WRITE };
+        if row.entry & (PRESENT | refused) == PRESENT { self.covering(row, pages) } else { None }
     }
 
     /// The record of the page of a row, one of all `pages`, if the row may map it by this.
     #[inline(always)]
     pub(super) fn covered(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
+        if self.write || row.entry & WRITE == 0 { self.covering(row, pages) } else { None }
+    }
+
+    /// The same, whether it is to be written or not.
+    #[inline(always)]
+    fn covering(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
         let page = page_of(row.entry).0 as usize;
         if page >= pages.len() {
             return None;
         }
         let info = &pages[page];
         let may = row.address % PAGE_SIZE == self.key
-            && (self.write || row.entry & WRITE == 0)
             && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
             && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8;
         may.then_some(info)
@@ -112,31 +117,27 @@ impl Memory {
         old
     }
 
-    /// Unmaps the pages of a level-1 table from an index on, `limit` at most, up to the first that is freed by it. Returns
-    /// the index that it came to and how many pages are unmapped.
-    pub fn unmap_run(&mut self, page: PageNumber, from: usize, limit: usize) -> (usize, usize) {
-        let words = table(page);
-        let (mut done, mut index) = (0, next_used(page, from));
-        while index < ENTRIES {
-            let old = words[index].load(Ordering::Relaxed);
-            if done == limit || old & PRESENT == 0 {
-                break;
+    /// Unmaps the pages of a level-1 table, `limit` at most, up to the first that is freed by it. Returns how many are unmapped, and
+    /// the index that it came to; none: the table is empty.
+    pub fn unmap_run(&mut self, page: PageNumber, limit: usize) -> (usize, Option<usize>) {
+        let (pages, mut left, mut uses) = (exposed::pages(), limit, Uses::begin());
+        let came_to = drain(page, |word, old| {
+            if old & PRESENT == 0 {
+                word.store(0, Ordering::Release);
+                return true;
             }
-            let info = memory::info(page_of(old)).expect("a mapped page has a record");
-            if state(info).flags & abi::page::ORPHAN != 0 {
-                break;
+            let info = &pages[page_of(old).0 as usize];
+            if left == 0 || state(info).flags & abi::page::ORPHAN != 0 {
+                return false;
             }
-            note_left(info, words[index].swap(0, Ordering::AcqRel));
-            done += 1;
-            index += 1;
-            if words.get(index).is_none_or(|next| next.load(Ordering::Relaxed) == 0) {
-                index = next_used(page, index);
-            }
-        }
-        if done > 0 {
-            note_edit(memory::info(page).expect("a table has a record"));
-        }
-        (index, done)
+            left -= 1;
+            uses.note(info);
+            note_gone(info, word.swap(0, Ordering::AcqRel));
+            true
+        });
+        uses.end();
+        note_edit(memory::info(page).expect("a table has a record"));
+        (limit - left, came_to)
     }
 
     /// The page under a leaf entry will not be what was written through it.
@@ -149,6 +150,12 @@ impl Memory {
 #[inline(always)]
 pub(super) fn note_bound(info: &PageInfo) {
     memory::note_use(info);
+    note_shown(info);
+}
+
+/// The same where the use is noted already.
+#[inline(always)]
+pub(super) fn note_shown(info: &PageInfo) {
     memory::forget_zeroed(info);
     count_reference(info, 1);
 }
@@ -157,6 +164,12 @@ pub(super) fn note_bound(info: &PageInfo) {
 #[inline(always)]
 pub(super) fn note_left(info: &PageInfo, old: u64) {
     memory::note_use(info);
+    note_gone(info, old);
+}
+
+/// The same where the use is noted already.
+#[inline(always)]
+fn note_gone(info: &PageInfo, old: u64) {
     count_reference(info, -1);
     if old & DIRTY != 0 && state(info).flags & abi::page::DIRTY == 0 {
         memory::set_flags(info, abi::page::DIRTY, 0);

@@ -1,13 +1,13 @@
 //! A level-1 table that is found once for many changes of its entries.
 
-use super::leaf::{Grant, count_reference, note_bound, note_dirty, note_left};
-use super::used::{next_used, note_used};
+use super::leaf::{Grant, count_reference, note_bound, note_dirty, note_left, note_shown};
+use super::used::{eighth_of, next_used, note_used, note_used_eighths};
 use super::walk::walk;
 use super::{ENTRIES, Slot, index, page_of, table};
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::map_few::{self, REGION_BITS};
-use crate::memory::{self, Memory, Numbered, note_edit, state};
+use crate::memory::{self, Memory, Numbered, Uses, note_edit, state};
 use abi::PageNumber;
 use abi::memory_map::USER_END;
 use abi::page::PageInfo;
@@ -75,10 +75,14 @@ impl LeafTable<'_> {
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
             // What is in a table has none of the bits that nobody may set.
             if old == 0 && entry & PRESENT != 0 {
-                if !bind(self.info, word, row, known, grant) {
+                let bound = self.bind_run(left, grant);
+                if bound == 0 {
                     break;
                 }
-            } else if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
+                left = &left[bound..];
+                continue;
+            }
+            if (old ^ entry) & kept != 0 || entry & PRESENT == 0 {
                 match exchange(self.info, word, row, known, grant) {
                     Some(narrowed) => changed |= narrowed,
                     None => break,
@@ -110,6 +114,27 @@ impl LeafTable<'_> {
             gained != 0
         });
         done.unwrap_or(rows.len())
+    }
+
+    /// The rows up to the first that does not map a page where nothing was, as `grant` allows; how many.
+    #[inline(always)]
+    fn bind_run(&self, rows: &[MapRow], grant: Grant) -> usize {
+        let (pages, known) = (exposed::pages(), self.memory.entry_bits);
+        let (mut used, mut uses) = (0, Uses::begin());
+        let bound = rows.iter().position(|row| {
+            let Some(word) = self.word(row.address).filter(|word| word.load(Ordering::Relaxed) == 0) else {
+                return true;
+            };
+            let Some(info) = grant.bindable(row, pages) else { return true };
+            used |= eighth_of(index(row.address, 1));
+            word.store((row.entry | USER) & known, Ordering::Release);
+            uses.note(info);
+            note_shown(info);
+            false
+        });
+        uses.end();
+        note_used_eighths(self.info, used);
+        bound.unwrap_or(rows.len())
     }
 
     /// Remembers what made it possible to change a row.
@@ -277,7 +302,7 @@ fn exchange(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant:
         note_left(left, word.swap(0, Ordering::AcqRel));
         return Some(true);
     }
-    let bound = grant.bindable(row)?;
+    let bound = grant.bindable(row, exposed::pages())?;
     note_left(left, word.swap((row.entry | USER) & known, Ordering::AcqRel));
     note_bound(bound);
     Some(true)
@@ -295,7 +320,7 @@ fn bind_at(table: &PageInfo, (word, index): (&AtomicU64, usize), row: &MapRow, k
     if word.load(Ordering::Relaxed) & PRESENT != 0 {
         return false;
     }
-    let Some(info) = grant.bindable(row) else { return false };
+    let Some(info) = grant.bindable(row, exposed::pages()) else { return false };
     note_used(table, index);
     word.store((row.entry | USER) & known, Ordering::Release);
     note_bound(info);

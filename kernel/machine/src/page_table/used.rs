@@ -23,6 +23,18 @@ pub(super) fn note_used(info: &PageInfo, index: usize) {
     }
 }
 
+/// Notes that of many entries, which lie in eighths that are given as bits.
+#[inline(always)]
+pub(super) fn note_used_eighths(info: &PageInfo, eighths: u8) {
+    info.state.fetch_or(u64::from(eighths) << EIGHTHS_SHIFT, Ordering::AcqRel);
+}
+
+/// The eighth that an entry lies in, as a bit.
+#[inline(always)]
+pub(super) const fn eighth_of(index: usize) -> u8 {
+    1 << (index / EIGHTH % 8)
+}
+
 /// The eighths of a table that may hold entries, as bits.
 fn eighths(info: &PageInfo) -> u8 {
     (info.state.load(Ordering::Relaxed) >> EIGHTHS_SHIFT) as u8
@@ -52,6 +64,33 @@ pub(super) fn next_used(page: PageNumber, from: usize) -> usize {
         index = end;
     }
     ENTRIES
+}
+
+/// Has `take` take the entries of a table that are not 0, one after the other. The result is the index of the first that it does not
+/// take; none: the table is empty. Eighths that are empty then are not looked at any more.
+#[inline(always)]
+pub(super) fn drain(page: PageNumber, mut take: impl FnMut(&AtomicU64, u64) -> bool) -> Option<usize> {
+    let info = memory::info(page).expect("a table has a record");
+    let chunks = table(page).as_chunks::<TOGETHER>().0;
+    let mut left = eighths(info);
+    while left != 0 {
+        let eighth = left.trailing_zeros() as usize;
+        let first = eighth * EIGHTH / TOGETHER;
+        for (chunk, entries) in (first..).zip(&chunks[first..first + EIGHTH / TOGETHER]) {
+            if bits_in(entries) == 0 {
+                continue;
+            }
+            for (at, entry) in entries.iter().enumerate() {
+                let old = entry.load(Ordering::Relaxed);
+                if old != 0 && !take(entry, old) {
+                    return Some(chunk * TOGETHER + at);
+                }
+            }
+        }
+        info.state.fetch_and(!(1 << (EIGHTHS_SHIFT as usize + eighth)), Ordering::AcqRel);
+        left &= left - 1;
+    }
+    None
 }
 
 fn first_not_zero(entries: &[AtomicU64]) -> Option<usize> {

@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::guardian::handle::is_executable;
 use crate::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What a program may do with an area: the bits of `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -189,6 +190,17 @@ impl Areas {
             next = if area.end < end { self.all.behind(place) } else { None };
             (area.start < end).then(|| Area { end: area.end.min(end), ..area.from(area.start.max(start)) })
         })
+    }
+
+    /// The range of an area and of those beside it, without a gap, that belong to it: `most` at most on each side.
+    pub fn beside(&self, area: &Area, most: usize, belongs: impl Fn(&Area) -> bool) -> Range<u64> {
+        let (mut start, mut end) = (area.start, area.end);
+        for _ in 0..most {
+            let below = self.last_below(start).filter(|below| below.end == start && belongs(below));
+            let above = self.find(end).filter(|above| belongs(above));
+            (start, end) = (below.map_or(start, |area| area.start), above.map_or(end, |area| area.end));
+        }
+        start..end
     }
 
     /// The first area of which a part lies in `start..end`.

@@ -1,7 +1,7 @@
 //! How a page that is missing comes: the one that was touched, and others that will be, for one fault.
 //!
 //! A fault costs as much as mapping some twenty pages. The first touch of a private mapping of a file brings those of its
-//! pages that programs touched before (`file_system::working_set`); any other brings those beside it that are in memory
+//! pages that programs touched before (`file_system::working_set`), and those of the parts of that file beside it; any other brings those beside it that are in memory
 //! already, fewer where that set is there. Zeros come several at a time where the program goes from page to page. Nothing comes that the program
 //! could not have touched by itself; what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
 
@@ -13,13 +13,16 @@ use crate::guardian::protocol::NEAR_PAGES;
 use crate::layout::PAGE_SIZE;
 use abi::page_table::{MapRow, PRESENT};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Pages of a file that come together: those of an aligned range as large.
 pub const AROUND: u64 = 16;
 /// The same where those that programs touch are there already.
 const AROUND_WARM: u64 = 4;
 /// Mappings of files that are remembered to have theirs.
-pub(super) const WARM: usize = 64;
+const WARM: usize = 64;
+/// Parts of a file that are looked for on each side of one.
+const PARTS: usize = 4;
 /// Pages of zeros that come together at most.
 pub const AHEAD: usize = 8;
 /// The number of no page: a fresh one begins with zeros.
@@ -70,7 +73,7 @@ impl Space {
                 if self.is_copy {
                     self.note_touched(address);
                 }
-                let around = if self.warm_up(pages, area, (node, offset), write) { AROUND_WARM } else { AROUND };
+                let around = if self.warm_up(pages, area, node, write) { AROUND_WARM } else { AROUND };
                 if self.frames.get(address) == 0 {
                     self.fill_around(pages, area, address, (node, offset), around)?;
                 }
@@ -121,24 +124,46 @@ impl Space {
     }
 
     /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
-    /// any are known.
-    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, (node, offset): (u64, u64), writes: bool) -> bool {
-        if self.is_copy || self.warm.contains(&area.start) {
+    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins.
+    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, node: u64, writes: bool) -> bool {
+        if self.is_copy || self.warm.iter().any(|place| place.contains(&area.start)) {
             return !self.is_copy;
         }
-        let (first, end) = (offset / PAGE_SIZE, (offset + area.end - area.start).div_ceil(PAGE_SIZE));
-        let set = pages.working_set(node, first, end).unwrap_or_default();
+        let place = self.areas.beside(area, PARTS, |other| shows(other, node).is_some());
+        let parts = self.areas.within(place.start, place.end);
+        let ends = parts.iter().filter_map(|part| Some((shows(part, node)?, part.bytes())));
+        let first = ends.clone().map(|(offset, _)| offset).min().unwrap_or(0);
+        let end = ends.map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+        let set = pages.working_set(node, first / PAGE_SIZE, end.div_ceil(PAGE_SIZE)).unwrap_or_default();
         if set.is_empty() {
             return false;
         }
+        self.note_warm(place);
+        let writes = (writes || parts.len() > 1) && !self.keeps_journal();
+        let mut plan = Plan::of(set.len());
+        for part in &parts {
+            self.plan_pages(&mut plan, part, (shows(part, node).unwrap_or(0), writes), &set);
+        }
+        self.carry_out(pages, plan);
+        true
+    }
+
+    /// What programs touch of the files that are mapped there is there.
+    pub(super) fn note_warm(&mut self, place: Range<u64>) {
         if self.warm.len() == WARM {
             self.warm.remove(0);
         }
-        self.warm.push(area.start);
-        let mut plan = Plan::default();
-        self.plan_pages(&mut plan, area, (offset, writes && !self.keeps_journal()), &set);
-        self.carry_out(pages, plan);
-        true
+        self.warm.push(place);
+    }
+
+    /// What is mapped between two addresses is gone.
+    pub(super) fn forget_warm(&mut self, start: u64, end: u64) {
+        if self.warm.iter().all(|place| place.end <= start || end <= place.start) {
+            return;
+        }
+        let around = |place: &Range<u64>| [place.start..place.end.min(start), place.start.max(end)..place.end];
+        let pieces = self.warm.iter().flat_map(around).filter(|place| !place.is_empty());
+        self.warm = pieces.take(WARM).collect();
     }
 
     /// The page of a private mapping of a file, with its neighbours: those of an aligned range of `around` pages.
@@ -184,6 +209,14 @@ impl Space {
         }
         self.frames.set_many(start, entries);
         Ok(())
+    }
+}
+
+/// From which byte on an area shows a file, if it is a private mapping of it.
+pub(super) const fn shows(area: &Area, wanted: u64) -> Option<u64> {
+    match area.backing {
+        Backing::File { node, offset, .. } if node == wanted && !area.shared => Some(offset),
+        _ => None,
     }
 }
 

@@ -90,6 +90,21 @@ impl Chunk {
         [fresh.count_ones() as isize, of_files.count_ones() as isize - were_files.count_ones() as isize]
     }
 
+    /// Sets the entries of the first rows, as long as they lie in this chunk; how many.
+    fn set_rows(&mut self, key: u64, rows: &[MapRow]) -> usize {
+        let (mut present, mut of_files, mut count) = (self.present, self.of_files, 0);
+        for row in rows.iter().take_while(|row| row.address / CHUNK_BYTES == key) {
+            let index = index(row.address);
+            let bit = |is_set: bool| u64::from(is_set) << index;
+            present = present & !bit(true) | bit(row.entry != 0);
+            of_files = of_files & !bit(true) | bit(row.entry & FROM_FILE != 0);
+            self.entries[index] = row.entry;
+            count += 1;
+        }
+        (self.present, self.of_files) = (present, of_files);
+        count
+    }
+
     /// How many are there, and how many of them are the pages of files.
     fn counts(&self) -> [isize; 2] {
         [self.present, self.of_files].map(|bits| bits.count_ones() as isize)
@@ -184,10 +199,9 @@ impl Frames {
         let mut left = rows;
         while let [first, ..] = left {
             let key = first.address / CHUNK_BYTES;
-            let count = left.iter().take_while(|row| row.address / CHUNK_BYTES == key).count();
             let chunk = self.chunks.entry(key).or_insert_with(Chunk::empty);
             let before = chunk.counts();
-            left[..count].iter().for_each(|row| _ = chunk.set(index(row.address), row.entry));
+            let count = chunk.set_rows(key, left);
             let after = chunk.counts();
             self.add(after[0] - before[0], after[1] - before[1]);
             left = &left[count..];

@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What the kernel does for an address space.
 pub trait Pages {
@@ -146,8 +147,8 @@ pub struct Space {
     pub(super) walk: Walk,
     /// Where pages that others may see were written last.
     pub(super) copied: Walk,
-    /// Where mappings of files begin whose working set is there, the latest last.
-    pub(super) warm: Vec<u64>,
+    /// Where files are mapped whose working set is there, the latest last.
+    pub(super) warm: Vec<Range<u64>>,
     /// A copy of another space that lacks the pages of files: it is not known which of them it needs.
     pub(super) is_copy: bool,
     /// Zeros come a page at a time: somebody counts them.
@@ -306,18 +307,16 @@ impl Space {
 
     /// Takes everything between two addresses away.
     pub fn unmap(&mut self, pages: &mut impl Pages, start: u64, end: u64) -> Result<()> {
-        let before = self.areas.within(start, end);
-        if before.is_empty() {
+        if self.areas.is_free(start, end) {
             return Ok(());
         }
+        let shown = files_of(self.areas.parts(start, end));
         self.drop_pages(pages, start, end)?;
         self.areas.remove(start, end);
-        self.warm.retain(|place| !(start..end).contains(place));
+        self.forget_warm(start, end);
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
-        let mut gone: Vec<u64> = before.iter().filter_map(|area| self.forgotten_file(area)).collect();
-        gone.sort_unstable();
-        gone.dedup();
-        gone.into_iter().for_each(|node| pages.hold_file(node, false));
+        let gone = shown.into_iter().filter(|node| !self.names(*node));
+        gone.for_each(|node| pages.hold_file(node, false));
         Ok(())
     }
 
@@ -536,22 +535,7 @@ impl Space {
 
     /// The files that areas show, each once.
     pub fn files(&self) -> Vec<u64> {
-        let node = |area: &Area| match area.backing {
-            Backing::File { node, .. } => Some(node),
-            _ => None,
-        };
-        let mut nodes: Vec<u64> = self.areas.iter().filter_map(node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    }
-
-    /// The file of an area that was taken out, if no other area shows it.
-    fn forgotten_file(&self, area: &Area) -> Option<u64> {
-        match area.backing {
-            Backing::File { node, .. } if !self.names(node) => Some(node),
-            _ => None,
-        }
+        files_of(self.areas.iter().copied())
     }
 
     /// Whether an area shows a file.
@@ -607,6 +591,18 @@ impl Space {
 pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
     let rows = (start..).step_by(PAGE_SIZE as usize).zip(entries);
     rows.filter(|(_, entry)| **entry != 0).map(|(address, entry)| MapRow { address, entry: *entry })
+}
+
+/// The files that areas show, each once.
+fn files_of(areas: impl Iterator<Item = Area>) -> Vec<u64> {
+    let node = |area: Area| match area.backing {
+        Backing::File { node, .. } => Some(node),
+        _ => None,
+    };
+    let mut nodes: Vec<u64> = areas.filter_map(node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
 }
 
 /// Puts an address at the beginning of a list of so many at most.

@@ -5,7 +5,7 @@
 //! and what cannot be brought now comes when it is touched.
 
 use super::area::{Area, Backing, Protection};
-use super::fill::{AHEAD, WARM, ZEROS as NO_PAGE};
+use super::fill::{AHEAD, ZEROS as NO_PAGE, shows};
 use super::frames::{COPY_ON_WRITE, FROM_FILE};
 use super::leaf::SPAN;
 use super::space::{Pages, Space, entry_for};
@@ -32,20 +32,25 @@ pub(super) struct Plan {
     copies: Vec<(u64, u64)>,
 }
 
+impl Plan {
+    /// Nothing yet, with room for so many pages.
+    pub(super) fn of(pages: usize) -> Self {
+        Self { rows: Vec::with_capacity(pages), ..Self::default() }
+    }
+}
+
 impl Space {
     /// Brings what is known to be touched of a file that was just mapped into `place` for a program that begins.
     /// `set` are the pages that programs touch, index and number.
     pub fn fill_for_start(&mut self, pages: &mut impl Pages, node: u64, set: &[(u64, u64)], place: Range<u64>) {
         let areas = self.areas.within(place.start, place.end);
-        let mut plan = Plan { rows: Vec::with_capacity(set.len() + ZEROS as usize), ..Plan::default() };
-        for area in areas.iter().filter(|area| !area.shared && !set.is_empty()) {
-            match area.backing {
-                Backing::File { node: of, offset, .. } if of == node => {
-                    self.warm.truncate(WARM - 1);
-                    self.warm.push(area.start);
+        let mut plan = Plan::of(set.len() + ZEROS as usize);
+        if !set.is_empty() {
+            self.note_warm(place);
+            for area in &areas {
+                if let Some(offset) = shows(area, node) {
                     self.plan_pages(&mut plan, area, (offset, true), set);
                 }
-                _ => {}
             }
         }
         for area in areas.iter().filter(|area| area.backing == Backing::Anonymous && !area.shared) {
@@ -70,17 +75,22 @@ impl Space {
         let place = |index: u64| set.partition_point(|(other, _)| *other < index);
         let here = &set[place(first)..place(first + (area.end - area.start) / PAGE_SIZE)];
         let is_empty = self.frames.within(area.start, area.end).next().is_none();
-        for (index, page) in here {
-            let address = area.start + (index - first) * PAGE_SIZE;
-            if !is_empty && self.frames.get(address) != 0 {
-                continue;
-            }
-            if writable && plan.copies.len() < COPIES {
-                plan.fresh.push((address, entry_for(area, 0, 0)));
-                plan.copies.push((*page, address));
-            } else {
-                plan.rows.push(MapRow { address, entry: entry | page << PAGE_SIZE.trailing_zeros() });
-            }
+        let address = |index: u64| area.start + (index - first) * PAGE_SIZE;
+        let is_missing = |(index, _): &&(u64, u64)| is_empty || self.frames.get(address(*index)) == 0;
+        let copied = if writable { here.len().min(COPIES.saturating_sub(plan.copies.len())) } else { 0 };
+        let (copied, shown) = here.split_at(copied);
+        for (index, page) in copied.iter().filter(is_missing) {
+            plan.fresh.push((address(*index), entry_for(area, 0, 0)));
+            plan.copies.push((*page, address(*index)));
+        }
+        let row = |(index, page): &(u64, u64)| MapRow {
+            address: address(*index),
+            entry: entry | page << PAGE_SIZE.trailing_zeros(),
+        };
+        if is_empty {
+            plan.rows.extend(shown.iter().map(row));
+        } else {
+            plan.rows.extend(shown.iter().filter(is_missing).map(row));
         }
     }
 

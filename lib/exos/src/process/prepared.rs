@@ -81,6 +81,11 @@ impl Prepared {
         self.own.len()
     }
 
+    /// What each of these begins as; no page: zeros.
+    pub fn begins_as(&self) -> impl Iterator<Item = PageNumber> {
+        self.own.iter().map(|(_, page)| page.unwrap_or(PageNumber::NONE))
+    }
+
     /// Gives it these pages, as many as it needs. Where they are others than before it is another edition; `editions` there were.
     pub fn give(&mut self, pages: &[PageNumber], editions: &mut u64) {
         if self.edition != 0 && self.numbers == pages {
@@ -99,11 +104,14 @@ impl Prepared {
         (self.edition, &self.space.frames)
     }
 
-    /// Fills its own pages, which are mapped from `place` on, if it says so, with what they begin with.
+    /// Fills the first so many of its own pages, which are mapped from `place` on, if it says so, with what they begin with.
     ///
     /// # Errors
     /// The kernel's refusals of `page_map`.
-    pub fn fill(&mut self, place: Option<u64>, key: KeyIndex) -> Result<()> {
+    pub fn fill(&mut self, count: usize, place: Option<u64>, key: KeyIndex) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
         if self.originals.is_none() {
             let pages: Vec<PageNumber> = self.own.iter().filter_map(|(_, page)| *page).collect();
             if !pages.is_empty() {
@@ -111,7 +119,7 @@ impl Prepared {
             }
         }
         let mut original = self.originals.as_ref().map_or(0, Shared::address);
-        let begins_as = self.own.iter().map(|(_, page)| match page {
+        let begins_as = self.own.iter().take(count).map(|(_, page)| match page {
             None => ZEROS.as_ptr() as u64,
             Some(_) => {
                 original += PAGE_SIZE;
@@ -119,7 +127,8 @@ impl Prepared {
             }
         });
         let begins_as: Vec<u64> = begins_as.collect();
-        for (index, (from, to)) in begins_as.chunks(WINDOW_PAGES).zip(self.numbers.chunks(WINDOW_PAGES)).enumerate() {
+        let chunks = begins_as.chunks(WINDOW_PAGES).zip(self.numbers[..count].chunks(WINDOW_PAGES));
+        for (index, (from, to)) in chunks.enumerate() {
             let place = place.map(|place| place + (index * WINDOW_PAGES) as u64 * PAGE_SIZE);
             copy_pages(from.iter().copied(), to, place, key)?;
         }

@@ -185,13 +185,12 @@ impl Nursery {
     }
 
     fn map_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
-        let count = self.prepared.as_ref()?.own();
-        let pages = ready.pages_for_program(count)?;
+        let (pages, kept) = ready.pages_for_program(self.prepared.as_ref()?)?;
         let place = self.place_of(0, &pages);
         let prepared = self.prepared.as_mut()?;
         prepared.give(&pages, &mut self.editions);
         let tables = ready.map_prepared(prepared).ok()?;
-        prepared.fill(place, process().session_key).ok()?;
+        prepared.fill(kept, place, process().session_key).ok()?;
         // What left the files meanwhile may be another's.
         request.is_current().then_some(tables)
     }
@@ -486,19 +485,19 @@ impl Ready {
         self.room.kept.map_prepared(&editor, &mut self.room.spare[0], prepared.edition())
     }
 
-    /// Gives it pages for what the program begins with that it is to execute, some with what was in them; nothing where there
-    /// are not so many. Those that the program before began with come first, in their order.
-    fn pages_for_program(&mut self, count: usize) -> Option<Vec<PageNumber>> {
+    /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many. Those that the
+    /// program before began with come first, in their order and with what was in them, so many; the others begin as they are to be.
+    fn pages_for_program(&mut self, prepared: &Prepared) -> Option<(Vec<PageNumber>, usize)> {
         let spare = &mut self.room.spare[2];
-        let mut pages = spare.split_off(spare.len().saturating_sub(count));
+        let mut pages = spare.split_off(spare.len().saturating_sub(prepared.own()));
         let kept = pages.len();
-        pages.resize(count, PageNumber::NONE);
-        if self.pages().allocate_many(&mut pages[kept..]).is_err() {
+        pages.extend(prepared.begins_as().skip(kept));
+        if self.pages().copy_many(process().session_key, &mut pages[kept..]).is_err() {
             self.room.spare[2].extend_from_slice(&pages[..kept]);
             return None;
         }
         self.room.given[2].clone_from(&pages);
-        Some(pages)
+        Some((pages, kept))
     }
 
     /// The pages that the last program began with, of so many pages.

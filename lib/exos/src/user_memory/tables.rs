@@ -12,13 +12,11 @@ use abi::limits::MAP_ROWS;
 use abi::page_table::{MapRow, PRESENT};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use runtime::page::Allocator;
+use runtime::page::{Allocator, Rows};
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, critical_section, exposed, syscall};
 
 /// Tables that stay for the next program at most.
 const KEPT: usize = 12;
-/// Rows up to which no room for all rows of a call is filled.
-const FEW: usize = 16;
 
 /// Keys and places that tables are edited with.
 #[derive(Clone, Copy, Debug)]
@@ -92,11 +90,7 @@ impl Tables {
     pub fn edit(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<()> {
         let mut left = rows;
         while !left.is_empty() {
-            let done = match left.len() {
-                1 => self.edit_rows::<1>(editor, left),
-                few if few <= FEW => self.edit_rows::<FEW>(editor, left),
-                _ => self.edit_rows::<MAP_ROWS>(editor, &left[..left.len().min(MAP_ROWS)]),
-            };
+            let done = self.edit_rows(editor, &left[..left.len().min(MAP_ROWS)]);
             // A process that changes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
             critical_section::give_way();
             left = &left[done?..];
@@ -122,21 +116,21 @@ impl Tables {
         Ok(())
     }
 
-    /// At most `ROWS` of them; how many are done.
-    fn edit_rows<const ROWS: usize>(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
-        let mut keyed = [MapRow::default(); ROWS];
+    /// At most [`MAP_ROWS`] of them; how many are done.
+    fn edit_rows(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
         // What is ready: the address where a table begins, and whether it is to be mapped into.
         let mut ready = u64::MAX;
-        for (keyed, row) in keyed.iter_mut().zip(rows) {
+        for row in rows {
             let mapped = row.entry & PRESENT;
-            *keyed = MapRow { address: row.address | editor.key.0, entry: if mapped == 0 { 0 } else { row.entry } };
             let wanted = row.address & !(span(1) - 1) | mapped;
             if ready != wanted {
                 self.prepare(editor, row.address, mapped != 0)?;
                 ready = wanted;
             }
         }
-        self.edit_some(editor, &keyed[..rows.len()])
+        let entry = |row: &MapRow| if row.entry & PRESENT == 0 { 0 } else { row.entry };
+        let keyed = rows.iter().map(|row| MapRow { address: row.address | editor.key.0, entry: entry(row) });
+        self.edit_some(editor, Rows::<MapRow, MAP_ROWS>::new().fill(keyed))
     }
 
     /// Sees to it that the tables on the way to an address can be changed, and, if something is to be mapped, are there.

@@ -62,6 +62,34 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
     }
 }
 
+/// The first touch of one part of a library brings what programs touch of all its parts, and of nothing beside them.
+#[test]
+fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
+    let (mut process, mut space) = (alone(), Space::default());
+    let at = |page: u64| BASE + page * PAGE_SIZE;
+    let part = |(from, to): (u64, u64), (node, first): (u64, u64), protection| Area {
+        backing: Backing::File { node, offset: first * PAGE_SIZE, writable: false },
+        ..Area::anonymous(at(from), at(to), protection)
+    };
+    let parts = [
+        part((0, 3), (3, 0), Protection::READ),
+        part((3, 13), (4, 0), Protection::READ),
+        part((13, 19), (4, 9), Protection::READ_WRITE),
+        part((20, 25), (4, 0), Protection::READ),
+    ];
+    parts.iter().for_each(|part| space.map(&mut process, *part).expect("it maps"));
+    assert_eq!(process.read(&mut space, at(15)), Ok(11));
+    let there = |space: &Space| space.frames.within(0, u64::MAX >> 1).map(|(address, _)| address).collect::<Vec<_>>();
+    assert_eq!(there(&space), [4, 9, 15].map(at));
+    // Data is the program's own at once.
+    assert!(space.frames.get(at(15)) & WRITE != 0 && space.frames.get(at(9)) & WRITE == 0);
+    // What is put over a part leaves the others as they are.
+    space.map(&mut process, Area::anonymous(at(17), at(19), Protection::READ_WRITE)).expect("it maps");
+    space.drop_pages(&mut process, at(3), at(13)).expect("they go");
+    assert_eq!(process.read(&mut space, at(9)), Ok(6));
+    assert!(!there(&space).contains(&at(4)), "what programs touch came a second time");
+}
+
 /// The same areas, planned, have the same entries but for the numbers of their own pages, and say what these begin with.
 fn check_plan(
     process: &Process,
