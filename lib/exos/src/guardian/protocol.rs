@@ -125,7 +125,8 @@ operations! {
     /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
     /// clients wait for.
     Attach = 0,
-    /// (environment, 1 for a window): it becomes a client that holds what the caller holds -> as `Attach`, of its window.
+    /// (environment, 1 for a window, count, first page of the window that one more environment maps): it becomes a client that holds
+    /// what the caller holds, but for so many nodes in the caller's window, each once -> as `Attach`, of its window.
     Adopt = 1,
     /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
     /// The caller holds the node.

@@ -45,12 +45,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// What it holds, but for what it holds without need.
-    pub(super) fn needed_holds(&self) -> NumberMap<u32> {
+    /// What it holds, but for what it holds without need, and what is left out, each once.
+    pub(super) fn needed_holds(&self, left_out: &[u64]) -> NumberMap<u32> {
         let mut holds = self.holds.clone();
-        for handle in self.window.iter().flat_map(|window| protocol::idle_in(window.words()).handles()) {
+        let idle = self.window.iter().flat_map(|window| protocol::idle_in(window.words()).handles());
+        for handle in idle.chain(left_out.iter().copied()) {
             if let Some(count) = holds.get_mut(&handle) {
-                *count -= 1;
+                *count = count.saturating_sub(1);
             }
         }
         holds.retain(|_, count| *count != 0);

@@ -23,6 +23,7 @@ use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::loader::enter;
+use crate::memory::space::Space;
 use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
@@ -200,7 +201,8 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     memory.tables.clone_from(&own.tables);
     if inherited.executes() {
-        memory.space.forget_pages();
+        // Nothing of it is here, and none of its files is held.
+        memory.space = Space::default();
     }
     if !own.has_files {
         memory.space.forget_files();

@@ -116,7 +116,12 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
     let begins = options.executes;
     let mut inherited = Inherited::new(context, ready.mailbox(), options);
     if begins {
-        inherited.window = process().files.lock().adopt_with_window(ready.made.number)?;
+        // It maps none of the files that are mapped here.
+        let mapped = process().memory.lock().space.files();
+        let mut files = process().files.lock();
+        let place = files.window_place()?;
+        inherited.window = Some((place, files.adopt_with_window(ready.made.number, ready.shown_at(place), &mapped)?));
+        drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
     }
     let copies = copy(ready, nursery, inherited)?;
@@ -173,22 +178,21 @@ fn copy_held(
     if let Some(inherited) = &mut nursery.inherited {
         inherited.parent_place = place;
     }
-    let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
-    let window =
-        window.flat_map(|(place, pages)| create::rows(process.session_key, *place, pages, Access::WRITE)).collect();
-    if let Some(place) = place {
+    let mut insert = |place: u64, pages: &[PageNumber]| {
         let at = rows.partition_point(|row| row.address < place);
-        let own = create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE);
-        own.for_each(|row| rows.insert(at, row));
-    }
+        rows.splice(at..at, create::rows(process.session_key, place, pages, Access::WRITE));
+    };
+    place.into_iter().for_each(|place| insert(place, own_mailbox.window().pages()));
+    let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
+    window.for_each(|(place, pages)| insert(*place, pages));
     let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
     let data = create::rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
-        ready.show(rows, core::iter::empty(), window)?;
+        ready.show(rows, core::iter::empty())?;
         ready.give(data)?;
         return Ok(Vec::new());
     }
-    ready.show(rows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    ready.show(rows, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
     Ok(pages)
 }
 

@@ -272,17 +272,17 @@ impl Ready {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps windows, the pages for ExOS's data, and `passing` pages that go with the child, into its address space.
+    /// Maps windows and the pages for ExOS's data into its address space.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn show(
-        &mut self,
-        windows: Vec<MapRow>,
-        data: impl Iterator<Item = MapRow>,
-        passing: Vec<MapRow>,
-    ) -> Result<()> {
-        self.room.kept.show(&self.editor(), (windows, passing), data)
+    pub fn show(&mut self, windows: Vec<MapRow>, data: impl Iterator<Item = MapRow>) -> Result<()> {
+        self.room.kept.show(&self.editor(), windows, data)
+    }
+
+    /// The page of a window that is mapped at an address there; none where there is no such window.
+    pub fn shown_at(&self, address: u64) -> PageNumber {
+        self.room.kept.shown_at(address)
     }
 
     /// Maps pages that are its own: no other child is made of what this one leaves.
@@ -314,7 +314,7 @@ impl Ready {
     /// Takes everything out of its address space that was put there.
     fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
-        let _ = self.show(Vec::new(), core::iter::empty(), Vec::new());
+        let _ = self.show(Vec::new(), core::iter::empty());
     }
 
     /// Links the uppermost tables of its maker's program, which both have from now on.
