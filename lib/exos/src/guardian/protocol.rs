@@ -29,6 +29,9 @@ pub const FUTEX_WAKES: usize = 256;
 pub const FUTEX_WAKES_WORDS: usize = 64;
 /// Word of the notice page that counts what may have taken pages from files that somebody uses, each time before they go.
 pub const CUTS: usize = 2;
+/// Word of the notice page that counts what may make a program another one than it was, each time before that is so: what is in it, which
+/// of its pages programs touch, what it is called.
+pub const PROGRAMS: usize = 3;
 /// Bit of an operation: the guardian may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
 pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which

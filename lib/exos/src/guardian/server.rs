@@ -354,7 +354,7 @@ impl Server {
         Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
-    pub(super) fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
+    pub(super) fn check_open(&mut self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
         let node = self.tree.node(at.node)?;
         if (flags & linux::O_DIRECTORY != 0 || slash) && !node.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -519,8 +519,8 @@ impl Server {
         let Some(numbers) = numbers.get_mut(..count as usize) else { return Err(Errno::EINVAL) };
         let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
         let Some(page) = self.tree.page(id, index, shared)? else { return Ok([0; 5]) };
-        if !shared {
-            self.tree.working_sets.note(id, index);
+        if !shared && self.tree.working_sets.note(id, index) {
+            self.tell_of_programs();
         }
         self.tell(caller, id, &[page], if shared { Access::Write } else { Access::Read })?;
         if count > 1 {
@@ -607,7 +607,7 @@ impl Server {
     }
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
-    fn show(&self, at: NodeId, path: &[u8]) {
+    pub(super) fn show(&self, at: NodeId, path: &[u8]) {
         let is_plain = Handle::from_word(at).at.mount == FIRST
             && self.tree.root == Location::first(ROOT)
             && self.tree.flags_at(self.tree.root) & linux::MS_NOSYMFOLLOW == 0;

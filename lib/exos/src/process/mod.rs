@@ -46,6 +46,7 @@ pub mod place;
 pub mod preload;
 #[cfg(target_os = "none")]
 mod prepared;
+mod program;
 #[cfg(target_os = "none")]
 pub mod ready;
 #[cfg(target_os = "none")]

@@ -13,6 +13,7 @@ use super::exec::Request;
 use super::grave::remains;
 use super::kept::{self, Kept};
 use super::prepared::Prepared;
+use super::program::Executable;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -25,6 +26,7 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::page::{Allocator, PageKind};
@@ -194,6 +196,11 @@ impl Nursery {
         prepared.fill(place, process().session_key).ok()?;
         // What left the files meanwhile may be another's.
         request.is_current().then_some(tables)
+    }
+
+    /// The files of the program that a child executed last.
+    pub(super) fn program(&self) -> Option<Vec<Arc<Executable>>> {
+        self.prepared.as_ref().map(|prepared| prepared.sources())
     }
 
     /// How many pages of its own the program begins with that was prepared last.
