@@ -111,8 +111,11 @@ impl Client {
 
     /// There is no need of a program any more that was opened: it is held without, if that can be.
     pub fn close_program(&mut self, node: u64) {
-        if self.keep(node) != Kept::Yes {
-            self.hold(node, false);
+        let kept = self.keep(node);
+        if kept != Kept::Yes {
+            let full = u64::from(kept == Kept::NoRoom);
+            // A node that is not held any more needs no release.
+            let _ = self.exchange([Operation::Release as u64, node, 0, 0, full, 0]);
         }
     }
 
