@@ -36,7 +36,7 @@ impl Server {
             _ => {
                 let path = self.path(caller, 0, length)?;
                 let found = self.tree.walk(self.from(caller, at, who, true)?, &path)?;
-                self.show(at, &path);
+                self.show_once(at, &path);
                 match found {
                     Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
                     Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {

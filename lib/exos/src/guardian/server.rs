@@ -617,6 +617,13 @@ impl Server {
         }
     }
 
+    /// The same of what who asks does not look for there first: mostly it is shown.
+    pub(super) fn show_once(&self, at: NodeId, path: &[u8]) {
+        if Catalogue::new(self.catalogue.words()).find_owned(node_of(at), path, true).is_none() {
+            self.show(at, path);
+        }
+    }
+
     /// Takes out of the catalogue what changed: before the answer that tells of it.
     pub fn hide_changes(&mut self) {
         if !self.tree.changes.is_empty() {

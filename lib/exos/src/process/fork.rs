@@ -89,8 +89,8 @@ impl Options {
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     budget::foresee(FOR_THE_REST)?;
-    // The child finds them in its copy of this memory.
-    let _vectors = vector::keep();
+    // The child finds them in its copy of this memory; another program begins without.
+    let _vectors = (!options.executes).then(vector::keep);
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
