@@ -151,27 +151,27 @@ pub(super) fn introduce(ready: &Ready) {
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
+fn copy(ready: &mut Ready, nursery: &mut Nursery, mut inherited: Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
     let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
-    let forgotten = begin::not_inherited(process, nursery);
+    inherited.forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten, is_noted)))
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, is_noted)))
 }
 
-/// The same while all is held: this process's mailbox, where its parent's lies, where the windows lie that the child does not
-/// get, and whether another child is to be made of this one.
+/// The same while all is held: this process's mailbox, where its parent's lies, and whether another child is to be made of this one.
 fn copy_held(
     ready: &mut Ready,
     nursery: &mut Nursery,
     held: &mut Held<'_>,
-    (own_mailbox, place, forgotten, is_noted): (&Mailbox, Option<u64>, &[u64], bool),
+    (own_mailbox, place, is_noted): (&Mailbox, Option<u64>, bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
+    let forgotten = nursery.inherited.as_ref().map_or(&[][..], |inherited| &inherited.forgotten);
     let mut rows = windows_of_child(&held.windows, (own_mailbox, ready.mailbox()), forgotten);
     // Where this process has its own parent's mailbox, the child has this process's.
     let place = place.or_else(|| held.windows.free_place());
