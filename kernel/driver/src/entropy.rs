@@ -1,8 +1,8 @@
-//! Random bytes: every source that the machine has is mixed into one key at boot; ChaCha20 stretches it, and each request
+//! Random bytes: every source that the machine has is mixed into one key at boot; ChaCha20 stretches it, and each block
 //! replaces the key first, so that what was given out before cannot be computed from what is kept (Bernstein's
-//! fast-key-erasure).
+//! fast-key-erasure). What is left of a block serves small requests; it is erased as it is given out.
 //!
-//! Sources: the CPU (RDRAND, mixed in again at each request), a virtio entropy device (virtio 1.2, section 5.4), and
+//! Sources: the CPU (RDRAND, mixed in again with each new key), a virtio entropy device (virtio 1.2, section 5.4), and
 //! `entropy_seed=` with 64 hexadecimal digits on the command line. Without any of them nothing is given, ever.
 
 use crate::chacha20;
@@ -18,40 +18,74 @@ const KEY_BYTES: usize = KEY_WORDS * 4;
 /// Nanoseconds until an entropy device counts as silent.
 const PATIENCE: u64 = 100_000_000;
 
+/// Bytes of a block that do not become the next key.
+const REST_BYTES: usize = chacha20::BLOCK - KEY_BYTES;
+
 type Key = [u32; KEY_WORDS];
 
-/// The generator; no key until there was a source.
-static GENERATOR: TurnLock<Option<Key>> = TurnLock::new(None);
+/// What random bytes come from.
+struct Generator {
+    key: Key,
+    /// The rest of the last block, zeros where it was given out, and how much of it was.
+    rest: [u8; REST_BYTES],
+    given: usize,
+}
+
+/// The generator; none until there was a source.
+static GENERATOR: TurnLock<Option<Generator>> = TurnLock::new(None);
 
 /// Asks all sources; false if there is none.
 pub fn start(boot: &mut Boot) -> bool {
     let device = from_device(boot);
     let sources = [from_cpu(), device, from_command_line(boot)];
     let key = sources.into_iter().flatten().reduce(mix);
-    *GENERATOR.lock() = key;
+    *GENERATOR.lock() = key.map(Generator::of);
     key.is_some()
 }
 
 /// Fills `bytes` with random bytes; false, and nothing changed, where the machine has no source.
 pub fn fill(bytes: &mut [u8]) -> bool {
     let mut generator = GENERATOR.lock();
-    let Some(key) = generator.as_mut() else { return false };
-    let fresh = from_cpu().unwrap_or([0; KEY_WORDS]);
-    generate(key, fresh, bytes);
+    let Some(generator) = generator.as_mut() else { return false };
+    generator.fill(bytes, || from_cpu().unwrap_or([0; KEY_WORDS]));
     true
 }
 
-/// Replaces the key by the first bytes of a block stream that no later key leads back to, then fills `bytes` from the rest.
-fn generate(key: &mut Key, fresh: Key, bytes: &mut [u8]) {
-    let stream = mix(*key, fresh);
-    let first = chacha20::block(&stream, 0, &[0; 3]);
-    let (new_key, rest) = first.split_at(KEY_BYTES);
-    *key = words(new_key);
-    let (few, more) = bytes.split_at_mut(bytes.len().min(rest.len()));
-    few.copy_from_slice(&rest[..few.len()]);
-    for (counter, chunk) in (1..).zip(more.chunks_mut(chacha20::BLOCK)) {
-        let block = chacha20::block(&stream, counter, &[0; 3]);
-        chunk.copy_from_slice(&block[..chunk.len()]);
+impl Generator {
+    const fn of(key: Key) -> Self {
+        Self { key, rest: [0; REST_BYTES], given: REST_BYTES }
+    }
+
+    /// Few bytes are what was left, if that is enough; others come from blocks of their own, of a key with `fresh` bits.
+    fn fill(&mut self, bytes: &mut [u8], fresh: impl FnOnce() -> Key) {
+        if bytes.len() > REST_BYTES - self.given {
+            self.renew(mix(self.key, fresh()), bytes);
+        } else {
+            self.give_rest(bytes);
+        }
+    }
+
+    /// Replaces the key by the first bytes of a block stream that no later key leads back to, then fills `bytes` from the rest.
+    fn renew(&mut self, stream: Key, bytes: &mut [u8]) {
+        let first = chacha20::block(&stream, 0, &[0; 3]);
+        let (new_key, rest) = first.split_at(KEY_BYTES);
+        self.key = words(new_key);
+        self.rest.copy_from_slice(rest);
+        self.given = 0;
+        let (few, more) = bytes.split_at_mut(bytes.len().min(REST_BYTES));
+        self.give_rest(few);
+        for (counter, chunk) in (1..).zip(more.chunks_mut(chacha20::BLOCK)) {
+            let block = chacha20::block(&stream, counter, &[0; 3]);
+            chunk.copy_from_slice(&block[..chunk.len()]);
+        }
+    }
+
+    /// Gives so many bytes of what is left, which is enough.
+    fn give_rest(&mut self, bytes: &mut [u8]) {
+        let given = &mut self.rest[self.given..][..bytes.len()];
+        bytes.copy_from_slice(given);
+        given.fill(0);
+        self.given += bytes.len();
     }
 }
 
@@ -139,18 +173,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_changes_with_each_request_and_never_appears_in_the_output() {
-        let mut key = [7; KEY_WORDS];
-        let mut outputs = std::vec::Vec::new();
-        for _ in 0..100 {
-            let mut bytes = [0; 100];
-            let before = key;
-            generate(&mut key, [0; KEY_WORDS], &mut bytes);
-            assert_ne!(key, before);
-            assert!(bytes.chunks_exact(4).all(|word| !key.contains(&u32::from_le_bytes(word.try_into().unwrap()))));
-            assert!(!outputs.contains(&bytes));
-            outputs.push(bytes);
+    fn nothing_is_given_out_twice_or_kept() {
+        let mut generator = Generator::of([7; KEY_WORDS]);
+        let mut given = std::vec::Vec::new();
+        for count in (0..100).flat_map(|round| [100, 16, 8, 8, round, 24]) {
+            let mut bytes = std::vec![0; count];
+            let before = generator.key;
+            generator.fill(&mut bytes, || [0; KEY_WORDS]);
+            assert!(count <= REST_BYTES || generator.key != before);
+            let state: std::vec::Vec<u32> = generator.key.into_iter().chain(words(&generator.rest)).collect();
+            let is_kept = |word: &[u8]| state.contains(&u32::from_le_bytes(word.try_into().unwrap()));
+            assert!(!bytes.chunks_exact(4).any(is_kept));
+            given.extend(bytes.chunks_exact(8).map(<[u8]>::to_vec));
         }
+        let all = given.len();
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!(given.len(), all);
+    }
+
+    #[test]
+    fn few_bytes_are_what_a_block_has_left() {
+        let mut generator = Generator::of([7; KEY_WORDS]);
+        let mut bytes = [0; REST_BYTES / 2];
+        generator.fill(&mut bytes, || [1; KEY_WORDS]);
+        let key = generator.key;
+        generator.fill(&mut bytes, || unreachable!());
+        assert_eq!((generator.key, generator.rest), (key, [0; REST_BYTES]));
+        let mut more = [0; 1];
+        generator.fill(&mut more, || [1; KEY_WORDS]);
+        assert_ne!(generator.key, key);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use abi::page::PageKind;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::context::Context;
+use machine::page_table::Slot;
 use machine::{exposed, memory, page_table, user};
 
 /// A slot of the environment table: its exposed record.
@@ -168,19 +169,23 @@ impl Kernel {
         for page in [wanted.control, wanted.key_ring] {
             self.donatable(key, PageNumber(page))?;
         }
-        self.area_page(key, root, PageNumber(wanted.public), wanted.area)?;
-        for (index, page) in wanted.private[..count].iter().enumerate() {
-            let address = wanted.area + (index as u64 + 1) * PAGE_SIZE;
-            self.area_page(key, root, PageNumber(*page), address)?;
+        let addresses = (wanted.area..).step_by(PAGE_SIZE as usize);
+        let mut first = None;
+        for (address, page) in addresses.zip(core::iter::once(&wanted.public).chain(&wanted.private[..count])) {
+            let index = page_table::index(address, 1);
+            if address == wanted.area || index == 0 {
+                first = page_table::walk(root, address, 1).ok().map(|walk| walk.slot);
+            }
+            self.area_page(key, PageNumber(*page), first.map(|first| Slot { index, ..first }))?;
         }
         check_distinct(wanted)
     }
 
-    /// A page that becomes part of an area: the caller's, ordinary, mapped at its place in `root` or nowhere.
-    fn area_page(&self, key: KeyIndex, root: PageNumber, page: PageNumber, address: u64) -> Outcome<()> {
+    /// A page that becomes part of an area: the caller's, ordinary, mapped at its place or nowhere.
+    fn area_page(&self, key: KeyIndex, page: PageNumber, place: Option<Slot>) -> Outcome<()> {
         let info = self.owned_page(key, page)?;
-        let at_its_place = page_table::walk(root, address, 1).is_ok_and(|walk| {
-            let entry = walk.slot.entry();
+        let at_its_place = place.is_some_and(|place| {
+            let entry = place.entry();
             entry & abi::page_table::PRESENT != 0 && page_table::page_of(entry) == page
         });
         let references = memory::references(info);

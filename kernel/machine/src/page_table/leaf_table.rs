@@ -1,7 +1,7 @@
 //! A level-1 table that is found once for many changes of its entries.
 
 use super::leaf::{Grant, count_reference, note_bound, note_dirty, note_left, note_shown};
-use super::used::{eighth_of, next_used, note_used, note_used_eighths};
+use super::used::{eighth_of, note_used, note_used_eighths};
 use super::walk::walk;
 use super::{ENTRIES, Slot, index, page_of, table};
 use crate::exposed;
@@ -215,24 +215,27 @@ impl Memory {
     /// what is granted, up to the first that is of another kind or that the other table has. The result is the index that it came to,
     /// and how many are copied.
     pub fn copy_run(&mut self, from: Slot, to: PageNumber, limit: usize, grant: Grant) -> (usize, usize) {
-        let info = memory::info(to).expect("a table has a record");
-        let (entries, copies) = (table(from.table), table(to));
-        let (mut index, mut done) = (from.index, 0);
-        while index < ENTRIES && done < limit {
-            let entry = entries[index].load(Ordering::Relaxed) & ALLOWED;
-            let row = MapRow { address: grant.key, entry };
-            if !bind_at(info, (&copies[index], index), &row, self.entry_bits, grant) {
-                break;
+        let (info, pages, known) = (memory::info(to).expect("a table has a record"), exposed::pages(), self.entry_bits);
+        let (mut used, mut uses, mut done) = (0, Uses::begin(), 0);
+        let mut pairs = table(from.table).iter().zip(table(to)).enumerate().skip(from.index);
+        let stopped = pairs.find(|(index, (entry, copy))| {
+            let row = MapRow { address: grant.key, entry: entry.load(Ordering::Relaxed) & ALLOWED };
+            if row.entry == 0 {
+                return false;
             }
-            (index, done) = (index + 1, done + 1);
-            if entries.get(index).is_none_or(|next| next.load(Ordering::Relaxed) == 0) {
-                index = next_used(from.table, index);
-            }
-        }
-        if done > 0 {
-            note_edit(info);
-        }
-        (index, done)
+            let is_free = done < limit && copy.load(Ordering::Relaxed) == 0;
+            let Some(page) = grant.bindable(&row, pages).filter(|_| is_free) else { return true };
+            used |= eighth_of(*index);
+            copy.store((row.entry | USER) & known, Ordering::Release);
+            uses.note(page);
+            note_shown(page);
+            done += 1;
+            false
+        });
+        uses.end();
+        note_used_eighths(info, used);
+        note_edit(info);
+        (stopped.map_or(ENTRIES, |(index, _)| index), done)
     }
 
     /// The level-1 table for an address under a root, if the way to it exists, nothing on it is shared, and all that it
@@ -311,17 +314,11 @@ fn exchange(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant:
 /// Maps the page of a row where none was, if `grant` allows it; `table` is the record of its table.
 #[inline(always)]
 fn bind(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> bool {
-    bind_at(table, (word, index(row.address, 1)), row, known, grant)
-}
-
-/// The same in a word whose index is known.
-#[inline(always)]
-fn bind_at(table: &PageInfo, (word, index): (&AtomicU64, usize), row: &MapRow, known: u64, grant: Grant) -> bool {
     if word.load(Ordering::Relaxed) & PRESENT != 0 {
         return false;
     }
     let Some(info) = grant.bindable(row, exposed::pages()) else { return false };
-    note_used(table, index);
+    note_used(table, index(row.address, 1));
     word.store((row.entry | USER) & known, Ordering::Release);
     note_bound(info);
     true

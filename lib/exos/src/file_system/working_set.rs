@@ -29,16 +29,19 @@ struct WorkingSet {
 }
 
 impl WorkingSet {
-    fn note(&mut self, page: u32) {
+    /// Whether it is another set by that.
+    fn note(&mut self, page: u32) -> bool {
         let before = self.pages.len();
         self.pages.retain(|other| *other != page);
-        if self.pages.len() == before {
+        let is_new = self.pages.len() == before;
+        if is_new {
             self.holds_for = None;
         }
         if self.pages.len() == WORKING_SET {
             self.pages.remove(0);
         }
         self.pages.push(page);
+        is_new
     }
 
     fn look_up(&mut self, number: impl Fn(u64) -> Option<u64>) {
@@ -50,10 +53,9 @@ impl WorkingSet {
 }
 
 impl WorkingSets {
-    /// A fault asked for a page.
-    pub fn note(&mut self, file: NodeId, page: u64) {
-        let Ok(page) = u32::try_from(page) else { return };
-        self.files.entry(file).or_default().note(page);
+    /// A fault asked for a page. Whether the file's set is another one by that.
+    pub fn note(&mut self, file: NodeId, page: u64) -> bool {
+        u32::try_from(page).is_ok_and(|page| self.files.entry(file).or_default().note(page))
     }
 
     /// Those of a file's pages between two that are there, in ascending order: index, and number in the upper half. `number` tells

@@ -16,6 +16,10 @@ use linux_raw_sys::general as linux;
 
 impl Server {
     pub(super) fn set_mode(&mut self, who: Credentials, at: Location, mode: u32) -> Result<Outcome> {
+        if self.tree.node(at.node)?.mode & 0o111 != 0 {
+            // Nobody else tells when one is written to that is none.
+            self.tell_of_programs();
+        }
         let groups = self.tree.groups.clone();
         self.change(who, at, |node| {
             let mode = kept_bits(mode, node.gid, who, &groups);
@@ -226,6 +230,7 @@ impl Server {
             self.check_removal(who, to_directory.node, node.node)?;
         }
         let (from, to) = ((from.0.node, &*from.1), (to_directory.node, &*to_name));
+        self.tell_of_programs();
         match flags {
             0 => self.tree.rename(from, to, false)?,
             linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,

@@ -14,6 +14,7 @@ use crate::file_system::path::{PATH_BYTES, Place};
 use crate::file_system::tree::{Credentials, access};
 use crate::loader::image::HEAD;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
 
@@ -34,7 +35,9 @@ impl Server {
             0 => self.start(caller, at)?,
             _ => {
                 let path = self.path(caller, 0, length)?;
-                match self.tree.walk(self.from(caller, at, who, true)?, &path)? {
+                let found = self.tree.walk(self.from(caller, at, who, true)?, &path)?;
+                self.show_once(at, &path);
+                match found {
                     Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
                     Place::Here { node, slash, .. } => match node.ok_or(Errno::ENOENT)? {
                         file if slash && !self.tree.node(file.node)?.is_directory() => return Err(Errno::ENOTDIR),
@@ -117,12 +120,19 @@ impl Server {
     }
 
     /// `ETXTBSY` where a program runs.
-    pub(super) fn check_at_rest(&self, node: NodeId) -> Result<()> {
+    pub(super) fn check_at_rest(&mut self, node: NodeId) -> Result<()> {
         // Most files that are written to are none.
         if self.tree.node(node)?.mode & 0o111 == 0 {
             return Ok(());
         }
+        self.tell_of_programs();
+        self.take_back_idle_of(node);
         if self.is_held_so(node, Handle::runs) { Err(Errno::ETXTBSY) } else { Ok(()) }
+    }
+
+    /// Some programs may be others from now on: who knows what they were asks again.
+    pub(super) fn tell_of_programs(&self) {
+        self.notice.words()[protocol::PROGRAMS].fetch_add(1, SeqCst);
     }
 
     /// Whether a process that lives holds a node in some manner.

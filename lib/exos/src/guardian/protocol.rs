@@ -31,6 +31,9 @@ pub const FUTEX_WAKES_WORDS: usize = 64;
 pub const CUTS: usize = 2;
 /// Words of the notice page that tell who goes before others on a CPU: see [`super::precedence`].
 pub const PRECEDENCES: usize = 384;
+/// Word of the notice page that counts what may make a program another one than it was, each time before that is so: what is in it, which
+/// of its pages programs touch, what it is called.
+pub const PROGRAMS: usize = 3;
 /// Bit of an operation: the guardian may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
 pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
@@ -127,7 +130,8 @@ operations! {
     /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
     /// clients wait for.
     Attach = 0,
-    /// (environment, 1 for a window): it becomes a client that holds what the caller holds -> as `Attach`, of its window.
+    /// (environment, 1 for a window, count, first page of the window that one more environment maps): it becomes a client that holds
+    /// what the caller holds, but for so many nodes in the caller's window, each once -> as `Attach`, of its window.
     Adopt = 1,
     /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
     /// The caller holds the node.

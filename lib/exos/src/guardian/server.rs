@@ -45,12 +45,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// What it holds, but for what it holds without need.
-    pub(super) fn needed_holds(&self) -> NumberMap<u32> {
+    /// What it holds, but for what it holds without need, and what is left out, each once.
+    pub(super) fn needed_holds(&self, left_out: &[u64]) -> NumberMap<u32> {
         let mut holds = self.holds.clone();
-        for handle in self.window.iter().flat_map(|window| protocol::idle_in(window.words()).handles()) {
+        let idle = self.window.iter().flat_map(|window| protocol::idle_in(window.words()).handles());
+        for handle in idle.chain(left_out.iter().copied()) {
             if let Some(count) = holds.get_mut(&handle) {
-                *count -= 1;
+                *count = count.saturating_sub(1);
             }
         }
         holds.retain(|_, count| *count != 0);
@@ -353,7 +354,7 @@ impl Server {
         Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
-    pub(super) fn check_open(&self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
+    pub(super) fn check_open(&mut self, at: Location, who: Credentials, flags: u32, slash: bool) -> Result<()> {
         let node = self.tree.node(at.node)?;
         if (flags & linux::O_DIRECTORY != 0 || slash) && !node.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -518,8 +519,8 @@ impl Server {
         let Some(numbers) = numbers.get_mut(..count as usize) else { return Err(Errno::EINVAL) };
         let Some(index) = first.checked_add(wanted).filter(|_| wanted < count) else { return Err(Errno::EINVAL) };
         let Some(page) = self.tree.page(id, index, shared)? else { return Ok([0; 5]) };
-        if !shared {
-            self.tree.working_sets.note(id, index);
+        if !shared && self.tree.working_sets.note(id, index) {
+            self.tell_of_programs();
         }
         self.tell(caller, id, &[page], if shared { Access::Write } else { Access::Read })?;
         if count > 1 {
@@ -606,13 +607,20 @@ impl Server {
     }
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
-    fn show(&self, at: NodeId, path: &[u8]) {
+    pub(super) fn show(&self, at: NodeId, path: &[u8]) {
         let is_plain = Handle::from_word(at).at.mount == FIRST
             && self.tree.root == Location::first(ROOT)
             && self.tree.flags_at(self.tree.root) & linux::MS_NOSYMFOLLOW == 0;
         if is_plain && self.tree.changes.is_empty() {
             // Only what could be found is shown.
             let _ = self.tree.show(Catalogue::new(self.catalogue.words()), node_of(at), path);
+        }
+    }
+
+    /// The same of what who asks does not look for there first: mostly it is shown.
+    pub(super) fn show_once(&self, at: NodeId, path: &[u8]) {
+        if Catalogue::new(self.catalogue.words()).find_owned(node_of(at), path, true).is_none() {
+            self.show(at, path);
         }
     }
 

@@ -5,7 +5,7 @@ use super::bequests::Bequests;
 use super::handle::Handle;
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
-use super::protocol::{self, Operation, WINDOW_PAGES};
+use super::protocol::{self, Operation, WINDOW_BYTES, WINDOW_PAGES};
 use super::server::{Client, Server};
 use super::set_id::Wishes;
 use super::users::KEPT_FOR_ZERO;
@@ -28,7 +28,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::transfer::Message;
@@ -59,8 +59,8 @@ pub struct Guardian {
     pub(super) futexes: SharedFutexes,
 }
 
-/// Windows of dead clients that are kept at most.
-const SPARE: usize = 2;
+/// Windows of dead clients that are kept at most, the latest.
+const SPARE: usize = 4;
 
 impl Guardian {
     /// One with the files of the boot archive. `file_pages` are readable by user 0, `common_pages` by the session.
@@ -161,7 +161,7 @@ impl Guardian {
 
     fn answer(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) {
         let outcome = match Operation::from_number(message[0]) {
-            Some(Operation::Attach) => self.attach(caller, message),
+            Some(Operation::Attach) => self.attach(caller, PageNumber::NONE, message),
             Some(Operation::Adopt) => self.adopt(environment, caller, message),
             Some(Operation::Join) => self.join(environment, caller, message[1]),
             Some(Operation::SetIdentity) => self.set_identity(caller, message),
@@ -202,13 +202,13 @@ impl Guardian {
         message[0] = outcome.map_or_else(|error| u64::from(error.number()), |()| 0);
     }
 
-    /// Gives a client its window.
-    fn attach(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+    /// Gives a client its window: the one that begins with a page, if that is `wanted`.
+    fn attach(&mut self, caller: u64, wanted: PageNumber, message: &mut Message) -> Result<()> {
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         let principal = self.wishes.principal_of(caller).unwrap_or_else(|| client.identity.principal());
         let window = match &client.window {
             Some(window) => window.clone(),
-            None => self.fresh_window(principal)?,
+            None => self.fresh_window(principal, wanted)?,
         };
         self.server.clients.entry(caller).and_modify(|client| client.window = Some(window.clone()));
         for (word, two) in message[1..].iter_mut().zip(window.pages().chunks(2)) {
@@ -218,19 +218,22 @@ impl Guardian {
     }
 
     /// A window that no client has: one that a dead client of the same user left, as long as nobody else maps it, or a new
-    /// one.
-    fn fresh_window(&mut self, principal: u64) -> Result<Shared> {
+    /// one. The one that is `wanted` may be mapped once more, where the client will be.
+    fn fresh_window(&mut self, principal: u64, wanted: PageNumber) -> Result<Shared> {
         let from = self.server.keys.windows(principal)?;
-        while let Some(window) = self.spare.pop() {
-            let is_fit = |page: &PageNumber| {
-                exposed::page(*page).is_some_and(|info| info.references() == 1 && info.access() == from.list)
-            };
-            if window.pages().iter().all(is_fit) {
-                protocol::idle_in(window.words()).take_all().for_each(drop);
-                protocol::newborns_in(window.words()).take_all().for_each(drop);
-                return Ok(window);
-            }
-            self.give_up_window(&window);
+        let is_fit = |window: &Shared| {
+            let others = u64::from(window.pages()[0] == wanted);
+            let is_fit = |info: runtime::exposed::Page| info.references() == 1 + others && info.access() == from.list;
+            window.pages().iter().all(|page| exposed::page(*page).is_some_and(is_fit))
+        };
+        // Whose window is still mapped comes first.
+        let found = |first: bool| move |window: &Shared| (window.pages()[0] == wanted || !first) && is_fit(window);
+        let place = self.spare.iter().rposition(found(true)).or_else(|| self.spare.iter().rposition(found(false)));
+        if let Some(place) = place {
+            let window = self.spare.remove(place);
+            protocol::idle_in(window.words()).take_all().for_each(drop);
+            protocol::newborns_in(window.words()).take_all().for_each(drop);
+            return Ok(window);
         }
         let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
         from.allocate_many(&mut pages)?;
@@ -242,13 +245,21 @@ impl Guardian {
         keys::ANY_WINDOW.free_many(window.pages());
     }
 
-    /// A new process inherits what its maker holds. The session may make one that holds the root only.
+    /// A new process inherits what its maker holds, but for what it has no use for. The session may make one that holds the root only.
     fn adopt(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) -> Result<()> {
         let newborn = message[1];
         self.bury_the_dead();
         check_maker(environment, newborn)?;
-        self.take_in(caller, newborn)?;
-        if message[2] == 1 { self.attach(newborn, message) } else { Ok(()) }
+        let left_out = self.left_out(caller, message[3]);
+        self.take_in(caller, newborn, &left_out)?;
+        if message[2] == 1 { self.attach(newborn, PageNumber(message[4]), message) } else { Ok(()) }
+    }
+
+    /// Nodes that a newborn is not to hold, as its maker tells.
+    fn left_out(&self, maker: u64, count: u64) -> Vec<u64> {
+        let window = self.server.clients.get(&maker).and_then(|client| client.window.as_ref());
+        let words = window.map_or(&[][..], |window| &window.words()[..WINDOW_BYTES as usize / 8]);
+        words.iter().take(count as usize).map(|word| word.load(Relaxed)).collect()
     }
 
     /// Makes clients of those whom their makers have noted; whether there were any. Who makes processes loses some, too: the dead
@@ -265,22 +276,22 @@ impl Guardian {
         for (maker, newborn) in noted {
             if exposed::lives(EnvironmentId(newborn)) && self.has_made(maker, newborn) {
                 // Who has no room for it has a child that finds nothing.
-                let _ = self.take_in(maker, newborn);
+                let _ = self.take_in(maker, newborn, &[]);
             }
         }
         self.bury_dead_clients();
         true
     }
 
-    /// It holds what its maker holds.
-    fn take_in(&mut self, caller: u64, newborn: u64) -> Result<()> {
+    /// It holds what its maker holds, but for what is left out, each once.
+    fn take_in(&mut self, caller: u64, newborn: u64, left_out: &[u64]) -> Result<()> {
         let maker = self.server.clients.get(&caller);
         // The session made the environment that this runs in.
         let by_session = exposed::environment(area::number()).is_some_and(|own| own.creator.load(Acquire) == caller);
         if maker.is_none() && !by_session || self.server.clients.contains_key(&newborn) {
             return Err(Errno::EPERM);
         }
-        let holds = maker.map_or_else(|| NumberMap::from_iter([(ROOT, 1)]), Client::needed_holds);
+        let holds = maker.map_or_else(|| NumberMap::from_iter([(ROOT, 1)]), |maker| maker.needed_holds(left_out));
         let identity = maker.map_or_else(Default::default, |maker| maker.identity.clone());
         let root = maker.map_or(Location::first(ROOT), |maker| maker.root);
         for (word, count) in &holds {
@@ -324,10 +335,12 @@ impl Guardian {
             if any {
                 self.server.tell_of_change();
             }
-            match client.window {
-                Some(window) if self.spare.len() < SPARE => self.spare.push(window),
-                Some(window) => self.give_up_window(&window),
-                None => {}
+            if let Some(window) = client.window {
+                if self.spare.len() == SPARE {
+                    let oldest = self.spare.remove(0);
+                    self.give_up_window(&oldest);
+                }
+                self.spare.push(window);
             }
         }
         self.forget_wishes();

@@ -196,13 +196,6 @@ impl Space {
         self.is_copy = true;
     }
 
-    /// Forgets every page, and what was noted of them, in the copy for a child that has none.
-    pub fn forget_pages(&mut self) {
-        self.frames = Frames::default();
-        self.written.clear();
-        self.touched.clear();
-    }
-
     /// The pages of files that a child is given when it is made: all, or those that children before it touched.
     pub fn files_for_child(&self, all: bool) -> impl Iterator<Item = MapRow> {
         const EVERYTHING: [(u64, u64); 1] = [(0, u64::MAX >> 1)];

@@ -23,6 +23,7 @@ use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::loader::enter;
+use crate::memory::space::Space;
 use crate::pipe::{Pipe, Side};
 use crate::process::create::SESSION_SLOT;
 use crate::process::status::Status;
@@ -64,6 +65,8 @@ pub struct Inherited {
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
     /// Where its parent's mailbox is mapped, if it is.
     pub(super) parent_place: Option<u64>,
+    /// Addresses of its parent's windows that it does not have.
+    pub(super) forgotten: Vec<u64>,
 }
 
 /// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
@@ -91,6 +94,7 @@ impl Inherited {
             memory: None,
             window: None,
             parent_place: None,
+            forgotten: Vec::new(),
         }
     }
 
@@ -128,7 +132,7 @@ pub extern "C" fn forked(_argument: u64) {
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().nursery.lock());
     let Some(inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
-    if let Err(error) = become_child(&inherited, &nursery) {
+    if let Err(error) = become_child(&inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -150,7 +154,7 @@ pub extern "C" fn forked(_argument: u64) {
     enter::resume(&inherited.context)
 }
 
-fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
+fn become_child(inherited: &Inherited) -> Result<()> {
     let (process, thread) = (process(), thread());
     take_memory(process, inherited);
     let name = thread.name();
@@ -163,7 +167,7 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
-    forget_what_is_the_parents(process, thread, nursery);
+    forget_what_is_the_parents(process, thread, &inherited.forgotten);
     if let Some((place, pages)) = &inherited.window {
         let window = process.windows.lock().note(*place, pages.clone());
         process.files.lock().take_window(window);
@@ -171,10 +175,10 @@ fn become_child(inherited: &Inherited, nursery: &Nursery) -> Result<()> {
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
     syscall::page_claim(key, inherited.mailbox, key, public.list)?;
     let place = process.mailbox.lock().window().address();
-    let mailbox = process.windows.lock().note(place, vec![inherited.mailbox]);
+    let mailbox = process.windows.lock().note(place, [inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
     *process.parent_mailbox.lock() = match inherited.parent_place {
-        Some(place) => Some(Mailbox::new(process.windows.lock().note(place, vec![inherited.parent_mailbox]))),
+        Some(place) => Some(Mailbox::new(process.windows.lock().note(place, [inherited.parent_mailbox]))),
         // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
         None => Mailbox::open(inherited.parent_mailbox, process.session_key).ok(),
     };
@@ -201,7 +205,8 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     let Some(own) = &inherited.memory else { return };
     memory.tables.clone_from(&own.tables);
     if inherited.executes() {
-        memory.space.forget_pages();
+        // Nothing of it is here, and none of its files is held.
+        memory.space = Space::default();
     }
     if !own.has_files {
         memory.space.forget_files();
@@ -211,10 +216,9 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     }
 }
 
-fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, nursery: &Nursery) {
-    let addresses = not_inherited(process, nursery);
+fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, windows_gone: &[u64]) {
     let mut windows = process.windows.lock();
-    addresses.into_iter().for_each(|address| windows.forget(address));
+    windows_gone.iter().for_each(|address| windows.forget(*address));
     drop(windows);
     *process.children.lock() = Children::default();
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);

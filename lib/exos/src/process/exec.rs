@@ -5,17 +5,16 @@
 use super::children::public;
 use super::preload::{self, Object};
 use super::prepared::{Prepared, ZEROS};
+use super::program::{self, Executable, File, read_from};
 use super::set_id;
 use super::status::Status;
-use crate::call::walk::{Last, walk};
 use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
-use crate::guardian::client::{Client, Opened, OpenedProgram, Touched};
-use crate::guardian::handle::{Handle, right};
+use crate::guardian::client::{Opened, Touched};
 use crate::guardian::protocol::FOLLOW;
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
-use crate::loader::image::{HEAD, Image};
+use crate::loader::image::Image;
 use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, segments, vdso};
 use crate::memory::area::{Area, Protection};
@@ -28,6 +27,7 @@ use crate::user_memory::{copy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -47,17 +47,6 @@ const NOT_LOADED: u8 = 127;
 /// Flags of a program that begins: interrupts on.
 const FLAGS: u64 = 0x202;
 
-/// A file that was opened to be run.
-pub(super) struct File {
-    pub(super) opened: Opened,
-    pub(super) path: Vec<u8>,
-    pub(super) head: Vec<u8>,
-    /// Its absolute path; empty where that is not known.
-    absolute: Vec<u8>,
-    /// The pages that programs touch of it.
-    pub(super) touched: Touched,
-}
-
 /// Where a program that begins has everything.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -73,8 +62,8 @@ pub struct Layout {
 
 /// A program that can be loaded: itself, and its interpreter.
 pub(super) struct Plan {
-    program: (File, Image),
-    interpreter: Option<(File, Image)>,
+    program: Arc<Executable>,
+    interpreter: Option<Arc<Executable>>,
     arguments: Vec<Vec<u8>>,
     preloaded: Vec<Object>,
 }
@@ -104,7 +93,7 @@ pub fn exec(
 fn check(plan: &mut Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
     // Here too long a list is an error, and not an end.
     stack::measure(STACK_TOP, path, &plan.arguments, environment)?;
-    if set_id::becomes_another(&plan.program.0)? {
+    if set_id::becomes_another(&plan.program.file)? {
         return Ok(true);
     }
     if !process().identity.lock().is_secure() {
@@ -144,7 +133,10 @@ impl Request {
     pub(super) fn prepare(&self, before: Option<Box<Prepared>>, windows: &Lock<Windows>) -> Option<Box<Prepared>> {
         let stack = self.stack().ok()?;
         match before {
-            Some(prepared) if prepared.is_of(&self.plan, stack) => return Some(prepared),
+            Some(mut prepared) if prepared.is_of(&self.plan, stack) => {
+                prepared.renew(&self.plan);
+                return Some(prepared);
+            }
             Some(mut other) => other.look_away(&mut windows.lock()),
             None => {}
         }
@@ -154,7 +146,7 @@ impl Request {
     /// Whether what is known of its files' pages is so still.
     pub(super) fn is_current(&self) -> bool {
         let files = process().files.lock();
-        self.plan.files().all(|(file, _)| files.are_current(&file.touched))
+        self.plan.files().all(|one| files.are_current(&one.file.touched))
     }
 
     /// The lowest page that its stack is sure to be written in: below what the program finds there it goes on writing at once.
@@ -174,17 +166,17 @@ impl Request {
         let status = files.status_of(node)?;
         let opened =
             Opened { node, mode: status.mode_links as u32, device: (0, 0), size: status.size, left_mapped: false };
-        let program = look_into(&mut files, opened)?;
+        let (file, head) = File::of_node(&mut files, opened, path)?;
         // Beside whoever made the environment, who held it first.
         files.hold(node, true);
         drop(files);
-        let plan = plan_image(File::of(program, path), arguments)?;
+        let plan = plan_image((file, head), arguments)?;
         Ok(Self { plan, path: path.to_vec(), environment, is_for_another: false })
     }
 
     /// Node of the program.
-    pub(super) const fn node(&self) -> u64 {
-        self.plan.program.0.opened.node
+    pub(super) fn node(&self) -> u64 {
+        self.plan.program.file.opened.node
     }
 
     /// Its arguments.
@@ -247,15 +239,15 @@ fn take_up(prepared: Box<Prepared>) -> Layout {
 /// Maps a program and its stack.
 fn load(request: &Request) -> Result<Layout> {
     let plan = &request.plan;
-    let touched: Vec<Cow<'_, Touched>> = plan.files().map(|(file, _)| touched_now(file)).collect();
+    let touched: Vec<Cow<'_, Touched>> = plan.files().map(|one| touched_now(&one.file)).collect();
     let stack = request.stack()?;
     process().with_memory(|space, pages| {
         // What is mapped of them is held by the areas, in the place of the plan.
         space.held = plan.nodes();
         let layout = lay_out((&mut *space, &mut *pages), plan, &touched, stack)?;
         let biases = [layout.bias, layout.interpreter_base];
-        for (((_, image), touched), bias) in plan.files().zip(&touched).zip(biases) {
-            forget_if_cut(space, pages, touched, segments::pages_of_all(image, bias))?;
+        for ((one, touched), bias) in plan.files().zip(&touched).zip(biases) {
+            forget_if_cut(space, pages, touched, segments::pages_of_all(&one.image, bias))?;
         }
         Ok(layout)
     })
@@ -275,7 +267,7 @@ pub(super) fn lay_out(
     touched: &[Cow<'_, Touched>],
     stack: u64,
 ) -> Result<Layout> {
-    let (file, image) = &plan.program;
+    let Executable { file, image } = &*plan.program;
     let touched = |index: usize| touched.get(index).map_or(&[][..], |touched| &touched.pages);
     let (first, last) = image.span();
     let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
@@ -286,10 +278,11 @@ pub(super) fn lay_out(
     map_stack(space, pages, image.executable_stack)?;
     let (entry, interpreter_base) = match &plan.interpreter {
         None => (image.entry.wrapping_add(bias), 0),
-        Some((file, interpreter)) => {
-            let base = place_movable(space, interpreter)?;
-            segments::map((space, pages), (file.opened.node, touched(1)), interpreter, base, &mut zeros)?;
-            (interpreter.entry.wrapping_add(base), base)
+        Some(interpreter) => {
+            let Executable { file, image } = &**interpreter;
+            let base = place_movable(space, image)?;
+            segments::map((space, pages), (file.opened.node, touched(1)), image, base, &mut zeros)?;
+            (image.entry.wrapping_add(base), base)
         }
     };
     space.fill_with_few_zeros(pages, stack..STACK_TOP);
@@ -304,19 +297,26 @@ fn tell_that_it_began() {
 }
 
 impl Plan {
+    /// Of the program, and of its interpreter.
+    fn of(files: impl IntoIterator<Item = Arc<Executable>>, arguments: Vec<Vec<u8>>) -> Result<Self> {
+        let mut files = files.into_iter();
+        let program = files.next().ok_or(Errno::ENOEXEC)?;
+        Ok(Self { program, interpreter: files.next(), arguments, preloaded: Vec::new() })
+    }
+
     /// Its files but for what is preloaded, with what they say of themselves.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&File, &Image)> {
-        core::iter::once(&self.program).chain(&self.interpreter).map(|(file, image)| (file, image))
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<Executable>> {
+        core::iter::once(&self.program).chain(&self.interpreter)
     }
 
     /// The nodes of these.
     pub(super) fn nodes(&self) -> Vec<u64> {
-        self.files().map(|(file, _)| file.opened.node).collect()
+        self.files().map(|one| one.file.opened.node).collect()
     }
 
     /// Lets the files go.
     fn close(&self) {
-        self.files().for_each(|(file, _)| close(file));
+        self.files().for_each(|one| one.file.close());
         self.preloaded.iter().for_each(Object::close);
     }
 }
@@ -344,37 +344,40 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
     let mut path = path.to_vec();
     for _ in 0..=SCRIPTS {
-        let file = open_for(&path, true)?;
-        let Some(script) = script::parse(&file.head) else {
-            return plan_image(file, arguments);
+        if let Some(known) = program::reopen(&path) {
+            return Plan::of(known, arguments);
+        }
+        let (file, head) = program::open(&path, true)?;
+        let Some(script) = script::parse(&head) else {
+            return plan_image((file, head), arguments);
         };
         let script = if goes { Err(Errno::ENOENT) } else { script };
-        let script = script.inspect_err(|_| close(&file))?;
+        let script = script.inspect_err(|_| file.close())?;
         let mut longer = vec![script.interpreter.to_vec()];
         longer.extend(script.argument.map(<[u8]>::to_vec));
         longer.push(path);
         longer.extend(arguments.into_iter().skip(1));
         arguments = longer;
         path = script.interpreter.to_vec();
-        close(&file);
+        file.close();
     }
     Err(Errno::ELOOP)
 }
 
-fn plan_image(file: File, arguments: Vec<Vec<u8>>) -> Result<Plan> {
+fn plan_image((file, head): (File, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<Plan> {
     let image = match file.is_readable() {
-        true => Image::read(&file.head, read_from(&file)).inspect_err(|_| close(&file))?,
+        true => Image::read(&head, read_from(&file)).inspect_err(|_| file.close())?,
         // Another environment looks into it.
         false => Image::default(),
     };
     let interpreter = match image.interpreter {
         None => None,
-        Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| close(&file))?),
+        Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| file.close())?),
     };
-    Ok(Plan { program: (file, image), interpreter, arguments, preloaded: Vec::new() })
+    Plan::of(core::iter::once(Executable { file, image }).chain(interpreter).map(Arc::new), arguments)
 }
 
-fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image)> {
+fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<Executable> {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
@@ -383,51 +386,9 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<(File, Image
         return Err(Errno::EIO);
     }
     let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
-    let file = open(name.split(|byte| *byte == 0).next().unwrap_or_default())?;
-    let image = Image::read_interpreter(&file.head, read_from(&file)).inspect_err(|_| close(&file))?;
-    Ok((file, image))
-}
-
-/// Reads more of a file than its beginning.
-pub(super) fn read_from(file: &File) -> impl FnOnce(u64, usize) -> Result<Vec<u8>> {
-    let node = file.opened.node;
-    move |offset, bytes| process().files.lock().read(node, offset, bytes)
-}
-
-/// Opens a regular file that may be executed and read, and reads its beginning.
-pub(super) fn open(path: &[u8]) -> Result<File> {
-    open_for(path, false)
-}
-
-/// The same; what is to run need not be readable.
-fn open_for(path: &[u8], runs: bool) -> Result<File> {
-    let (directory, from_there) = process().place.lock().start(path);
-    let found = walk(directory, &from_there, Last::Node, |files, at, path| files.open_program(at, path, runs))?;
-    Ok(File::of(found.here(Errno::EACCES)?, path))
-}
-
-impl File {
-    /// Whether this process may look into it.
-    pub(super) const fn is_readable(&self) -> bool {
-        Handle::from_word(self.opened.node).check(right::READ).is_ok()
-    }
-
-    fn of(program: OpenedProgram, path: &[u8]) -> Self {
-        let OpenedProgram { opened, head, path: absolute, touched } = program;
-        Self { opened, path: path.to_vec(), head, absolute, touched }
-    }
-}
-
-/// What it takes to begin a program that is held.
-fn look_into(files: &mut Client, opened: Opened) -> Result<OpenedProgram> {
-    let head = files.read(opened.node, 0, HEAD)?;
-    let path = files.path_of(opened.node).unwrap_or_default();
-    let touched = files.touched(opened.node);
-    Ok(OpenedProgram { opened, head, path, touched })
-}
-
-pub(super) fn close(file: &File) {
-    process().files.lock().hold(file.opened.node, false);
+    let (file, head) = program::open(name.split(|byte| *byte == 0).next().unwrap_or_default(), false)?;
+    let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
+    Ok(Executable { file, image })
 }
 
 pub(super) fn forget_old_program() -> Result<()> {
@@ -474,7 +435,7 @@ pub(super) fn forget_old_program() -> Result<()> {
 fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], environment: &[Vec<u8>]) -> Result<()> {
     let Layout { bias, interpreter_base, entry, zeros } = layout;
     zeros.iter().try_for_each(clear)?;
-    let image = &plan.program.1;
+    let image = &plan.program.image;
     let identity = process().identity.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
@@ -559,7 +520,7 @@ fn touched_now(file: &File) -> Cow<'_, Touched> {
 /// What `/proc` and others tell of the program; a script has its own name, and its interpreter's file.
 fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
     let process = process();
-    let file = &plan.program.0;
+    let file = &plan.program.file;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let path = if file.absolute.is_empty() { absolute(&file.path) } else { file.absolute.clone() };
     let joined = |strings: &[Vec<u8>]| {

@@ -89,8 +89,8 @@ impl Options {
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     budget::foresee(FOR_THE_REST)?;
-    // The child finds them in its copy of this memory.
-    let _vectors = vector::keep();
+    // The child finds them in its copy of this memory; another program begins without.
+    let _vectors = (!options.executes).then(vector::keep);
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
@@ -116,7 +116,12 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
     let begins = options.executes;
     let mut inherited = Inherited::new(context, ready.mailbox(), options);
     if begins {
-        inherited.window = process().files.lock().adopt_with_window(ready.made.number)?;
+        // It maps none of the files that are mapped here.
+        let mapped = process().memory.lock().space.files();
+        let mut files = process().files.lock();
+        let place = files.window_place()?;
+        inherited.window = Some((place, files.adopt_with_window(ready.made.number, ready.shown_at(place), &mapped)?));
+        drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
     }
     let copies = copy(ready, nursery, inherited)?;
@@ -146,49 +151,48 @@ pub(super) fn introduce(ready: &Ready) {
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
+fn copy(ready: &mut Ready, nursery: &mut Nursery, mut inherited: Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
     let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
-    let forgotten = begin::not_inherited(process, nursery);
+    inherited.forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten, is_noted)))
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, is_noted)))
 }
 
-/// The same while all is held: this process's mailbox, where its parent's lies, where the windows lie that the child does not
-/// get, and whether another child is to be made of this one.
+/// The same while all is held: this process's mailbox, where its parent's lies, and whether another child is to be made of this one.
 fn copy_held(
     ready: &mut Ready,
     nursery: &mut Nursery,
     held: &mut Held<'_>,
-    (own_mailbox, place, forgotten, is_noted): (&Mailbox, Option<u64>, &[u64], bool),
+    (own_mailbox, place, is_noted): (&Mailbox, Option<u64>, bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
+    let forgotten = nursery.inherited.as_ref().map_or(&[][..], |inherited| &inherited.forgotten);
     let mut rows = windows_of_child(&held.windows, (own_mailbox, ready.mailbox()), forgotten);
     // Where this process has its own parent's mailbox, the child has this process's.
     let place = place.or_else(|| held.windows.free_place());
     if let Some(inherited) = &mut nursery.inherited {
         inherited.parent_place = place;
     }
-    let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
-    let window =
-        window.flat_map(|(place, pages)| create::rows(process.session_key, *place, pages, Access::WRITE)).collect();
-    if let Some(place) = place {
+    let mut insert = |place: u64, pages: &[PageNumber]| {
         let at = rows.partition_point(|row| row.address < place);
-        let own = create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE);
-        own.for_each(|row| rows.insert(at, row));
-    }
+        rows.splice(at..at, create::rows(process.session_key, place, pages, Access::WRITE));
+    };
+    place.into_iter().for_each(|place| insert(place, own_mailbox.window().pages()));
+    let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
+    window.for_each(|(place, pages)| insert(*place, pages));
     let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
     let data = create::rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
-        ready.show(rows, core::iter::empty(), window)?;
+        ready.show(rows, core::iter::empty())?;
         ready.give(data)?;
         return Ok(Vec::new());
     }
-    ready.show(rows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    ready.show(rows, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
     Ok(pages)
 }
 

@@ -6,7 +6,7 @@
 //! or [`Kept::clean`]: the tables map what stands here, and the kernel's area, and nothing else.
 
 use crate::errno::{Errno, Result};
-use crate::layout::{AREA_PRIVATE_PAGES, PAGE_SIZE};
+use crate::layout::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
 use crate::memory::difference::difference;
 use crate::memory::frames::Frames;
 use crate::memory::leaf;
@@ -34,8 +34,6 @@ pub struct Kept {
     rows: Vec<MapRow>,
     /// How many of these map windows.
     windows: usize,
-    /// What maps pages that go with the child.
-    passing: Vec<MapRow>,
     /// What maps the program. What is not there any more has no entry.
     program: Vec<MapRow>,
     /// Which edition that is of a program that was prepared; 0: another one.
@@ -95,23 +93,28 @@ impl Kept {
         Ok(())
     }
 
-    /// Maps windows, which are in order, then the pages for ExOS's data, in the place of those before, and `passing` pages for this child only.
+    /// Maps windows, which are in order, then the pages for ExOS's data, in the place of those before.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn show(
         &mut self,
         editor: &Editor,
-        (mut windows, passing): (Vec<MapRow>, Vec<MapRow>),
+        mut windows: Vec<MapRow>,
         data: impl Iterator<Item = MapRow>,
     ) -> Result<()> {
         self.windows = windows.len();
         windows.extend(data);
-        let mut rows = difference(&self.rows, &windows).into_owned();
-        rows.extend_from_slice(&passing);
-        show(editor, &rows)?;
-        (self.rows, self.passing) = (windows, passing);
+        show(editor, &difference(&self.rows, &windows))?;
+        self.rows = windows;
         Ok(())
+    }
+
+    /// The page that a window maps at an address; none where there is no window.
+    pub fn shown_at(&self, address: u64) -> PageNumber {
+        let windows = &self.rows[..self.windows];
+        let is_there = |row: &&MapRow| row.address & PAGE_MASK == address;
+        windows.iter().find(is_there).map_or(PageNumber::NONE, page)
     }
 
     /// Takes out the pages for ExOS's data.
@@ -120,18 +123,6 @@ impl Kept {
     /// The kernel's refusals.
     pub fn drop_data(&mut self, editor: &Editor) -> Result<()> {
         let rows: Vec<MapRow> = self.rows.drain(self.windows..).map(|row| MapRow { entry: 0, ..row }).collect();
-        show(editor, &rows)
-    }
-
-    /// Takes out what was mapped for one child only.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn take_out_passing(&mut self, editor: &Editor) -> Result<()> {
-        if self.passing.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<MapRow> = self.passing.drain(..).map(|row| MapRow { entry: 0, ..row }).collect();
         show(editor, &rows)
     }
 
@@ -227,17 +218,12 @@ impl Kept {
     /// The kernel's refusals.
     pub fn mend(&mut self, editor: &Editor, edited: Vec<PageNumber>) -> Result<Vec<PageNumber>> {
         let mut gone = Vec::new();
-        let mut is_passing_out = false;
         for table in edited {
             if self.way.contains(&table) {
                 self.mend_area(editor, table)?;
-                is_passing_out = true;
             } else {
                 self.mend_program(editor, table, &mut gone)?;
             }
-        }
-        if !is_passing_out {
-            self.take_out_passing(editor)?;
         }
         Ok(gone)
     }
@@ -255,17 +241,14 @@ impl Kept {
         let leaf = self.way.iter().copied().find(|page| is_lowest(*page)).ok_or(Errno::EFAULT)?;
         let is_near = |row: &MapRow| row.address & !(leaf::SPAN - 1) == NEAR;
         let is_as_noted = self.edits.contains(&(leaf, edits(leaf))) && self.rows.iter().all(is_near);
-        if is_as_noted {
-            self.take_out_passing(editor)?
-        } else {
-            self.mend_area(editor, leaf)?
+        if !is_as_noted {
+            self.mend_area(editor, leaf)?;
         }
         Ok(pages)
     }
 
     /// Takes out of the table that the area lies in what was not put there.
     fn mend_area(&mut self, editor: &Editor, table: PageNumber) -> Result<()> {
-        self.passing.clear();
         let found = leaf::look(self.view(editor, table)?.words(), used(table), NEAR, &self.rows, &AREA);
         found.missing.iter().for_each(|index| self.rows[*index].entry = 0);
         empty(editor, &found.others)

@@ -3,7 +3,8 @@
 //! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
 //! memory of the program, which fork copies and `execve` forgets.
 
-use super::exec::{File, close, map_object, open, read_from};
+use super::exec::map_object;
+use super::program::{File, open, read_from};
 use crate::errno::{Errno, Result};
 use crate::loader::image::Image;
 use crate::user_memory::{copy, foreign};
@@ -42,11 +43,11 @@ pub fn find(environment: &[Vec<u8>]) -> Result<Vec<Object>> {
 }
 
 fn find_one(name: &[u8]) -> Result<Object> {
-    let file = open(name)?;
-    match Image::read(&file.head, read_from(&file)) {
+    let (file, head) = open(name, false)?;
+    match Image::read(&head, read_from(&file)) {
         Ok(image) if image.is_sound && image.movable && image.interpreter.is_none() => Ok(Object { file, image }),
         _ => {
-            close(&file);
+            file.close();
             Err(Errno::ENOEXEC)
         }
     }
@@ -67,7 +68,7 @@ impl Object {
 
     /// Lets the file go.
     pub fn close(&self) {
-        close(&self.file);
+        self.file.close();
     }
 
     fn try_load(&self) -> Result<()> {

@@ -6,10 +6,10 @@
 //! file says anything else of itself, or has other pages where programs touch it.
 
 use super::exec::{Layout, Plan, lay_out};
+use super::program::Executable;
 use crate::errno::Result;
 use crate::guardian::client::Touched;
 use crate::layout::PAGE_SIZE;
-use crate::loader::image::Image;
 use crate::memory::draft::Draft;
 use crate::memory::frames::Frames;
 use crate::memory::space::Space;
@@ -19,6 +19,7 @@ use crate::user_memory::shared::{Shared, Windows};
 use abi::page_table::PAGE;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use runtime::window::WINDOW_PAGES;
 use runtime::{KeyIndex, PageNumber};
@@ -26,14 +27,11 @@ use runtime::{KeyIndex, PageNumber};
 /// What pages begin with that nothing is copied into.
 pub(super) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
 
-/// A file, as it was: its node, what it says of itself, and the pages that programs touch of it.
-type Source = (u64, Image, Vec<(u64, u64)>);
-
 /// The program.
 #[derive(Debug)]
 pub struct Prepared {
     /// What it was made of: the program, and its interpreter.
-    sources: Vec<Source>,
+    sources: Vec<Arc<Executable>>,
     /// Where its stack begins.
     stack: u64,
     /// Its memory.
@@ -56,24 +54,34 @@ impl Prepared {
         let mut space = Box::new(Space::default());
         space.held = plan.nodes();
         let mut draft = Draft::default();
-        let touched: Vec<Cow<'_, Touched>> = plan.files().map(|(file, _)| Cow::Borrowed(&file.touched)).collect();
+        let touched: Vec<Cow<'_, Touched>> = plan.files().map(|one| Cow::Borrowed(&one.file.touched)).collect();
         let layout = lay_out((&mut space, &mut draft), plan, &touched, stack).ok()?;
         let own = draft.own.into_iter().map(|(address, page)| (address, page.map(PageNumber))).collect();
-        let sources = plan.files().map(|(file, image)| {
-            let pages = file.touched.pages.clone();
-            (file.opened.node, image.clone(), pages)
-        });
-        let (sources, numbers, edition, originals) = (sources.collect(), Vec::new(), 0, None);
+        let (sources, numbers, edition, originals) = (plan.files().cloned().collect(), Vec::new(), 0, None);
         Some(Self { sources, stack, space, layout, own, numbers, edition, originals }).filter(|_| !draft.is_spoilt)
     }
 
     /// Whether it is what a plan says.
     pub(super) fn is_of(&self, plan: &Plan, stack: u64) -> bool {
-        let is_same = |((node, image, pages), (file, planned)): (&Source, (&super::exec::File, &Image))| {
-            *node == file.opened.node && image == planned && *pages == file.touched.pages
+        let is_same = |(known, planned): (&Arc<Executable>, &Arc<Executable>)| {
+            Arc::ptr_eq(known, planned) || {
+                let (before, now) = (&known.file, &planned.file);
+                let is_same_file = before.opened.node == now.opened.node && before.touched.pages == now.touched.pages;
+                is_same_file && known.image == planned.image
+            }
         };
         let count = plan.files().count();
         self.stack == stack && self.sources.len() == count && self.sources.iter().zip(plan.files()).all(is_same)
+    }
+
+    /// The files of a plan that says the same are looked at anew.
+    pub(super) fn renew(&mut self, plan: &Plan) {
+        self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
+    }
+
+    /// What it was made of.
+    pub(super) fn sources(&self) -> Vec<Arc<Executable>> {
+        self.sources.clone()
     }
 
     /// How many pages of its own it begins with.

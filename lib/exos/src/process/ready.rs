@@ -13,6 +13,7 @@ use super::exec::Request;
 use super::grave::remains;
 use super::kept::{self, Kept};
 use super::prepared::Prepared;
+use super::program::Executable;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -25,6 +26,7 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::page::{Allocator, PageKind};
@@ -195,6 +197,11 @@ impl Nursery {
         request.is_current().then_some(tables)
     }
 
+    /// The files of the program that a child executed last.
+    pub(super) fn program(&self) -> Option<Vec<Arc<Executable>>> {
+        self.prepared.as_ref().map(|prepared| prepared.sources())
+    }
+
     /// How many pages of its own the program begins with that was prepared last.
     fn own(&self) -> usize {
         self.prepared.as_ref().map_or(0, |prepared| prepared.own())
@@ -271,17 +278,17 @@ impl Ready {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps windows, the pages for ExOS's data, and `passing` pages that go with the child, into its address space.
+    /// Maps windows and the pages for ExOS's data into its address space.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn show(
-        &mut self,
-        windows: Vec<MapRow>,
-        data: impl Iterator<Item = MapRow>,
-        passing: Vec<MapRow>,
-    ) -> Result<()> {
-        self.room.kept.show(&self.editor(), (windows, passing), data)
+    pub fn show(&mut self, windows: Vec<MapRow>, data: impl Iterator<Item = MapRow>) -> Result<()> {
+        self.room.kept.show(&self.editor(), windows, data)
+    }
+
+    /// The page of a window that is mapped at an address there; none where there is no such window.
+    pub fn shown_at(&self, address: u64) -> PageNumber {
+        self.room.kept.shown_at(address)
     }
 
     /// Maps pages that are its own: no other child is made of what this one leaves.
@@ -313,7 +320,7 @@ impl Ready {
     /// Takes everything out of its address space that was put there.
     fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
-        let _ = self.show(Vec::new(), core::iter::empty(), Vec::new());
+        let _ = self.show(Vec::new(), core::iter::empty());
     }
 
     /// Links the uppermost tables of its maker's program, which both have from now on.

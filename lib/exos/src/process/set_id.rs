@@ -8,9 +8,10 @@
 
 use super::bundle::Bundle;
 use super::children::{STATUS_WORD, public};
-use super::exec::{File, Request, forget_old_program};
+use super::exec::{Request, forget_old_program};
 use super::identity::Program;
 use super::limits::COUNT as LIMITS;
+use super::program::File;
 use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
 use super::{exit, user, vfork};

@@ -206,7 +206,7 @@ impl Windows {
     }
 
     /// Notes which pages lie in a window's place, to be written, in a process that just began.
-    pub fn note(&mut self, address: u64, pages: Vec<PageNumber>) -> Shared {
+    pub fn note(&mut self, address: u64, pages: impl Into<Arc<[PageNumber]>>) -> Shared {
         let noted = Shared { address, pages: pages.into(), writable: true };
         self.open.insert(address, noted.clone());
         noted

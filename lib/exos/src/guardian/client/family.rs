@@ -3,7 +3,7 @@
 use super::{Client, window_pages};
 use crate::errno::Result;
 use crate::guardian::newborn::Newborns;
-use crate::guardian::protocol::{self, Operation};
+use crate::guardian::protocol::{self, Operation, WINDOW_BYTES};
 use crate::user_memory::shared::Shared;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
@@ -55,12 +55,25 @@ impl Client {
         self.exchange([Operation::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
     }
 
-    /// The same, with a window of its own; the result is where this process has its own, and the new one's pages. Nothing where
-    /// this process has none.
-    pub fn adopt_with_window(&self, newborn: EnvironmentId) -> Result<Option<(u64, Vec<PageNumber>)>> {
-        let Some(window) = &self.window else { return self.adopt(newborn).map(|()| None) };
-        let answer = self.exchange([Operation::Adopt as u64, newborn.0, 1, 0, 0, 0])?;
-        Ok(Some((window.address(), window_pages(&answer))))
+    /// Where the window of this process lies, and of those that it makes.
+    pub fn window_place(&mut self) -> Result<u64> {
+        self.attached().map(Shared::address)
+    }
+
+    /// The same, with a window of its own, for one that has no use for some nodes that this process holds; the result is its pages. `before`:
+    /// the first page of the window that is mapped where it begins, which it gets if nobody else has that.
+    pub fn adopt_with_window(
+        &mut self,
+        newborn: EnvironmentId,
+        before: PageNumber,
+        left_out: &[u64],
+    ) -> Result<Vec<PageNumber>> {
+        // Of more than there is room for it holds the rest.
+        let told = &left_out[..left_out.len().min(WINDOW_BYTES as usize / 8)];
+        let window = self.window()?;
+        told.iter().zip(window.words()).for_each(|(node, word)| word.store(*node, Relaxed));
+        let answer = self.exchange([Operation::Adopt as u64, newborn.0, 1, told.len() as u64, before.0, 0])?;
+        Ok(window_pages(&answer))
     }
 
     /// Takes up the window that its maker had made for it.

@@ -11,7 +11,7 @@ use linux_raw_sys::general as linux;
 
 /// What became of a node that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+pub(super) enum Kept {
     /// It is kept, or somebody else has let go of it.
     Yes,
     /// It is to be let go.
@@ -27,12 +27,12 @@ impl Client {
     pub fn reopen(&mut self, shown: u64, rights: u8) -> Option<u64> {
         let idle = self.idle()?;
         let node = idle.find(shown)?;
-        let has = Handle::from_word(node).rights & (right::READ | right::WRITE | right::UNNOTED);
+        let has = Handle::from_word(node).rights & (right::READ | right::WRITE | right::UNNOTED | right::RUNS);
         (has == rights && idle.take(node)).then_some(node)
     }
 
     #[inline]
-    fn idle(&self) -> Option<Idle<'static>> {
+    pub(super) fn idle(&self) -> Option<Idle<'static>> {
         if self.has_watchers() {
             return None;
         }
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Keeps what was closed, in case that it is opened again: only what everybody finds by a name, as the catalogue says.
-    fn keep(&self, node: u64) -> Kept {
+    pub(super) fn keep(&self, node: u64) -> Kept {
         let Some(idle) = self.idle() else { return Kept::No };
         let Some(shown) = self.catalogue().filter(|_| is_first_mount(node)) else {
             return Kept::No;

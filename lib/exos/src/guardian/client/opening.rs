@@ -1,6 +1,7 @@
 //! Opening files, and programs with all that they begin with.
 
 use super::contents::numbered;
+use super::held::Kept;
 use super::shown::notice;
 use super::{Client, Found};
 use crate::errno::Result;
@@ -36,6 +37,8 @@ pub struct OpenedProgram {
     pub path: Vec<u8>,
     /// The pages that programs touch of it and that are in memory.
     pub touched: Touched,
+    /// The guardian's count of what makes programs others, before it told all this.
+    pub edition: u64,
 }
 
 /// The pages that programs touch of a file and that are in memory.
@@ -71,7 +74,7 @@ impl Client {
     /// Opens a regular file that may be executed, with what it takes to begin it.
     pub fn open_program(&mut self, at: u64, path: &[u8], runs: bool) -> Result<Found<OpenedProgram>> {
         let length = self.put_path(path)?;
-        let cuts = notice(protocol::CUTS).load(Acquire);
+        let [cuts, edition] = [protocol::CUTS, protocol::PROGRAMS].map(|count| notice(count).load(Acquire));
         let found = self.on_path([Operation::OpenProgram as u64, at, length, u64::from(runs), 0, 0])?;
         let window = self.window()?;
         let take = |from: u64, length: u64| {
@@ -88,8 +91,32 @@ impl Client {
                     pages: numbered(&window.words()[protocol::PROGRAM_PAGES as usize / 8..], pages),
                     cuts,
                 },
+                edition,
             }),
         })
+    }
+
+    /// Takes up a program again that this process holds without need, if nothing made it another one since.
+    pub fn reopen_program(&mut self, node: u64, edition: u64) -> bool {
+        if !self.idle().is_some_and(|idle| idle.take(node)) {
+            return false;
+        }
+        // Who makes it another counts that before it takes back what is held without need.
+        let is_same = notice(protocol::PROGRAMS).load(Acquire) == edition;
+        if !is_same {
+            self.close_program(node);
+        }
+        is_same
+    }
+
+    /// There is no need of a program any more that was opened: it is held without, if that can be.
+    pub fn close_program(&mut self, node: u64) {
+        let kept = self.keep(node);
+        if kept != Kept::Yes {
+            let full = u64::from(kept == Kept::NoRoom);
+            // A node that is not held any more needs no release.
+            let _ = self.exchange([Operation::Release as u64, node, 0, 0, full, 0]);
+        }
     }
 
     /// A file without a name in the file system of a directory, held; it may get a name, and it may be sealed.

@@ -1,0 +1,100 @@
+//! Files that a process executes: found, opened and read; and found again without asking anybody.
+//!
+//! Who has one child after the other execute the same program holds its files without need in between (`guardian::idle`), and knows
+//! from the last time what they say, what they are called and which of their pages programs touch (`prepared`). Holds always: of
+//! what is found again all that is so still. The guardian counts what may change any of it (`protocol::PROGRAMS`), and takes
+//! back what is held without need before anybody writes there; where a path leads and who may execute it tells the catalogue.
+
+use crate::call::walk::{Last, walk};
+use crate::errno::{Errno, Result};
+use crate::file_system::tree::access;
+use crate::guardian::client::{Client, Opened, OpenedProgram, Touched};
+use crate::guardian::handle::{Handle, node_of, right};
+use crate::loader::image::{HEAD, Image};
+use crate::user_memory::current::process;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// A file that was opened to be run.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) opened: Opened,
+    pub(super) path: Vec<u8>,
+    /// Its absolute path; empty where that is not known.
+    pub(super) absolute: Vec<u8>,
+    /// The pages that programs touch of it.
+    pub(super) touched: Touched,
+    /// The guardian's count of what makes programs others, before it told all this.
+    edition: u64,
+}
+
+/// One that can be loaded, and what it says of itself.
+#[derive(Debug)]
+pub(super) struct Executable {
+    pub(super) file: File,
+    pub(super) image: Image,
+}
+
+impl File {
+    /// One that is held, and what it begins with.
+    fn of(program: OpenedProgram, path: &[u8]) -> (Self, Vec<u8>) {
+        let OpenedProgram { opened, head, path: absolute, touched, edition } = program;
+        (Self { opened, path: path.to_vec(), absolute, touched, edition }, head)
+    }
+
+    /// One that the guardian has opened already.
+    pub(super) fn of_node(files: &mut Client, opened: Opened, path: &[u8]) -> Result<(Self, Vec<u8>)> {
+        let head = files.read(opened.node, 0, HEAD)?;
+        let absolute = files.path_of(opened.node).unwrap_or_default();
+        let touched = files.touched(opened.node);
+        Ok(Self::of(OpenedProgram { opened, head, path: absolute, touched, edition: 0 }, path))
+    }
+
+    /// Whether this process may look into it.
+    pub(super) const fn is_readable(&self) -> bool {
+        Handle::from_word(self.opened.node).check(right::READ).is_ok()
+    }
+
+    /// Opens it again, if a path leads to it and it is as it was. False where it has to be asked for.
+    fn reopen(&self, path: &[u8]) -> bool {
+        let process = process();
+        let (directory, from_there) = process.place.lock().start(path);
+        let found = process.files.lock().find_owned(directory, &from_there, true);
+        let Some(Ok(shown)) = found else { return false };
+        let identity = process.identity.lock();
+        let may = shown.permits(identity.acting_on_files(), &identity.groups, access::READ | access::EXECUTE);
+        drop(identity);
+        let is_same = shown.node == node_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode;
+        may && is_same && process.files.lock().reopen_program(self.opened.node, self.edition)
+    }
+
+    /// Lets it go.
+    pub(super) fn close(&self) {
+        process().files.lock().close_program(self.opened.node);
+    }
+}
+
+/// Opens a regular file that may be executed and read, and reads its beginning. What is to run (`runs`) need not be readable.
+pub(super) fn open(path: &[u8], runs: bool) -> Result<(File, Vec<u8>)> {
+    let (directory, from_there) = process().place.lock().start(path);
+    let found = walk(directory, &from_there, Last::Node, |files, at, path| files.open_program(at, path, runs))?;
+    Ok(File::of(found.here(Errno::EACCES)?, path))
+}
+
+/// The files of the program that a child executed last, opened again, if a path leads to it and it is as it was.
+pub(super) fn reopen(path: &[u8]) -> Option<Vec<Arc<Executable>>> {
+    let known = process().nursery.lock().program()?;
+    for (index, Executable { file, .. }) in known.iter().map(Arc::as_ref).enumerate() {
+        if !file.reopen(if index == 0 { path } else { &file.path }) {
+            known[..index].iter().for_each(|known| known.file.close());
+            return None;
+        }
+    }
+    Some(known)
+}
+
+/// Reads more of a file than its beginning.
+pub(super) fn read_from(file: &File) -> impl FnOnce(u64, usize) -> Result<Vec<u8>> {
+    let node = file.opened.node;
+    move |offset, bytes| process().files.lock().read(node, offset, bytes)
+}
