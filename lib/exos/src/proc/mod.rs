@@ -27,7 +27,6 @@ use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::file_system::volume::PROC_VOLUME;
 use crate::pipe::Side;
-use crate::process::children::public::ARGUMENT_BYTES;
 use crate::process::place;
 use crate::user_memory::current::{process, thread};
 use alloc::format;
@@ -363,8 +362,8 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         ["ns", of_folder @ ..] if !other.ended => namespaces::entry(of_folder),
         _ if other.ended => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
-        // Longer ones than fit into the public page only the process itself knows.
-        ["cmdline"] if other.arguments.len() >= ARGUMENT_BYTES => ask::ask(number, rest),
+        // What it began with stands in its public page, as far as it fits; what is there now only the process itself knows.
+        ["cmdline"] => ask::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
         _ => processes::text(&other, rest).map_or_else(|| ask::ask(number, rest), |text| Ok(Entry::Text(text))),
     }
 }
