@@ -135,6 +135,22 @@ fn command_line() -> Vec<u8> {
     }
 }
 
+/// Names in a folder that tells of the descriptors of this process; `None`: it is another one.
+pub(super) fn descriptors_in(path: &[u8]) -> Option<Vec<(String, u32)>> {
+    let path = core::str::from_utf8(path).ok()?;
+    let (number, folder) = path.split_once('/')?;
+    let folder = match folder.strip_prefix("task/") {
+        Some(of_thread) => of_thread.split_once('/')?.1,
+        None => folder,
+    };
+    match folder {
+        _ if number.parse() != Ok(process().number()) => None,
+        "fd" => Some(descriptors(LINK)),
+        "fdinfo" => Some(descriptors(FILE)),
+        _ => None,
+    }
+}
+
 fn descriptors(kind: u32) -> Vec<(String, u32)> {
     process().descriptors.lock().iter().map(|(number, _)| (number.to_string(), kind)).collect()
 }
