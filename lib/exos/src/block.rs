@@ -23,6 +23,9 @@ pub enum Woken {
 /// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal calls a function of the
 /// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
 /// takes are looked at again after a millisecond.
+///
+/// A signal is no error yet when it is met first: what is waited for may have come with it, and then counts. The caller
+/// looks, and is told when it comes to wait once more.
 pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
     wait_for(|| terms, deadline)
 }
@@ -30,12 +33,13 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
 /// The same for terms that are made only where somebody sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<Woken> {
     if !hand_over() {
-        if signal::settle() {
-            return Err(Errno::EINTR);
-        }
-        sleep_until_any(terms().as_ref(), deadline)?;
-        if signal::settle() {
-            return Err(Errno::EINTR);
+        let met = signal::settle();
+        let before = thread().signalled.load(Relaxed);
+        thread().signalled.store(met, Relaxed);
+        match (met, before) {
+            (true, true) => return Err(Errno::EINTR),
+            (true, false) => {}
+            (false, _) => sleep_until_any(terms().as_ref(), deadline)?,
         }
     }
     // Whoever was handed the CPU may have sent a signal: the caller looks again, and has it before it sleeps.

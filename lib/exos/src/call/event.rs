@@ -226,7 +226,7 @@ fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) 
         // What comes while the terms are made is in none of them: another look, then a wait.
         match terms.take() {
             None => terms = Some(set.terms(Event::Readable)),
-            Some(terms) if block::wait(&terms, deadline)? == Woken::TimedOut => return Ok(0),
+            Some(terms) if block::wait(&terms, deadline)? == Woken::TimedOut => return tell(set, to, most as usize),
             Some(_) => {}
         }
     }

@@ -263,22 +263,21 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
             call.process.files.lock().list(*node, before, to, reachable)?
         }
         Object::Listing(folder) => {
-            let all = &folder.entries;
-            let mut records = Vec::new();
-            let mut entries = 0;
-            for (index, entry) in all.iter().enumerate().skip(before as usize) {
-                let record = layout::directory_entry(&entry.name, entry.node, index as u64 + 1, entry.kind);
+            let all = crate::proc::listed(folder, before);
+            let (mut records, mut last) = (Vec::new(), before);
+            for (behind, entry) in &all {
+                let record = layout::directory_entry(&entry.name, entry.node, *behind, entry.kind);
                 if (records.len() + record.len()) as u64 > bytes {
                     break;
                 }
                 records.extend_from_slice(&record);
-                entries += 1;
+                last = *behind;
             }
-            if entries == 0 && (before as usize) < all.len() {
+            if records.is_empty() && !all.is_empty() {
                 return Err(Errno::EINVAL);
             }
             copy::write(to, &records)?;
-            (records.len() as u64, before + entries)
+            (records.len() as u64, last)
         }
         _ => return Err(Errno::ENOTDIR),
     };

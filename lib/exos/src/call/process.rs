@@ -119,6 +119,10 @@ impl How {
         self.flags & flag as u64 != 0
     }
 
+    const fn clears_handlers(&self) -> bool {
+        self.flags & CLEAR_HANDLERS != 0
+    }
+
     /// An address, if a flag says that it is meant; else 0.
     const fn address(&self, flag: u32, address: u64) -> u64 {
         if self.has(flag) { address } else { 0 }
@@ -129,6 +133,8 @@ impl How {
     }
 }
 
+/// `CLONE_CLEAR_SIGHAND`, which only `clone3` has room for.
+const CLEAR_HANDLERS: u64 = 1 << 32;
 /// Flags that a process and a thread can have alike.
 const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
     | linux::CLONE_CHILD_CLEARTID
@@ -152,7 +158,8 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
         | linux::CLONE_SIGHAND
         | linux::CLONE_THREAD
         | linux::CLONE_SYSVSEM;
-    if how.flags >> 32 != 0 || exit_signal > 64 {
+    let clears_twice = how.clears_handlers() && how.has(linux::CLONE_SIGHAND);
+    if (how.flags & !CLEAR_HANDLERS) >> 32 != 0 || exit_signal > 64 || clears_twice {
         return Err(Errno::EINVAL);
     }
     if how.has(NAME_SPACES) {
@@ -201,7 +208,8 @@ pub(super) fn vfork(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn lend_to_process(call: &mut Call<'_>, exit_signal: u32, how: &How) -> Result<u64> {
-    let is_plain = how.flags & u64::from(NUMBERS | linux::CLONE_PIDFD) == 0 && how.has(linux::CLONE_VM);
+    let more = u64::from(NUMBERS | linux::CLONE_PIDFD) | CLEAR_HANDLERS;
+    let is_plain = how.flags & more == 0 && how.has(linux::CLONE_VM);
     if is_plain && unborn::can_be(call.process) {
         check_processes(call.process)?;
         let there = in_child(call, how.stack);
@@ -226,6 +234,7 @@ fn fork_process(call: &mut Call<'_>, exit_signal: u32, how: &How, loan: Option<L
         segment_base: how.segment_base(),
         set_number: how.address(linux::CLONE_CHILD_SETTID, how.child_number),
         clear_number: how.address(linux::CLONE_CHILD_CLEARTID, how.child_number),
+        clears_handlers: how.clears_handlers(),
         loan,
         executes: false,
     };

@@ -103,7 +103,7 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
     }
     let wanted = copy::read_word(set)? & !UNSTOPPABLE;
     let deadline = duration(time, 1)?.map(|time| clock::now().saturating_add(time));
-    let mut interrupted = Ok(Woken::Condition);
+    let mut woken = Woken::Condition;
     loop {
         // What is not blocked and has no handler ends the process, or does whatever else it does by itself.
         let caught = call.process.signals.lock().sets().1;
@@ -113,13 +113,13 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
             }
             return Ok(u64::from(information.signal));
         }
-        // One that the program does not block interrupts the wait, and is taken all the same.
-        if interrupted? == Woken::TimedOut {
+        if woken == Woken::TimedOut {
             return Err(Errno::EAGAIN);
         }
         let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
         let terms = [waiting(call.process.letters.signals()), waiting(thread().post().pending())];
-        interrupted = block::wait(&terms, deadline);
+        // One that the program does not block interrupts the wait, and is taken all the same.
+        woken = block::wait(&terms, deadline)?;
     }
 }
 

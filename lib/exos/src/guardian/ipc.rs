@@ -14,7 +14,7 @@ use crate::file_system::tree::{Credentials, Fresh, ROOT};
 use crate::ipc::message::{self, Message};
 use crate::ipc::posix_queue::{Opening, Queues};
 use crate::ipc::semaphore::{self, Change, Set};
-use crate::ipc::table::{Table, access};
+use crate::ipc::table::{PRIVATE, Table, access};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -55,6 +55,8 @@ const GETZCNT: u64 = 15;
 const SETVAL: u64 = 16;
 const SETALL: u64 = 17;
 
+/// Bit of the mode of a segment that goes with its last attachment.
+const REMOVED: u32 = 0o1000;
 /// Bit of the mode of a segment that is locked in memory.
 const LOCKED: u32 = 0o2000;
 const WAIT: Answer = [1, 0, 0, 0, 0];
@@ -163,6 +165,7 @@ impl Server {
     }
 
     fn segment_get(&mut self, caller: u64, who: Credentials, key: u32, bytes: u64, flags: u32) -> Result<Answer> {
+        self.forget_left_segments();
         let (now, tree) = (self.seconds(), &mut self.tree);
         let fits = |segment: &Segment| if bytes > segment.bytes { Err(Errno::EINVAL) } else { Ok(()) };
         let number = self.ipc.segments.get((key, flags), who, fits, || {
@@ -181,6 +184,7 @@ impl Server {
 
     fn segment_attach(&mut self, caller: u64, who: Credentials, number: u64, reads_only: bool) -> Result<Answer> {
         let now = self.seconds();
+        self.forget_left_segments();
         let entry = self.ipc.segments.find(number)?;
         entry.permission.check(who, if reads_only { access::READ } else { access::READ | access::WRITE })?;
         (entry.value.times[0], entry.value.processes[1]) = (now, caller);
@@ -196,6 +200,30 @@ impl Server {
         let alive = self.clients.iter().filter(|(number, _)| exposed::lives(EnvironmentId(**number)));
         let held = alive.flat_map(|(_, client)| client.holds.iter()).filter(|(word, _)| node_of(**word) == node);
         held.map(|(_, count)| u64::from(count.saturating_sub(1))).sum()
+    }
+
+    /// Takes a segment away: its key is free at once, its number names it as long as somebody has it attached.
+    fn segment_remove(&mut self, who: Credentials, number: u64) -> Result<()> {
+        let entry = self.ipc.segments.find(number)?;
+        entry.permission.check_owner(who)?;
+        let node = entry.value.node;
+        if entry.permission.mode & REMOVED == 0 {
+            entry.permission.mode |= REMOVED;
+            entry.permission.key = PRIVATE;
+            self.tree.hold(node, false)?;
+        }
+        self.forget_left_segments();
+        Ok(())
+    }
+
+    /// Segments that were removed, and that nobody has attached any more, are no more.
+    fn forget_left_segments(&mut self) {
+        let removed = self.ipc.segments.iter().filter(|(_, entry)| entry.permission.mode & REMOVED != 0);
+        let left: Vec<u64> =
+            removed.filter(|(_, entry)| self.attached(entry.value.node) == 0).map(|(number, _)| number).collect();
+        for number in left {
+            let _ = self.ipc.segments.remove(number);
+        }
     }
 
     fn semaphore_get(&mut self, who: Credentials, key: u32, count: u64, flags: u32) -> Result<Answer> {
@@ -324,6 +352,9 @@ impl Server {
         command: u64,
     ) -> Result<Answer> {
         let kind = IpcKind::from_word(kind).ok_or(Errno::EINVAL)?;
+        if kind == IpcKind::Segment {
+            self.forget_left_segments();
+        }
         match IpcCommand::from_word(command).ok_or(Errno::EINVAL)? {
             IpcCommand::Highest => Ok(self.ipc_sums(kind)),
             command @ (IpcCommand::Lock | IpcCommand::Unlock) => {
@@ -369,11 +400,7 @@ impl Server {
 
     fn ipc_remove(&mut self, who: Credentials, kind: IpcKind, number: u64) -> Result<Answer> {
         match kind {
-            IpcKind::Segment => {
-                self.ipc.segments.find(number)?.permission.check_owner(who)?;
-                let segment = self.ipc.segments.remove(number)?;
-                self.tree.hold(segment.node, false)?;
-            }
+            IpcKind::Segment => self.segment_remove(who, number)?,
             IpcKind::Semaphores => {
                 self.ipc.semaphores.find(number)?.permission.check_owner(who)?;
                 self.ipc.semaphores.remove(number)?;
@@ -467,7 +494,8 @@ impl Server {
         Ok([self.put(caller, text.as_bytes())?, count, 0, 0, 0])
     }
 
-    fn segment_lines(&self) -> Vec<String> {
+    fn segment_lines(&mut self) -> Vec<String> {
+        self.forget_left_segments();
         let line = |(number, entry): (u64, &crate::ipc::table::Entry<Segment>)| {
             let (own, Segment { node, bytes, times, processes }) = (entry.permission, entry.value.clone());
             let (owner, creator) = (own.owner, own.creator);

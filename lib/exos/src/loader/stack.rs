@@ -43,6 +43,8 @@ pub struct Stack {
     pub pointer: u64,
     /// From `pointer` to the top.
     pub bytes: Vec<u8>,
+    /// Where the first argument lies: the others follow it, and then the environment.
+    pub first_argument: u64,
     /// Which of these are the auxiliary vector.
     pub auxiliary: Range<usize>,
 }
@@ -95,7 +97,8 @@ pub fn build(
     let end = bytes.len();
     bytes.resize((start - pointer) as usize, 0);
     bytes.extend_from_slice(&strings.bytes);
-    Ok(Stack { pointer, bytes, auxiliary: end - 16 * PAIRS..end })
+    let first_argument = strings.arguments.first().copied().unwrap_or_default();
+    Ok(Stack { pointer, bytes, first_argument, auxiliary: end - 16 * PAIRS..end })
 }
 
 fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); PAIRS] {

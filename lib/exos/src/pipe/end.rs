@@ -336,7 +336,6 @@ impl Pipe {
 
     /// Whether somebody has the other end open.
     #[inline]
-    #[inline]
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
             Side::Read => WRITERS,

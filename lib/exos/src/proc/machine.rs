@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
 
 /// The files, without folders.
-pub(super) const FILES: [&str; 14] = [
+pub(super) const FILES: [&str; 13] = [
     "cpuinfo",
     "devices",
     "diskstats",
@@ -25,7 +25,6 @@ pub(super) const FILES: [&str; 14] = [
     "loadavg",
     "locks",
     "meminfo",
-    "mounts",
     "partitions",
     "stat",
     "swaps",

@@ -27,7 +27,6 @@ use crate::errno::{Errno, Result};
 use crate::file_system::node::Status;
 use crate::file_system::volume::PROC_VOLUME;
 use crate::pipe::Side;
-use crate::process::children::public::ARGUMENT_BYTES;
 use crate::process::place;
 use crate::user_memory::current::{process, thread};
 use alloc::format;
@@ -57,13 +56,14 @@ type Way = (Option<u64>, Vec<u8>);
 pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
     let Ok(text) = core::str::from_utf8(path) else { return Ok(None) };
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    if let Some(up) = parts.iter().position(|part| *part == "..") {
-        return Ok(Some((None, upwards(&parts, up))));
-    }
+    // With a slash behind it a link stands for the folder that it leads to.
+    let is_folder = path.ends_with(b"/") || path.ends_with(b"/.");
     for end in 1..=parts.len() {
+        if parts[end - 1] == ".." {
+            return Ok(Some((None, upwards(&parts, end - 1))));
+        }
         let is_last = end == parts.len();
-        // With a slash behind it a link stands for the folder that it leads to.
-        if is_last && last == Last::Keep && path.last() != Some(&b'/') {
+        if is_last && last == Last::Keep && !is_folder {
             break;
         }
         let rest = parts[end..].join("/").into_bytes();
@@ -79,14 +79,17 @@ pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
     Ok(None)
 }
 
-/// The path with the first `..` carried out.
+/// The path with the first `..` carried out. What that leads to is a folder, also where it is called by a link.
 fn upwards(parts: &[&str], up: usize) -> Vec<u8> {
     let above = match up {
         0 => Vec::from([""]),
         _ => [&["", "proc"], &parts[..up - 1]].concat(),
     };
-    let path = [&above, &parts[up + 1..]].concat().join("/");
-    if path.is_empty() { b"/".to_vec() } else { path.into_bytes() }
+    let mut path = [&above, &parts[up + 1..]].concat().join("/");
+    if up + 1 == parts.len() {
+        path.push('/');
+    }
+    path.into_bytes()
 }
 
 /// A link's target with what follows it, from the folder of `/proc` that the link lies in.
@@ -109,7 +112,7 @@ fn onwards(folder: &[&str], target: &[u8], rest: &[u8]) -> Vec<u8> {
 fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
     let is_link = match parts {
         ["self" | "thread-self"] => is_last,
-        ["net"] => true,
+        ["net" | "mounts"] => true,
         [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
         [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd", _] => true,
         _ => false,
@@ -218,6 +221,23 @@ fn reopen(description: Description, flags: u32) -> Result<Description> {
     Description::new(description.object.clone(), flags & !linux::O_CLOEXEC)
 }
 
+/// What a folder lists from a place on: each entry, and the place behind it. A folder of one's own descriptors tells of those
+/// that are open now, at places by their numbers: what is closed or opened meanwhile moves no other.
+pub(crate) fn listed(folder: &Listing, from: u64) -> Vec<(u64, crate::descriptor::object::Entry)> {
+    const DOTS: u64 = 2;
+    let all: Vec<_> = match own::descriptors_in(&folder.path) {
+        Some(names) => {
+            let place = |index: usize, name: &[u8]| {
+                let number = core::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
+                number.map_or(index as u64, |number| number + DOTS) + 1
+            };
+            listing(&names).into_iter().enumerate().map(|(index, entry)| (place(index, &entry.name), entry)).collect()
+        }
+        None => (1..).zip(folder.entries.iter().cloned()).collect(),
+    };
+    all.into_iter().filter(|(behind, _)| *behind > from).collect()
+}
+
 fn listing(names: &[(String, u32)]) -> Vec<crate::descriptor::object::Entry> {
     let entry = |(index, (name, kind)): (usize, &(String, u32))| crate::descriptor::object::Entry {
         name: name.clone().into_bytes(),
@@ -234,8 +254,8 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
     let mode = match &entry {
         Entry::Namespace(_) if follow => FILE | 0o444,
         Entry::Text(_) => FILE | settings::mode(path),
-        Entry::Directory(_) => DIRECTORY | 0o555,
-        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | 0o777,
+        Entry::Directory(_) => DIRECTORY | settings::mode_of_folder(path),
+        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | mode_of_link(path),
         Entry::Descriptor(number) => {
             let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
             return crate::call::status_of(&description);
@@ -263,6 +283,26 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         place: u64::from(PROC_VOLUME),
         ..Status::default()
     })
+}
+
+/// The permissions of a link: those of a descriptor's tell what it is open for.
+fn mode_of_link(path: &[u8]) -> u32 {
+    const ALL: u32 = 0o777;
+    let Some(parts) = core::str::from_utf8(path).ok().map(parts_of) else { return ALL };
+    let [above @ .., "fd", number] = parts.as_slice() else { return ALL };
+    let told = [above, &["fdinfo", number]].concat().join("/");
+    let Ok(Entry::Text(text)) = find(told.as_bytes()) else { return ALL };
+    let text = String::from_utf8_lossy(&text);
+    let flags = text.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:\t")?, 8).ok());
+    match flags {
+        Some(flags) if flags & linux::O_PATH != 0 => 0,
+        Some(flags) => match flags & linux::O_ACCMODE {
+            linux::O_RDONLY => 0o500,
+            linux::O_WRONLY => 0o300,
+            _ => 0o700,
+        },
+        None => ALL,
+    }
 }
 
 /// User and group that what lies at a path belongs to: those that the process acts as.
@@ -326,7 +366,7 @@ fn look_up(path: &[u8]) -> Result<Entry> {
             Ok(Entry::Link(format!("{own}/task/{}", thread().shown_number()).into_bytes()))
         }
         "thread-self" => thread_entry(thread().shown_number(), &rest),
-        "net" if rest.is_empty() => Ok(Entry::Link(b"self/net".to_vec())),
+        "net" | "mounts" if rest.is_empty() => Ok(Entry::Link([b"self/", first.as_bytes()].concat())),
         number if number.parse() == Ok(own) => own_entry(&rest),
         number if number.parse::<u64>().is_ok() => other_entry(number.parse().map_err(|_| Errno::ENOENT)?, &rest),
         _ => machine_entry(&parts_of(path)),
@@ -363,8 +403,8 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         ["ns", of_folder @ ..] if !other.ended => namespaces::entry(of_folder),
         _ if other.ended => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => processes::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
-        // Longer ones than fit into the public page only the process itself knows.
-        ["cmdline"] if other.arguments.len() >= ARGUMENT_BYTES => ask::ask(number, rest),
+        // What it began with stands in its public page, as far as it fits; what is there now only the process itself knows.
+        ["cmdline"] => ask::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
         _ => processes::text(&other, rest).map_or_else(|| ask::ask(number, rest), |text| Ok(Entry::Text(text))),
     }
 }
@@ -372,8 +412,15 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
 fn root() -> Entry {
     let mut names = named(machine::FILES.into_iter(), |_| FILE);
     names.extend(
-        [("net", LINK), ("self", LINK), ("thread-self", LINK), ("sys", DIRECTORY), ("sysvipc", DIRECTORY)]
-            .map(|(n, kind)| (String::from(n), kind)),
+        [
+            ("mounts", LINK),
+            ("net", LINK),
+            ("self", LINK),
+            ("thread-self", LINK),
+            ("sys", DIRECTORY),
+            ("sysvipc", DIRECTORY),
+        ]
+        .map(|(n, kind)| (String::from(n), kind)),
     );
     names.extend(crate::relatives::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)

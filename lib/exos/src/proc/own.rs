@@ -8,6 +8,7 @@ use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
 use crate::file_system::mount::FIRST_TOLD;
 use crate::process::limits::UNLIMITED;
+use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -62,7 +63,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
     let text = |text: &str| Ok(Entry::Text(text.as_bytes().to_vec()));
     match rest {
         [] => Ok(folder()),
-        ["exe"] => Ok(Entry::Link(process.program.lock().path.clone())),
+        ["exe"] => Ok(Entry::Link(executed_path())),
         ["cwd"] => {
             let here = process.place.lock().directory;
             let gone = |_| process.files.lock().shown_path_of(here);
@@ -77,7 +78,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Descriptor(number))
         }
         ["fdinfo", number] => descriptor(number.parse().map_err(|_| Errno::ENOENT)?),
-        ["cmdline"] => Ok(Entry::Text(process.program.lock().arguments.clone())),
+        ["cmdline"] => Ok(Entry::Text(command_line())),
         ["environ"] => Ok(Entry::Text(process.program.lock().environment.clone())),
         ["auxv"] => Ok(Entry::Text(process.program.lock().auxiliary.clone())),
         ["maps"] => Ok(Entry::Text(maps::text().into_bytes())),
@@ -102,6 +103,51 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["task", number, of_thread @ ..] => thread_entry(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
         [name] if let Some(setting) = settings::text(name) => text(&setting),
         _ => other_entry(process.number(), rest),
+    }
+}
+
+/// What the file of the program is called now.
+fn executed_path() -> Vec<u8> {
+    let process = process();
+    let (path, node) = {
+        let program = process.program.lock();
+        (program.path.clone(), program.node)
+    };
+    process.files.lock().shown_path_of(node).map_or(path, reachable)
+}
+
+/// The arguments as they are in the program's memory, where it may have written what it wants to be called. One that wrote
+/// over their end is called by what it wrote, to the NUL, into its environment too (proc(5), `setproctitle`).
+fn command_line() -> Vec<u8> {
+    let (at, arguments, both) = {
+        let program = process().program.lock();
+        let arguments = program.arguments.len();
+        (program.arguments_at, arguments, arguments + program.environment.len())
+    };
+    let read = |bytes| copy::read_vec(at, bytes);
+    match read(arguments) {
+        Ok(now) if now.last().is_some_and(|last| *last != 0) => {
+            let mut title = read(both).unwrap_or(now);
+            title.truncate(title.iter().position(|byte| *byte == 0).map_or(title.len(), |end| end + 1));
+            title
+        }
+        now => now.unwrap_or_default(),
+    }
+}
+
+/// Names in a folder that tells of the descriptors of this process; `None`: it is another one.
+pub(super) fn descriptors_in(path: &[u8]) -> Option<Vec<(String, u32)>> {
+    let path = core::str::from_utf8(path).ok()?;
+    let (number, folder) = path.split_once('/')?;
+    let folder = match folder.strip_prefix("task/") {
+        Some(of_thread) => of_thread.split_once('/')?.1,
+        None => folder,
+    };
+    match folder {
+        _ if number.parse() != Ok(process().number()) => None,
+        "fd" => Some(descriptors(LINK)),
+        "fdinfo" => Some(descriptors(FILE)),
+        _ => None,
     }
 }
 

@@ -42,13 +42,23 @@ pub(super) fn mode(path: &[u8]) -> u32 {
     match last(path) {
         Some("timerslack_ns") => 0o666,
         Some("comm" | "coredump_filter" | "oom_adj" | "oom_score_adj") => 0o644,
+        Some("auxv" | "environ" | "personality") => 0o400,
         _ => 0o444,
+    }
+}
+
+/// The same of a folder.
+pub(super) fn mode_of_folder(path: &[u8]) -> u32 {
+    match last(path) {
+        Some("fd") => 0o500,
+        Some("ns") => 0o511,
+        _ => 0o555,
     }
 }
 
 /// The name of a file in the folder of a process, or of one of its threads.
 fn last(path: &[u8]) -> Option<&str> {
-    let mut parts = core::str::from_utf8(path).ok()?.split('/').filter(|part| !part.is_empty());
+    let mut parts = core::str::from_utf8(path).ok()?.split('/').filter(|part| !part.is_empty() && *part != ".");
     let name = match (parts.next()?, parts.next()?) {
         (_, "task") => parts.nth(1)?,
         ("self" | "thread-self", name) => name,

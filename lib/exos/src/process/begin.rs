@@ -186,6 +186,9 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
+    if inherited.options.clears_handlers {
+        process.signals.lock().forget_handlers();
+    }
     super::vfork::begin(process, &inherited.options.loan);
     if !inherited.borrows_memory() {
         process.with_memory(|space, pages| space.begin_child(pages))?;

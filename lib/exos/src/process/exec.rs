@@ -455,7 +455,11 @@ fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], envir
     }
     let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
     copy::write(stack.pointer, &stack.bytes)?;
-    process().program.lock().auxiliary = stack.bytes[stack.auxiliary].to_vec();
+    {
+        let mut program = process().program.lock();
+        program.arguments_at = stack.first_argument;
+        program.auxiliary = stack.bytes[stack.auxiliary].to_vec();
+    }
     *context = Context::default();
     let frame = &mut context.frame;
     (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (*entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);
@@ -534,6 +538,7 @@ fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
     {
         let mut program = process.program.lock();
         program.path = path;
+        program.node = file.opened.node;
         program.name = name[..name.len().min(15)].to_vec();
         program.arguments = joined(&plan.arguments);
         program.environment = joined(environment);

@@ -66,6 +66,8 @@ pub struct Options {
     pub set_number: u64,
     /// Where its number is cleared in its memory when it ends; 0: nowhere.
     pub clear_number: u64,
+    /// Whether no function of the program handles its signals (`CLONE_CLEAR_SIGHAND`).
+    pub clears_handlers: bool,
     /// What its parent waits for, if it does.
     pub loan: Option<Loan>,
     /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own process.
@@ -79,6 +81,7 @@ impl Options {
         segment_base: None,
         set_number: 0,
         clear_number: 0,
+        clears_handlers: false,
         loan: None,
         executes: false,
     };

@@ -56,12 +56,16 @@ pub struct Memory {
 /// What runs.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Absolute path of the file, as `/proc/self/exe` tells it.
+    /// Absolute path of the file when it was executed.
     pub path: Vec<u8>,
+    /// The file.
+    pub node: u64,
     /// Its short name.
     pub name: Vec<u8>,
-    /// Its arguments, each with its NUL.
+    /// Its arguments, each with its NUL, as it began with them.
     pub arguments: Vec<u8>,
+    /// Where they lie in its memory, its environment behind them: it may have written something else there.
+    pub arguments_at: u64,
     /// Its environment, each string with its NUL.
     pub environment: Vec<u8>,
     /// The auxiliary vector that it began with.

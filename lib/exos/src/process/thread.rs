@@ -68,6 +68,8 @@ pub struct Thread {
     pub waiter: Waiter,
     /// Whom it woke since it last waited itself: see `block::hand_over`.
     pub awakened: AtomicU64,
+    /// Its wait met a signal that ends it, and it has looked since: see `block::wait`.
+    pub signalled: AtomicBool,
     /// Signals that wait.
     blocked: AtomicU64,
     /// What the end of the call has to do beside what is pending, 0: nothing. [`SAVED_MASK`]: a mask is to be put back once the
@@ -103,6 +105,7 @@ impl Thread {
             notes_uses: AtomicBool::new(false),
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),
+            signalled: AtomicBool::new(false),
             blocked: AtomicU64::new(0),
             at_end: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),

@@ -107,7 +107,6 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     const LOOK_AGAIN: u64 = 100_000_000;
     let process = process();
     let mailbox = process.letters;
-    let mut interrupted = Ok(());
     loop {
         let seen = mailbox.children().load(Acquire);
         await_deaths();
@@ -124,11 +123,9 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
         if wanted.no_hang {
             return Ok(None);
         }
-        // The signal may be that of a child that was still ending: then that child was found.
-        interrupted?;
         let mut terms = alloc::vec![word(mailbox.children(), Operator::NotEqual, seen)];
         terms.extend(states(wanted.which));
-        interrupted = block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN)).map(|_| ());
+        block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
     }
 }
 

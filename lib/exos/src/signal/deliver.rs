@@ -183,6 +183,7 @@ pub fn deliver_pending(context: &mut Context) {
 
 /// The same where there is something to act on.
 pub fn deliver(context: &mut Context) {
+    thread().signalled.store(false, Relaxed);
     if let Some(sent) = thread().take_sent() {
         put_sent(sent);
     }
