@@ -6,7 +6,7 @@
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use crate::page::wake_watchers;
-use crate::page_map::{ROW, editable};
+use crate::page_map::editable;
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
 use abi::page::{PageInfo, PageKind};
@@ -214,32 +214,39 @@ impl Kernel {
 
     /// Copies entries that are not copied yet, each checked against the copier's own key.
     fn copy_entries(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber, level: u8) -> Result<(), Failure> {
+        if level == 1 {
+            return self.copy_leaves(key, from, to);
+        }
         self.spend(SCAN_BOTH);
         let mut next = self.memory.first_missing(from, to, 0);
         while let Some(source) = next {
             if self.is_spent() {
                 return Err(Error::Again.about(source.index as u64));
             }
-            let copied = if level == 1 { self.copy_run(key, source, to) } else { None };
-            next = match copied {
-                // They are copied in order.
-                Some(index) => self.memory.first_used(from, index),
-                None => {
-                    self.copy_entry(key, source.entry(), Slot { table: to, ..source }, level)?;
-                    self.memory.first_missing(from, to, source.index + 1)
-                }
-            };
+            self.copy_entry(key, source.entry(), Slot { table: to, ..source }, level)?;
+            next = self.memory.first_missing(from, to, source.index + 1);
         }
         Ok(())
     }
 
-    /// Copies entries from one on as long as they need no right but what was granted last: that of nearly all pages of a program. The
-    /// index that it came to; nothing where it came nowhere.
-    fn copy_run(&mut self, key: KeyIndex, source: Slot, to: PageNumber) -> Option<usize> {
-        let grant = self.granted_for(&MapRow { address: key.0, entry: source.entry() });
-        let (index, done) = self.memory.copy_run(source, to, (self.work_left() / ROW) as usize, grant);
-        self.spend(done as u32 * ROW);
-        (done > 0).then_some(index)
+    /// Those of a level-1 table, in their order: as long as they need no right but what was granted last, as nearly all pages of a program
+    /// do, in a run.
+    fn copy_leaves(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber) -> Result<(), Failure> {
+        self.spend(LOOK);
+        let mut next = self.memory.first_left(from, to);
+        while let Some(source) = next {
+            if self.is_spent() {
+                return Err(Error::Again.about(source.index as u64));
+            }
+            let grant = self.granted_for(&MapRow { address: key.0, entry: source.entry() });
+            let (index, done) = self.memory.copy_run(source, to, self.work_left() as usize, grant);
+            self.spend(done as u32);
+            if done == 0 {
+                self.copy_entry(key, source.entry(), Slot { table: to, ..source }, 1)?;
+            }
+            next = self.memory.first_used(from, if done == 0 { source.index + 1 } else { index });
+        }
+        Ok(())
     }
 
     fn copy_entry(&mut self, key: KeyIndex, entry: u64, slot: Slot, level: u8) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ const SINGLE_DROPS: usize = 32;
 /// The rights that a writable mapping takes.
 pub(crate) const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
 /// Units of work of a row that is done in a run.
-pub(crate) const ROW: u32 = 2;
+const ROW: u32 = 2;
 /// Units of work of any other row.
 const SLOW_ROW: u32 = 16;
 /// Units of work of binding or unbinding a page.

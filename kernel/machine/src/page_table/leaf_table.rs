@@ -214,18 +214,21 @@ impl Memory {
     /// Copies entries of a level-1 table from one on into another table that nothing leads to, `limit` at most: those that map pages by
     /// what is granted, up to the first that is of another kind or that the other table has. The result is the index that it came to,
     /// and how many are copied.
+    #[inline(never)]
     pub fn copy_run(&mut self, from: Slot, to: PageNumber, limit: usize, grant: Grant) -> (usize, usize) {
         let (info, pages, known) = (memory::info(to).expect("a table has a record"), exposed::pages(), self.entry_bits);
+        let (entries, copies) = (&table(from.table)[from.index..], &table(to)[from.index..]);
         let (mut used, mut uses, mut done) = (0, Uses::begin(), 0);
-        let mut pairs = table(from.table).iter().zip(table(to)).enumerate().skip(from.index);
-        let stopped = pairs.find(|(index, (entry, copy))| {
+        let stopped = entries.iter().zip(copies).enumerate().position(|(index, (entry, copy))| {
             let row = MapRow { address: grant.key, entry: entry.load(Ordering::Relaxed) & ALLOWED };
             if row.entry == 0 {
                 return false;
             }
-            let is_free = done < limit && copy.load(Ordering::Relaxed) == 0;
-            let Some(page) = grant.bindable(&row, pages).filter(|_| is_free) else { return true };
-            used |= eighth_of(*index);
+            if done == limit || copy.load(Ordering::Relaxed) != 0 {
+                return true;
+            }
+            let Some(page) = grant.bindable(&row, pages) else { return true };
+            used |= eighth_of(from.index + index);
             copy.store((row.entry | USER) & known, Ordering::Release);
             uses.note(page);
             note_shown(page);
@@ -235,7 +238,7 @@ impl Memory {
         uses.end();
         note_used_eighths(info, used);
         note_edit(info);
-        (stopped.map_or(ENTRIES, |(index, _)| index), done)
+        (stopped.map_or(ENTRIES, |index| from.index + index), done)
     }
 
     /// The level-1 table for an address under a root, if the way to it exists, nothing on it is shared, and all that it

@@ -154,6 +154,14 @@ impl Memory {
         (index < ENTRIES).then_some(Slot { table: page, index })
     }
 
+    /// The first slot of a table that is not empty, where that of another table, into which it is copied from the beginning on, is: in
+    /// the last eighth that the other one has used, or behind it.
+    pub fn first_left(&self, page: PageNumber, other: PageNumber) -> Option<Slot> {
+        let begun = eighths(memory::info(other).expect("a table has a record"));
+        let last = begun.checked_ilog2().unwrap_or(0) as usize;
+        self.first_missing(page, other, last * EIGHTH)
+    }
+
     /// The first slot of a table from an index on that is not empty, where that of another table is.
     pub fn first_missing(&self, page: PageNumber, other: PageNumber, from: usize) -> Option<Slot> {
         let used = eighths(memory::info(page).expect("a table has a record"));
