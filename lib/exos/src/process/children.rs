@@ -119,11 +119,6 @@ impl Child {
         self.made.number.0
     }
 
-    /// Addresses of the windows onto what it is made of.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        core::iter::once(self.public.address()).chain(self.room.window_addresses())
-    }
-
     /// What lies in its mailbox.
     fn letters(&self) -> &'static [AtomicU64] {
         &self.public.words()[PAGE_WORDS..]

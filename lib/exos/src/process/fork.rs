@@ -10,10 +10,11 @@ use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
 use super::create::{self, Made, rows};
 use super::hold::Held;
+use super::kept::Shown;
 use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
-use crate::layout::PAGE_SIZE;
+use crate::layout::{PAGE_SIZE, PARENT_MAILBOX};
 use crate::memory::frames::COPY_ON_WRITE;
 use crate::memory::space::Space;
 use crate::process::record::Process;
@@ -98,7 +99,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut nursery = process.nursery.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
-    nursery.current.clear();
+    nursery.is_busy = false;
     nursery.inherited = None;
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
@@ -149,46 +150,35 @@ pub(super) fn introduce(ready: &Ready) {
 fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
-    let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
-    let forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, &forgotten, is_noted)))
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, is_noted)))
 }
 
-/// The same while all is held: this process's mailbox, where its parent's lies, where the windows lie that the child does not
-/// get, and whether another child is to be made of this one.
+/// The same while all is held: this process's mailbox, and whether another child is to be made of this one.
 fn copy_held(
     ready: &mut Ready,
     nursery: &mut Nursery,
     held: &mut Held<'_>,
-    (own_mailbox, place, forgotten, is_noted): (&Mailbox, Option<u64>, &[u64], bool),
+    (own_mailbox, is_noted): (&Mailbox, bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
-    let mut rows = windows_of_child(&held.windows, (own_mailbox, ready.mailbox()), forgotten);
-    // Where this process has its own parent's mailbox, the child has this process's.
-    let place = place.or_else(|| held.windows.free_place());
-    if let Some(inherited) = &mut nursery.inherited {
-        inherited.parent_place = place;
-    }
+    let edition = held.windows.edition();
+    let windows = (!ready.shows(edition))
+        .then(|| Shown { edition, rows: windows_of_child(&held.windows, own_mailbox, ready.mailbox()) });
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
     let window =
         window.flat_map(|(place, pages)| create::rows(process.session_key, *place, pages, Access::WRITE)).collect();
-    if let Some(place) = place {
-        let at = rows.partition_point(|row| row.address < place);
-        let own = create::rows(process.session_key, place, own_mailbox.window().pages(), Access::WRITE);
-        own.for_each(|row| rows.insert(at, row));
-    }
     let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
     let data = create::rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
-        ready.show(rows, core::iter::empty(), window)?;
+        ready.show(windows, core::iter::empty(), window)?;
         ready.give(data)?;
         return Ok(Vec::new());
     }
-    ready.show(rows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    ready.show(windows, data, window).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
     Ok(pages)
 }
 
@@ -257,21 +247,18 @@ fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: 
     Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
 }
 
-/// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
-fn windows_of_child(
-    windows: &Windows,
-    (own_mailbox, mailbox): (&Mailbox, PageNumber),
-    forgotten: &[u64],
-) -> Vec<MapRow> {
+/// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has
+/// its own, and this process's beside it.
+fn windows_of_child(windows: &Windows, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
     let key = process().session_key;
     let mut all = Vec::with_capacity(ROWS);
-    for window in windows.iter() {
-        if window == own_mailbox.window() {
-            all.extend(rows(key, window.address(), &[mailbox], Access::WRITE));
-        } else if !forgotten.contains(&window.address()) {
-            all.extend(rows(key, window.address(), window.pages(), window.access()));
-        }
+    for window in windows.common() {
+        let pages = if window == own_mailbox.window() { &[mailbox] } else { window.pages() };
+        all.extend(rows(key, window.address(), pages, window.access()));
     }
+    let place = all.partition_point(|row| row.address < PARENT_MAILBOX);
+    let parents = rows(key, PARENT_MAILBOX, own_mailbox.window().pages(), Access::WRITE);
+    parents.for_each(|row| all.insert(place, row));
     all
 }
 

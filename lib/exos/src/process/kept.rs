@@ -34,6 +34,8 @@ pub struct Kept {
     rows: Vec<MapRow>,
     /// How many of these map windows.
     windows: usize,
+    /// Which edition of its maker's windows that is, all of which are there (see `Windows::edition`); 0: it is not known.
+    edition_of_windows: u64,
     /// What maps pages that go with the child.
     passing: Vec<MapRow>,
     /// What maps the program. What is not there any more has no entry.
@@ -48,6 +50,15 @@ pub struct Kept {
     edits: Vec<(PageNumber, (u64, u64))>,
     /// Windows onto tables that were looked through, to be read.
     views: Vec<Shared>,
+}
+
+/// Windows that are to be shown.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Which edition of them; 0: one that never comes again.
+    pub edition: u64,
+    /// What maps them, in the order of their addresses.
+    pub rows: Vec<MapRow>,
 }
 
 /// Where an area lies, for whose pages the kernel vouches.
@@ -95,22 +106,36 @@ impl Kept {
         Ok(())
     }
 
-    /// Maps windows, which are in order, then the pages for ExOS's data, in the place of those before, and `passing` pages for this child only.
+    /// Whether the windows of this edition are there.
+    pub const fn shows(&self, edition: u64) -> bool {
+        self.edition_of_windows == edition
+    }
+
+    /// Maps windows, if there are others, then the pages for ExOS's data, in the place of those before, and `passing` pages for
+    /// this child only.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn show(
         &mut self,
         editor: &Editor,
-        (mut windows, passing): (Vec<MapRow>, Vec<MapRow>),
+        (windows, passing): (Option<Shown>, Vec<MapRow>),
         data: impl Iterator<Item = MapRow>,
     ) -> Result<()> {
-        self.windows = windows.len();
-        windows.extend(data);
-        let mut rows = difference(&self.rows, &windows).into_owned();
+        let (kept, Shown { edition, rows: mut new }) = match windows {
+            Some(shown) => (0, shown),
+            None => (self.windows, Shown { edition: self.edition_of_windows, rows: Vec::new() }),
+        };
+        let windows = kept + new.len();
+        new.extend(data);
+        let mut rows = difference(&self.rows[kept..], &new).into_owned();
         rows.extend_from_slice(&passing);
+        // After a refusal nobody knows what is there.
+        self.edition_of_windows = 0;
         show(editor, &rows)?;
-        (self.rows, self.passing) = (windows, passing);
+        self.rows.truncate(kept);
+        self.rows.append(&mut new);
+        (self.windows, self.passing, self.edition_of_windows) = (windows, passing, edition);
         Ok(())
     }
 
@@ -268,6 +293,9 @@ impl Kept {
         self.passing.clear();
         let found = leaf::look(self.view(editor, table)?.words(), used(table), NEAR, &self.rows, &AREA);
         found.missing.iter().for_each(|index| self.rows[*index].entry = 0);
+        if !found.missing.is_empty() {
+            self.edition_of_windows = 0;
+        }
         empty(editor, &found.others)
     }
 
@@ -294,7 +322,7 @@ impl Kept {
         if let Some(view) = self.views.iter().find(|view| view.pages()[0] == table) {
             return Ok(view.clone());
         }
-        let view = process().windows.lock().open(alloc::vec![table], editor.key, false)?;
+        let view = process().windows.lock().open_own(alloc::vec![table], editor.key, false)?;
         self.views.push(view.clone());
         Ok(view)
     }

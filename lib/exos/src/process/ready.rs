@@ -11,7 +11,7 @@ use super::children::{Child, public};
 use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
 use super::grave::remains;
-use super::kept::{self, Kept};
+use super::kept::{self, Kept, Shown};
 use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
@@ -41,8 +41,8 @@ const COPIES: usize = 32;
 pub struct Nursery {
     /// For the next child of the first thread.
     pub ready: Option<Ready>,
-    /// Where pages of what becomes a child now are mapped.
-    pub current: Vec<u64>,
+    /// Whether it makes a child now.
+    pub is_busy: bool,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
     /// The program that the last child executed which began with it.
@@ -97,15 +97,10 @@ impl Room {
         (self.private, self.given, self.spare) = Default::default();
         self.kept.forget();
     }
-
-    /// Where tables of it are mapped.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        self.kept.views().map(Shared::address)
-    }
 }
 
 impl Nursery {
-    /// The environment that the next child is to be, in the place of the current one.
+    /// The environment that the next child is to be.
     ///
     /// # Errors
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
@@ -115,7 +110,7 @@ impl Nursery {
             Some(ready) => ready,
             None => Ready::make()?,
         };
-        self.current = ready.window_addresses().collect();
+        self.is_busy = true;
         Ok(ready)
     }
 
@@ -128,15 +123,6 @@ impl Nursery {
             self.ready = Some(Ready::make()?);
         }
         Ok(self.ready.as_ref().map_or(0, |ready| ready.made.number.0))
-    }
-
-    /// Addresses of the windows that a child has no use for.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        let ready = self.ready.iter().flat_map(Ready::window_addresses);
-        let own =
-            self.through.iter().map(Shared::address).chain(self.prepared.iter().filter_map(|it| it.window_address()));
-        let first = self.first.iter().flat_map(|child| child.window_addresses());
-        ready.chain(self.current.iter().copied()).chain(own).chain(first)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -169,7 +155,7 @@ impl Nursery {
     /// Maps what a child was made of that is gone, for the next one.
     fn look_at(&mut self, pages: Vec<PageNumber>) {
         self.look_away();
-        self.through = process().windows.lock().open(pages, process().session_key, true).ok();
+        self.through = process().windows.lock().open_own(pages, process().session_key, true).ok();
     }
 
     /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
@@ -252,11 +238,6 @@ impl Ready {
         Ok(ready)
     }
 
-    /// Addresses of the windows that show pages of it.
-    fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        core::iter::once(self.public.address()).chain(self.room.window_addresses())
-    }
-
     /// The page of its mailbox.
     pub fn mailbox(&self) -> PageNumber {
         self.public.pages()[1]
@@ -272,17 +253,23 @@ impl Ready {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps windows, the pages for ExOS's data, and `passing` pages that go with the child, into its address space.
+    /// Maps windows, if there are others than those of the last child, the pages for ExOS's data, and `passing` pages that go with
+    /// the child, into its address space.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn show(
         &mut self,
-        windows: Vec<MapRow>,
+        windows: Option<Shown>,
         data: impl Iterator<Item = MapRow>,
         passing: Vec<MapRow>,
     ) -> Result<()> {
         self.room.kept.show(&self.editor(), (windows, passing), data)
+    }
+
+    /// Whether it has the windows of this edition (see `Windows::edition`).
+    pub fn shows(&self, edition: u64) -> bool {
+        self.room.kept.shows(edition)
     }
 
     /// Maps pages that are its own: no other child is made of what this one leaves.
@@ -314,7 +301,7 @@ impl Ready {
     /// Takes everything out of its address space that was put there.
     fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
-        let _ = self.show(Vec::new(), core::iter::empty(), Vec::new());
+        let _ = self.show(Some(Shown::default()), core::iter::empty(), Vec::new());
     }
 
     /// Links the uppermost tables of its maker's program, which both have from now on.
@@ -520,7 +507,7 @@ fn show_public(made: &Made) -> Result<Shared> {
     let process = process();
     let source = process.lists.public(process.session_key);
     let mailbox = source.allocate()?;
-    let window = process.windows.lock().open(alloc::vec![made.public, mailbox], source.key, true);
+    let window = process.windows.lock().open_own(alloc::vec![made.public, mailbox], source.key, true);
     window.inspect_err(|_| drop(source.free(mailbox)))
 }
 
@@ -657,7 +644,7 @@ impl Process {
             return;
         }
         let mut nursery = self.nursery.lock();
-        if !nursery.current.is_empty() || !self.children.lock().all.is_empty() {
+        if nursery.is_busy || !self.children.lock().all.is_empty() {
             return;
         }
         nursery.look_away();

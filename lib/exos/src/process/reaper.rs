@@ -73,7 +73,7 @@ fn adopt(number: u64) -> Result<()> {
     let pages = vec![PageNumber(info.public.load(Acquire)), other.mailbox];
     let list = exposed::page(PageNumber(info.root.load(Acquire))).ok_or(Errno::ESRCH)?.access();
     // Nothing is written into the mailbox of one that has ended, which may be nobody's.
-    let public = process.windows.lock().open(pages, process.session_key, !other.ended)?;
+    let public = process.windows.lock().open_own(pages, process.session_key, !other.ended)?;
     if !other.ended {
         public.words()[public::ADOPTED].store(process.environment(), SeqCst);
     }
