@@ -114,8 +114,8 @@ pub extern "C" fn forked(_argument: u64) {
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().nursery.lock());
-    let Some(inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
-    if let Err(error) = become_child(&inherited) {
+    let Some(mut inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
+    if let Err(error) = become_child(&mut inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -137,7 +137,7 @@ pub extern "C" fn forked(_argument: u64) {
     enter::resume(&inherited.context)
 }
 
-fn become_child(inherited: &Inherited) -> Result<()> {
+fn become_child(inherited: &mut Inherited) -> Result<()> {
     let (process, thread) = (process(), thread());
     take_memory(process, inherited);
     let name = thread.name();
@@ -179,18 +179,18 @@ fn become_child(inherited: &Inherited) -> Result<()> {
 }
 
 /// Notes what differs from the parent's memory, before any of it is used.
-fn take_memory(process: &Process, inherited: &Inherited) {
+fn take_memory(process: &Process, inherited: &mut Inherited) {
     let mut memory = process.memory.lock();
-    let Some(own) = &inherited.memory else { return };
-    memory.tables.clone_from(&own.tables);
+    let Some(own) = inherited.memory.take() else { return };
+    memory.tables = own.tables;
     if inherited.executes() {
         memory.space.forget_pages();
     }
     if !own.has_files {
         memory.space.forget_files();
     }
-    for (address, entry) in &own.copied {
-        memory.space.frames.set(*address, *entry);
+    for (address, entry) in own.copied {
+        memory.space.frames.set(address, entry);
     }
 }
 

@@ -15,7 +15,7 @@ use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
 use crate::layout::{PAGE_SIZE, PARENT_MAILBOX};
-use crate::memory::frames::COPY_ON_WRITE;
+use crate::memory::frames::{COPY_ON_WRITE, page_of};
 use crate::memory::space::Space;
 use crate::process::record::Process;
 use crate::signal::Mailbox;
@@ -203,6 +203,36 @@ fn copy_memory(
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
+    let is_plain = !borrows && !is_borrowed;
+    let same = if is_plain { ready.copy_of(space.edition()) } else { None };
+    let memory = match same {
+        // The child before it had the same.
+        Some(memory) => {
+            let (kept, copies): (Vec<u64>, Vec<PageNumber>) =
+                memory.copied.iter().map(|(address, entry)| (*address, PageNumber(page_of(*entry)))).unzip();
+            copy_kept(nursery, &kept, &copies)?;
+            memory
+        }
+        None => map_memory(ready, (space, pages), nursery, (borrows, is_borrowed, is_alone))?,
+    };
+    if is_plain {
+        ready.note_copy(space.edition(), &memory);
+    }
+    if let Some(inherited) = &mut nursery.inherited {
+        inherited.set_memory(OwnMemory { has_files, ..memory });
+    }
+    Ok(())
+}
+
+/// Gives the child tables of its own for the program's memory.
+fn map_memory(
+    ready: &mut Ready,
+    (space, pages): (&mut Space, &mut OwnPages<'_>),
+    nursery: &Nursery,
+    (borrows, is_borrowed, is_alone): (bool, bool, bool),
+) -> Result<OwnMemory> {
+    let own = space.frames.len() - space.frames.of_files();
+    let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     // No more than there are: it stays for the next child, and all of ExOS's data is copied for each.
     let mut rows = Vec::with_capacity(own + space.frames.of_files().min(FILES_AT_ONCE));
     let mut give = |address: u64, entry: u64| {
@@ -221,20 +251,13 @@ fn copy_memory(
         space.share_for_fork(pages, &kept, give)?;
     }
     rows.extend(space.files_for_child(has_files));
-    let memory = OwnMemory { has_files, ..map_pages(ready, nursery, rows, &kept)? };
-    if let Some(inherited) = &mut nursery.inherited {
-        inherited.set_memory(memory);
-    }
-    Ok(())
+    map_pages(ready, nursery, rows, &kept)
 }
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
 fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let copies = ready.pages_for_copies(kept.len())?;
-    for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
-        let place = nursery.place_of(0, copies);
-        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
-    }
+    copy_kept(nursery, kept, &copies)?;
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
         let place = rows.iter().position(|row| row.address == *address).ok_or(Errno::EFAULT)?;
@@ -245,6 +268,15 @@ fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: 
         rows.push(MapRow { address, entry });
     }
     Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
+}
+
+/// Copies pages of the program.
+fn copy_kept(nursery: &Nursery, kept: &[u64], copies: &[PageNumber]) -> Result<()> {
+    for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
+        let place = nursery.place_of(0, copies);
+        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
+    }
+    Ok(())
 }
 
 /// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has

@@ -42,6 +42,8 @@ pub struct Kept {
     program: Vec<MapRow>,
     /// Which edition that is of a program that was prepared; 0: another one.
     edition: u64,
+    /// The same of a copy of its maker's memory, all of which is there.
+    copy: Option<Copy>,
     /// Whether the image is linked.
     has_image: bool,
     /// Whether the program's tables are its parent's.
@@ -50,6 +52,15 @@ pub struct Kept {
     edits: Vec<(PageNumber, (u64, u64))>,
     /// Windows onto tables that were looked through, to be read.
     views: Vec<Shared>,
+}
+
+/// A copy of its maker's memory.
+#[derive(Clone, Debug)]
+struct Copy {
+    /// Of which edition of that (see `Space::edition`).
+    edition: u64,
+    /// Pages that are copies: address, and entry in the table.
+    pages: Vec<(u64, u64)>,
 }
 
 /// Windows that are to be shown.
@@ -166,7 +177,7 @@ impl Kept {
     /// The kernel's refusals.
     pub fn map(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>, program: Vec<MapRow>) -> Result<Tables> {
         let before = core::mem::replace(&mut self.program, program);
-        self.edition = 0;
+        (self.edition, self.copy) = (0, None);
         let rows = difference(&before, &self.program);
         edit(&mut self.tables, editor, spare, &rows)
     }
@@ -194,12 +205,22 @@ impl Kept {
         edit(&mut self.tables, editor, spare, &missing)
     }
 
+    /// Notes that the program is a copy of its maker's memory of an edition, with these pages for itself.
+    pub fn note_copy(&mut self, edition: u64, pages: &[(u64, u64)]) {
+        self.copy = Some(Copy { edition, pages: pages.to_vec() });
+    }
+
+    /// The tables of a copy of its maker's memory, and its own pages, if all that is there and of this edition.
+    pub fn copy_of(&self, edition: u64) -> Option<(&Tables, &[(u64, u64)])> {
+        self.copy.as_ref().filter(|copy| copy.edition == edition).map(|copy| (&self.tables, &*copy.pages))
+    }
+
     /// Unlinks the tables of a program. The result is their pages.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn drop_program(&mut self, editor: &Editor, windows: &mut Windows) -> Result<Vec<PageNumber>> {
-        (self.program, self.edition) = (Vec::new(), 0);
+        (self.program, self.edition, self.copy) = (Vec::new(), 0, None);
         self.look_away(windows);
         let pages = self.tables.unlink_all(editor)?;
         Ok(pages.into_iter().map(PageNumber).collect())
@@ -274,7 +295,7 @@ impl Kept {
     /// The kernel's refusals.
     pub fn clean(&mut self, editor: &Editor) -> Result<Vec<PageNumber>> {
         (self.has_image, self.is_shared) = (false, false);
-        (self.program, self.edition) = (Vec::new(), 0);
+        (self.program, self.edition, self.copy) = (Vec::new(), 0, None);
         self.look_away(&mut process().windows.lock());
         let pages = core::mem::take(&mut self.tables).pages().collect();
         let leaf = self.way.iter().copied().find(|page| is_lowest(*page)).ok_or(Errno::EFAULT)?;
@@ -313,6 +334,7 @@ impl Kept {
         for index in found.missing {
             gone.push(page(&rows[index]));
             rows[index].entry = 0;
+            self.copy = None;
         }
         empty(editor, &found.others)
     }

@@ -6,7 +6,7 @@
 //! that only the area (`kept`), under another number and another name. One that is ready is kept for the next child of the same
 //! process, where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
 
-use super::begin::{self, Inherited};
+use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
 use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
@@ -16,6 +16,7 @@ use super::prepared::Prepared;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::memory::frames::page_of;
 use crate::relatives;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
@@ -466,6 +467,24 @@ impl Ready {
     pub fn map(&mut self, rows: Vec<MapRow>) -> Result<Tables> {
         let editor = self.editor();
         self.room.kept.map(&editor, &mut self.room.spare[0], rows)
+    }
+
+    /// Notes that its program is a copy of its maker's memory of an edition (see `Space::edition`).
+    pub fn note_copy(&mut self, edition: u64, memory: &OwnMemory) {
+        self.room.kept.note_copy(edition, &memory.copied);
+    }
+
+    /// The memory of its child, if that is to be a copy of this edition and the last child's was one, too: what its own pages hold is
+    /// the last one's.
+    pub fn copy_of(&mut self, edition: u64) -> Option<OwnMemory> {
+        let Room { kept, spare, given, .. } = &mut self.room;
+        let (tables, copied) = kept.copy_of(edition)?;
+        let pages = copied.iter().map(|(_, entry)| PageNumber(page_of(*entry)));
+        if !pages.eq(spare[1].iter().copied()) {
+            return None;
+        }
+        given[1] = core::mem::take(&mut spare[1]);
+        Some(OwnMemory { tables: tables.clone(), copied: copied.to_vec(), has_files: false })
     }
 
     fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
