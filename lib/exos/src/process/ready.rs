@@ -66,7 +66,7 @@ pub struct Ready {
     /// Its public page and its mailbox, mapped here.
     pub public: Shared,
     /// What else it is made of.
-    pub room: Room,
+    pub room: Box<Room>,
 }
 
 /// What an environment is made of, for the one after it.
@@ -234,7 +234,7 @@ impl Ready {
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let room = Room { root, private, pages, edits: edits(made.list), kept, ..Room::default() };
-        let ready = Self { made, public, room };
+        let ready = Self { made, public, room: Box::new(room) };
         mark(&ready.public);
         Ok(ready)
     }
@@ -325,31 +325,25 @@ impl Ready {
         bury(&self.made, &self.public, &self.room);
     }
 
-    /// Makes it of what a child left that is gone. Where there is more than that it is destroyed, and the result is nothing;
-    /// after an error the child is what it was.
-    fn of(child: &mut Child, nursery: &mut Nursery, executed: bool) -> Result<Option<Self>> {
+    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
+    /// may be more of it than of one that is ready, and it is to be destroyed.
+    fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
         let beginning = nursery.beginning()?;
-        let room = core::mem::take(&mut child.room);
-        let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room };
         // Of a program that the child mapped itself there is nothing to keep.
-        let keeps = (!executed || ready.is_prepared()) && ready.room.kept.edited().is_some();
-        if let Err(error) = ready.reclaim_mailbox().and_then(|()| ready.renew(beginning, keeps)) {
-            child.room = ready.room;
-            return Err(error);
-        }
-        let gone = if keeps { ready.mend() } else { ready.clean() };
-        ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
+        let keeps = (!executed || self.is_prepared()) && self.room.kept.edited().is_some();
+        self.reclaim_mailbox()?;
+        self.renew(beginning, keeps)?;
+        let gone = if keeps { self.mend() } else { self.clean() };
+        self.take_given(nursery, gone.as_deref().filter(|_| keeps));
         // What stands there goes word by word: the session may be looking.
-        unmark(&ready.public);
-        ready.public.clear();
-        mark(&ready.public);
-        let session = process().session_key;
-        let keys = || give_keys(ready.made.number, session, session, area::channel_key());
-        if gone.is_some() && ready.is_whole() && keys().is_ok() {
-            return Ok(Some(ready));
+        unmark(&self.public);
+        self.public.clear();
+        mark(&self.public);
+        if gone.is_none() || !self.is_whole() {
+            return Err(Errno::EBUSY);
         }
-        ready.bury();
-        Ok(None)
+        let session = process().session_key;
+        Ok(give_keys(self.made.number, session, session, area::channel_key())?)
     }
 
     /// Takes out of its address space what the old one put there, all of which is still there: it may have run on another CPU
@@ -403,7 +397,8 @@ impl Ready {
     /// stay, and map all of it but these pages.
     fn take_given(&mut self, nursery: &Nursery, gone: Option<&[PageNumber]>) {
         let list = self.made.list;
-        for (spare, given) in self.room.spare.iter_mut().zip(&mut self.room.given) {
+        let Room { spare, given, .. } = &mut *self.room;
+        for (spare, given) in spare.iter_mut().zip(given) {
             let mapped = nursery.mapped(given);
             let is_free = |page: &PageNumber| {
                 let is_here = gone.is_some_and(|gone| !gone.contains(page));
@@ -466,7 +461,8 @@ impl Ready {
     /// The kernel's refusals.
     pub fn map(&mut self, rows: Vec<MapRow>) -> Result<Tables> {
         let editor = self.editor();
-        self.room.kept.map(&editor, &mut self.room.spare[0], rows)
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.map(&editor, &mut spare[0], rows)
     }
 
     /// Notes that its program is a copy of its maker's memory of an edition (see `Space::edition`).
@@ -477,7 +473,7 @@ impl Ready {
     /// The memory of its child, if that is to be a copy of this edition and the last child's was one, too: what its own pages hold is
     /// the last one's.
     pub fn copy_of(&mut self, edition: u64) -> Option<OwnMemory> {
-        let Room { kept, spare, given, .. } = &mut self.room;
+        let Room { kept, spare, given, .. } = &mut *self.room;
         let (tables, copied) = kept.copy_of(edition)?;
         let pages = copied.iter().map(|(_, entry)| PageNumber(page_of(*entry)));
         if !pages.eq(spare[1].iter().copied()) {
@@ -489,7 +485,8 @@ impl Ready {
 
     fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
         let editor = self.editor();
-        self.room.kept.map_prepared(&editor, &mut self.room.spare[0], prepared.edition())
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.map_prepared(&editor, &mut spare[0], prepared.edition())
     }
 
     /// Gives it pages for what the program begins with that it is to execute, some with what was in them; nothing where there
@@ -516,7 +513,7 @@ impl Ready {
     /// The program that its child was to find is not there.
     fn take_back_program(&mut self, windows: &mut Windows) {
         let _ = self.drop_program(windows);
-        let Room { spare, given, .. } = &mut self.room;
+        let Room { spare, given, .. } = &mut *self.room;
         spare[2].append(&mut given[2]);
     }
 }
@@ -576,34 +573,33 @@ fn pages_under(list: PageNumber) -> u64 {
 }
 
 impl Process {
-    /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
-    /// where it is still there.
-    pub fn keep_room(&self, child: &mut Child) -> bool {
-        if !self.can_keep(child) {
-            return false;
-        }
+    /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
+    /// for that yet and this process goes on.
+    pub fn keep_room(&self, child: Child, copies: &[PageNumber]) {
+        let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
+        let Child { made, public, room, .. } = child;
+        let mut old = Ready { made, public, room };
         let mut nursery = self.nursery.lock();
-        if nursery.ready.is_some() {
-            return false;
+        let is_second = old.room.is_renewed;
+        if !can_keep || nursery.ready.is_some() {
+            drop(nursery);
+            return old.bury();
         }
-        let (executed, is_second) = (child.has_executed(), child.room.is_renewed);
-        let Ok(ready) = Ready::of(child, &mut nursery, executed) else { return false };
-        nursery.ready = ready;
-        match &nursery.ready {
-            None => nursery.look_away(),
-            // Who makes a second child makes a third.
-            Some(ready) if is_second => {
-                let first = if executed { ready.last_for_program(nursery.own()) } else { &ready.room.spare[1] };
-                let pages = first.iter().chain(&child.copies).copied();
-                let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
-                if !pages.clone().eq(here.iter().copied()) {
-                    let pages = pages.collect();
-                    nursery.look_at(pages);
-                }
+        if old.begin_again(&mut nursery, executed).is_err() {
+            nursery.look_away();
+            return old.bury();
+        }
+        // Who makes a second child makes a third.
+        if is_second {
+            let first = if executed { old.last_for_program(nursery.own()) } else { &old.room.spare[1] };
+            let pages = first.iter().chain(copies).copied();
+            let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
+            if !pages.clone().eq(here.iter().copied()) {
+                let pages = pages.collect();
+                nursery.look_at(pages);
             }
-            Some(_) => {}
         }
-        true
+        nursery.ready = Some(old);
     }
 
     /// Whether the next child could be made of this one, which is gone.
