@@ -68,7 +68,8 @@ impl Kernel {
                     if self.work_left() < (RENEW + CLEAR * used.len() as u32).min(RENEW_MOST) {
                         break;
                     }
-                    self.check_pages(key, environment, &wanted, area)?;
+                    self.check_pages(key, environment, &wanted)?;
+                    self.check_area(&wanted, area)?;
                     return Ok(self.begin_again(environment, &name, first, &wanted, (area, used)));
                 }
                 Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
@@ -98,43 +99,41 @@ impl Kernel {
         }
     }
 
-    /// Fails unless the caller may have all pages of an environment, and one environment more, and each page of the area is at its
-    /// place.
-    fn check_pages(
-        &self,
-        key: KeyIndex,
-        environment: Environment,
-        wanted: &Specification,
-        area: Slot,
-    ) -> Result<(), Failure> {
+    /// Fails unless the caller may have all pages of an environment, and one environment more.
+    fn check_pages(&self, key: KeyIndex, environment: Environment, wanted: &Specification) -> Result<(), Failure> {
         if self.heir(environment) != self.caller() {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
+        let private = &wanted.private[..wanted.private_count as usize];
         // Nearly all of them are under one list.
         let mut allowed = None;
-        let mut check = |page: PageNumber| {
-            let info = self.page(page)?;
-            let list = access_list(info);
-            if Some(list) != allowed {
+        for number in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
+            let info = self.page(PageNumber(*number))?;
+            if Some(access_list(info)) != allowed {
                 permit(self.rights_on_page(key, info)?, Rights::OWN)?;
-                allowed = Some(list);
+                allowed = Some(access_list(info));
             }
-            if memory::state(info).flags & ORPHAN == 0 { Ok(info) } else { Err(Error::WrongKind.about(page.0)) }
-        };
-        for page in [wanted.root, wanted.control, wanted.key_ring] {
-            check(PageNumber(page))?;
+            if memory::state(info).flags & ORPHAN != 0 {
+                return Err(Error::WrongKind.about(*number));
+            }
         }
+        Ok(())
+    }
+
+    /// Fails unless each page of an area is at its place, to be written, or nowhere: what the old one put there instead would
+    /// be the new one's memory.
+    fn check_area(&self, wanted: &Specification, at: Slot) -> Result<(), Failure> {
         let private = &wanted.private[..wanted.private_count as usize];
-        for (index, page) in (area.index..).zip(core::iter::once(&wanted.public).chain(private)) {
-            let page = PageNumber(*page);
-            let references = memory::references(check(page)?);
-            let entry = Slot { index, ..area }.entry();
-            if !is_at_its_place(entry, page) {
+        let pages = core::iter::once(&wanted.public).chain(private);
+        for (index, page) in (at.index..).zip(pages) {
+            let entry = Slot { index, ..at }.entry();
+            let is_mapped = entry & PRESENT != 0;
+            if is_mapped && (entry & WRITE == 0 || page_of(entry).0 != *page) {
                 return Err(Error::NotMapped.about(wanted.area));
             }
-            // Others may see the public page.
-            if index > area.index && references != u32::from(entry & PRESENT != 0) {
-                return Err(Error::InUse.about(page.0));
+            let references = memory::references(self.page(PageNumber(*page))?);
+            if index > at.index && references != u32::from(is_mapped) {
+                return Err(Error::InUse.about(*page));
             }
         }
         Ok(())
@@ -218,11 +217,6 @@ impl Kernel {
         self.build_environment(environment, Some(caller), *name, wanted);
         environment.number()
     }
-}
-
-/// Whether an entry maps a page, to be written, or nothing: what the old one put there instead would be the new one's memory.
-fn is_at_its_place(entry: u64, page: PageNumber) -> bool {
-    entry & PRESENT == 0 || entry & WRITE != 0 && page_of(entry) == page
 }
 
 /// Where a page of the upcall stack is mapped, counted from the lowest.

@@ -8,7 +8,7 @@
 //!     +64 GiB           pages of files, as the guardian sees them
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
 //!     +512 KiB          shared windows that children get, too: pipes, file offsets, mailboxes
-//!     +768 KiB          windows of its own: what its children are made of, its parent's mailbox, messages to guardians
+//!     +832 KiB          windows of its own: what its children are made of, its parent's mailbox, messages to guardians
 //!     +127 GiB          what a new process is told at its birth
 //!     +128 GiB          more shared windows
 //!     +160 GiB          more windows of its own
@@ -56,7 +56,7 @@ pub const BIRTH: u64 = AREA + 127 * GIB;
 /// Shared windows, beside the area of the process: the tables for them are there.
 pub const NEAR_WINDOWS: u64 = AREA + (512 << 10);
 /// End of the room for them. Here is the mailbox of the parent in each process that a fork made.
-pub const PARENT_MAILBOX: u64 = AREA + (768 << 10);
+pub const PARENT_MAILBOX: u64 = NEAR_WINDOWS + (320 << 10);
 /// Windows of a process's own.
 pub const NEAR_OWN_WINDOWS: u64 = PARENT_MAILBOX + PAGE_SIZE;
 /// End of the room for them.
