@@ -213,11 +213,14 @@ fn copy_memory(
             copy_kept(nursery, &kept, &copies)?;
             memory
         }
-        None => map_memory(ready, (space, pages), nursery, (borrows, is_borrowed, is_alone))?,
+        None => {
+            let memory = map_memory(ready, (space, pages), nursery, (borrows, is_borrowed, is_alone))?;
+            if is_plain {
+                ready.note_copy(space.edition(), &memory);
+            }
+            memory
+        }
     };
-    if is_plain {
-        ready.note_copy(space.edition(), &memory);
-    }
     if let Some(inherited) = &mut nursery.inherited {
         inherited.set_memory(OwnMemory { has_files, ..memory });
     }
