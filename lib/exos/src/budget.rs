@@ -91,6 +91,15 @@ pub fn give(to: EnvironmentId, resource: Resource, amount: u64) -> core::result:
     syscall::budget_move(KeyIndex::FIRST, area::number(), to, resource as u64, Figure::Limit as u64, amount)
 }
 
+/// The same of what this process has beyond what it keeps; where that is less, from the bank.
+///
+/// # Errors
+/// The kernel's refusal where the bank has too little.
+pub fn hand_on(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+    let kept = KEPT.iter().find(|(other, _)| *other == resource).map_or(0, |(_, kept)| *kept);
+    if spare(resource) >= kept + amount { give(to, resource, amount) } else { draw_for(to, resource, amount) }
+}
+
 /// Makes sure that so much of a resource can be had.
 ///
 /// # Errors

@@ -7,9 +7,11 @@
 //!     +32 GiB           shared windows of the guardian, which lives in the session's address space
 //!     +64 GiB           pages of files, as the guardian sees them
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
-//!     +512 KiB          shared windows: pipes, file offsets, mailboxes, messages to guardians
+//!     +512 KiB          shared windows that children get, too: pipes, file offsets, mailboxes
+//!     +832 KiB          windows of its own: what its children are made of, its parent's mailbox, messages to guardians
 //!     +127 GiB          what a new process is told at its birth
 //!     +128 GiB          more shared windows
+//!     +160 GiB          more windows of its own
 //! 0x7d7e_0000_0000  areas of further threads, from above
 //! 0x0080_0000_0000  end of what ExOS gives out by itself: one top-level slot, so that fork links one table
 //!     stack, growing down
@@ -53,11 +55,17 @@ pub const SHOWN: u64 = IMAGE_END;
 pub const BIRTH: u64 = AREA + 127 * GIB;
 /// Shared windows, beside the area of the process: the tables for them are there.
 pub const NEAR_WINDOWS: u64 = AREA + (512 << 10);
+/// End of the room for them. Here is the mailbox of the parent in each process that a fork made.
+pub const PARENT_MAILBOX: u64 = NEAR_WINDOWS + (320 << 10);
+/// Windows of a process's own.
+pub const NEAR_OWN_WINDOWS: u64 = PARENT_MAILBOX + PAGE_SIZE;
 /// End of the room for them.
 pub const NEAR_WINDOWS_END: u64 = AREA + (1 << 20);
 /// More shared windows.
 pub const WINDOWS: u64 = AREA + 128 * GIB;
-/// End of the room for shared windows.
+/// More of a process's own, and the end of the room for those that are shared.
+pub const OWN_WINDOWS: u64 = AREA + 160 * GIB;
+/// End of the room for windows.
 pub const WINDOWS_END: u64 = AREA + 192 * GIB;
 /// Shared windows of the guardian.
 pub const GUARDIAN_WINDOWS: u64 = LIBRARY_BASE + 32 * GIB;

@@ -32,6 +32,16 @@ pub fn enter() -> CriticalSection {
     CriticalSection(())
 }
 
+impl CriticalSection {
+    /// Closes it, for who has nothing to do behind that but to return: whether `deliver_pending` is to be called then.
+    #[inline]
+    #[must_use = "what is pending is to be delivered"]
+    pub(crate) fn close(self) -> bool {
+        core::mem::forget(self);
+        close()
+    }
+}
+
 impl Drop for CriticalSection {
     #[inline]
     fn drop(&mut self) {
@@ -63,6 +73,14 @@ fn yield_at_end() {
 /// Closes one, whoever opened it.
 #[inline]
 pub(crate) fn leave() {
+    if close() {
+        deliver_pending();
+    }
+}
+
+/// Closes one; whether something is pending then.
+#[inline]
+fn close() -> bool {
     // SAFETY: as in `enter`. What came meanwhile is looked at after the word is 0, as whoever leaves it there expects.
     unsafe {
         asm!(
@@ -71,15 +89,16 @@ pub(crate) fn leave() {
             "cmp qword ptr gs:[{pending}], 0",
             "jne {deliver}",
             "2:",
-            depth = const DEPTH, pending = const PENDING, deliver = label { deliver_pending() },
+            depth = const DEPTH, pending = const PENDING, deliver = label { return true },
             options(nostack),
         );
     }
+    false
 }
 
 /// In the order of urgency; the end of a slice comes last, because it gives the CPU away.
 #[cold]
-fn deliver_pending() {
+pub(crate) fn deliver_pending() {
     let private = Area::current().private();
     let pending = private.pending.swap(0, SeqCst);
     if pending & PENDING_SLICE_START != 0 {

@@ -5,6 +5,7 @@
 //! A handler of exceptions must not allocate: the exception may have come from within the allocator.
 
 use crate::area::Area;
+use crate::critical_section::{self, CriticalSection};
 use crate::layout::{AREA_COUNT, HEAP, HEAP_BYTES};
 use crate::lock::{Held, OwnerLock};
 use abi::limits::PAGE_SIZE;
@@ -43,15 +44,47 @@ const KEPT: usize = 8;
 /// Alignment of small blocks.
 const CLASS_ALIGNMENT: usize = 16;
 
-/// Free blocks of one size.
+/// Free blocks of one size: each begins with the address of the next.
 #[derive(Clone, Copy)]
 struct Recent {
-    blocks: [*mut u8; KEPT],
-    count: usize,
+    first: *mut Free,
+    /// How many more may be kept.
+    room: usize,
+}
+
+/// A block that is kept.
+struct Free {
+    next: *mut Self,
 }
 
 impl Recent {
-    const NONE: Self = Self { blocks: [null_mut(); KEPT], count: 0 };
+    const NONE: Self = Self { first: null_mut(), room: KEPT };
+
+    /// The block that was kept last; null: none is.
+    #[inline]
+    fn take(&mut self) -> *mut u8 {
+        let block = self.first;
+        if !block.is_null() {
+            // SAFETY: a kept block is nobody's, and begins with this, as `keep` wrote it.
+            self.first = unsafe { (*block).next };
+            self.room = self.room.wrapping_add(1);
+        }
+        block.cast()
+    }
+
+    /// Keeps a block, if there is room.
+    ///
+    /// # Safety
+    /// It is one of this size, which nobody uses.
+    #[inline]
+    unsafe fn keep(&mut self, block: *mut u8) -> bool {
+        let Some(room) = self.room.checked_sub(1) else { return false };
+        let block: *mut Free = block.cast();
+        // SAFETY: by the contract; every size has room for this word, and every block is aligned for it.
+        unsafe { block.write(Free { next: self.first }) };
+        (self.first, self.room) = (block, room);
+        true
+    }
 }
 
 struct State {
@@ -75,37 +108,45 @@ static ALLOCATOR: Allocator = Allocator;
 
 // SAFETY: `talc` keeps to the contract; each address space has one heap, and its lock lets one caller in at a time.
 unsafe impl GlobalAlloc for Allocator {
+    // Both are short where a block is kept, or there is room for one, and nobody else is at the heap: all else they leave to others,
+    // at their ends, so that no register need be saved.
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(heap) = heap() else { return null_mut() };
-        let _held = heap.lock.acquire();
-        // SAFETY: the lock is held.
-        let state = unsafe { &mut *heap.state.get() };
-        let Some(class) = class_of(layout) else { return state.search(layout) };
-        let recent = &mut state.recent[class];
-        match recent.count.checked_sub(1).filter(|last| *last < KEPT) {
-            Some(last) => {
-                recent.count = last;
-                recent.blocks[last]
-            }
-            None => state.search(layout_of(class)),
+        let (Some(class), Some(heap)) = (class_of(layout), made()) else { return search(layout, None) };
+        let section = critical_section::enter();
+        if !heap.lock.take_free() {
+            return search(layout, Some(section));
         }
+        // SAFETY: the lock is held.
+        let block = unsafe { (*heap.state.get()).recent[class].take() };
+        heap.lock.give_back();
+        if block.is_null() {
+            return search(layout, Some(section));
+        }
+        if section.close() { delivered(block) } else { block }
     }
 
+    #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        let Some(heap) = heap() else { return };
-        let _held = heap.lock.acquire();
-        // SAFETY: the lock is held.
-        let state = unsafe { &mut *heap.state.get() };
-        let class = class_of(layout);
-        if let Some(recent) = class.map(|class| &mut state.recent[class])
-            && recent.count < KEPT
-        {
-            recent.blocks[recent.count] = memory;
-            recent.count += 1;
+        if let (Some(class), Some(heap)) = (class_of(layout), made()) {
+            let section = critical_section::enter();
+            if !heap.lock.take_free() {
+                // SAFETY: by the contract of `dealloc`.
+                return unsafe { give_back(memory, layout, Some(section)) };
+            }
+            // SAFETY: the lock is held; the block is of this size, and its user gives it up.
+            let is_kept = unsafe { (*heap.state.get()).recent[class].keep(memory) };
+            heap.lock.give_back();
+            if !is_kept {
+                // SAFETY: as above.
+                unsafe { give_back(memory, layout, Some(section)) };
+            } else if section.close() {
+                critical_section::deliver_pending();
+            }
             return;
         }
-        // SAFETY: the memory came from `alloc` with this layout, by the contract of `dealloc`, and that made this one of it.
-        unsafe { state.talc.deallocate(memory, class.map_or(layout, layout_of)) };
+        // SAFETY: as above.
+        unsafe { give_back(memory, layout, None) };
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -139,20 +180,55 @@ const fn layout_of(class: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked((class + 1) * CLASS_BYTES, CLASS_ALIGNMENT) }
 }
 
+/// A block of which none is kept; null where there is none.
+#[cold]
+#[inline(never)]
+fn search(layout: Layout, section: Option<CriticalSection>) -> *mut u8 {
+    drop(section);
+    let Some(heap) = heap() else { return null_mut() };
+    let _held = heap.lock.acquire();
+    // SAFETY: the lock is held.
+    unsafe { (*heap.state.get()).search(class_of(layout).map_or(layout, layout_of)) }
+}
+
+/// A block that is given out when what is pending has been delivered.
+#[cold]
+#[inline(never)]
+fn delivered(block: *mut u8) -> *mut u8 {
+    critical_section::deliver_pending();
+    block
+}
+
+/// Gives up a block that is not kept.
+///
+/// # Safety
+/// As for `dealloc`.
+#[cold]
+#[inline(never)]
+unsafe fn give_back(memory: *mut u8, layout: Layout, section: Option<CriticalSection>) {
+    drop(section);
+    let Some(heap) = heap() else { return };
+    let _held = heap.lock.acquire();
+    // SAFETY: the lock is held, and `search` made the block of this layout.
+    unsafe { (*heap.state.get()).talc.deallocate(memory, class_of(layout).map_or(layout, layout_of)) };
+}
+
 /// The heap of this address space; made when it is first asked for.
 #[inline]
 fn heap() -> Option<&'static Heap> {
-    let address = match Area::current().library().heap.load(Acquire) {
-        0 => create()?,
-        address => address,
-    };
+    made().or_else(create)
+}
+
+/// The heap of this address space, if it was asked for.
+#[inline]
+fn made() -> Option<&'static Heap> {
     // SAFETY: the word is either 0 or the address of a heap that was made by `create` and never goes away.
-    Some(unsafe { &*(address as *const Heap) })
+    unsafe { (Area::current().library().heap.load(Acquire) as *const Heap).as_ref() }
 }
 
 /// Maps the first pages and puts the heap's own record at their beginning.
 #[cold]
-fn create() -> Option<u64> {
+fn create() -> Option<&'static Heap> {
     let bytes = GROWTH_PAGES * PAGE_SIZE;
     // SAFETY: the layout keeps this range for the heap, and there is none yet.
     unsafe { crate::address_space::own().back_with_fresh_pages(HEAP, GROWTH_PAGES) }.ok()?;
@@ -166,7 +242,7 @@ fn create() -> Option<u64> {
     // SAFETY: as above; the record fits before `start`.
     unsafe { (HEAP as *mut Heap).write(heap) };
     Area::current().library().heap.store(HEAP, Release);
-    Some(HEAP)
+    made()
 }
 
 impl State {
@@ -248,9 +324,10 @@ pub fn hold() -> Option<Held<'static>> {
 pub fn begin_copy(area: u64) {
     if let Some(heap) = heap() {
         heap.lock.free_copy();
-        for (index, word) in heap.areas.iter().enumerate() {
-            word.store(if index as u64 == area / 64 { 1 << (area % 64) } else { 0 }, Relaxed);
-        }
+        let areas = core::ptr::from_ref(&heap.areas).cast_mut();
+        // SAFETY: words of the heap's own page, changed as atomics are; nobody else is in this address space yet.
+        unsafe { areas.write_bytes(0, 1) };
+        heap.areas[area as usize / 64].store(1 << (area % 64), Relaxed);
     }
 }
 

@@ -61,6 +61,18 @@ impl OwnerLock {
         self.owner.store(0, Release);
     }
 
+    /// Takes it if it is free, in a critical section that is open.
+    #[inline]
+    pub(crate) fn take_free(&self) -> bool {
+        self.owner.compare_exchange(0, number().0, Acquire, Relaxed).is_ok()
+    }
+
+    /// Its holder makes it free.
+    #[inline]
+    pub(crate) fn give_back(&self) {
+        self.owner.store(0, Release);
+    }
+
     /// Takes it if it is free or its owner is dead.
     pub fn try_acquire(&self) -> Option<Held<'_>> {
         let section = critical_section::enter();
@@ -78,7 +90,7 @@ impl OwnerLock {
     #[inline]
     pub fn acquire(&self) -> Held<'_> {
         let section = critical_section::enter();
-        if self.owner.compare_exchange(0, number().0, Acquire, Relaxed).is_ok() {
+        if self.take_free() {
             return Held { lock: self, taken: Taken::Free, _section: section };
         }
         drop(section);
@@ -118,7 +130,7 @@ impl OwnerLock {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.owner.store(0, Release);
+        self.lock.give_back();
     }
 }
 

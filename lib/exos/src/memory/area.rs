@@ -146,6 +146,8 @@ impl Area {
 #[derive(Clone, Debug, Default)]
 pub struct Areas {
     all: Sorted,
+    /// How often something has changed.
+    edition: u64,
 }
 
 impl Areas {
@@ -158,6 +160,11 @@ impl Areas {
     #[inline]
     fn holding(&self, address: u64) -> Option<Place> {
         self.all.last_at(address).filter(|place| address < self.all.at(*place).end)
+    }
+
+    /// A number that is larger after every change.
+    pub const fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// How many there are.
@@ -238,6 +245,7 @@ impl Areas {
 
     /// Takes `start..end` out, cutting areas that reach beyond it.
     pub fn remove(&mut self, start: u64, end: u64) {
+        self.edition += 1;
         let mut next = self.first_within(start, end);
         while let Some(place) = next {
             let area = *self.all.at(place);
@@ -283,6 +291,7 @@ impl Areas {
 
     /// Puts another area in the place of a part of one that it is not like.
     fn replace(&mut self, place: Place, area: Area, part: Area) {
+        self.edition += 1;
         let above = (part.end < area.end).then(|| area.from(part.end));
         let here = if area.start < part.start {
             self.all.change_at(place).end = part.start;
@@ -330,6 +339,7 @@ impl Areas {
     /// Moves the start of the area at `start`, which grows downwards, to a lower address; nothing lies between.
     pub fn grow_down(&mut self, start: u64, new_start: u64) {
         if let Some(place) = self.holding(start).filter(|place| self.all.at(*place).start == start) {
+            self.edition += 1;
             self.all.change_at(place).start = new_start;
         }
     }

@@ -30,6 +30,8 @@ pub struct Frames {
     present: usize,
     of_files: usize,
     peak: usize,
+    /// How often something has changed.
+    edition: u64,
 }
 
 /// The entries of some pages in a row. Holds always: bit n of `present` is set where entry n is not 0, bit n of `of_files`
@@ -155,6 +157,7 @@ impl Frames {
 
     /// So many more, or less, are present, and of them so many the pages of files.
     fn add(&mut self, present: isize, of_files: isize) {
+        self.edition += 1;
         self.present = self.present.wrapping_add_signed(present);
         self.of_files = self.of_files.wrapping_add_signed(of_files);
         self.peak = self.peak.max(self.present);
@@ -260,6 +263,7 @@ impl Frames {
     /// Calls a function for each entry but those of the pages of files, in ascending order of addresses. It may change how
     /// the page is held, but not take it out, nor say that it is a file's.
     pub fn for_each_own(&mut self, mut action: impl FnMut(u64, &mut u64)) {
+        self.edition += 1;
         for (key, chunk) in &mut self.chunks {
             for index in Bits(chunk.present & !chunk.of_files) {
                 action(key * CHUNK_BYTES + index as u64 * PAGE_SIZE, &mut chunk.entries[index]);
@@ -309,6 +313,11 @@ impl Frames {
         emptied.iter().for_each(|key| _ = self.chunks.remove(key));
         self.add(-(taken.len() as isize), -of_files);
         taken
+    }
+
+    /// A number that is larger after every change.
+    pub const fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// How many pages are there.

@@ -135,6 +135,8 @@ pub struct Space {
     pub brk: (u64, u64),
     /// How much there may be.
     pub room: Room,
+    /// What it adds to the editions of its parts.
+    edition: u64,
     /// Pages that were shared by a fork and written then, the last first.
     written: Vec<u64>,
     /// Where pages of files were touched after a fork: ranges of [`TOGETHER`] pages, the last first.
@@ -554,16 +556,27 @@ impl Space {
         self.areas.find(address).copied()
     }
 
+    /// A number that is another one when a child would begin with other pages, or hold them otherwise.
+    pub const fn edition(&self) -> u64 {
+        self.edition + self.areas.edition() + self.frames.edition()
+    }
+
+    /// What follows in its process, with nothing in it yet.
+    pub fn successor(&self) -> Self {
+        Self { edition: self.edition() + 1, ..Self::default() }
+    }
+
     /// A page was written that a fork had shared.
     pub fn note_written(&mut self, address: u64) {
-        note(&mut self.written, address, COPIED_AT_FORK);
+        self.edition += u64::from(note(&mut self.written, address, COPIED_AT_FORK));
     }
 
     /// A page of a file was touched that a fork had left out, or one beside it.
     /// Whoever says so may lie.
     pub fn note_touched(&mut self, address: u64) {
         if address < PROGRAM_END {
-            note(&mut self.touched, address & !(TOGETHER * PAGE_SIZE - 1), TOUCHED_AT_FORK);
+            let range = address & !(TOGETHER * PAGE_SIZE - 1);
+            self.edition += u64::from(note(&mut self.touched, range, TOUCHED_AT_FORK));
         }
     }
 
@@ -598,8 +611,8 @@ fn files_of(areas: impl Iterator<Item = Area>) -> Vec<u64> {
     nodes
 }
 
-/// Puts an address at the beginning of a list of so many at most.
-fn note(list: &mut Vec<u64>, address: u64, most: usize) {
+/// Puts an address at the beginning of a list of so many at most; whether it was not there.
+fn note(list: &mut Vec<u64>, address: u64, most: usize) -> bool {
     let found = list.iter().position(|other| *other == address);
     if found.is_none() && list.len() < most {
         list.push(address);
@@ -609,6 +622,7 @@ fn note(list: &mut Vec<u64>, address: u64, most: usize) {
     for place in list.iter_mut().take(found.map_or(most, |at| at + 1)) {
         before = core::mem::replace(place, before);
     }
+    found.is_none()
 }
 
 /// The entry for a page in an area.

@@ -211,7 +211,7 @@ const fn pages_beyond(size: u64) -> usize {
 fn open_all(first: PageNumber) -> Result<()> {
     let process = process();
     let mut windows = process.windows.lock();
-    let seen: Vec<Shared> = windows.iter().filter(|window| window.pages()[0] == first).cloned().collect();
+    let seen: Vec<Shared> = windows.common().filter(|window| window.pages()[0] == first).cloned().collect();
     for shared in seen.into_iter().filter(|shared| shared.pages().len() == super::PAGES) {
         Pipe::seen_through(shared).open_beyond(&mut windows, process.session_key)?;
     }

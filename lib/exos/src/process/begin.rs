@@ -1,7 +1,7 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
 use super::attributes::Attributes;
-use super::children::{Child, Children, public};
+use super::children::{Children, public};
 use super::fork::Options;
 use super::futex::Futexes;
 use super::identity::Identity;
@@ -22,6 +22,7 @@ use crate::errno::{Errno, Result};
 use crate::file_system::tree::ROOT;
 use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
+use crate::layout::PARENT_MAILBOX;
 use crate::loader::enter;
 use crate::memory::space::Space;
 use crate::pipe::{Pipe, Side};
@@ -63,10 +64,6 @@ pub struct Inherited {
     memory: Option<OwnMemory>,
     /// Pages of the window that the guardian and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
-    /// Where its parent's mailbox is mapped, if it is.
-    pub(super) parent_place: Option<u64>,
-    /// Addresses of its parent's windows that it does not have.
-    pub(super) forgotten: Vec<u64>,
 }
 
 /// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
@@ -93,8 +90,6 @@ impl Inherited {
             parent_mailbox,
             memory: None,
             window: None,
-            parent_place: None,
-            forgotten: Vec::new(),
         }
     }
 
@@ -114,25 +109,14 @@ impl Inherited {
     }
 }
 
-/// Addresses of windows that a child does not keep.
-pub fn not_inherited(process: &Process, nursery: &Nursery) -> Vec<u64> {
-    let children = process.children.lock();
-    let mut addresses = Vec::new();
-    children.all.iter().flat_map(Child::window_addresses).for_each(|address| addresses.push(address));
-    addresses.extend(process.parent_mailbox.lock().iter().map(|mailbox| mailbox.window().address()));
-    addresses.extend(process.files.lock().window_addresses());
-    nursery.window_addresses().for_each(|address| addresses.push(address));
-    addresses
-}
-
 /// The first function of a child, which finds an [`Inherited`] in its parent's nursery.
 pub extern "C" fn forked(_argument: u64) {
     // Copied while the parent held it.
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().nursery.lock());
-    let Some(inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
-    if let Err(error) = become_child(&inherited) {
+    let Some(mut inherited) = nursery.inherited.take() else { super::exit::end(super::status::DESTROYED) };
+    if let Err(error) = become_child(&mut inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -154,7 +138,7 @@ pub extern "C" fn forked(_argument: u64) {
     enter::resume(&inherited.context)
 }
 
-fn become_child(inherited: &Inherited) -> Result<()> {
+fn become_child(inherited: &mut Inherited) -> Result<()> {
     let (process, thread) = (process(), thread());
     take_memory(process, inherited);
     let name = thread.name();
@@ -167,9 +151,9 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
-    forget_what_is_the_parents(process, thread, &inherited.forgotten);
+    forget_what_is_the_parents(process, thread);
     if let Some((place, pages)) = &inherited.window {
-        let window = process.windows.lock().note(*place, pages.clone());
+        let window = process.windows.lock().note_own(*place, pages.clone());
         process.files.lock().take_window(window);
     }
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
@@ -177,11 +161,8 @@ fn become_child(inherited: &Inherited) -> Result<()> {
     let place = process.mailbox.lock().window().address();
     let mailbox = process.windows.lock().note(place, [inherited.mailbox]);
     *process.mailbox.lock() = Mailbox::new(mailbox);
-    *process.parent_mailbox.lock() = match inherited.parent_place {
-        Some(place) => Some(Mailbox::new(process.windows.lock().note(place, [inherited.parent_mailbox]))),
-        // A parent that was destroyed has taken its mailbox along: this process is an orphan from its first instruction.
-        None => Mailbox::open(inherited.parent_mailbox, process.session_key).ok(),
-    };
+    let parents = process.windows.lock().note_own(PARENT_MAILBOX, [inherited.parent_mailbox]);
+    *process.parent_mailbox.lock() = Some(Mailbox::new(parents));
     process.parent.store(inherited.parent, Relaxed);
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     enter::set_segment_base(base);
@@ -203,10 +184,10 @@ fn become_child(inherited: &Inherited) -> Result<()> {
 }
 
 /// Notes what differs from the parent's memory, before any of it is used.
-fn take_memory(process: &Process, inherited: &Inherited) {
+fn take_memory(process: &Process, inherited: &mut Inherited) {
     let mut memory = process.memory.lock();
-    let Some(own) = &inherited.memory else { return };
-    memory.tables.clone_from(&own.tables);
+    let Some(own) = inherited.memory.take() else { return };
+    memory.tables = own.tables;
     if inherited.executes() {
         // Nothing of it is here, and none of its files is held.
         memory.space = Space::default();
@@ -214,15 +195,13 @@ fn take_memory(process: &Process, inherited: &Inherited) {
     if !own.has_files {
         memory.space.forget_files();
     }
-    for (address, entry) in &own.copied {
-        memory.space.frames.set(*address, *entry);
+    for (address, entry) in own.copied {
+        memory.space.frames.set(address, entry);
     }
 }
 
-fn forget_what_is_the_parents(process: &Process, thread: &'static Thread, windows_gone: &[u64]) {
-    let mut windows = process.windows.lock();
-    windows_gone.iter().for_each(|address| windows.forget(*address));
-    drop(windows);
+fn forget_what_is_the_parents(process: &Process, thread: &'static Thread) {
+    process.windows.lock().forget_own();
     *process.children.lock() = Children::default();
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
     process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));

@@ -9,6 +9,7 @@ use crate::signal::set::bit;
 use crate::user_memory::shared::{PAGE_WORDS, Shared};
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use abi::environment::State;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -95,7 +96,7 @@ pub struct Child {
     /// Its public page and its mailbox, mapped here.
     pub public: Shared,
     /// What else it was made of.
-    pub room: Room,
+    pub room: Box<Room>,
     /// Pages of this process that hold ExOS's data for it.
     pub copies: Vec<PageNumber>,
     /// Its change that was told last.
@@ -117,11 +118,6 @@ impl Child {
     /// Its number.
     pub const fn number(&self) -> u64 {
         self.made.number.0
-    }
-
-    /// Addresses of the windows onto what it is made of.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        core::iter::once(self.public.address()).chain(self.room.window_addresses())
     }
 
     /// What lies in its mailbox.
@@ -236,10 +232,9 @@ impl Child {
     /// Takes back what it was made of.
     pub fn take_back(mut self) {
         let process = crate::user_memory::current::process();
-        if !process.keep_room(&mut self) {
-            super::ready::bury(&self.made, &self.public, &self.room);
-        }
-        process.keep_copies(&self.copies);
+        let copies = core::mem::take(&mut self.copies);
+        process.keep_room(self, &copies);
+        process.keep_copies(&copies);
         crate::budget::give_back();
     }
 }

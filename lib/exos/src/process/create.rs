@@ -251,7 +251,7 @@ impl Made {
     /// Moves a part of the bank's budget to it.
     pub fn endow(&self, budgets: &[(Resource, u64)]) -> Result<()> {
         for (resource, amount) in budgets {
-            crate::budget::draw_for(self.number, *resource, *amount)?;
+            crate::budget::hand_on(self.number, *resource, *amount)?;
         }
         Ok(())
     }

@@ -395,7 +395,8 @@ pub(super) fn forget_old_program() -> Result<()> {
     let process = process();
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
-        let gone = core::mem::take(space);
+        let next = space.successor();
+        let gone = core::mem::replace(space, next);
         let there = gone.frames.all();
         pages.clear(&there)?;
         // Those of files are nobody's here.

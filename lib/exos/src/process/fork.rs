@@ -10,11 +10,12 @@ use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
 use super::create::{self, Made, rows};
 use super::hold::Held;
+use super::kept::Shown;
 use super::ready::{Nursery, Ready};
 use super::vfork::Loan;
 use crate::errno::{Errno, Result};
-use crate::layout::PAGE_SIZE;
-use crate::memory::frames::COPY_ON_WRITE;
+use crate::layout::{PAGE_SIZE, PARENT_MAILBOX};
+use crate::memory::frames::{COPY_ON_WRITE, page_of};
 use crate::memory::space::Space;
 use crate::process::record::Process;
 use crate::signal::Mailbox;
@@ -101,7 +102,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut nursery = process.nursery.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
-    nursery.current.clear();
+    nursery.is_busy = false;
     nursery.inherited = None;
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
@@ -154,48 +155,37 @@ pub(super) fn introduce(ready: &Ready) {
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(ready: &mut Ready, nursery: &mut Nursery, mut inherited: Inherited) -> Result<Vec<PageNumber>> {
+fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
-    let place = process.parent_mailbox.lock().as_ref().map(|mailbox| mailbox.window().address());
-    inherited.forgotten = begin::not_inherited(process, nursery);
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, place, is_noted)))
+    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, is_noted)))
 }
 
-/// The same while all is held: this process's mailbox, where its parent's lies, and whether another child is to be made of this one.
+/// The same while all is held: this process's mailbox, and whether another child is to be made of this one.
 fn copy_held(
     ready: &mut Ready,
     nursery: &mut Nursery,
     held: &mut Held<'_>,
-    (own_mailbox, place, is_noted): (&Mailbox, Option<u64>, bool),
+    (own_mailbox, is_noted): (&Mailbox, bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
     let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
-    let forgotten = nursery.inherited.as_ref().map_or(&[][..], |inherited| &inherited.forgotten);
-    let mut rows = windows_of_child(&held.windows, (own_mailbox, ready.mailbox()), forgotten);
-    // Where this process has its own parent's mailbox, the child has this process's.
-    let place = place.or_else(|| held.windows.free_place());
-    if let Some(inherited) = &mut nursery.inherited {
-        inherited.parent_place = place;
-    }
-    let mut insert = |place: u64, pages: &[PageNumber]| {
-        let at = rows.partition_point(|row| row.address < place);
-        rows.splice(at..at, create::rows(process.session_key, place, pages, Access::WRITE));
-    };
-    place.into_iter().for_each(|place| insert(place, own_mailbox.window().pages()));
+    let edition = held.windows.edition();
+    let windows = (!ready.shows(edition))
+        .then(|| Shown { edition, rows: windows_of_child(&held.windows, own_mailbox, ready.mailbox()) });
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
-    window.for_each(|(place, pages)| insert(*place, pages));
+    let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE)).collect();
     let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
-    let data = create::rows(process.session_key, start, &pages, Access::WRITE);
+    let data = rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
-        ready.show(rows, core::iter::empty())?;
+        ready.show(windows, window, core::iter::empty())?;
         ready.give(data)?;
         return Ok(Vec::new());
     }
-    ready.show(rows, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    ready.show(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
     Ok(pages)
 }
 
@@ -220,6 +210,39 @@ fn copy_memory(
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
+    let is_plain = !borrows && !is_borrowed;
+    let same = if is_plain { ready.copy_of(space.edition()) } else { None };
+    let memory = match same {
+        // The child before it had the same.
+        Some(memory) => {
+            let (kept, copies): (Vec<u64>, Vec<PageNumber>) =
+                memory.copied.iter().map(|(address, entry)| (*address, PageNumber(page_of(*entry)))).unzip();
+            copy_kept(nursery, &kept, &copies)?;
+            memory
+        }
+        None => {
+            let memory = map_memory(ready, (space, pages), nursery, (borrows, is_borrowed, is_alone))?;
+            if is_plain {
+                ready.note_copy(space.edition(), &memory);
+            }
+            memory
+        }
+    };
+    if let Some(inherited) = &mut nursery.inherited {
+        inherited.set_memory(OwnMemory { has_files, ..memory });
+    }
+    Ok(())
+}
+
+/// Gives the child tables of its own for the program's memory.
+fn map_memory(
+    ready: &mut Ready,
+    (space, pages): (&mut Space, &mut OwnPages<'_>),
+    nursery: &Nursery,
+    (borrows, is_borrowed, is_alone): (bool, bool, bool),
+) -> Result<OwnMemory> {
+    let own = space.frames.len() - space.frames.of_files();
+    let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     // No more than there are: it stays for the next child, and all of ExOS's data is copied for each.
     let mut rows = Vec::with_capacity(own + space.frames.of_files().min(FILES_AT_ONCE));
     let mut give = |address: u64, entry: u64| {
@@ -238,20 +261,13 @@ fn copy_memory(
         space.share_for_fork(pages, &kept, give)?;
     }
     rows.extend(space.files_for_child(has_files));
-    let memory = OwnMemory { has_files, ..map_pages(ready, nursery, rows, &kept)? };
-    if let Some(inherited) = &mut nursery.inherited {
-        inherited.set_memory(memory);
-    }
-    Ok(())
+    map_pages(ready, nursery, rows, &kept)
 }
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
 fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
     let copies = ready.pages_for_copies(kept.len())?;
-    for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
-        let place = nursery.place_of(0, copies);
-        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
-    }
+    copy_kept(nursery, kept, &copies)?;
     let mut copied = Vec::with_capacity(kept.len());
     for (address, copy) in kept.iter().zip(copies) {
         let place = rows.iter().position(|row| row.address == *address).ok_or(Errno::EFAULT)?;
@@ -264,21 +280,27 @@ fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: 
     Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
 }
 
-/// Windows that the child keeps: all but the children's public pages, the message window, and the parent's mailboxes.
-fn windows_of_child(
-    windows: &Windows,
-    (own_mailbox, mailbox): (&Mailbox, PageNumber),
-    forgotten: &[u64],
-) -> Vec<MapRow> {
+/// Copies pages of the program.
+fn copy_kept(nursery: &Nursery, kept: &[u64], copies: &[PageNumber]) -> Result<()> {
+    for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
+        let place = nursery.place_of(0, copies);
+        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
+    }
+    Ok(())
+}
+
+/// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has
+/// its own, and this process's beside it.
+fn windows_of_child(windows: &Windows, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
     let key = process().session_key;
     let mut all = Vec::with_capacity(ROWS);
-    for window in windows.iter() {
-        if window == own_mailbox.window() {
-            all.extend(rows(key, window.address(), &[mailbox], Access::WRITE));
-        } else if !forgotten.contains(&window.address()) {
-            all.extend(rows(key, window.address(), window.pages(), window.access()));
-        }
+    for window in windows.common() {
+        let pages = if window == own_mailbox.window() { &[mailbox] } else { window.pages() };
+        all.extend(rows(key, window.address(), pages, window.access()));
     }
+    let place = all.partition_point(|row| row.address < PARENT_MAILBOX);
+    let parents = rows(key, PARENT_MAILBOX, own_mailbox.window().pages(), Access::WRITE);
+    parents.for_each(|row| all.insert(place, row));
     all
 }
 

@@ -30,14 +30,20 @@ pub struct Kept {
     way: Vec<PageNumber>,
     /// The tables for a program.
     tables: Tables,
-    /// What maps windows, and behind them the pages for ExOS's data, both in order. What is not there any more has no entry.
+    /// What maps its maker's windows, then its own window to the guardian, then the pages for ExOS's data, all in order. What is not
+    /// there any more has no entry.
     rows: Vec<MapRow>,
-    /// How many of these map windows.
+    /// How many of these map its maker's windows, and how many map any.
+    common: usize,
     windows: usize,
+    /// Which edition its maker's windows are, all of which are there (see `Windows::edition`); 0: it is not known.
+    edition_of_windows: u64,
     /// What maps the program. What is not there any more has no entry.
     program: Vec<MapRow>,
     /// Which edition that is of a program that was prepared; 0: another one.
     edition: u64,
+    /// The same of a copy of its maker's memory, all of which is there.
+    copy: Option<Copy>,
     /// Whether the image is linked.
     has_image: bool,
     /// Whether the program's tables are its parent's.
@@ -46,6 +52,24 @@ pub struct Kept {
     edits: Vec<(PageNumber, (u64, u64))>,
     /// Windows onto tables that were looked through, to be read.
     views: Vec<Shared>,
+}
+
+/// A copy of its maker's memory.
+#[derive(Clone, Debug)]
+struct Copy {
+    /// Of which edition of that (see `Space::edition`).
+    edition: u64,
+    /// Pages that are copies: address, and entry in the table.
+    pages: Vec<(u64, u64)>,
+}
+
+/// Windows that are to be shown.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Which edition of them; 0: one that never comes again.
+    pub edition: u64,
+    /// What maps them, in the order of their addresses.
+    pub rows: Vec<MapRow>,
 }
 
 /// Where an area lies, for whose pages the kernel vouches.
@@ -93,28 +117,44 @@ impl Kept {
         Ok(())
     }
 
-    /// Maps windows, which are in order, then the pages for ExOS's data, in the place of those before.
+    /// Whether the windows of this edition are there.
+    pub const fn shows(&self, edition: u64) -> bool {
+        self.edition_of_windows == edition
+    }
+
+    /// Maps windows, if there are others, then an `own` one, and the pages for ExOS's data, in the place of those before.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn show(
         &mut self,
         editor: &Editor,
-        mut windows: Vec<MapRow>,
+        windows: Option<Shown>,
+        own: Vec<MapRow>,
         data: impl Iterator<Item = MapRow>,
     ) -> Result<()> {
-        self.windows = windows.len();
-        windows.extend(data);
-        show(editor, &difference(&self.rows, &windows))?;
-        self.rows = windows;
+        let (kept, Shown { edition, rows: mut new }) = match windows {
+            Some(shown) => (0, shown),
+            None => (self.common, Shown { edition: self.edition_of_windows, rows: Vec::new() }),
+        };
+        let common = kept + new.len();
+        new.extend(own);
+        let windows = kept + new.len();
+        new.extend(data);
+        // After a refusal nobody knows what is there.
+        self.edition_of_windows = 0;
+        show(editor, &difference(&self.rows[kept..], &new))?;
+        self.rows.truncate(kept);
+        self.rows.append(&mut new);
+        (self.common, self.windows, self.edition_of_windows) = (common, windows, edition);
         Ok(())
     }
 
-    /// The page that a window maps at an address; none where there is no window.
+    /// The page that its own window maps at an address; none where there is no such window.
     pub fn shown_at(&self, address: u64) -> PageNumber {
-        let windows = &self.rows[..self.windows];
+        let own = &self.rows[self.common..self.windows];
         let is_there = |row: &&MapRow| row.address & PAGE_MASK == address;
-        windows.iter().find(is_there).map_or(PageNumber::NONE, page)
+        own.iter().find(is_there).map_or(PageNumber::NONE, page)
     }
 
     /// Takes out the pages for ExOS's data.
@@ -132,7 +172,7 @@ impl Kept {
     /// The kernel's refusals.
     pub fn map(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>, program: Vec<MapRow>) -> Result<Tables> {
         let before = core::mem::replace(&mut self.program, program);
-        self.edition = 0;
+        (self.edition, self.copy) = (0, None);
         let rows = difference(&before, &self.program);
         edit(&mut self.tables, editor, spare, &rows)
     }
@@ -160,12 +200,22 @@ impl Kept {
         edit(&mut self.tables, editor, spare, &missing)
     }
 
+    /// Notes that the program is a copy of its maker's memory of an edition, with these pages for itself.
+    pub fn note_copy(&mut self, edition: u64, pages: &[(u64, u64)]) {
+        self.copy = Some(Copy { edition, pages: pages.to_vec() });
+    }
+
+    /// The tables of a copy of its maker's memory, and its own pages, if all that is there and of this edition.
+    pub fn copy_of(&self, edition: u64) -> Option<(&Tables, &[(u64, u64)])> {
+        self.copy.as_ref().filter(|copy| copy.edition == edition).map(|copy| (&self.tables, &*copy.pages))
+    }
+
     /// Unlinks the tables of a program. The result is their pages.
     ///
     /// # Errors
     /// The kernel's refusals.
     pub fn drop_program(&mut self, editor: &Editor, windows: &mut Windows) -> Result<Vec<PageNumber>> {
-        (self.program, self.edition) = (Vec::new(), 0);
+        (self.program, self.edition, self.copy) = (Vec::new(), 0, None);
         self.look_away(windows);
         let pages = self.tables.unlink_all(editor)?;
         Ok(pages.into_iter().map(PageNumber).collect())
@@ -235,7 +285,7 @@ impl Kept {
     /// The kernel's refusals.
     pub fn clean(&mut self, editor: &Editor) -> Result<Vec<PageNumber>> {
         (self.has_image, self.is_shared) = (false, false);
-        (self.program, self.edition) = (Vec::new(), 0);
+        (self.program, self.edition, self.copy) = (Vec::new(), 0, None);
         self.look_away(&mut process().windows.lock());
         let pages = core::mem::take(&mut self.tables).pages().collect();
         let leaf = self.way.iter().copied().find(|page| is_lowest(*page)).ok_or(Errno::EFAULT)?;
@@ -251,6 +301,9 @@ impl Kept {
     fn mend_area(&mut self, editor: &Editor, table: PageNumber) -> Result<()> {
         let found = leaf::look(self.view(editor, table)?.words(), used(table), NEAR, &self.rows, &AREA);
         found.missing.iter().for_each(|index| self.rows[*index].entry = 0);
+        if !found.missing.is_empty() {
+            self.edition_of_windows = 0;
+        }
         empty(editor, &found.others)
     }
 
@@ -268,6 +321,7 @@ impl Kept {
         for index in found.missing {
             gone.push(page(&rows[index]));
             rows[index].entry = 0;
+            self.copy = None;
         }
         empty(editor, &found.others)
     }
@@ -277,7 +331,7 @@ impl Kept {
         if let Some(view) = self.views.iter().find(|view| view.pages()[0] == table) {
             return Ok(view.clone());
         }
-        let view = process().windows.lock().open(alloc::vec![table], editor.key, false)?;
+        let view = process().windows.lock().open_own(alloc::vec![table], editor.key, false)?;
         self.views.push(view.clone());
         Ok(view)
     }

@@ -123,7 +123,7 @@ impl Prepared {
         if self.originals.is_none() {
             let pages: Vec<PageNumber> = self.own.iter().filter_map(|(_, page)| *page).collect();
             if !pages.is_empty() {
-                self.originals = Some(process().windows.lock().open(pages, key, false)?);
+                self.originals = Some(process().windows.lock().open_own(pages, key, false)?);
             }
         }
         let mut original = self.originals.as_ref().map_or(0, Shared::address);
@@ -141,11 +141,6 @@ impl Prepared {
             copy_pages(from.iter().copied(), to, place, key)?;
         }
         Ok(())
-    }
-
-    /// The address of its window.
-    pub fn window_address(&self) -> Option<u64> {
-        self.originals.as_ref().map(Shared::address)
     }
 
     /// Closes its window.

@@ -6,17 +6,18 @@
 //! that only the area (`kept`), under another number and another name. One that is ready is kept for the next child of the same
 //! process, where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
 
-use super::begin::{self, Inherited};
+use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
 use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
 use super::grave::remains;
-use super::kept::{self, Kept};
+use super::kept::{self, Kept, Shown};
 use super::prepared::Prepared;
 use super::program::Executable;
 use super::record::{Process, state};
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
+use crate::memory::frames::page_of;
 use crate::relatives;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
@@ -43,8 +44,8 @@ const COPIES: usize = 32;
 pub struct Nursery {
     /// For the next child of the first thread.
     pub ready: Option<Ready>,
-    /// Where pages of what becomes a child now are mapped.
-    pub current: Vec<u64>,
+    /// Whether it makes a child now.
+    pub is_busy: bool,
     /// What that child finds in its copy of the heap.
     pub inherited: Option<Box<Inherited>>,
     /// The program that the last child executed which began with it.
@@ -67,7 +68,7 @@ pub struct Ready {
     /// Its public page and its mailbox, mapped here.
     pub public: Shared,
     /// What else it is made of.
-    pub room: Room,
+    pub room: Box<Room>,
 }
 
 /// What an environment is made of, for the one after it.
@@ -99,15 +100,10 @@ impl Room {
         (self.private, self.given, self.spare) = Default::default();
         self.kept.forget();
     }
-
-    /// Where tables of it are mapped.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        self.kept.views().map(Shared::address)
-    }
 }
 
 impl Nursery {
-    /// The environment that the next child is to be, in the place of the current one.
+    /// The environment that the next child is to be.
     ///
     /// # Errors
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
@@ -117,7 +113,7 @@ impl Nursery {
             Some(ready) => ready,
             None => Ready::make()?,
         };
-        self.current = ready.window_addresses().collect();
+        self.is_busy = true;
         Ok(ready)
     }
 
@@ -130,15 +126,6 @@ impl Nursery {
             self.ready = Some(Ready::make()?);
         }
         Ok(self.ready.as_ref().map_or(0, |ready| ready.made.number.0))
-    }
-
-    /// Addresses of the windows that a child has no use for.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        let ready = self.ready.iter().flat_map(Ready::window_addresses);
-        let own =
-            self.through.iter().map(Shared::address).chain(self.prepared.iter().filter_map(|it| it.window_address()));
-        let first = self.first.iter().flat_map(|child| child.window_addresses());
-        ready.chain(self.current.iter().copied()).chain(own).chain(first)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -171,7 +158,7 @@ impl Nursery {
     /// Maps what a child was made of that is gone, for the next one.
     fn look_at(&mut self, pages: Vec<PageNumber>) {
         self.look_away();
-        self.through = process().windows.lock().open(pages, process().session_key, true).ok();
+        self.through = process().windows.lock().open_own(pages, process().session_key, true).ok();
     }
 
     /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
@@ -253,14 +240,9 @@ impl Ready {
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
         let (pages, kept) = (pages_under(made.list), Kept::of_fresh(made.list));
         let room = Room { root, private, pages, edits: edits(made.list), kept, ..Room::default() };
-        let ready = Self { made, public, room };
+        let ready = Self { made, public, room: Box::new(room) };
         mark(&ready.public);
         Ok(ready)
-    }
-
-    /// Addresses of the windows that show pages of it.
-    fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        core::iter::once(self.public.address()).chain(self.room.window_addresses())
     }
 
     /// The page of its mailbox.
@@ -278,17 +260,23 @@ impl Ready {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps windows and the pages for ExOS's data into its address space.
+    /// Maps windows, if there are others than those of the last child, an `own` one, and the pages for ExOS's data, into its address
+    /// space.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn show(&mut self, windows: Vec<MapRow>, data: impl Iterator<Item = MapRow>) -> Result<()> {
-        self.room.kept.show(&self.editor(), windows, data)
+    pub fn show(&mut self, windows: Option<Shown>, own: Vec<MapRow>, data: impl Iterator<Item = MapRow>) -> Result<()> {
+        self.room.kept.show(&self.editor(), windows, own, data)
     }
 
-    /// The page of a window that is mapped at an address there; none where there is no such window.
+    /// The page of its own window that is mapped at an address there; none where there is no such window.
     pub fn shown_at(&self, address: u64) -> PageNumber {
         self.room.kept.shown_at(address)
+    }
+
+    /// Whether it has the windows of this edition (see `Windows::edition`).
+    pub fn shows(&self, edition: u64) -> bool {
+        self.room.kept.shows(edition)
     }
 
     /// Maps pages that are its own: no other child is made of what this one leaves.
@@ -320,7 +308,7 @@ impl Ready {
     /// Takes everything out of its address space that was put there.
     fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
-        let _ = self.show(Vec::new(), core::iter::empty());
+        let _ = self.show(Some(Shown::default()), Vec::new(), core::iter::empty());
     }
 
     /// Links the uppermost tables of its maker's program, which both have from now on.
@@ -343,31 +331,25 @@ impl Ready {
         bury(&self.made, &self.public, &self.room);
     }
 
-    /// Makes it of what a child left that is gone. Where there is more than that it is destroyed, and the result is nothing;
-    /// after an error the child is what it was.
-    fn of(child: &mut Child, nursery: &mut Nursery, executed: bool) -> Result<Option<Self>> {
+    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
+    /// may be more of it than of one that is ready, and it is to be destroyed.
+    fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
         let beginning = nursery.beginning()?;
-        let room = core::mem::take(&mut child.room);
-        let mut ready = Self { made: child.made.clone(), public: child.public.clone(), room };
         // Of a program that the child mapped itself there is nothing to keep.
-        let keeps = (!executed || ready.is_prepared()) && ready.room.kept.edited().is_some();
-        if let Err(error) = ready.reclaim_mailbox().and_then(|()| ready.renew(beginning, keeps)) {
-            child.room = ready.room;
-            return Err(error);
-        }
-        let gone = if keeps { ready.mend() } else { ready.clean() };
-        ready.take_given(nursery, gone.as_deref().filter(|_| keeps));
+        let keeps = (!executed || self.is_prepared()) && self.room.kept.edited().is_some();
+        self.reclaim_mailbox()?;
+        self.renew(beginning, keeps)?;
+        let gone = if keeps { self.mend() } else { self.clean() };
+        self.take_given(nursery, gone.as_deref().filter(|_| keeps));
         // What stands there goes word by word: the session may be looking.
-        unmark(&ready.public);
-        ready.public.clear();
-        mark(&ready.public);
-        let session = process().session_key;
-        let keys = || give_keys(ready.made.number, session, session, area::channel_key());
-        if gone.is_some() && ready.is_whole() && keys().is_ok() {
-            return Ok(Some(ready));
+        unmark(&self.public);
+        self.public.clear();
+        mark(&self.public);
+        if gone.is_none() || !self.is_whole() {
+            return Err(Errno::EBUSY);
         }
-        ready.bury();
-        Ok(None)
+        let session = process().session_key;
+        Ok(give_keys(self.made.number, session, session, area::channel_key())?)
     }
 
     /// Takes out of its address space what the old one put there, all of which is still there: it may have run on another CPU
@@ -421,7 +403,8 @@ impl Ready {
     /// stay, and map all of it but these pages.
     fn take_given(&mut self, nursery: &Nursery, gone: Option<&[PageNumber]>) {
         let list = self.made.list;
-        for (spare, given) in self.room.spare.iter_mut().zip(&mut self.room.given) {
+        let Room { spare, given, .. } = &mut *self.room;
+        for (spare, given) in spare.iter_mut().zip(given) {
             let mapped = nursery.mapped(given);
             let is_free = |page: &PageNumber| {
                 let is_here = gone.is_some_and(|gone| !gone.contains(page));
@@ -484,12 +467,32 @@ impl Ready {
     /// The kernel's refusals.
     pub fn map(&mut self, rows: Vec<MapRow>) -> Result<Tables> {
         let editor = self.editor();
-        self.room.kept.map(&editor, &mut self.room.spare[0], rows)
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.map(&editor, &mut spare[0], rows)
+    }
+
+    /// Notes that its program is a copy of its maker's memory of an edition (see `Space::edition`).
+    pub fn note_copy(&mut self, edition: u64, memory: &OwnMemory) {
+        self.room.kept.note_copy(edition, &memory.copied);
+    }
+
+    /// The memory of its child, if that is to be a copy of this edition and the last child's was one, too: what its own pages hold is
+    /// the last one's.
+    pub fn copy_of(&mut self, edition: u64) -> Option<OwnMemory> {
+        let Room { kept, spare, given, .. } = &mut *self.room;
+        let (tables, copied) = kept.copy_of(edition)?;
+        let pages = copied.iter().map(|(_, entry)| PageNumber(page_of(*entry)));
+        if !pages.eq(spare[1].iter().copied()) {
+            return None;
+        }
+        given[1] = core::mem::take(&mut spare[1]);
+        Some(OwnMemory { tables: tables.clone(), copied: copied.to_vec(), has_files: false })
     }
 
     fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
         let editor = self.editor();
-        self.room.kept.map_prepared(&editor, &mut self.room.spare[0], prepared.edition())
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.map_prepared(&editor, &mut spare[0], prepared.edition())
     }
 
     /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many. Those that the
@@ -516,7 +519,7 @@ impl Ready {
     /// The program that its child was to find is not there.
     fn take_back_program(&mut self, windows: &mut Windows) {
         let _ = self.drop_program(windows);
-        let Room { spare, given, .. } = &mut self.room;
+        let Room { spare, given, .. } = &mut *self.room;
         spare[2].append(&mut given[2]);
     }
 }
@@ -526,7 +529,7 @@ fn show_public(made: &Made) -> Result<Shared> {
     let process = process();
     let source = process.lists.public(process.session_key);
     let mailbox = source.allocate()?;
-    let window = process.windows.lock().open(alloc::vec![made.public, mailbox], source.key, true);
+    let window = process.windows.lock().open_own(alloc::vec![made.public, mailbox], source.key, true);
     window.inspect_err(|_| drop(source.free(mailbox)))
 }
 
@@ -576,34 +579,33 @@ fn pages_under(list: PageNumber) -> u64 {
 }
 
 impl Process {
-    /// Takes back what a child was made of, for the next one, if there is nothing for that yet and this process goes on. False
-    /// where it is still there.
-    pub fn keep_room(&self, child: &mut Child) -> bool {
-        if !self.can_keep(child) {
-            return false;
-        }
+    /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
+    /// for that yet and this process goes on.
+    pub fn keep_room(&self, child: Child, copies: &[PageNumber]) {
+        let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
+        let Child { made, public, room, .. } = child;
+        let mut old = Ready { made, public, room };
         let mut nursery = self.nursery.lock();
-        if nursery.ready.is_some() {
-            return false;
+        let is_second = old.room.is_renewed;
+        if !can_keep || nursery.ready.is_some() {
+            drop(nursery);
+            return old.bury();
         }
-        let (executed, is_second) = (child.has_executed(), child.room.is_renewed);
-        let Ok(ready) = Ready::of(child, &mut nursery, executed) else { return false };
-        nursery.ready = ready;
-        match &nursery.ready {
-            None => nursery.look_away(),
-            // Who makes a second child makes a third.
-            Some(ready) if is_second => {
-                let first = if executed { ready.last_for_program(nursery.own()) } else { &ready.room.spare[1] };
-                let pages = first.iter().chain(&child.copies).copied();
-                let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
-                if !pages.clone().eq(here.iter().copied()) {
-                    let pages = pages.collect();
-                    nursery.look_at(pages);
-                }
+        if old.begin_again(&mut nursery, executed).is_err() {
+            nursery.look_away();
+            return old.bury();
+        }
+        // Who makes a second child makes a third.
+        if is_second {
+            let first = if executed { old.last_for_program(nursery.own()) } else { &old.room.spare[1] };
+            let pages = first.iter().chain(copies).copied();
+            let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
+            if !pages.clone().eq(here.iter().copied()) {
+                let pages = pages.collect();
+                nursery.look_at(pages);
             }
-            Some(_) => {}
         }
-        true
+        nursery.ready = Some(old);
     }
 
     /// Whether the next child could be made of this one, which is gone.
@@ -666,7 +668,7 @@ impl Process {
             return;
         }
         let mut nursery = self.nursery.lock();
-        if !nursery.current.is_empty() || !self.children.lock().all.is_empty() {
+        if nursery.is_busy || !self.children.lock().all.is_empty() {
             return;
         }
         nursery.look_away();

@@ -9,7 +9,6 @@
 
 use super::children::{Child, STATUS_WORD, public};
 use super::create::Made;
-use super::ready::Room;
 use super::request;
 use super::status::Status;
 use crate::errno::{Errno, Result};
@@ -17,6 +16,7 @@ use crate::proc;
 use crate::relatives::{self, Other};
 use crate::signal::frame::Information;
 use crate::user_memory::current::process;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -73,13 +73,13 @@ fn adopt(number: u64) -> Result<()> {
     let pages = vec![PageNumber(info.public.load(Acquire)), other.mailbox];
     let list = exposed::page(PageNumber(info.root.load(Acquire))).ok_or(Errno::ESRCH)?.access();
     // Nothing is written into the mailbox of one that has ended, which may be nobody's.
-    let public = process.windows.lock().open(pages, process.session_key, !other.ended)?;
+    let public = process.windows.lock().open_own(pages, process.session_key, !other.ended)?;
     if !other.ended {
         public.words()[public::ADOPTED].store(process.environment(), SeqCst);
     }
     let said = Status::from_word(public.words()[STATUS_WORD].load(SeqCst));
     let made = Made { number: environment, public: public.pages()[0], list };
-    let child = Child { made, public, room: Room::default(), copies: Vec::new(), told: 0, is_adopted: true };
+    let child = Child { made, public, room: Box::default(), copies: Vec::new(), told: 0, is_adopted: true };
     process.children.lock().all.push(child);
     // One that said how it ends before it could know of this told another one.
     let (code, value) = said.map_or((0, 0), Status::information);

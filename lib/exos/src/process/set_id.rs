@@ -160,7 +160,7 @@ fn stand_in(process: &'static Process, successor: EnvironmentId) -> ! {
     vfork::end(process);
     let info = exposed::environment(successor);
     let page = PageNumber(info.map_or(0, |info| info.public.load(Acquire)));
-    let window = process.windows.lock().open(vec![page], process.session_key, false);
+    let window = process.windows.lock().open_own(vec![page], process.session_key, false);
     let Ok(window) = window else { exit::abandon(DESTROYED) };
     process.public_word(public::STANDS_IN).store(successor.0, Release);
     block::kick_idle();

@@ -185,7 +185,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let key = process.session_key;
     let mut nursery = process.nursery.lock();
     let ready = nursery.prepare()?;
-    nursery.current.clear();
+    nursery.is_busy = false;
     drop(nursery);
     fork::introduce(&ready);
     let super::ready::Ready { made, public, room } = ready;

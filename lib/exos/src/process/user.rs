@@ -5,7 +5,6 @@
 //! sockets, shared memory) it takes over, page by page, under a list that names both. Its parent it tells of its end by
 //! the guardian: a window to the mailbox of another user would let it send any signal.
 
-use super::begin::not_inherited;
 use super::identity::FIRST_APART;
 use super::record::Process;
 use crate::errno::Result;
@@ -102,11 +101,10 @@ pub fn become_principal(process: &Process, principal: u64) {
 
 /// Takes over what shows through the windows that a child would inherit.
 fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) {
-    let mut kept = not_inherited(process, &process.nursery.lock());
-    kept.push(process.mailbox.lock().clone().window().address());
-    kept.extend(process.loan.lock().iter().map(|loan| loan.window_address()));
+    let loan = process.loan.lock().as_ref().map(|loan| loan.window_address());
+    let kept = [Some(process.mailbox.lock().window().address()), loan];
     let windows = process.windows.lock();
-    let others = windows.iter().filter(|window| !kept.contains(&window.address()));
+    let others = windows.common().filter(|window| !kept.contains(&Some(window.address())));
     let pages: Vec<PageNumber> = others.flat_map(|window| window.pages().to_vec()).collect();
     drop(windows);
     let (foreign, others): (Vec<PageNumber>, Vec<PageNumber>) =

@@ -123,8 +123,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
         if wanted.no_hang {
             return Ok(None);
         }
-        let mut terms = alloc::vec![word(mailbox.children(), Operator::NotEqual, seen)];
-        terms.extend(states(wanted.which));
+        let terms = changes(wanted.which, word(mailbox.children(), Operator::NotEqual, seen));
         block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
     }
 }
@@ -197,12 +196,15 @@ fn event(children: &mut Children, index: usize, wanted: Wanted) -> Option<Event>
     asked.then_some(Event::Changed(change))
 }
 
-/// Terms that become true when one of the first few children is no longer alive.
-fn states(which: Which) -> Vec<Term> {
+/// A term, and those that become true when one of the first few children is no longer alive.
+fn changes(which: Which, first: Term) -> Vec<Term> {
     const FIRST_FEW: usize = 8;
     let children = process().children.lock();
-    let some = children.all.iter().filter(|child| which.includes(child)).take(FIRST_FEW);
-    some.filter_map(|child| exposed::environment(child.made.number))
-        .map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64))
-        .collect()
+    let mut terms = Vec::with_capacity(1 + children.all.len().min(FIRST_FEW));
+    terms.push(first);
+    for child in children.all.iter().filter(|child| which.includes(child)).take(FIRST_FEW) {
+        let info = exposed::environment(child.made.number);
+        terms.extend(info.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));
+    }
+    terms
 }

@@ -3,9 +3,7 @@
 use super::frame::Information;
 use super::post::{PENDING, Post};
 use crate::errno::{Errno, Result};
-use crate::user_memory::current::process;
 use crate::user_memory::shared::{PAGE_WORDS, Shared};
-use alloc::vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -40,11 +38,6 @@ impl Mailbox {
     /// The one that lies in a window.
     pub const fn new(page: Shared) -> Self {
         Self { page }
-    }
-
-    /// Opens the mailbox of another process, for which `key` must allow writing.
-    pub fn open(page: PageNumber, key: KeyIndex) -> Result<Self> {
-        Ok(Self::new(process().windows.lock().open(vec![page], key, true)?))
     }
 
     /// The window it lies in.

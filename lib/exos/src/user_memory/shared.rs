@@ -3,7 +3,8 @@
 use super::copy;
 use crate::errno::{Errno, Result};
 use crate::layout::{
-    GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, NEAR_WINDOWS, NEAR_WINDOWS_END, PAGE_SIZE, WINDOWS, WINDOWS_END,
+    GUARDIAN_WINDOWS, GUARDIAN_WINDOWS_END, NEAR_OWN_WINDOWS, NEAR_WINDOWS, NEAR_WINDOWS_END, OWN_WINDOWS, PAGE_SIZE,
+    PARENT_MAILBOX, WINDOWS, WINDOWS_END,
 };
 use crate::process::create::BORROWED_SLOT;
 use abi::page_table::MapRow;
@@ -121,58 +122,60 @@ pub fn lock_in(shared: &Shared) -> &'static OwnerLock {
     unsafe { &*(shared.address as *const OwnerLock) }
 }
 
-/// Which windows are open, by address.
+/// Which windows are open.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    open: BTreeMap<u64, Shared>,
+    /// Those that children get, too.
+    common: Room,
+    /// Those of the process's own.
+    own: Room,
     /// Those that show what other windows have grown by, by the addresses of those.
     beyond: BTreeMap<u64, Shared>,
-    /// Where they may lie; the first is filled first.
-    rooms: [Range<u64>; 2],
+    /// How often one that children get has come or gone.
+    edition: u64,
+}
+
+/// Where windows may lie; the first place is filled first.
+#[derive(Clone, Debug)]
+struct Room {
+    /// By address.
+    open: BTreeMap<u64, Shared>,
+    places: [Range<u64>; 2],
 }
 
 impl Default for Windows {
     fn default() -> Self {
-        let rooms = [NEAR_WINDOWS..NEAR_WINDOWS_END, WINDOWS..WINDOWS_END];
-        Self { open: BTreeMap::new(), beyond: BTreeMap::new(), rooms }
+        Self::within([NEAR_WINDOWS..PARENT_MAILBOX, WINDOWS..OWN_WINDOWS])
     }
 }
 
 impl Windows {
     /// None open, in the room that is the guardian's: it shares its address space with the session.
     pub fn of_guardian() -> Self {
-        Self { rooms: [0..0, GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END], ..Self::default() }
+        Self::within([0..0, GUARDIAN_WINDOWS..GUARDIAN_WINDOWS_END])
+    }
+
+    fn within(places: [Range<u64>; 2]) -> Self {
+        let own = [NEAR_OWN_WINDOWS..NEAR_WINDOWS_END, OWN_WINDOWS..WINDOWS_END];
+        let empty = |places| Room { open: BTreeMap::new(), places };
+        Self { common: empty(places), own: empty(own), beyond: BTreeMap::new(), edition: 1 }
     }
 
     /// Opens a window onto pages, with what `key` allows.
     pub fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
-        if pages.is_empty() {
-            return Err(Errno::EIO);
-        }
-        if key == BORROWED_SLOT {
-            return self.open_of_others(pages, key, writable);
-        }
-        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
-        let own = AddressSpace { key, ..address_space::own() };
-        // SAFETY: the place is kept for this window.
-        unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
-        self.open.insert(shared.address, shared.clone());
-        Ok(shared)
+        self.edition += 1;
+        self.common.open(pages, key, writable)
     }
 
-    /// The same with a key that opens pages of others only: the own key opens the own tables.
+    /// The same of one that children do not get.
+    pub fn open_own(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        self.own.open(pages, key, writable)
+    }
+
+    /// The same as [`Self::open`] with a key that opens pages of others only: the own key opens the own tables.
     pub fn open_of_others(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
-        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
-        let row = |(address, page): (u64, &PageNumber)| MapRow {
-            address: address | key.0,
-            entry: page.address() | shared.access().0,
-        };
-        let addresses = (shared.address..).step_by(PAGE_SIZE as usize);
-        let rows: Vec<MapRow> = addresses.zip(shared.pages.iter()).map(row).collect();
-        // SAFETY: the place is kept for this window.
-        unsafe { address_space::own().edit(&rows) }?;
-        self.open.insert(shared.address, shared.clone());
-        Ok(shared)
+        self.edition += 1;
+        self.common.open_of_others(pages, key, writable)
     }
 
     /// Opens a window onto what another one has grown by, in the place of the one that was there for it.
@@ -194,37 +197,85 @@ impl Windows {
         if let Some(beyond) = self.beyond.remove(&shared.address) {
             self.close(&beyond);
         }
-        if self.open.remove(&shared.address).is_some() {
+        let was_common = self.common.open.remove(&shared.address).is_some();
+        self.edition += u64::from(was_common);
+        if was_common || self.own.open.remove(&shared.address).is_some() {
             // SAFETY: the window was open, and its users have gone.
             let _ = unsafe { address_space::own().unmap(shared.address, shared.pages.len() as u64) };
         }
     }
 
-    /// Forgets a window at an address that is not mapped here, in a process that just began.
-    pub fn forget(&mut self, address: u64) {
-        self.open.remove(&address);
+    /// Forgets windows of its parent's own, which are not mapped here, in a process that just began.
+    pub fn forget_own(&mut self) {
+        self.own.open.clear();
     }
 
     /// Notes which pages lie in a window's place, to be written, in a process that just began.
     pub fn note(&mut self, address: u64, pages: impl Into<Arc<[PageNumber]>>) -> Shared {
+        self.edition += 1;
+        self.common.note(address, pages)
+    }
+
+    /// The same of a window of its own.
+    pub fn note_own(&mut self, address: u64, pages: impl Into<Arc<[PageNumber]>>) -> Shared {
+        self.own.note(address, pages)
+    }
+
+    /// Every open window that children get, in the order of their addresses.
+    pub fn common(&self) -> impl Iterator<Item = &Shared> {
+        self.common.open.values()
+    }
+
+    /// Every open window.
+    pub fn iter(&self) -> impl Iterator<Item = &Shared> {
+        self.common().chain(self.own.open.values())
+    }
+
+    /// A number that is another one when other windows are open of those that children get. It is not 0.
+    pub const fn edition(&self) -> u64 {
+        self.edition
+    }
+}
+
+impl Room {
+    fn open(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        if pages.is_empty() {
+            return Err(Errno::EIO);
+        }
+        if key == BORROWED_SLOT {
+            return self.open_of_others(pages, key, writable);
+        }
+        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
+        let own = AddressSpace { key, ..address_space::own() };
+        // SAFETY: the place is kept for this window.
+        unsafe { own.map(shared.address, &shared.pages, shared.access()) }?;
+        self.open.insert(shared.address, shared.clone());
+        Ok(shared)
+    }
+
+    fn open_of_others(&mut self, pages: Vec<PageNumber>, key: KeyIndex, writable: bool) -> Result<Shared> {
+        let shared = Shared { address: self.find_place(pages.len() as u64)?, pages: pages.into(), writable };
+        let row = |(address, page): (u64, &PageNumber)| MapRow {
+            address: address | key.0,
+            entry: page.address() | shared.access().0,
+        };
+        let addresses = (shared.address..).step_by(PAGE_SIZE as usize);
+        let rows: Vec<MapRow> = addresses.zip(shared.pages.iter()).map(row).collect();
+        // SAFETY: the place is kept for this window.
+        unsafe { address_space::own().edit(&rows) }?;
+        self.open.insert(shared.address, shared.clone());
+        Ok(shared)
+    }
+
+    fn note(&mut self, address: u64, pages: impl Into<Arc<[PageNumber]>>) -> Shared {
         let noted = Shared { address, pages: pages.into(), writable: true };
         self.open.insert(address, noted.clone());
         noted
     }
 
-    /// Where a window of one page could be.
-    pub fn free_place(&self) -> Option<u64> {
-        self.find_place(1).ok()
-    }
-
-    /// Every open window.
-    pub fn iter(&self) -> impl Iterator<Item = &Shared> {
-        self.open.values()
-    }
-
     fn find_place(&self, pages: u64) -> Result<u64> {
         let bytes = pages * PAGE_SIZE;
-        self.rooms.iter().find_map(|room| self.find_place_in(room, bytes)).ok_or(Errno::ENOMEM)
+        self.places.iter().find_map(|room| self.find_place_in(room, bytes)).ok_or(Errno::ENOMEM)
     }
 
     fn find_place_in(&self, room: &Range<u64>, bytes: u64) -> Option<u64> {

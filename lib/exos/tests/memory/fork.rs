@@ -90,3 +90,33 @@ fn a_child_has_the_pages_of_files_that_others_touched() {
     next.forget_files();
     assert_eq!(next.frames.within(0, u64::MAX >> 1).count(), expected.len());
 }
+
+/// Who makes one child after the other looks only at a number to see whether anything has changed.
+#[test]
+fn an_edition_is_another_one_when_a_child_would_begin_with_something_else() {
+    let (mut process, mut space) = (alone(), Space::default());
+    let mut before = space.edition();
+    let mut is_another = |space: &Space| core::mem::replace(&mut before, space.edition()) != space.edition();
+    let area = Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE);
+    space.map(&mut process, area).expect("it maps");
+    assert!(is_another(&space));
+    process.write(&mut space, BASE, 1).expect("it may");
+    assert!(is_another(&space));
+    space.share_for_fork(&mut process, &[], |_, _| {}).expect("it forks");
+    assert!(is_another(&space));
+    process.read(&mut space, BASE).expect("it may");
+    assert!(!is_another(&space));
+    process.write(&mut space, BASE, 2).expect("it may");
+    assert!(is_another(&space));
+    space.note_written(BASE + PAGE_SIZE);
+    assert!(is_another(&space));
+    space.note_written(BASE + PAGE_SIZE);
+    assert!(!is_another(&space));
+    space.note_touched(BASE);
+    assert!(is_another(&space));
+    space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::READ).expect("it may");
+    assert!(is_another(&space));
+    space.unmap(&mut process, BASE + 4 * PAGE_SIZE, BASE + 8 * PAGE_SIZE).expect("it may");
+    assert!(is_another(&space));
+    assert!(is_another(&space.successor()));
+}

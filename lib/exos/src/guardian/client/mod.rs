@@ -93,11 +93,6 @@ impl Client {
         self.views = Views::default();
     }
 
-    /// Where the windows lie that a child does not keep.
-    pub fn window_addresses(&self) -> impl Iterator<Item = u64> {
-        self.window.iter().chain(self.views.windows()).map(Shared::address)
-    }
-
     fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
         let answer = self.call(message)?;
         if answer[0] == ELSEWHERE {
@@ -140,7 +135,7 @@ impl Client {
         let answer = self.exchange([Operation::Attach as u64, 0, 0, 0, 0, 0])?;
         let pages = window_pages(&answer);
         let process = process();
-        self.window = Some(process.windows.lock().open(pages, process.session_key, true)?);
+        self.window = Some(process.windows.lock().open_own(pages, process.session_key, true)?);
         Ok(())
     }
 

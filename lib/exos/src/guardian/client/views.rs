@@ -49,13 +49,6 @@ pub struct Views {
     asked: (Place, u32),
 }
 
-impl Views {
-    /// Windows that a child does not keep.
-    pub fn windows(&self) -> impl Iterator<Item = &Shared> {
-        self.mapped.iter().map(|view| &view.window)
-    }
-}
-
 impl Client {
     /// Reads from what is shown and mapped; nothing where somebody is to be asked.
     pub(super) fn read_shown(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Option<Result<u64>> {
@@ -102,7 +95,7 @@ impl Client {
         if let Some(old) = old {
             windows.close(&self.views.mapped.remove(old).window);
         }
-        let window = windows.open(vec![PageNumber(number[0])], process.session_key, false).ok()?;
+        let window = windows.open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
         self.views.mapped.push(View { place, sequence, window });
         self.views.mapped.last().map(|view| &view.window)
     }
