@@ -24,7 +24,7 @@ use machine::exposed::add;
 use machine::memory::{self, Generation, Memory};
 use machine::page_table::{page_of, translate};
 use machine::{clock, exposed, user};
-use wakeup_predicate::{Outcome as Evaluation, Predicate, Words};
+use wakeup_predicate::{Outcome as Evaluation, Words};
 
 /// Units of work of evaluating a predicate, and each of its terms.
 const EVALUATION: u32 = 6;

@@ -48,6 +48,7 @@ pub mod precedence;
 pub mod preload;
 #[cfg(target_os = "none")]
 mod prepared;
+#[cfg(target_os = "none")]
 mod program;
 #[cfg(target_os = "none")]
 pub mod ready;
