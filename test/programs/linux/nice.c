@@ -92,7 +92,7 @@ int main(void) {
     CHECK(!setpriority(PRIO_PROCESS, 0, 0));
     // Another process's nice value.
     memset(shared, 0, sizeof *shared);
-    pid_t changed = make(0, 0, SCHED_OTHER), other = make(1, 0, SCHED_OTHER);
+    pid_t changed = make(0, KEPT, SCHED_OTHER), other = make(1, KEPT, SCHED_OTHER);
     CHECK(!setpriority(PRIO_PROCESS, changed, -10) && getpriority(PRIO_PROCESS, changed) == -10);
     bury(changed), bury(other);
     if (shared->work[0] < 4 * shared->work[1]) printf("another process: %d to %d\n", shared->work[0], shared->work[1]);

@@ -14,7 +14,7 @@ use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
-use runtime::{Error, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
+use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -121,8 +121,13 @@ fn holder(world: &World, count: u64, reserved: u64) -> Result<Child, String> {
     Ok(child)
 }
 
+/// How long somebody who was short of pages counts as short, in nanoseconds (`kernel/exokernel/src/revocation.rs`).
+const SHORT: u64 = 10_000_000;
+
 /// A child that holds all that was free. Its limit is more than there is.
 fn hog(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
+    // As long as somebody may be short of pages nobody above its reservation gets any: what was before is over.
+    predicate::sleep_until(clock::now() + 2 * SHORT);
     let all = exposed::kernel().free_pages.load(SeqCst) + 1000;
     let mut builder = prepare(world, function, 0)?;
     builder.budget(Resource::Page, all);
