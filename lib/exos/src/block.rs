@@ -32,19 +32,21 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<Woken> {
 
 /// The same for terms that are made only where somebody sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<Woken> {
-    if !hand_over() {
-        let met = signal::settle();
-        let before = thread().signalled.load(Relaxed);
-        thread().signalled.store(met, Relaxed);
-        match (met, before) {
-            (true, true) => return Err(Errno::EINTR),
-            (true, false) => {}
-            (false, _) => sleep_until_any(terms().as_ref(), deadline)?,
-        }
+    if !hand_over() && !meets_signal()? {
+        sleep_until_any(terms().as_ref(), deadline)?;
     }
     // Whoever was handed the CPU may have sent a signal: the caller looks again, and has it before it sleeps.
     let late = deadline.is_some_and(|deadline| clock::now() >= deadline);
     Ok(if late { Woken::TimedOut } else { Woken::Condition })
+}
+
+/// Whether a signal keeps the running thread from sleeping: an error where it has looked once more since.
+#[inline(never)]
+fn meets_signal() -> Result<bool> {
+    let met = signal::settle();
+    let before = thread().signalled.load(Relaxed);
+    thread().signalled.store(met, Relaxed);
+    if met && before { Err(Errno::EINTR) } else { Ok(met) }
 }
 
 /// The running thread has just given `number` what it waits for.

@@ -125,6 +125,7 @@ impl Space {
 
     /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
     /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins.
+    #[inline(never)]
     fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, node: u64, writes: bool) -> bool {
         if self.is_copy || self.warm.iter().any(|place| place.contains(&area.start)) {
             return !self.is_copy;
