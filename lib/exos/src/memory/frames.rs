@@ -160,7 +160,9 @@ impl Frames {
         self.edition += 1;
         self.present = self.present.wrapping_add_signed(present);
         self.of_files = self.of_files.wrapping_add_signed(of_files);
-        self.peak = self.peak.max(self.present);
+        if self.present > self.peak {
+            self.peak = self.present;
+        }
     }
 
     /// The entries of the pages from `start` on that are kept together with its own; those missing are 0.
