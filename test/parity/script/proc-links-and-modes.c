@@ -74,7 +74,7 @@ int main(void)
 	close_all();
 	const char *paths[] = {
 		"/proc/self", "/proc/self/", "/proc/self/.", "/proc/self/..", "/proc/self/fd", "/proc/self/fd/.", "/proc/self/fd/..",
-		"/proc/self/fd/../fd", "/proc/self/fd/../../self", "/proc/self/cwd", "/proc/self/cwd/.", "/proc/self/root/..",
+		"/proc/self/fd/../fd", "/proc/self/fd/../../self", "/proc/self/cwd", "/proc/self/cwd/.", "/proc/self/root",
 		"/proc/self/fdinfo", "/proc/self/ns", "/proc/self/task", "/proc/self/environ", "/proc/self/auxv", "/proc/self/personality",
 		"/proc/self/cmdline", "/proc/mounts", "/proc/net", "/proc/thread-self", "/proc/.", "/proc/..",
 	};

@@ -6,11 +6,12 @@
 
 use crate::descriptor::description::Description;
 use crate::guardian::bequests::Bequest;
+use crate::user_memory::current::process;
 use abi::page::DIRTY;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::{PageNumber, area, exposed};
+use runtime::{EnvironmentId, PageNumber, area, exposed};
 
 /// Pages that are looked at for each call that might find some free: where there are more, not every call looks. Who has passed
 /// thousands of sockets to others goes on closing some.
@@ -49,7 +50,8 @@ impl Lent {
     /// Keeps what the next pipe can be made of; the result is the others.
     pub fn keep_spare(&mut self, mut free: Vec<PageNumber>) -> Vec<PageNumber> {
         let room = SPARE.saturating_sub(self.spare.len());
-        let own = area::number();
+        // What a further thread is charged for may go with it.
+        let own = EnvironmentId(process().environment());
         let is_fit = |page: &mut PageNumber| {
             let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
             exposed::page(*page).filter(is_unwritten).is_some()

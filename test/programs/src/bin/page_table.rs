@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
-use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
 use test_programs::attempt::watch;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 use test_programs::{free_large_page, level_one_of};
@@ -24,6 +24,7 @@ guest! {
     Child a_protection_key_of_an_entry_holds;
     Child a_shared_table_is_immutable_until_copied;
     Child a_copy_is_checked_entry_by_entry;
+    Child a_full_table_is_copied_whole;
     Child a_copy_that_was_begun_for_nothing_is_given_up;
     Child a_table_given_up_is_freed_with_its_last_link;
     Child a_claimed_table_is_linked_by_the_keys_of_its_new_list;
@@ -313,6 +314,66 @@ fn a_copy_is_checked_entry_by_entry() -> Outcome {
     granted!(Allocator::own().free(page));
     granted!(key::discard(reader));
     Ok(())
+}
+
+/// Whatever its entries are: of pages to read and to write in turn, with some places empty, in as many steps as it takes.
+fn a_full_table_is_copied_whole() -> Outcome {
+    let pages = [fresh()?, fresh()?, fresh()?];
+    let entry = |index: usize| match index % 7 {
+        6 => None,
+        kind => Some(pages[kind % 3].address() | if kind % 2 == 0 { Access::READ.0 } else { Access::WRITE.0 }),
+    };
+    let rows = |with: fn(u64) -> u64| {
+        let row = move |index: usize| {
+            let address = PLACE + index as u64 * 4096 | KEY.0;
+            entry(index).map(|entry| MapRow { address, entry: with(entry) })
+        };
+        (0..512).filter_map(row).collect::<alloc::vec::Vec<_>>()
+    };
+    granted!(address_space::own().apply(&rows(|entry| entry)));
+    for (index, page) in (1..).zip(pages) {
+        granted!(map(OTHER, page.address() | Access::WRITE.0));
+        set_word(OTHER, index);
+    }
+    granted!(map(OTHER, 0));
+    clear(OTHER)?;
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    granted!(link(OTHER, 1, table));
+    let own = fresh()?;
+    let mut steps = 1;
+    while copy(OTHER, 1, own, KEY).is_err_and(|failure| failure.error == Error::Again) {
+        steps += 1;
+    }
+    check!(steps > 1, "a full table was copied in one step");
+    let wanted = granted!(words_of(table));
+    check!(granted!(words_of(own)) == wanted, "the copy is another table");
+    check!(exposed::page(table).map(|info| info.links()) == Some(1), "the table is still shared");
+    let references = |page: &PageNumber| exposed::page(*page).map_or(0, |info| info.references());
+    check!(
+        pages.iter().map(references).sum::<u64>() == 2 * (0..512).filter_map(entry).count() as u64,
+        "entries are not counted"
+    );
+    granted!(copy(PLACE, 1, PageNumber::NONE, KEY));
+    let empty = rows(|_| 0);
+    granted!(address_space::own().apply(&empty));
+    let there: alloc::vec::Vec<MapRow> =
+        empty.iter().map(|row| MapRow { address: row.address - PLACE + OTHER, ..*row }).collect();
+    granted!(address_space::own().apply(&there));
+    clear(PLACE)?;
+    clear(OTHER)?;
+    for page in pages {
+        check!(references(&page) == 0, "a page is still mapped");
+        granted!(Allocator::own().free(page));
+    }
+    Ok(())
+}
+
+/// The entries of a table, without what the CPU notes in them.
+fn words_of(table: PageNumber) -> Result<alloc::vec::Vec<u64>, Failure> {
+    const NOTED: u64 = abi::page_table::ACCESSED | abi::page_table::DIRTY;
+    let window = Window::open(&[table], KEY, Access::READ)?;
+    Ok(window.words().iter().map(|word| word.load(Relaxed) & !NOTED).collect())
 }
 
 fn a_large_page_maps_its_whole() -> Outcome {

@@ -82,9 +82,9 @@ fn in_file(file: &SourceFile) -> Vec<Finding> {
     let wrong = |use_of: &UnsafeUse| {
         let place = format!("{}:{}", file.path, use_of.line);
         if !behind {
-            Some(Finding::new(place, format!("unsafe {} outside the wall", use_of.what)))
+            Some(Finding::new(place, format!("{} outside the wall", use_of.named())))
         } else if use_of.wants_reasons && !has_reasons(file, use_of.line) {
-            Some(Finding::new(place, format!("unsafe {} without a SAFETY comment", use_of.what)))
+            Some(Finding::new(place, format!("{} without a SAFETY comment", use_of.named())))
         } else {
             None
         }
@@ -103,6 +103,12 @@ struct UnsafeUse {
     line: usize,
     /// Functions state their conditions in their documentation instead, and an attribute hands out no promise.
     wants_reasons: bool,
+}
+
+impl UnsafeUse {
+    fn named(&self) -> String {
+        ["unsafe", self.what].join(" ")
+    }
 }
 
 #[derive(Default)]
