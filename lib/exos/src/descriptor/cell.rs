@@ -47,8 +47,7 @@ impl Cell {
 
     /// This process has no descriptor of it any more.
     pub(super) fn discard(&self) {
-        process().windows.lock().close(&self.shared);
-        process().lend(self.shared.pages());
+        process().close_and_lend(&self.shared, self.shared.pages());
     }
 }
 

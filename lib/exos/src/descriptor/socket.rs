@@ -591,8 +591,7 @@ impl Socket {
         drop(ends);
         pipes.iter().flatten().for_each(pipe::discard);
         if let Some(queue) = queue {
-            process().windows.lock().close(&queue);
-            process().lend(queue.pages());
+            process().close_and_lend(&queue, queue.pages());
         }
     }
 }

@@ -601,7 +601,5 @@ pub fn discard(pipe: &Pipe) {
     if process().stopped.load(Relaxed) >= state::ENDS {
         return;
     }
-    let pages = pipe.all_pages();
-    process().windows.lock().close(&pipe.shared);
-    process().lend(&pages);
+    process().close_and_lend(&pipe.shared, &pipe.all_pages());
 }

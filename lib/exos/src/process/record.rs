@@ -293,6 +293,18 @@ impl Process {
         self.sweep_lent();
     }
 
+    /// The same of pages that a window shows, which is closed. Of two threads that close windows onto the same pages at once the second
+    /// one finds them free, and only that one.
+    pub fn close_and_lend(&self, window: &Shared, pages: &[PageNumber]) {
+        let mut windows = self.windows.lock();
+        let mut lent = self.lent.lock();
+        windows.close(window);
+        let free = lent.add(pages);
+        drop((lent, windows));
+        self.give_up(free);
+        self.sweep_lent();
+    }
+
     fn give_up(&self, free: Vec<PageNumber>) {
         let free = if free.is_empty() { free } else { self.lent.lock().keep_spare(free) };
         Allocator::own().free_many(&free);

@@ -102,8 +102,7 @@ impl Loan {
 
     /// The parent has done with it.
     pub fn close(&self) {
-        process().windows.lock().close(&self.window);
-        process().lend(self.window.pages());
+        process().close_and_lend(&self.window, self.window.pages());
     }
 
     fn turn(&self) -> &'static AtomicU64 {
