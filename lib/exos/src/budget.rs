@@ -173,10 +173,20 @@ pub fn left_in_bank(environment: EnvironmentId) -> u64 {
 
 /// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.
 pub fn give_back() {
+    give_back_beyond(2);
+}
+
+/// The same for who does not expect to need any soon.
+pub fn give_back_all() {
+    give_back_beyond(1);
+}
+
+/// Gives to the bank what is more than a process keeps, where it is so many times as much.
+fn give_back_beyond(times: u64) {
     let (bank, key) = (process().bank, process().session_key);
     for (resource, kept) in KEPT {
         let spare = spare(resource);
-        if spare > 2 * kept {
+        if spare > times * kept {
             let (from, figure) = (area::number(), Figure::Limit as u64);
             let _ = syscall::budget_move(key, from, bank, resource as u64, figure, spare - kept);
         }

@@ -72,7 +72,7 @@ static volatile uint64_t *own_record(uint64_t own) {
 
 // The environment that answers as the guardian does: 0 where none does. The first page of the own window, where paths lie, is
 // mapped at `place`, unless that is nowhere. The guardian may be busy with others for long.
-static uint64_t find_guardian(uint64_t own, volatile char *place) {
+__attribute__((unused)) static uint64_t find_guardian(uint64_t own, volatile char *place) {
     enum { ATTACH = 0, NUMBERS = 256, LOOKS = 10 };
     uint64_t root = own_record(own)[ROOT];
     for (uint64_t i = 0; i < LOOKS * NUMBERS; i++) {

@@ -15,3 +15,4 @@ pub mod remap;
 mod sorted;
 pub mod space;
 pub mod start;
+pub mod top_level;

@@ -1,6 +1,7 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
 use super::attributes::Attributes;
+use super::beside::{Beside, Neighbours};
 use super::children::{Children, public};
 use super::fork::Options;
 use super::futex::Futexes;
@@ -62,6 +63,8 @@ pub struct Inherited {
     parent: u64,
     parent_mailbox: PageNumber,
     memory: Option<OwnMemory>,
+    /// The program that stands beside its memory.
+    pub(super) beside: Option<Box<Beside>>,
     /// Pages of the window that the guardian and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
 }
@@ -89,6 +92,7 @@ impl Inherited {
             parent: process.environment(),
             parent_mailbox,
             memory: None,
+            beside: None,
             window: None,
         }
     }
@@ -152,6 +156,7 @@ fn become_child(inherited: &mut Inherited) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     forget_what_is_the_parents(process, thread);
+    *process.neighbours.lock() = Neighbours::of_child(inherited.beside.take());
     if let Some((place, pages)) = &inherited.window {
         let window = process.windows.lock().note_own(*place, pages.clone());
         process.files.lock().take_window(window);
@@ -406,6 +411,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         windows: Lock::new(windows),
         lent: Lock::new(Lent::default()),
         copies: Lock::new(Vec::new()),
+        neighbours: Lock::new(Neighbours::default()),
         mailbox: Lock::new(mailbox),
         letters,
         parent_mailbox: Lock::new(None),

@@ -72,12 +72,16 @@ pub mod public {
     pub const THREADS: usize = BASE + 25;
     /// Signals that its first thread blocks, that it ignores, and that it has handlers for.
     pub const SIGNALS: usize = BASE + 26;
-    /// Not 0 once it has executed a program.
+    /// Not 0 once it has executed a program: where its stack began.
     pub const EXECUTED: usize = BASE + 29;
     /// Who adopted it when its parent ended; 0: nobody. Written by who did.
     pub const ADOPTED: usize = BASE + 30;
     /// Not 0: it adopts those below it whose parents end.
     pub const REAPS: usize = BASE + 31;
+    /// Bytes of the path of the program that it executed by itself, then the path; 0: it is not known, or longer.
+    pub const PATH: usize = TOUCHED + TOUCHED_WORDS;
+    /// Bytes of a path that there is room for.
+    pub const PATH_BYTES: usize = (ARGUMENTS - PATH - 1) * 8;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
@@ -145,6 +149,18 @@ impl Child {
     /// Whether it runs another program than its parent's.
     pub fn has_executed(&self) -> bool {
         self.public.words()[public::EXECUTED].load(Acquire) != 0
+    }
+
+    /// The program that it has executed by itself, as it says: the path, and where its stack began.
+    pub fn program(&self) -> Option<(Vec<u8>, u64)> {
+        let word = |index: usize| self.public.words()[index].load(Acquire);
+        let bytes = word(public::PATH) as usize;
+        if self.is_adopted || bytes == 0 || bytes > public::PATH_BYTES {
+            return None;
+        }
+        let mut path: Vec<u8> = (1..=bytes.div_ceil(8)).flat_map(|at| word(public::PATH + at).to_le_bytes()).collect();
+        path.truncate(bytes);
+        Some((path, word(public::EXECUTED)))
     }
 
     /// The change that came last, if there was one.

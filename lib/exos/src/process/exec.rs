@@ -2,6 +2,7 @@
 //!
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
+use super::beside::Beside;
 use super::children::public;
 use super::preload::{self, Object};
 use super::prepared::{Prepared, ZEROS};
@@ -31,10 +32,11 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
 use runtime::upcall::Context;
+use runtime::{EnvironmentId, PageNumber, exposed};
 
 /// Interpreters of scripts that may stand behind each other.
 const SCRIPTS: usize = 5;
@@ -206,14 +208,18 @@ pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
 pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
-    forget_old_program()?;
-    let layout = match prepared {
-        Some(prepared) => Ok(take_up(prepared)),
-        None => load(request),
+    let stack = request.stack()?;
+    let is_prepared = prepared.is_some();
+    let beside = if is_prepared { None } else { program_beside(plan, stack) };
+    forget_old_program(if beside.is_some() { Old::Stays } else { Old::Goes })?;
+    let layout = match (prepared, beside) {
+        (Some(prepared), _) => Ok(take_up(prepared)),
+        (None, Some(beside)) => take_from_beside(plan, *beside),
+        (None, None) => load(plan, stack),
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
-    tell_that_it_began();
+    tell_that_it_began(stack, plan.program.file.absolute.as_slice(), is_prepared);
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -236,21 +242,46 @@ fn take_up(prepared: Box<Prepared>) -> Layout {
     layout
 }
 
+/// The program that stands beside the memory of this process, if it is the planned one.
+fn program_beside(plan: &Plan, stack: u64) -> Option<Box<Beside>> {
+    let process = process();
+    let beside = process.neighbours.lock().take_if(|known| known.is_of(plan, stack))?;
+    Some(beside).filter(|_| process.can_change_places())
+}
+
+/// It takes the place of this process's memory.
+fn take_from_beside(plan: &Plan, beside: Beside) -> Result<Layout> {
+    let was_written = !beside.prepared().is_unwritten(plan);
+    let layout = process().change_places(beside, was_written)?;
+    process().with_memory(|space, pages| forget_what_was_cut(space, pages, plan, &layout, plan.files().map(|one| &one.file.touched)))?;
+    Ok(layout)
+}
+
 /// Maps a program and its stack.
-fn load(request: &Request) -> Result<Layout> {
-    let plan = &request.plan;
+fn load(plan: &Plan, stack: u64) -> Result<Layout> {
     let touched: Vec<Cow<'_, Touched>> = plan.files().map(|one| touched_now(&one.file)).collect();
-    let stack = request.stack()?;
     process().with_memory(|space, pages| {
         // What is mapped of them is held by the areas, in the place of the plan.
         space.held = plan.nodes();
         let layout = lay_out((&mut *space, &mut *pages), plan, &touched, stack)?;
-        let biases = [layout.bias, layout.interpreter_base];
-        for ((one, touched), bias) in plan.files().zip(&touched).zip(biases) {
-            forget_if_cut(space, pages, touched, segments::pages_of_all(&one.image, bias))?;
-        }
+        forget_what_was_cut(space, pages, plan, &layout, touched.iter().map(Cow::as_ref))?;
         Ok(layout)
     })
+}
+
+/// Where pages may have left the files of a program meanwhile that were mapped.
+fn forget_what_was_cut<'a>(
+    space: &mut Space,
+    pages: &mut OwnPages<'_>,
+    plan: &Plan,
+    layout: &Layout,
+    touched: impl Iterator<Item = &'a Touched>,
+) -> Result<()> {
+    let biases = [layout.bias, layout.interpreter_base];
+    for ((one, touched), bias) in plan.files().zip(touched).zip(biases) {
+        forget_if_cut(space, pages, touched, segments::pages_of_all(&one.image, bias))?;
+    }
+    Ok(())
 }
 
 /// Where pages may have left a file meanwhile that were mapped, all of it comes again when it is touched.
@@ -289,11 +320,33 @@ pub(super) fn lay_out(
     Ok(Layout { bias, interpreter_base, entry, zeros })
 }
 
-/// Tells the parent that it has another program, and gives up pages that this had no need of.
-fn tell_that_it_began() {
+/// Tells the parent that it has another program, and which one if it did not come from there; gives up pages that this had no need of.
+fn tell_that_it_began(stack: u64, path: &[u8], is_prepared: bool) {
     let process = process();
     process.with_memory(|_, pages| pages.give_up_at_hand());
-    process.public_word(public::EXECUTED).store(1, Relaxed);
+    let path = if is_prepared || path.len() > public::PATH_BYTES { &[] } else { path };
+    for (index, bytes) in path.chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        process.public_word(public::PATH + 1 + index).store(u64::from_le_bytes(word), Relaxed);
+    }
+    process.public_word(public::PATH).store(path.len() as u64, Release);
+    process.public_word(public::EXECUTED).store(stack, Release);
+}
+
+/// A program as children find it that execute it with a stack that begins there; both are somebody's guess. Nothing where it cannot
+/// be loaded.
+pub(super) fn prepare_for_children(path: &[u8], stack: u64) -> Option<Prepared> {
+    let is_stack = stack & !PAGE_MASK == 0 && (STACK_TOP - FIRST_STACK..STACK_TOP).contains(&stack);
+    let (file, head) = Some(()).filter(|()| is_stack).and_then(|()| program::open(path, true).ok())?;
+    if !file.is_readable() {
+        file.close();
+        return None;
+    }
+    let plan = plan_image((file, head), Vec::new()).ok()?;
+    let prepared = Prepared::new(&plan, stack);
+    plan.close();
+    prepared
 }
 
 impl Plan {
@@ -391,18 +444,32 @@ fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<Executable> 
     Ok(Executable { file, image })
 }
 
-pub(super) fn forget_old_program() -> Result<()> {
+/// What becomes of the memory of the old program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Old {
+    /// It goes.
+    Goes,
+    /// It stays mapped, beside the new one.
+    Stays,
+}
+
+/// Everything of the old program goes that the new one does not begin with.
+pub(super) fn forget_old_program(memory: Old) -> Result<()> {
     let process = process();
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let next = space.successor();
         let gone = core::mem::replace(space, next);
-        let there = gone.frames.all();
-        pages.clear(&there)?;
-        // Those of files are nobody's here.
-        let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
-        let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).collect();
-        pages.keep_at_hand(&numbers);
+        if memory == Old::Goes {
+            let there = gone.frames.all();
+            pages.clear(&there)?;
+            // Those of files are nobody's here, and those that its parent gave it are for the next child.
+            let parent = EnvironmentId(process.parent.load(Relaxed));
+            let is_parents = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() == parent);
+            let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
+            let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).filter(|page| !is_parents(page)).collect();
+            pages.keep_at_hand(&numbers);
+        }
         for node in gone.files() {
             pages.hold_file(node, false);
         }

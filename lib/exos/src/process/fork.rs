@@ -8,7 +8,7 @@
 
 use super::begin::{self, Inherited, OwnMemory};
 use super::children::{Child, public};
-use super::create::{self, Made, rows};
+use super::create::{Made, rows};
 use super::hold::Held;
 use super::kept::Shown;
 use super::ready::{Nursery, Ready};
@@ -103,7 +103,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
     nursery.is_busy = false;
-    nursery.inherited = None;
+    ready.take_back_beside(nursery.inherited.take().and_then(|inherited| inherited.beside));
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
         Err(error) => {
@@ -127,6 +127,8 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
         inherited.window = Some((place, files.adopt_with_window(ready.made.number, ready.shown_at(place), &mapped)?));
         drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
+    } else {
+        inherited.beside = ready.lend_beside();
     }
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);

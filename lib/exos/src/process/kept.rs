@@ -1,22 +1,26 @@
 //! What stays in the address space of an environment from one child to the next (doc/decision/0020).
 //!
 //! Windows, ExOS's own data and the program of the next child are mapped as those of the last one were, but for a few pages.
-//! Tables of which the child has set entries are looked through where these are of the lowest level; where it has linked tables,
-//! all go but the one that the area lies in. Holds always, of an environment in which nobody runs any more, after [`Kept::mend`]
+//! Tables of which the child has set entries are looked through; where it has linked some at other places than below those that map
+//! pages together, all go but the one that the area lies in. A program may stand beside (`beside`). Holds always, of an environment in which nobody runs any more, after [`Kept::mend`]
 //! or [`Kept::clean`]: the tables map what stands here, and the kernel's area, and nothing else.
 
+use super::beside::Beside;
+use super::prepared::Prepared;
 use crate::errno::{Errno, Result};
 use crate::layout::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
 use crate::memory::difference::difference;
 use crate::memory::frames::Frames;
 use crate::memory::leaf;
+use crate::memory::top_level::Places;
 use crate::user_memory::birth;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::{Editor, Tables, link_common};
 use abi::limits::MAP_ROWS;
-use abi::memory_map::LIBRARY_BASE;
+use abi::memory_map::{LIBRARY_BASE, TOP_LEVEL_SLOT};
 use abi::page_table::{MapRow, PAGE};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use runtime::address_space::AddressSpace;
@@ -44,6 +48,8 @@ pub struct Kept {
     edition: u64,
     /// The same of a copy of its maker's memory, all of which is there.
     copy: Option<Copy>,
+    /// The program that stands beside.
+    beside: Option<Box<Beside>>,
     /// Whether the image is linked.
     has_image: bool,
     /// Whether the program's tables are its parent's.
@@ -61,6 +67,34 @@ struct Copy {
     edition: u64,
     /// Pages that are copies: address, and entry in the table.
     pages: Vec<(u64, u64)>,
+}
+
+/// What is not there any more, when what the child put there has been taken out.
+#[derive(Debug, Default)]
+pub struct Gone {
+    /// Pages of the program that are not mapped.
+    pub pages: Vec<PageNumber>,
+    /// Pages that tables were made of.
+    pub tables: Vec<PageNumber>,
+}
+
+/// What is done with what a child leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// All goes but the table of the area ([`Kept::clean`]).
+    Clean,
+    /// It is mended ([`Kept::mend`]).
+    Mend,
+    /// The same, and first before its pages go, for tables go with it: pages that nobody is charged for any more go one by one.
+    MendEarly,
+}
+
+impl Gone {
+    /// That has gone, too.
+    pub fn add(&mut self, more: Self) {
+        self.pages.extend(more.pages);
+        self.tables.extend(more.tables);
+    }
 }
 
 /// Windows that are to be shown.
@@ -89,9 +123,14 @@ impl Kept {
         Self { way: tables.map(|(page, _)| page).collect(), ..Self::default() }
     }
 
-    /// How many tables there are for a program.
-    pub fn tables(&self) -> usize {
-        self.tables.pages().count()
+    /// How many tables there are for a program, and pages for the one that stands beside.
+    pub fn pages(&self) -> usize {
+        self.tables.pages().chain(self.pages_beside()).count()
+    }
+
+    /// Tables and own pages of the program that stands beside.
+    fn pages_beside(&self) -> impl Iterator<Item = PageNumber> {
+        self.beside.iter().flat_map(|beside| beside.tables().pages().chain(beside.own().iter().copied()))
     }
 
     /// How often pages for ExOS's data are mapped here.
@@ -236,65 +275,193 @@ impl Kept {
     /// Notes what the tables are like, before anybody runs there.
     pub fn note(&mut self) {
         self.edits.clear();
-        self.edits.extend(self.way.iter().copied().chain(self.tables.pages()).map(|table| (table, edits(table))));
+        let beside = self.beside.iter().flat_map(|beside| beside.tables().pages());
+        let all = self.way.iter().copied().chain(self.tables.pages()).chain(beside);
+        self.edits.extend(all.map(|table| (table, edits(table))));
     }
 
     /// It is not to be used again: only what shows of it here is still known.
     pub fn forget(&mut self) {
-        *self = Self { views: core::mem::take(&mut self.views), ..Self::default() };
+        let (views, beside) = (core::mem::take(&mut self.views), self.beside.take());
+        *self = Self { views, beside, ..Self::default() };
     }
 
-    /// The tables of which somebody has set an entry since. Nothing where one of them is not of the lowest level, or some are not
-    /// this environment's own.
-    pub fn edited(&self) -> Option<Vec<PageNumber>> {
+    /// Closes the windows onto it, when the environment is gone.
+    pub fn close(&mut self, windows: &mut Windows) {
+        self.views.drain(..).for_each(|view| windows.close(&view));
+        self.beside.take().into_iter().for_each(|beside| drop(beside.close(windows)));
+    }
+
+    /// What is to be done with what a child leaves that has `executed` a program by itself, if it has. Until it is gone for good this may
+    /// change.
+    pub fn remedy(&mut self, editor: &Editor, executed: bool) -> Remedy {
+        let Some(edited) = self.edited(editor) else { return Remedy::Clean };
+        let is_moved = edited.contains(&editor.root);
+        match executed {
+            false if is_moved => Remedy::Clean,
+            true if !is_moved || self.places(editor).is_ok_and(|places| places == Places::Made) => Remedy::Clean,
+            _ if edited.iter().all(|table| level(*table) == 1) => Remedy::Mend,
+            _ => Remedy::MendEarly,
+        }
+    }
+
+    /// The tables of which somebody has set an entry since. Nothing where it is one in whose place only the same tables may be linked,
+    /// or some are not this environment's own.
+    fn edited(&self, editor: &Editor) -> Option<Vec<PageNumber>> {
+        if self.is_shared {
+            return None;
+        }
         let mut edited = Vec::new();
         for (table, noted) in &self.edits {
             if edits(*table) != *noted {
-                edited.push(Some(*table).filter(|table| is_lowest(*table))?);
+                let may_be = match level(*table) {
+                    1 => true,
+                    2 => !self.way.contains(table),
+                    _ => *table == editor.root && self.beside.is_some(),
+                };
+                edited.push(Some(*table).filter(|_| may_be)?);
             }
         }
-        Some(edited).filter(|_| !self.is_shared)
+        Some(edited)
     }
 
-    /// The windows that show tables.
-    pub fn views(&self) -> impl Iterator<Item = &Shared> {
-        self.views.iter()
+    /// Where the program beside and the memory are found.
+    fn places(&mut self, editor: &Editor) -> Result<Places> {
+        let root = self.view(editor, editor.root)?;
+        let beside = self.beside.as_ref().ok_or(Errno::EFAULT)?;
+        let area = self.way.iter().copied().find(|table| level(*table) == 3);
+        let image = self.has_image.then(|| process().image_table);
+        let others = [(layout::AREA & !(TOP_LEVEL_SLOT - 1), area), (LIBRARY_BASE, image)];
+        beside.find((root.words(), used(editor.root)), self.tables.only(), &others).ok_or(Errno::EFAULT)
     }
 
-    /// Takes out of tables that were `edited`, all others being as they were, what was not put there. The result is the pages of the
-    /// program that are not mapped any more.
+    /// Puts a program beside, where none is mapped.
+    ///
+    /// # Errors
+    /// The kernel's refusals; then it is not known what is mapped.
+    pub fn put_beside(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>, program: Prepared) -> Result<()> {
+        self.beside.insert(Box::new(Beside::new(program, editor)?)).put(editor, spare)
+    }
+
+    /// Fills the pages of the program that stands beside: nobody runs there any more.
+    ///
+    /// # Errors
+    /// `EBUSY` where they are not what they were, or somebody has one of them.
+    pub fn fill_beside(&mut self, editor: &Editor) -> Result<()> {
+        self.beside.iter_mut().try_for_each(|beside| beside.fill(editor))
+    }
+
+    /// Whether a program stands beside.
+    pub const fn has_beside(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// The program that stands beside, lent to whoever is to find it in its copy of the heap.
+    pub fn lend_beside(&mut self) -> Option<Box<Beside>> {
+        self.beside.take()
+    }
+
+    /// It is back.
+    pub fn take_back_beside(&mut self, beside: Option<Box<Beside>>) {
+        self.beside = beside;
+    }
+
+    /// Takes the program out that stands beside. The result is its pages.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn mend(&mut self, editor: &Editor, edited: Vec<PageNumber>) -> Result<Vec<PageNumber>> {
-        let mut gone = Vec::new();
+    pub fn drop_beside(&mut self, editor: &Editor, windows: &mut Windows) -> Result<Vec<PageNumber>> {
+        let Some(beside) = self.beside.take() else { return Ok(Vec::new()) };
+        self.look_away(windows);
+        let tables = beside.remove(editor);
+        let own = beside.close(windows);
+        Ok(tables?.into_iter().map(PageNumber).chain(own).collect())
+    }
+
+    /// Takes out of tables that were edited, all others being as they were, what was not put there.
+    ///
+    /// # Errors
+    /// `EFAULT` where that cannot be; the kernel's refusals.
+    pub fn mend(&mut self, editor: &Editor) -> Result<Gone> {
+        let edited = self.edited(editor).ok_or(Errno::EFAULT)?;
+        let mut gone = Gone::default();
+        let is_moved = edited.contains(&editor.root);
+        if is_moved {
+            self.change_back(editor, &edited, &mut gone)?;
+        }
         for table in edited {
-            if self.way.contains(&table) {
-                self.mend_area(editor, table)?;
-            } else {
-                self.mend_program(editor, table, &mut gone)?;
+            match self.tables.base_of(table) {
+                Some(base) if level(table) == 1 => self.mend_program(editor, (table, base), &mut gone.pages)?,
+                Some(base) => {
+                    let view = self.view(editor, table)?;
+                    self.tables.unlink_others(editor, base, view.words())?;
+                }
+                None if self.way.contains(&table) && level(table) == 1 => self.mend_area(editor, table)?,
+                // The root, the program's beside, or of memory that is gone: that is done.
+                None if is_moved => {}
+                None => return Err(Errno::EFAULT),
             }
         }
         Ok(gone)
     }
 
-    /// Everything but the table that the area lies in is gone: takes out of it what was not put there. The result is the pages that
-    /// the program's tables were made of.
+    /// The child has gone on with the program beside: this is put back, as it was, and the memory that it had before.
+    fn change_back(&mut self, editor: &Editor, edited: &[PageNumber], gone: &mut Gone) -> Result<()> {
+        let places = self.places(editor)?;
+        let mut beside = self.beside.take().ok_or(Errno::EFAULT)?;
+        let outcome = self.put_back(editor, (&mut beside, places), edited);
+        self.beside = Some(beside);
+        outcome?;
+        if places == Places::Alone {
+            gone.pages = self.program.drain(..).map(|row| page(&row)).collect();
+            gone.tables = core::mem::take(&mut self.tables).pages().collect();
+            (self.edition, self.copy) = (0, None);
+            self.look_away(&mut process().windows.lock());
+        }
+        Ok(())
+    }
+
+    fn put_back(
+        &mut self,
+        editor: &Editor,
+        (beside, places): (&mut Beside, Places),
+        edited: &[PageNumber],
+    ) -> Result<()> {
+        if places == Places::Made {
+            return Err(Errno::EFAULT);
+        }
+        for table in edited {
+            if beside.tables().place_of(*table).is_some() {
+                let view = self.view(editor, *table)?;
+                beside.clean(editor, *table, view.words(), used(*table))?;
+            }
+        }
+        beside.map_again(editor)?;
+        beside.put_back(editor, places, self.tables.only())
+    }
+
+    /// Everything but the table that the area lies in is gone: takes out of it what was not put there.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn clean(&mut self, editor: &Editor) -> Result<Vec<PageNumber>> {
+    pub fn clean(&mut self, editor: &Editor) -> Result<Gone> {
         (self.has_image, self.is_shared) = (false, false);
         (self.program, self.edition, self.copy) = (Vec::new(), 0, None);
-        self.look_away(&mut process().windows.lock());
-        let pages = core::mem::take(&mut self.tables).pages().collect();
-        let leaf = self.way.iter().copied().find(|page| is_lowest(*page)).ok_or(Errno::EFAULT)?;
+        let mut windows = process().windows.lock();
+        self.look_away(&mut windows);
+        let mut tables: Vec<PageNumber> = core::mem::take(&mut self.tables).pages().collect();
+        for beside in self.beside.take() {
+            tables.extend(beside.tables().pages());
+            tables.extend(beside.close(&mut windows));
+        }
+        drop(windows);
+        let leaf = self.way.iter().copied().find(|table| level(*table) == 1).ok_or(Errno::EFAULT)?;
         let is_near = |row: &MapRow| row.address & !(leaf::SPAN - 1) == NEAR;
         let is_as_noted = self.edits.contains(&(leaf, edits(leaf))) && self.rows.iter().all(is_near);
         if !is_as_noted {
             self.mend_area(editor, leaf)?;
         }
-        Ok(pages)
+        Ok(Gone { tables, ..Gone::default() })
     }
 
     /// Takes out of the table that the area lies in what was not put there.
@@ -308,8 +475,12 @@ impl Kept {
     }
 
     /// The same of a table of the program. The pages that it does not map any more go into `gone`.
-    fn mend_program(&mut self, editor: &Editor, table: PageNumber, gone: &mut Vec<PageNumber>) -> Result<()> {
-        let base = self.tables.base_of(table).ok_or(Errno::EFAULT)?;
+    fn mend_program(
+        &mut self,
+        editor: &Editor,
+        (table, base): (PageNumber, u64),
+        gone: &mut Vec<PageNumber>,
+    ) -> Result<()> {
         let view = self.view(editor, table)?;
         if !self.program.is_sorted_by_key(|row| row.address) {
             self.program.sort_unstable_by_key(|row| row.address);
@@ -362,7 +533,7 @@ fn edit(tables: &mut Tables, editor: &Editor, spare: &mut Vec<PageNumber>, rows:
 }
 
 /// Takes out what is mapped at addresses.
-fn empty(editor: &Editor, addresses: &[u64]) -> Result<()> {
+pub fn empty(editor: &Editor, addresses: &[u64]) -> Result<()> {
     let rows: Vec<MapRow> = addresses.iter().map(|address| MapRow { address: *address, entry: 0 }).collect();
     show(editor, &rows)
 }
@@ -372,8 +543,9 @@ const fn page(row: &MapRow) -> PageNumber {
     PageNumber((row.entry & PAGE) / PAGE_SIZE)
 }
 
-fn is_lowest(table: PageNumber) -> bool {
-    exposed::page(table).is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == 1)
+/// Of which level a table is; 0: it is none.
+fn level(table: PageNumber) -> u64 {
+    exposed::page(table).filter(|info| info.kind() == PageKind::PageTable).map_or(0, |info| info.level())
 }
 
 /// Which eighths of a table may hold entries.

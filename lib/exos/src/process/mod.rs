@@ -11,6 +11,8 @@ pub mod affinity;
 pub mod attributes;
 #[cfg(target_os = "none")]
 pub mod begin;
+#[cfg(target_os = "none")]
+mod beside;
 pub mod bundle;
 pub mod capabilities;
 #[cfg(target_os = "none")]
@@ -30,6 +32,7 @@ pub mod futex;
 #[cfg(target_os = "none")]
 pub mod grave;
 pub mod groups;
+pub mod habit;
 #[cfg(target_os = "none")]
 pub mod hold;
 pub mod identity;

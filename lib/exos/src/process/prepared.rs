@@ -28,7 +28,7 @@ use runtime::{KeyIndex, PageNumber};
 pub(super) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
 
 /// The program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Prepared {
     /// What it was made of: the program, and its interpreter.
     sources: Vec<Arc<Executable>>,
@@ -74,6 +74,11 @@ impl Prepared {
         self.stack == stack && self.sources.len() == count && self.sources.iter().zip(plan.files()).all(is_same)
     }
 
+    /// Whether nobody can have written the files of a plan that says the same, since they were opened for this.
+    pub(super) fn is_unwritten(&self, plan: &Plan) -> bool {
+        self.sources.iter().zip(plan.files()).all(|(known, planned)| known.file.is_unwritten(&planned.file))
+    }
+
     /// The files of a plan that says the same are looked at anew.
     pub(super) fn renew(&mut self, plan: &Plan) {
         self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
@@ -92,6 +97,11 @@ impl Prepared {
     /// What each of these begins as; no page: zeros.
     pub fn begins_as(&self) -> impl Iterator<Item = PageNumber> {
         self.own.iter().map(|(_, page)| page.unwrap_or(PageNumber::NONE))
+    }
+
+    /// Those of its own pages that begin as a page of a file: that page, and the address.
+    pub fn copies(&self) -> Vec<(u64, u64)> {
+        self.own.iter().filter_map(|(address, page)| Some((page.as_ref()?.0, *address))).collect()
     }
 
     /// Gives it these pages, as many as it needs. Where they are others than before it is another edition; `editions` there were.

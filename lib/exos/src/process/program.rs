@@ -55,6 +55,11 @@ impl File {
         Handle::from_word(self.opened.node).check(right::READ).is_ok()
     }
 
+    /// Whether nobody can have opened it to be written between one opening of it to be run and another. Who runs it keeps others from that.
+    pub(super) const fn is_unwritten(&self, later: &Self) -> bool {
+        self.edition == later.edition
+    }
+
     /// Opens it again, if a path leads to it and it is as it was. False where it has to be asked for.
     fn reopen(&self, path: &[u8]) -> bool {
         let process = process();

@@ -7,11 +7,13 @@
 //! process, where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
 
 use super::begin::{self, Inherited, OwnMemory};
+use super::beside::Beside;
 use super::children::{Child, public};
 use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
 use super::exec::Request;
 use super::grave::remains;
-use super::kept::{self, Kept, Shown};
+use super::habit::Habit;
+use super::kept::{self, Gone, Kept, Remedy, Shown};
 use super::prepared::Prepared;
 use super::program::Executable;
 use super::record::{Process, state};
@@ -54,6 +56,8 @@ pub struct Nursery {
     editions: u64,
     /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
     through: Option<Shared>,
+    /// What its children executed by themselves.
+    habit: Habit,
     /// A page with the words that an environment begins with that is renewed.
     beginning: Option<PageNumber>,
     /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
@@ -99,6 +103,11 @@ impl Room {
         self.is_forgotten = true;
         (self.private, self.given, self.spare) = Default::default();
         self.kept.forget();
+    }
+
+    /// Whether its child was given the program that it is to execute.
+    const fn is_prepared(&self) -> bool {
+        !self.given[2].is_empty()
     }
 }
 
@@ -308,6 +317,7 @@ impl Ready {
     /// Takes everything out of its address space that was put there.
     fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
+        self.drop_beside();
         let _ = self.show(Some(Shown::default()), Vec::new(), core::iter::empty());
     }
 
@@ -321,49 +331,68 @@ impl Ready {
         tables.link_into(&self.editor())
     }
 
+    /// Takes out what stands beside its memory.
+    fn drop_beside(&mut self) {
+        let pages = self.room.kept.drop_beside(&self.editor(), &mut process().windows.lock());
+        self.room.spare[0].extend(pages.into_iter().flatten());
+    }
+
+    /// Lends the program that stands beside its memory to what its child finds.
+    pub fn lend_beside(&mut self) -> Option<Box<Beside>> {
+        self.room.kept.lend_beside()
+    }
+
+    /// It is back.
+    pub fn take_back_beside(&mut self, beside: Option<Box<Beside>>) {
+        self.room.kept.take_back_beside(beside);
+    }
+
+    /// Puts the program beside that a child executed by itself, if it can be; the stack of it began there.
+    fn put_beside(&mut self, (path, stack): (&[u8], u64)) -> Result<()> {
+        let Some(program) = super::exec::prepare_for_children(path, stack) else { return Ok(()) };
+        let editor = self.editor();
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.put_beside(&editor, &mut spare[0], program)
+    }
+
     /// Notes what is in its address space, before it begins.
     pub fn note(&mut self) {
         self.room.kept.note();
     }
 
     /// Destroys it.
-    pub fn bury(&self) {
-        bury(&self.made, &self.public, &self.room);
+    pub fn bury(self) {
+        bury(&self.made, &self.public, self.room);
     }
 
     /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
     /// may be more of it than of one that is ready, and it is to be destroyed.
     fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
         let beginning = nursery.beginning()?;
-        // Of a program that the child mapped itself there is nothing to keep.
-        let keeps = (!executed || self.is_prepared()) && self.room.kept.edited().is_some();
+        let editor = self.editor();
+        // Of a program that the child mapped itself there is nothing to keep, unless it stood beside its memory.
+        let remedy = self.room.kept.remedy(&editor, executed && !self.is_prepared());
+        let (mut keeps, mut gone) = (remedy != Remedy::Clean, Gone::default());
+        if remedy == Remedy::MendEarly {
+            keeps = self.room.kept.mend(&editor).map(|early| gone = early).is_ok();
+            self.note();
+        }
         self.reclaim_mailbox()?;
         self.renew(beginning, keeps)?;
-        let gone = if keeps { self.mend() } else { self.clean() };
-        self.take_given(nursery, gone.as_deref().filter(|_| keeps));
+        // All is still there: the old one may have run on another CPU until it was renewed.
+        let late = if keeps { self.room.kept.mend(&editor) } else { self.room.kept.clean(&editor) };
+        let filled = late.and_then(|late| self.room.kept.fill_beside(&editor).map(|()| gone.add(late)));
+        self.room.given[0].append(&mut gone.tables);
+        self.take_given(nursery, keeps.then_some(&*gone.pages));
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
         self.public.clear();
         mark(&self.public);
-        if gone.is_none() || !self.is_whole() {
+        if filled.is_err() || !self.is_whole() {
             return Err(Errno::EBUSY);
         }
         let session = process().session_key;
         Ok(give_keys(self.made.number, session, session, area::channel_key())?)
-    }
-
-    /// Takes out of its address space what the old one put there, all of which is still there: it may have run on another CPU
-    /// until it was renewed. The result is the pages of its program that are not mapped any more; nothing where that fails.
-    fn mend(&mut self) -> Option<Vec<PageNumber>> {
-        let edited = self.room.kept.edited()?;
-        self.room.kept.mend(&self.editor(), edited).ok()
-    }
-
-    /// The same where only the table of the area is still there.
-    fn clean(&mut self) -> Option<Vec<PageNumber>> {
-        let tables = self.room.kept.clean(&self.editor()).ok()?;
-        self.room.given[0].extend(tables);
-        Some(Vec::new())
     }
 
     /// What is charged to the old one goes with it: the mailbox, if it has begun.
@@ -426,7 +455,7 @@ impl Ready {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.room.edits
-            && pages_under(self.made.list) == self.room.pages + (self.room.kept.tables() + spare) as u64
+            && pages_under(self.made.list) == self.room.pages + (self.room.kept.pages() + spare) as u64
             && references(self.made.public) == 2
             && references(self.mailbox()) == 1 + self.room.kept.maps(self.mailbox())
             && is_mailbox(self.mailbox())
@@ -453,7 +482,7 @@ impl Ready {
 
     /// Whether it has a program that the child is to execute, or has executed.
     const fn is_prepared(&self) -> bool {
-        !self.room.given[2].is_empty()
+        self.room.is_prepared()
     }
 
     /// How many pages it was given that are filled before it begins: copies, or its program's.
@@ -558,15 +587,16 @@ fn is_mailbox(page: PageNumber) -> bool {
 }
 
 /// Destroys an environment that was to be a child, or was one, with what shows of it here.
-pub fn bury(made: &Made, public: &Shared, room: &Room) {
+pub fn bury(made: &Made, public: &Shared, mut room: Box<Room>) {
     let process = process();
     let mailbox = public.pages()[1];
-    room.kept.views().for_each(|view| process.windows.lock().close(view));
     if is_mailbox(mailbox) {
         let _ = process.lists.public(process.session_key).free(mailbox);
     }
+    // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the thread that it is
+    // charged to ends.
+    room.kept.close(&mut process.windows.lock());
     made.bury(process.session_key);
-    // Last: until then the public page is no other one, even if the thread that it is charged to ends.
     process.windows.lock().close(public);
 }
 
@@ -582,11 +612,13 @@ impl Process {
     /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
     /// for that yet and this process goes on.
     pub fn keep_room(&self, child: Child, copies: &[PageNumber]) {
-        let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
+        let (can_keep, executed, is_prepared) = (self.can_keep(&child), child.has_executed(), child.room.is_prepared());
+        let program = child.program().filter(|_| !is_prepared);
+        let is_beside = executed && !is_prepared;
         let Child { made, public, room, .. } = child;
         let mut old = Ready { made, public, room };
         let mut nursery = self.nursery.lock();
-        let is_second = old.room.is_renewed;
+        let (is_second, had_beside) = (old.room.is_renewed, old.room.kept.has_beside());
         if !can_keep || nursery.ready.is_some() {
             drop(nursery);
             return old.bury();
@@ -595,9 +627,18 @@ impl Process {
             nursery.look_away();
             return old.bury();
         }
+        let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
+        let program = program.filter(|(path, _)| habit.note(path, in_vain));
+        let program = program.filter(|_| is_second && !old.room.kept.has_beside());
+        if had_beside && nursery.habit.note_use(is_beside) {
+            old.drop_beside();
+        }
+        if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
+            return old.bury();
+        }
         // Who makes a second child makes a third.
         if is_second {
-            let first = if executed { old.last_for_program(nursery.own()) } else { &old.room.spare[1] };
+            let first = if is_prepared { old.last_for_program(nursery.own()) } else { &old.room.spare[1] };
             let pages = first.iter().chain(copies).copied();
             let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
             if !pages.clone().eq(here.iter().copied()) {
@@ -662,6 +703,7 @@ impl Process {
         }
         if self.children.lock().all.is_empty() {
             self.give_up_spare();
+            self.forget_memory_before();
         }
         self.take_back_first();
         if self.copies.lock().is_empty() {
@@ -682,6 +724,7 @@ impl Process {
         drop(nursery);
         let copies = core::mem::take(&mut *self.copies.lock());
         Allocator::own().free_many(&copies);
+        crate::budget::give_back_all();
     }
 
     /// Gives up what is kept for the next child.
@@ -691,9 +734,9 @@ impl Process {
         nursery.forget_program(&mut self.windows.lock());
         let (ready, first, beginning) = (nursery.ready.take(), nursery.first.take(), nursery.beginning.take());
         drop(nursery);
-        ready.iter().for_each(Ready::bury);
+        ready.into_iter().for_each(Ready::bury);
         for child in first {
-            bury(&child.made, &child.public, &child.room);
+            bury(&child.made, &child.public, child.room);
             self.keep_copies(&child.copies);
         }
         beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));

@@ -9,6 +9,7 @@ use crate::guardian::client::Client;
 use crate::ipc::holdings::Holdings;
 use crate::memory::space::Space;
 use crate::process::attributes::Attributes;
+use crate::process::beside::Neighbours;
 use crate::process::children::{Children, public};
 use crate::process::exec::Request;
 use crate::process::futex::Futexes;
@@ -132,6 +133,8 @@ pub struct Process {
     pub lent: Lock<Lent>,
     /// Pages that held the copies of ExOS's data for children that are gone, for the next child.
     pub copies: Lock<Vec<PageNumber>>,
+    /// What stands beside its memory: see `process::beside`.
+    pub neighbours: Lock<Neighbours>,
     /// What others may tell it.
     pub mailbox: Lock<Mailbox>,
     /// What lies in it.

@@ -8,7 +8,7 @@
 
 use super::bundle::Bundle;
 use super::children::{STATUS_WORD, public};
-use super::exec::{Request, forget_old_program};
+use super::exec::{Old, Request, forget_old_program};
 use super::identity::Program;
 use super::limits::COUNT as LIMITS;
 use super::program::File;
@@ -171,7 +171,7 @@ fn stand_in(process: &'static Process, successor: EnvironmentId) -> ! {
         description.close();
     }
     // What cannot be given back goes with the environment.
-    let _ = forget_old_program();
+    let _ = forget_old_program(Old::Goes);
     process.with_memory(|_, pages| pages.give_up_at_hand());
     crate::budget::give_back();
     pass_on_until_end(process, &window, successor);

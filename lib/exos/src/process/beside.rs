@@ -1,0 +1,236 @@
+//! A program beside the memory of a child that may execute it (doc/decision/0023).
+//!
+//! A process whose children execute the same program one after the other, each by itself, has that program mapped in the next
+//! child's address space before the child begins: in a top-level slot of its own, where no program looks for anything. All that
+//! ExOS places by itself lies in one slot, so that the child has the program by moving two links: its own memory to
+//! `layout::MEMORY_BEFORE`, the program to where that was. When the child is gone its parent moves both back: neither was taken
+//! apart, and the next child finds them as this one did.
+//!
+//! Holds always: what stands beside is not written there, for the kernel makes a link that was moved one to read through; its own
+//! pages hold what it begins with, and nothing of the last child's; and who becomes another user has nothing beside it any more.
+
+use super::exec::Layout;
+use super::kept;
+use super::prepared::Prepared;
+use super::record::Process;
+use crate::errno::{Errno, Result};
+use crate::layout::{BESIDE, MEMORY_BEFORE};
+use crate::memory::leaf;
+use crate::memory::space::Pages;
+use crate::memory::top_level::{Places, find};
+use crate::user_memory::current::process;
+use crate::user_memory::shared::{Shared, Windows};
+use crate::user_memory::tables::{Editor, Tables};
+use abi::page_table::MapRow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use runtime::page::PageKind;
+use runtime::{PageNumber, exposed};
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    prepared: Box<Prepared>,
+    tables: Tables,
+    /// What a child has unmapped of it.
+    missing: Vec<u64>,
+    /// A window onto its own pages, in the order of theirs.
+    window: Shared,
+}
+
+/// The one that a child has beside its memory, and its memory while it has that program.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    program: Option<Box<Beside>>,
+    before: Option<Tables>,
+}
+
+impl Beside {
+    /// A program, with pages of its own.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn new(mut prepared: Prepared, editor: &Editor) -> Result<Self> {
+        let mut pages: Vec<PageNumber> = prepared.begins_as().collect();
+        editor.tables.copy_many(editor.key, &mut pages)?;
+        prepared.give(&pages, &mut 0);
+        let window = process().windows.lock().open_own(pages, editor.key, true)?;
+        Ok(Self { prepared: Box::new(prepared), tables: Tables::default(), missing: Vec::new(), window })
+    }
+
+    /// Maps it in an address space that has no program, with `spare` pages for tables, and puts it beside.
+    ///
+    /// # Errors
+    /// `EFAULT` where it does not lie in one slot; the kernel's refusals.
+    pub fn put(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>) -> Result<()> {
+        self.tables.give_spare(core::mem::take(spare));
+        let mapped = self.tables.edit(editor, &self.prepared.edition().1.rows());
+        *spare = self.tables.take_spare();
+        mapped?;
+        Tables::move_slot(editor, 0, BESIDE, self.table()?)
+    }
+
+    /// What it is.
+    pub const fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Its tables.
+    pub const fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Its own pages.
+    pub fn own(&self) -> &[PageNumber] {
+        self.window.pages()
+    }
+
+    /// The uppermost of its tables.
+    fn table(&self) -> Result<PageNumber> {
+        self.tables.only().ok_or(Errno::EFAULT)
+    }
+
+    /// Takes out of one of its tables, which `words` are, what was not put there: it is in the place of the memory.
+    pub fn clean(&mut self, editor: &Editor, table: PageNumber, words: &[AtomicU64], used: u8) -> Result<()> {
+        let (base, level) = self.tables.place_of(table).ok_or(Errno::EFAULT)?;
+        if level != 1 {
+            return self.tables.unlink_others(editor, base, words);
+        }
+        let rows = self.prepared.edition().1.rows_within(base, base + leaf::SPAN);
+        let found = leaf::look(words, used, base, &rows, &(0..0));
+        self.missing.extend(found.missing.iter().map(|index| rows[*index].address));
+        kept::empty(editor, &found.others)
+    }
+
+    /// Maps again what a child has unmapped, in whose place it is.
+    pub fn map_again(&mut self, editor: &Editor) -> Result<()> {
+        let entry = |address: u64| self.prepared.edition().1.get(address);
+        let missing = self.missing.drain(..).map(|address| MapRow { address, entry: entry(address) });
+        let missing: Vec<MapRow> = missing.collect();
+        self.tables.edit(editor, &missing)
+    }
+
+    /// Fills its own pages with what the program begins with: the child is gone for good that could write them, whether it had the
+    /// program or not.
+    ///
+    /// # Errors
+    /// `EBUSY` where they are not what they were, or somebody has one of them.
+    pub fn fill(&mut self, editor: &Editor) -> Result<()> {
+        let Self { prepared, window, .. } = self;
+        let is_alone = |page: &PageNumber| {
+            exposed::page(*page).is_some_and(|info| {
+                let is_ours = info.access() == editor.tables.list && info.kind() == PageKind::Ordinary;
+                is_ours && !info.is_orphan() && info.references() == 2
+            })
+        };
+        if !window.pages().iter().all(is_alone) {
+            return Err(Errno::EBUSY);
+        }
+        prepared.fill(window.pages().len(), Some(window.address()), editor.key)
+    }
+
+    /// Where it and the memory that it stands beside are found in the root of an address space, in which nothing else lies than what
+    /// `others` say: slots, and tables. Nothing where they are not found in any of the ways that there are.
+    pub fn find(
+        &self,
+        (root, used): (&[AtomicU64], u8),
+        memory: Option<PageNumber>,
+        others: &[(u64, Option<PageNumber>)],
+    ) -> Option<Places> {
+        find((root, used), (self.tables.only()?, memory?), others)
+    }
+
+    /// Puts both where they were made, and the memory where it can be written, if it is there.
+    pub fn put_back(&self, editor: &Editor, places: Places, memory: Option<PageNumber>) -> Result<()> {
+        Tables::move_slot(editor, 0, BESIDE, self.table()?)?;
+        if places == Places::Changed {
+            Tables::move_slot(editor, MEMORY_BEFORE, 0, memory.ok_or(Errno::EFAULT)?)?;
+            Tables::make_writable(editor, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Takes it out of an address space. The result is the pages of its tables.
+    pub fn remove(&self, editor: &Editor) -> Result<Vec<u64>> {
+        Tables::make_writable(editor, BESIDE)?;
+        self.tables.moved_by(BESIDE).unlink_all(editor)
+    }
+
+    /// Closes its windows. The result is its own pages.
+    pub fn close(mut self, windows: &mut Windows) -> Vec<PageNumber> {
+        self.prepared.look_away(windows);
+        windows.close(&self.window);
+        self.window.pages().to_vec()
+    }
+}
+
+impl Neighbours {
+    /// Notes the program that a child has beside its memory.
+    pub fn of_child(program: Option<Box<Beside>>) -> Self {
+        Self { program, before: None }
+    }
+
+    /// That program, if it is what is to be executed: it is not for anything else any more.
+    pub fn take_if(&mut self, is_it: impl FnOnce(&Prepared) -> bool) -> Option<Box<Beside>> {
+        self.program.take().filter(|beside| is_it(&beside.prepared))
+    }
+}
+
+impl Process {
+    /// The running program gives way to the one beside it: the result is where everything lies. Where somebody may have written its
+    /// files (`was_written`), what it begins with is copied anew.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn change_places(&self, beside: Beside, was_written: bool) -> Result<Layout> {
+        let table = beside.table()?;
+        let copies = if was_written { beside.prepared.copies() } else { Vec::new() };
+        let Beside { prepared, tables, .. } = beside;
+        let Prepared { space, layout, .. } = *prepared;
+        let before = self.with_memory(|there, pages| {
+            let editor = pages.editor();
+            Tables::move_slot(&editor, 0, MEMORY_BEFORE, pages.tables.only().ok_or(Errno::EFAULT)?)?;
+            Tables::move_slot(&editor, BESIDE, 0, table)?;
+            Tables::make_writable(&editor, 0)?;
+            let before = core::mem::replace(pages.tables, tables);
+            let room = there.room;
+            *there = *space;
+            there.room = room;
+            if was_written {
+                pages.copy_to(&copies)?;
+            }
+            Result::Ok(before)
+        })?;
+        self.neighbours.lock().before = Some(before);
+        Ok(layout)
+    }
+
+    /// Whether its memory can stand beside a program: no relative has any of its tables, and it is nothing that others of its user may
+    /// not look into.
+    pub fn can_change_places(&self) -> bool {
+        let memory = self.memory.lock();
+        memory.tables.only().is_some() && memory.tables.are_own_and_few() && self.attributes.lock().dumpable != 0
+    }
+
+    /// Gives up the memory that it had before its program: its parent's pages would stay for it.
+    pub fn forget_memory_before(&self) {
+        let before = self.neighbours.lock().before.take();
+        let Some(before) = before else { return };
+        // What is refused goes with the process.
+        let _ = self.with_memory(|_, pages| {
+            let editor = pages.editor();
+            Tables::make_writable(&editor, MEMORY_BEFORE)?;
+            before.moved_by(MEMORY_BEFORE).unlink_all(&editor)
+        });
+    }
+
+    /// Gives up all that stands beside its memory.
+    pub fn forget_neighbours(&self) {
+        self.forget_memory_before();
+        let program = self.neighbours.lock().program.take();
+        if let Some(program) = program {
+            let _ = self.with_memory(|_, pages| program.remove(&pages.editor()));
+        }
+    }
+}
