@@ -214,6 +214,11 @@ impl Description {
         self.record.state().load(Acquire) & 0xffff_ffff != 0
     }
 
+    /// Whether other processes hold it, or it is on its way to one.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.record.state().load(Acquire) as u32 > self.descriptors.load(Relaxed)
+    }
+
     /// A lock on the file is asked for through it, which is to end with it.
     pub fn note_lock(&self) {
         self.record.locks().fetch_or(LOCKED, Release);

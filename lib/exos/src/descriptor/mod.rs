@@ -15,6 +15,8 @@ pub mod epoll;
 #[cfg(target_os = "none")]
 pub mod in_use;
 #[cfg(target_os = "none")]
+mod listening;
+#[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]
 pub mod operations;
@@ -28,6 +30,8 @@ pub mod queue;
 pub mod signals;
 #[cfg(target_os = "none")]
 pub mod socket;
+#[cfg(target_os = "none")]
+pub mod socket_common;
 #[cfg(target_os = "none")]
 pub mod timer;
 #[cfg(target_os = "none")]

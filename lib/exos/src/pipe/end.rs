@@ -3,6 +3,7 @@
 use super::holders::{self, Holders, Known};
 use super::ring::{CAPACITY, Ring};
 use crate::descriptor::object::Event;
+use crate::descriptor::socket_common::SETTINGS_WORDS;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::process::state;
@@ -50,6 +51,8 @@ const BROKEN_OFF: usize = 48;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
+/// Where the settings lie of the socket that reads here.
+const SETTINGS: usize = 80;
 /// Where the processes stand that hold the end to write, and the end to read.
 const HOLDERS_TO_WRITE: usize = 128;
 const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + holders::WORDS;
@@ -248,9 +251,14 @@ impl Pipe {
         crate::block::kick_idle();
     }
 
-    /// Nobody can say who holds the end to write: a datagram comes from anywhere.
-    pub fn give_up_counting_writers(&self) {
-        self.holders(HOLDERS_TO_WRITE).give_up_counting();
+    /// Nobody can say who holds an end, as that to write of a pipe for datagrams, which come from anywhere.
+    pub fn give_up_counting(&self, side: Side) {
+        side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
+    }
+
+    /// What was set of the socket that reads here: see `descriptor::socket_common`.
+    pub fn settings(&self) -> &'static [AtomicU64] {
+        &self.shared.first_page()[SETTINGS..SETTINGS + SETTINGS_WORDS]
     }
 
     /// An end is on its way in a message, or has come.
