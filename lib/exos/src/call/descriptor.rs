@@ -15,6 +15,9 @@ use runtime::page::Allocator;
 /// Flags of `close_range` (linux/close_range.h).
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
+/// Bytes of a block (`FIGETBSZ`).
+const BLOCK: u32 = 4096;
+const PROC_BLOCK: u32 = 1024;
 /// How much entropy there is (linux/random.h), and what Linux says when there is enough.
 const RNDGETENTCNT: u32 = 0x8004_5200;
 const ENTROPY_BITS: u32 = 256;
@@ -181,6 +184,10 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             let flags = description.flags() & !linux::O_NONBLOCK;
             description.set_flags(if on { flags | linux::O_NONBLOCK } else { flags });
             Ok(0)
+        }
+        ioctl::FIGETBSZ => {
+            let is_of_proc = matches!(description.object, Object::Text(_) | Object::Listing(_));
+            copy::write_half(argument, if is_of_proc { PROC_BLOCK } else { BLOCK }).map(|()| 0)
         }
         ioctl::FIOASYNC => owner::set_asynchronous(&description, argument),
         ioctl::FIONREAD => match &description.object {

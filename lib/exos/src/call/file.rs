@@ -194,7 +194,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     if !description.object.is_seekable() {
-        return Err(Errno::ESPIPE);
+        return if description.object.stays_where_it_is() { Ok(0) } else { Err(Errno::ESPIPE) };
     }
     // Devices take any offset and have none.
     if matches!(description.object, Object::Device(..)) {

@@ -8,6 +8,7 @@ use crate::descriptor::object::Event;
 use crate::descriptor::operations::Operations;
 use crate::descriptor::socket::{Kind, Socket, wait_until};
 use crate::errno::{Errno, Result};
+use crate::guardian::protocol::FOLLOW;
 use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use alloc::format;
@@ -151,15 +152,21 @@ pub(super) fn bind(call: &mut Call<'_>) -> Result<u64> {
 
 /// A socket that has a name: who asks for any has one; a path is looked at first.
 fn bind_again(call: &Call<'_>, path: &[u8]) -> Result<u64> {
-    match path.first() {
-        None => Ok(0),
-        Some(0) => Err(Errno::EINVAL),
+    let error = match path.first() {
+        None => return Ok(0),
+        Some(0) => Errno::EINVAL,
         Some(_) => {
             let (directory, path) = call.process.place.lock().start(path);
-            let is_there = call.process.files.lock().status(directory, &path, 0).is_ok();
-            Err(if is_there { Errno::EADDRINUSE } else { Errno::EINVAL })
+            let mut files = call.process.files.lock();
+            let folder = path.iter().rposition(|byte| *byte == b'/').map_or(&b"."[..], |slash| &path[..=slash]);
+            match files.status(directory, folder, FOLLOW) {
+                Err(error) => error,
+                Ok(_) if files.status(directory, &path, 0).is_ok() => Errno::EADDRINUSE,
+                Ok(_) => Errno::EINVAL,
+            }
         }
-    }
+    };
+    Err(error)
 }
 
 /// An abstract name that is free: five hexadecimal digits (unix(7)).
@@ -187,8 +194,21 @@ pub(super) fn listen(call: &mut Call<'_>) -> Result<u64> {
     })
 }
 
+/// Whether a name asks for no connection (`AF_UNSPEC`).
+fn is_of_no_family(at: u64, bytes: u64) -> Result<bool> {
+    let mut family = [0; 2];
+    if !(2..=NAME_BYTES).contains(&bytes) {
+        return Ok(false);
+    }
+    copy::read(at, &mut family)?;
+    Ok(family == [0; 2])
+}
+
 pub(super) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
+    if is_of_no_family(at, bytes)? {
+        return with_socket(call, number, |_, socket| socket.disconnect().map(|()| 0));
+    }
     let path = read_name(at, bytes)?;
     with_socket(call, number, |description, socket| {
         let peer = peer_of(call, &path, socket.kind)?;

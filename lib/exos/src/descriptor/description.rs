@@ -185,6 +185,11 @@ impl Description {
         matches!(flags & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && flags & linux::O_PATH == 0
     }
 
+    /// Whether it stands for a place in the file system and no more (`O_PATH`), as what is open on a node may.
+    pub fn is_a_place(&self) -> bool {
+        matches!(self.object, Object::File { .. } | Object::Directory { .. }) && self.flags() & linux::O_PATH != 0
+    }
+
     /// A number that no other open description has: page and index of its record.
     pub fn number(&self) -> u64 {
         self.record.page.0 << 8 | self.record.index as u64

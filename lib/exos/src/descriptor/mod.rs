@@ -9,6 +9,8 @@ pub mod counter;
 #[cfg(target_os = "none")]
 mod credentials;
 #[cfg(target_os = "none")]
+mod datagram;
+#[cfg(target_os = "none")]
 pub mod description;
 #[cfg(target_os = "none")]
 pub mod epoll;

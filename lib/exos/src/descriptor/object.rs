@@ -239,6 +239,11 @@ impl Object {
         matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Device(..) | Self::Text(_) | Self::Listing(_))
     }
 
+    /// Whether `lseek` does nothing, and is right all the same: on what has no file in any file system (eventfd, epoll, inotify, …).
+    pub fn stays_where_it_is(&self) -> bool {
+        matches!(self, Self::Other(other) if other.stays_where_it_is())
+    }
+
     /// Whether it has an owner who can be told of what comes (`O_ASYNC`).
     pub fn tells_owner(&self) -> bool {
         match self {

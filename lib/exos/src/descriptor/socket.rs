@@ -21,7 +21,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use linux_raw_sys::general as linux;
+use linux_raw_sys::{general as linux, ioctl};
 use runtime::lock::{Lock, OwnerLock};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
@@ -174,6 +174,10 @@ impl Socket {
         // Windows of its own, so that each can be closed without the other.
         let again = |pipe: &Pipe| Pipe::open(&mut process().windows.lock(), pipe.pages(), from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
+        if kind == Kind::Datagram {
+            one.take_only_from(other.pages()[0]);
+            other.take_only_from(one.pages()[0]);
+        }
         let pair = [Self::joined(kind, one, other), back];
         let own = process().as_peer();
         pair.iter().for_each(|socket| socket.ends.lock().peer = Some(own));
@@ -193,6 +197,7 @@ impl Socket {
         }
         let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
         pipe.ask_for_senders(self.settings.wants_credentials());
+        pipe.take_only_from(first_of(&ends.outgoing));
         Ok(ends.incoming.insert(pipe).pages()[0])
     }
 
@@ -219,36 +224,21 @@ impl Socket {
         (page, peer): (PageNumber, Peer),
     ) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
-            self.connect_for_datagrams(name, page)?;
-        } else {
-            let Some(joined) = self.join(page)? else { return Ok(None) };
-            let mut ends = self.ends();
-            if ends.outgoing.is_some() {
-                drop(ends);
-                // Another one that holds it was faster.
-                Self::of(self.kind, None, joined, self.settings).end();
-                return Err(Errno::EISCONN);
-            }
-            (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
-            (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
+            return self.connect_for_datagrams(description, name, page).map(Some);
         }
+        let Some(joined) = self.join(page)? else { return Ok(None) };
+        let mut ends = self.ends();
+        if ends.outgoing.is_some() {
+            drop(ends);
+            // Another one that holds it was faster.
+            Self::of(self.kind, None, joined, self.settings).end();
+            return Err(Errno::EISCONN);
+        }
+        (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
+        (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
+        drop(ends);
         self.announce(description);
         Ok(Some(()))
-    }
-
-    fn connect_for_datagrams(&self, name: &[u8], page: PageNumber) -> Result<()> {
-        let pipe = Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
-        let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
-        if !pipe.has_other(Side::Write) {
-            pipe::discard(&pipe);
-            return Err(Errno::ECONNREFUSED);
-        }
-        let mut ends = self.ends();
-        ends.names[1] = name.to_vec();
-        if let Some(before) = ends.outgoing.replace(pipe) {
-            self.leave_pipe(&before, Side::Write);
-        }
-        Ok(())
     }
 
     fn join(&self, page: PageNumber) -> Result<Option<Ends>> {
@@ -276,6 +266,9 @@ impl Socket {
 
     /// Ends one direction, or both, for all who have the socket.
     pub fn shut(&self, reads: bool, writes: bool) {
+        if self.kind == Kind::Datagram {
+            return self.shut_for_datagrams(reads, writes);
+        }
         let ends = self.ends();
         ends.outgoing.iter().filter(|_| writes).for_each(Pipe::shut);
         ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
@@ -293,6 +286,9 @@ impl Socket {
     /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
     pub fn send(&self, pipe: &Pipe, message: Outgoing<'_>, nonblocking: bool) -> Result<u64> {
         let Outgoing { control, data, claimed } = message;
+        if self.kind == Kind::Datagram {
+            self.check_datagram(pipe)?;
+        }
         self.check_length(pipe, data.len() as u64)?;
         // Of a stream no bytes are nothing, and no end of it.
         if data.is_empty() && !self.is_bordered() && pipe.has_other(Side::Write) {
@@ -362,13 +358,18 @@ impl Socket {
     pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
         let deadline = self.deadline(0);
         let incoming = self.incoming(nonblocking, deadline)?;
+        if self.kind == Kind::Datagram
+            && let Some(error) = self.take_error()
+        {
+            return Err(error);
+        }
         loop {
             // Looked at first: what was sent before it was closed is there by then.
             let has_other = incoming.has_other(Side::Read);
             if let Some(frame) = incoming.receive_frame(most, manner)? {
                 return self.receive_more(&incoming, frame, most, manner);
             }
-            if !has_other {
+            if !has_other && !(nonblocking && self.kind == Kind::Datagram) {
                 return self.take_error().map_or_else(|| Ok(Frame::default()), Err);
             }
             if nonblocking {
@@ -451,7 +452,7 @@ impl Socket {
     }
 
     /// Descriptors in messages that nobody receives any more end here. Whether there were messages.
-    fn drop_messages(&self) -> bool {
+    pub(super) fn drop_messages(&self) -> bool {
         let Some(incoming) = self.ends().incoming.clone() else { return false };
         let manner = Manner { bordered: self.is_bordered(), peek: false };
         let mut any = false;
@@ -586,7 +587,12 @@ impl Operations for Socket {
         }
         let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
-            (Event::Readable, Some(pipe), _) => pipe.ring().written << 1 | u64::from(pipe.has_other(Side::Read)),
+            (Event::Readable, Some(pipe), outgoing) => {
+                let is_open = pipe.has_other(Side::Read);
+                // The other side may have ended its half before it closes the socket.
+                let is_closed = !is_open && outgoing.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Write));
+                pipe.ring().written << 2 | u64::from(is_open) << 1 | u64::from(is_closed)
+            }
             (Event::Writable, _, Some(pipe)) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
             _ => 0,
         }
@@ -598,6 +604,9 @@ impl Operations for Socket {
         }
         let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(incoming), Some(outgoing)) if !incoming.has_other(Side::Read) => {
+                outgoing.changes(false)[1..].to_vec()
+            }
             (Event::Readable, Some(pipe), _) => pipe.changes(true).to_vec(),
             (Event::Writable, _, Some(pipe)) => pipe.changes(false).to_vec(),
             _ => self.joins(ends.seen),
@@ -610,7 +619,11 @@ impl Operations for Socket {
         }
         let ends = self.ends();
         let gone = |pipe: &Option<Pipe>, side| pipe.as_ref().is_some_and(|pipe| !pipe.has_other(side));
-        self.kind != Kind::Datagram && gone(&ends.incoming, Side::Read) && gone(&ends.outgoing, Side::Write)
+        let writes_no_more = match self.kind {
+            Kind::Datagram => self.settings.writes_no_more(),
+            _ => gone(&ends.outgoing, Side::Write),
+        };
+        writes_no_more && gone(&ends.incoming, Side::Read)
     }
 
     fn closed(&self, ended: bool, gone: bool) {
@@ -642,6 +655,16 @@ impl Operations for Socket {
         incoming.map_or(Ok(0), |pipe| pipe.data_waiting(self.is_bordered()))
     }
 
+    /// `SIOCOUTQ`: bytes that it sent and that nobody has received yet.
+    fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
+        if request != ioctl::TIOCOUTQ {
+            return Err(Errno::ENOTTY);
+        }
+        let outgoing = self.ends().outgoing.clone();
+        let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;
+        copy::write_half(argument, waiting as u32).map(|()| 0)
+    }
+
     fn node(&self) -> Option<u64> {
         self.ends.lock().node
     }
@@ -661,6 +684,6 @@ impl Operations for Socket {
 
     fn is_half_closed(&self) -> bool {
         let ends = self.ends();
-        self.kind != Kind::Datagram && ends.incoming.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Read))
+        ends.incoming.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Read))
     }
 }

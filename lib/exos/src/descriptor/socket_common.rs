@@ -38,10 +38,11 @@ const NAME_BYTES: usize = 108;
 const SETTINGS: usize = 432;
 
 /// Words of the settings.
-pub const SETTINGS_WORDS: usize = 9;
+pub const SETTINGS_WORDS: usize = 10;
 const WANTS_CREDENTIALS: usize = 2;
 const FLAGS: usize = 3;
 const NUMBERS: usize = 4;
+const WRITES_NO_MORE: usize = 9;
 
 /// What a program has set (socket(7)), in a page that all share who hold the socket.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,16 @@ impl Settings {
     /// Sets that.
     pub(super) fn set_wants_credentials(self, does: bool) {
         self.0[WANTS_CREDENTIALS].store(u64::from(does), Relaxed);
+    }
+
+    /// Whether a socket for datagrams was shut down to send.
+    pub(super) fn writes_no_more(self) -> bool {
+        self.0[WRITES_NO_MORE].load(Relaxed) != 0
+    }
+
+    /// It is from now on.
+    pub(super) fn write_no_more(self) {
+        self.0[WRITES_NO_MORE].store(1, Relaxed);
     }
 
     /// Whether an option is on that changes nothing here, and is told as it was set.
@@ -286,6 +297,15 @@ impl Socket {
             process().note_sent(description);
         }
         block::kick_idle();
+    }
+
+    /// Tells all who hold it what it is joined to no more.
+    pub(super) fn publish(&self) {
+        if let Some(common) = &self.common {
+            let mut ends = self.ends.lock();
+            let _held = common.lock();
+            common.write(&mut ends);
+        }
     }
 
     /// Nobody has it any more: nobody is going to take the hold on its name that is left.

@@ -51,6 +51,8 @@ const BROKEN_OFF: usize = 48;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
+/// First page of the pipe that messages must come from, of the socket whose peer reads here (0: from anywhere).
+const ONLY_FROM: usize = 79;
 /// Where the settings lie of the socket that reads here.
 const SETTINGS: usize = 80;
 /// Where the processes stand that hold the end to write, and the end to read.
@@ -157,6 +159,33 @@ impl Pipe {
         Side::Both.counts().iter().for_each(|count| self.word(*count).store(0, SeqCst));
         Side::Both.holders().iter().for_each(|first| self.holders(*first).clear());
         crate::block::kick_idle();
+    }
+
+    /// Says that nothing more is going to be read of what comes from anywhere.
+    pub fn shut_to_senders(&self) {
+        self.word(WRITERS).store(0, SeqCst);
+        crate::block::kick_idle();
+    }
+
+    /// Whether so.
+    pub fn is_shut_to_senders(&self) -> bool {
+        self.word(WRITERS).load(Acquire) == 0
+    }
+
+    /// Takes messages only from the socket that reads at a page, or from all (`NONE`).
+    pub fn take_only_from(&self, page: PageNumber) {
+        self.word(ONLY_FROM).store(if page == PageNumber::NONE { 0 } else { page.0 }, Release);
+    }
+
+    /// Whether it takes messages from the socket that reads at a page.
+    pub fn takes_from(&self, page: PageNumber) -> bool {
+        let only = self.word(ONLY_FROM).load(Acquire);
+        only == 0 || only == page.0
+    }
+
+    /// Whether it takes messages from that one alone.
+    pub fn is_only_from(&self, page: PageNumber) -> bool {
+        page != PageNumber::NONE && self.word(ONLY_FROM).load(Acquire) == page.0
     }
 
     /// Whether who reads messages wants to know who sent them.
