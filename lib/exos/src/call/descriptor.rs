@@ -114,7 +114,10 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
     let pipe = Pipe::create(&mut process.windows.lock(), from)?;
     let kept = flags & linux::O_NONBLOCK;
     let read = Description::new(Object::Pipe(pipe.clone(), Side::Read), linux::O_RDONLY | kept)?;
-    let write = Description::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept)?;
+    if flags & linux::O_DIRECT != 0 {
+        pipe.begin_packets();
+    }
+    let write = Description::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept | flags & linux::O_DIRECT)?;
     let close_on_exec = flags & linux::O_CLOEXEC != 0;
     let mut descriptors = process.descriptors.lock();
     let read = descriptors.add(read, 0, close_on_exec)?;
@@ -141,10 +144,7 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             call.process.descriptors.lock().set_close_on_exec(number, close).map(|()| 0)
         }
         linux::F_GETFL => Ok(u64::from(description.flags())),
-        linux::F_SETFL => {
-            description.set_flags(argument as u32);
-            Ok(0)
-        }
+        linux::F_SETFL => set_flags(&description, argument as u32),
         linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
         linux::F_GETPIPE_SZ => pipe_of(&description).map(|pipe| pipe.ring().size()),
@@ -153,6 +153,15 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             .or_else(|| owner::fcntl(call, &description, command, argument))
             .unwrap_or(Err(Errno::EINVAL)),
     }
+}
+
+fn set_flags(description: &Description, flags: u32) -> Result<u64> {
+    match &description.object {
+        Object::Pipe(pipe, _) if flags & linux::O_DIRECT != 0 => pipe.begin_packets(),
+        _ => {}
+    }
+    description.set_flags(flags);
+    Ok(0)
 }
 
 fn seals(call: &Call<'_>, description: &Description, command: u32, seals: u64) -> Result<u64> {

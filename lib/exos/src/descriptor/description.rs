@@ -166,6 +166,11 @@ impl Description {
         let _ = self.record.state().fetch_update(SeqCst, Relaxed, change);
     }
 
+    /// Whether what is written to a pipe is a packet.
+    pub fn writes_packets(&self) -> bool {
+        self.flags() & linux::O_DIRECT != 0
+    }
+
     /// Whether a call must not wait.
     pub fn is_nonblocking(&self) -> bool {
         self.flags() & linux::O_NONBLOCK != 0

@@ -362,7 +362,7 @@ impl Description {
             if !pipe.has_other(Side::Write) {
                 return if done > 0 { Ok(done as u64) } else { Err(broken_pipe()) };
             }
-            let now = pipe.write_bytes(&bytes[done..])? as usize;
+            let now = pipe.write_bytes(&bytes[done..], || self.writes_packets())? as usize;
             done += now;
             if now == 0 && self.is_nonblocking() {
                 return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN) };
@@ -383,7 +383,7 @@ impl Description {
                 pipe.ring().waiting() != Ok(0) || pipe.is_hung_up(Side::Read)
             }
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
-                pipe.ring().takes(pipe::ring::ATOMIC) != Ok(false) || !pipe.has_other(Side::Write)
+                pipe.takes_some() || !pipe.has_other(Side::Write)
             }
             (Object::Pipe(..), _) => false,
             (Object::Other(other), event) => other.is_ready(event),
@@ -498,7 +498,7 @@ impl Description {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };
-            let now = pipe.write(from + done, reachable)?;
+            let now = pipe.write(from + done, reachable, || self.writes_packets())?;
             done += now;
             if now > 0 {
                 continue;

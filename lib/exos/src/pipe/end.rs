@@ -1,7 +1,8 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use super::holders::{self, Holders, Known};
-use super::ring::{CAPACITY, Ring};
+use super::packets::{self, Packet, Packets};
+use super::ring::{self, ATOMIC, CAPACITY, Ring};
 use crate::descriptor::object::Event;
 use crate::descriptor::socket_common::SETTINGS_WORDS;
 use crate::errno::{Errno, Result};
@@ -58,6 +59,8 @@ const SETTINGS: usize = 80;
 /// Where the processes stand that hold the end to write, and the end to read.
 const HOLDERS_TO_WRITE: usize = 128;
 const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + holders::WORDS;
+/// Where the list of packets lies.
+const PACKETS: usize = HOLDERS_TO_READ + holders::WORDS;
 /// Where the page numbers of a pipe begin that says of itself what it is made of.
 const OWN_PAGES: usize = 16;
 
@@ -408,19 +411,42 @@ impl Pipe {
     }
 
     /// Writes what fits from the program's memory, which must be in place: 0 where nothing may be written now.
-    pub fn write(&self, from: u64, bytes: u64) -> Result<u64> {
-        self.fill(bytes, |offset, done, length| {
+    pub fn write(&self, from: u64, bytes: u64, in_packets: impl Fn() -> bool) -> Result<u64> {
+        let each = |offset, done, length| {
             self.with_place(offset, |window, place| window.take_from_program(place, from.wrapping_add(done), length))
-        })
+        };
+        self.fill(bytes, each, in_packets)
     }
 
     /// Writes what fits of a buffer of ExOS.
-    pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
-        self.fill(bytes.len() as u64, |offset, done, length| {
+    pub fn write_bytes(&self, bytes: &[u8], in_packets: impl Fn() -> bool) -> Result<u64> {
+        let each = |offset, done: u64, length: u64| {
             self.with_place(offset, |window, place| {
                 window.write(place, &bytes[done as usize..(done + length) as usize])
             })
-        })
+        };
+        self.fill(bytes.len() as u64, each, in_packets)
+    }
+
+    /// Says that writes may be packets from now on: who writes says of each whether it is.
+    pub fn begin_packets(&self) {
+        let _held = self.lock();
+        self.word(SHAPE).fetch_or(ring::PACKETS, SeqCst);
+    }
+
+    /// Whether some bytes can be written.
+    pub fn takes_some(&self) -> bool {
+        let ring = self.ring();
+        ring.takes(ATOMIC) != Ok(false) && (!ring.has_packets() || self.packets().has_room(ring))
+    }
+
+    /// How many packets wait.
+    pub(super) fn packets_waiting(&self, ring: Ring) -> u64 {
+        if ring.has_packets() { self.packets().waiting() } else { 0 }
+    }
+
+    fn packets(&self) -> Packets<'static> {
+        Packets(&self.shared.first_page()[PACKETS..PACKETS + packets::WORDS])
     }
 
     /// Does something with a place of the ring: with the window that it lies in, and where it lies there.
@@ -508,6 +534,9 @@ impl Pipe {
     /// True when a write of so many bytes may begin.
     pub fn has_room(&self, bytes: u64) -> Term {
         let ring = self.ring();
+        if ring.has_packets() && !self.packets().has_room(ring) {
+            return word(self.word(READ), Operator::NotEqual, ring.read);
+        }
         let least = ring.written.wrapping_add(Ring::needed(bytes)).saturating_sub(ring.size());
         word(self.word(READ), Operator::GreaterOrEqual, least)
     }
@@ -536,7 +565,66 @@ impl Pipe {
 
     #[cold]
     fn drain_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
-        self.drain_ring::<false>(bytes, each)
+        if self.ring().has_packets() { self.drain_packets(bytes, each) } else { self.drain_ring::<false>(bytes, each) }
+    }
+
+    /// Reads one packet, or what waits before the first, and then that: what there is no room for is lost.
+    fn drain_packets(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes {
+            let ring = self.ring();
+            let Some(Packet { before, length }) = self.packets().first(ring) else {
+                // What is left is of no packet.
+                let rest = |offset, at, length| each(offset, done + at, length);
+                return self.drain_ring::<false>(bytes - done, &rest).map(|more| done + more);
+            };
+            let taken = if before > 0 { before.min(bytes - done) } else { length.min(bytes - done) };
+            match self.each_stretch(ring.read, taken, |offset, at, length| each(offset, done + at, length)) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => done += taken,
+            }
+            let gone = if before > 0 { taken } else { length };
+            self.word(READ).store(ring.read.wrapping_add(gone), SeqCst);
+            if before == 0 {
+                self.packets().take();
+                break;
+            }
+        }
+        self.wake_writer();
+        Ok(done)
+    }
+
+    /// Writes packets of a page each, and a last one of the rest, as far as they fit whole.
+    fn fill_packets(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes {
+            let (ring, length) = (self.ring(), (bytes - done).min(ATOMIC));
+            if ring.room()? < length || !self.packets().has_room(ring) {
+                break;
+            }
+            match self.each_stretch(ring.written, length, |offset, at, length| each(offset, done + at, length)) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => {}
+            }
+            self.packets().add(ring, length);
+            self.word(WRITTEN).store(ring.written.wrapping_add(length), SeqCst);
+            done += length;
+        }
+        self.wake_reader();
+        Ok(done)
+    }
+
+    /// Does something with the stretches of the ring from a position on.
+    fn each_stretch(&self, position: u64, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<()> {
+        let (ring, mut done) = (self.ring(), 0);
+        while done < bytes {
+            let stretch = ring.stretch(position.wrapping_add(done), bytes - done);
+            each(stretch.offset, done, stretch.bytes)?;
+            done += stretch.bytes;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -565,17 +653,28 @@ impl Pipe {
         Ok(done)
     }
 
-    fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+    fn fill(
+        &self,
+        bytes: u64,
+        each: impl Fn(u64, u64, u64) -> Result<()>,
+        in_packets: impl Fn() -> bool,
+    ) -> Result<u64> {
         let _held = self.lock();
         match self.word(SHAPE).load(Acquire) {
             0 => self.fill_ring::<true>(bytes, &each),
-            _ => self.fill_shaped(bytes, &each),
+            _ => self.fill_shaped(bytes, &each, in_packets),
         }
     }
 
     #[cold]
-    fn fill_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
-        self.fill_ring::<false>(bytes, each)
+    fn fill_shaped(
+        &self,
+        bytes: u64,
+        each: &impl Fn(u64, u64, u64) -> Result<()>,
+        in_packets: impl Fn() -> bool,
+    ) -> Result<u64> {
+        let in_packets = self.ring().has_packets() && in_packets();
+        if in_packets { self.fill_packets(bytes, each) } else { self.fill_ring::<false>(bytes, each) }
     }
 
     #[inline]
