@@ -78,7 +78,7 @@ static void slashes(void) {
     puts("slashes");
     mkdir("folder", 0700);
     symlink("nowhere", "dangling"), symlink("file", "to-file"), symlink("folder", "to-folder");
-    const char *const paths[] = {"dangling/", "none/", "to-file/", "to-folder/", "file/", "folder/", "to-folder//", "folder/.", "/"};
+    const char *const paths[] = {"dangling/", "none/", "to-file/", "to-folder/", "file/", "folder/", "to-folder//", "folder/."};
     for (unsigned i = 0; i < sizeof paths / sizeof *paths; i++) {
         printf("%s\n", paths[i]);
         TELL(unlink(paths[i]));

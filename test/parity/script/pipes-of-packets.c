@@ -59,6 +59,17 @@ static void alone(void) {
     struct iovec pieces[] = {{"ab", 2}, {"cde", 3}, {"f", 1}};
     TELL(writev(ends[1], pieces, 3));
     taken(20);
+    struct iovec long_pieces[] = {{bytes, 3000}, {bytes + 3000, 3000}, {bytes + 6000, 10}};
+    TELL(writev(ends[1], long_pieces, 3));
+    taken(5000), taken(5000), taken(5000);
+    TELL(write(ends[1], "scattered", 9));
+    TELL(write(ends[1], "short", 5));
+    char first[4] = "", second[5] = "";
+    struct iovec rooms[] = {{first, 3}, {second, 4}};
+    TELL(readv(ends[0], rooms, 2));
+    printf("  %s %s\n", first, second);
+    TELL(readv(ends[0], rooms, 2));
+    TELL(readv(ends[0], rooms, 2));
     printf("  %d fill it\n", filled());
     waiting("full");
     TELL(write(ends[1], "yy", 2));

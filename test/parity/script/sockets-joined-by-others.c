@@ -209,6 +209,18 @@ static void passed(void) {
     receive("two receives", also);
     TELL(getsockopt(two, SOL_SOCKET, SO_KEEPALIVE, &value, &length));
     printf("  %d\n", value);
+    // What is joined already is passed as it is.
+    pass(pair[0], one), pass(pair[0], two);
+    int again[2] = {taken(pair[1]), taken(pair[1])};
+    struct ucred peer = {0};
+    length = sizeof peer;
+    TELL(getsockopt(again[0], SOL_SOCKET, SO_PEERCRED, &peer, &length));
+    printf("  %d %d\n", peer.pid == getpid(), peer.uid == getuid());
+    TELL(write(again[0], "to open", 7));
+    receive("open receives", open);
+    tell_name("its name", again[1], getsockname);
+    tell_name("its peer", again[0], getpeername);
+    close(again[0]), close(again[1]);
     close(one), close(two), close(open), close(client), close(also), close(listening), unlink("place");
 }
 

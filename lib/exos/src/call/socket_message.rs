@@ -75,12 +75,12 @@ pub(super) fn read_into_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]
     scatter(&frame.data, pieces)
 }
 
-fn room_of(pieces: &[[u64; 2]]) -> u64 {
+pub(super) fn room_of(pieces: &[[u64; 2]]) -> u64 {
     pieces.iter().fold(0, |sum, [_, length]| sum.saturating_add(*length))
 }
 
 /// Gives the program what came, piece by piece.
-fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
+pub(super) fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
     let mut done = 0;
     for [to, length] in pieces {
         let now = (*length).min((data.len() - done) as u64) as usize;

@@ -164,8 +164,10 @@ impl Socket {
         let common = self.common.as_ref().ok_or(Errno::EINVAL)?;
         let words = common.words();
         let _held = common.lock();
-        let taken = words[TAKEN].load(Acquire);
-        if words[CAME].load(Acquire) == taken {
+        let (came, taken) = (words[CAME].load(Acquire), words[TAKEN].load(Acquire));
+        if !(1..=ROOM).contains(&came.wrapping_sub(taken)) {
+            // As many as there is no room for nobody asked for.
+            words[TAKEN].store(came, SeqCst);
             return Ok(None);
         }
         words[TAKEN].store(taken.wrapping_add(1), SeqCst);

@@ -487,6 +487,22 @@ impl Description {
         }
     }
 
+    /// What one read of a pipe gives, into a buffer of ExOS.
+    pub fn read_from_pipe(&self, pipe: &Pipe, most: u64) -> Result<Vec<u8>> {
+        loop {
+            let waiting = pipe.ring().waiting()?;
+            let bytes = pipe.read_bytes(most.min(waiting))?;
+            let is_at_end = || Ok::<_, Errno>(!pipe.has_other(Side::Read) && pipe.ring().waiting()? == 0);
+            if !bytes.is_empty() || most == 0 || is_at_end()? {
+                return Ok(bytes);
+            }
+            if self.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            pipe.wait_to_read()?;
+        }
+    }
+
     fn write_pipe(&self, pipe: &Pipe, from: u64, count: u64) -> Result<u64> {
         let mut done = 0;
         while done < count {

@@ -229,7 +229,6 @@ impl Socket {
         ends.seen = common.edition();
         ends.names = [0, 1].map(|whose| common.name(whose));
         ends.request = Some(word(REQUEST)).filter(|number| *number != 0);
-        let was_joined = ends.outgoing.is_some();
         let pages: [PageNumber; 2] = PIPES.map(|index| PageNumber(word(index)));
         let incoming = self.see_pipe(&mut ends.incoming, pages[0], (Side::Read, descriptors));
         let outgoing = self.see_pipe(&mut ends.outgoing, pages[1], (Side::Write, descriptors));
@@ -237,7 +236,7 @@ impl Socket {
         if ends.node.is_none() && descriptors > 0 {
             ends.node = take_hold(&common.words()[OFFER]);
         }
-        if self.kind != Kind::Datagram && !was_joined && ends.outgoing.is_some() {
+        if self.kind != Kind::Datagram && ends.peer.is_none() && ends.outgoing.is_some() {
             ends.peer = Self::passed(common.words()[VOUCHER].swap(0, SeqCst), true);
             common.words()[VOUCHER].store(Self::vouch_for(ends.peer), SeqCst);
         }

@@ -12,6 +12,7 @@ use crate::user_memory::current::{is_adopted, process};
 use crate::user_memory::shared::{Shared, Windows};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use runtime::lock::Held;
@@ -428,6 +429,18 @@ impl Pipe {
         self.fill(bytes.len() as u64, each, in_packets)
     }
 
+    /// Reads what is there, or a packet, into a buffer of ExOS.
+    pub fn read_bytes(&self, most: u64) -> Result<Vec<u8>> {
+        let bytes = RefCell::new(vec![0; most as usize]);
+        let done = self.drain(most, |offset, done, length| {
+            let piece = &mut bytes.borrow_mut()[done as usize..(done + length) as usize];
+            self.with_place(offset, |window, place| window.read(place, piece))
+        })?;
+        let mut bytes = bytes.into_inner();
+        bytes.truncate(done as usize);
+        Ok(bytes)
+    }
+
     /// Says that writes may be packets from now on: who writes says of each whether it is.
     pub fn begin_packets(&self) {
         let _held = self.lock();
@@ -437,7 +450,12 @@ impl Pipe {
     /// Whether some bytes can be written.
     pub fn takes_some(&self) -> bool {
         let ring = self.ring();
-        ring.takes(ATOMIC) != Ok(false) && (!ring.has_packets() || self.packets().has_room(ring))
+        ring.takes(ATOMIC) != Ok(false) && (ring.shape == 0 || !self.is_full_of_packets(ring))
+    }
+
+    #[cold]
+    fn is_full_of_packets(&self, ring: Ring) -> bool {
+        ring.has_packets() && !self.packets().has_room(ring)
     }
 
     /// How many packets wait.
@@ -534,7 +552,7 @@ impl Pipe {
     /// True when a write of so many bytes may begin.
     pub fn has_room(&self, bytes: u64) -> Term {
         let ring = self.ring();
-        if ring.has_packets() && !self.packets().has_room(ring) {
+        if ring.shape != 0 && self.is_full_of_packets(ring) {
             return word(self.word(READ), Operator::NotEqual, ring.read);
         }
         let least = ring.written.wrapping_add(Ring::needed(bytes)).saturating_sub(ring.size());
