@@ -193,6 +193,12 @@ pub(super) fn scattered(
     Ok(done)
 }
 
+/// `lseek` on what reads and writes have no place in.
+#[cold]
+fn without_place(description: &Description) -> Result<u64> {
+    if description.object.stays_where_it_is() { Ok(0) } else { Err(Errno::ESPIPE) }
+}
+
 pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, whence, ..] = call.arguments();
     let description = call.process.opened(number)?;
@@ -200,7 +206,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     if !description.object.is_seekable() {
-        return if description.object.stays_where_it_is() { Ok(0) } else { Err(Errno::ESPIPE) };
+        return without_place(&description);
     }
     // Devices take any offset and have none.
     if matches!(description.object, Object::Device(..)) {

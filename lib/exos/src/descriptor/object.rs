@@ -375,6 +375,7 @@ impl Description {
     }
 
     /// Whether an event has come.
+    #[inline]
     pub fn is_ready(&self, event: Event) -> bool {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
