@@ -20,8 +20,7 @@ impl Socket {
             pipe::discard(&pipe);
             return Err(error);
         }
-        self.join_for_datagrams(Some(pipe), name);
-        self.announce(description);
+        self.join_for_datagrams(Some(description), Some(pipe), name);
         Ok(())
     }
 
@@ -33,21 +32,19 @@ impl Socket {
         if self.kind != Kind::Datagram {
             return Err(Errno::EINVAL);
         }
-        self.join_for_datagrams(None, b"");
-        self.publish();
+        self.join_for_datagrams(None, None, b"");
         Ok(())
     }
 
     /// Has messages go there from now on, and come from there. What the last one sent is lost with the connection, and it
     /// is told so if it had one to here.
-    fn join_for_datagrams(&self, pipe: Option<Pipe>, name: &[u8]) {
-        let mut ends = self.ends();
+    fn join_for_datagrams(&self, description: Option<&Description>, pipe: Option<Pipe>, name: &[u8]) {
         let to = first_of(&pipe);
-        ends.incoming.iter().for_each(|incoming| incoming.take_only_from(to));
-        ends.names[1] = name.to_vec();
-        let own = first_of(&ends.incoming);
-        let before = core::mem::replace(&mut ends.outgoing, pipe);
-        drop(ends);
+        let (own, before) = self.change(description, |ends| {
+            ends.incoming.iter().for_each(|incoming| incoming.take_only_from(to));
+            ends.names[1] = name.to_vec();
+            (first_of(&ends.incoming), core::mem::replace(&mut ends.outgoing, pipe))
+        });
         let Some(before) = before else { return };
         let is_left = before.pages()[0] != to;
         if is_left && self.drop_messages() && before.is_only_from(own) {

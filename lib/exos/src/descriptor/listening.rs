@@ -38,14 +38,14 @@ impl Socket {
             return Err(Errno::EOPNOTSUPP);
         }
         let common = self.common.as_ref().ok_or(Errno::EINVAL)?;
-        let mut ends = self.ends();
+        let ends = self.ends();
         if ends.names[0].is_empty() || ends.outgoing.is_some() {
             return Err(Errno::EINVAL);
         }
-        ends.peer = Some(process().as_peer());
-        process().files.lock().listen(common.page())?;
         drop(ends);
-        self.announce(description);
+        process().files.lock().listen(common.page())?;
+        let own = process().as_peer();
+        self.change(Some(description), |ends| ends.peer = Some(own));
         common.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
         Ok(())
     }

@@ -203,12 +203,10 @@ impl Socket {
 
     /// It has a name, whose node its descriptors in this process hold together if the name is abstract.
     pub fn be_named(&self, description: &Description, name: Vec<u8>, node: Option<u64>) {
-        {
-            let mut ends = self.ends();
+        self.change(Some(description), |ends| {
             ends.names[0] = name;
             ends.node = node.or(ends.node);
-        }
-        self.announce(description);
+        });
     }
 
     /// Its own name (0), or that of the other side; what begins with a NUL is abstract.
@@ -227,18 +225,21 @@ impl Socket {
             return self.connect_for_datagrams(description, name, page).map(Some);
         }
         let Some(joined) = self.join(page)? else { return Ok(None) };
-        let mut ends = self.ends();
-        if ends.outgoing.is_some() {
-            drop(ends);
+        let outcome = self.change(Some(description), |ends| {
+            if ends.outgoing.is_some() {
+                return Err(joined);
+            }
+            (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
+            (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
+            Ok(Some(()))
+        });
+        outcome.map_err(|joined| {
             // Another one that holds it was faster.
-            Self::of(self.kind, None, joined, self.settings).end();
-            return Err(Errno::EISCONN);
-        }
-        (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
-        (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
-        drop(ends);
-        self.announce(description);
-        Ok(Some(()))
+            let late = Self::of(self.kind, None, joined, self.settings);
+            late.end();
+            late.discard();
+            Errno::EISCONN
+        })
     }
 
     fn join(&self, page: PageNumber) -> Result<Option<Ends>> {

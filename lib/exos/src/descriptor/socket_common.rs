@@ -9,7 +9,7 @@
 use super::description::Description;
 use super::socket::{Ends, Kind, Socket};
 use crate::block;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::pipe::{Pipe, Side};
 use crate::user_memory::current::process;
 use crate::user_memory::shared::{PAGE_WORDS, Shared, lock_in};
@@ -17,9 +17,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use runtime::PageNumber;
 use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
+use runtime::{PageNumber, exposed};
 
 /// Words of the page: those of the queue of who listens (see `listening`) come first and last. How often the rest was changed:
 const EDITION: usize = 4;
@@ -254,6 +254,10 @@ impl Socket {
         }
         if first != PageNumber::NONE {
             let pipe = Pipe::open_by_first(&mut process().windows.lock(), first, process().opening_key())?;
+            if !is_of_one_list(&pipe) {
+                process().windows.lock().close(pipe.window());
+                return Err(Errno::EIO);
+            }
             if side == Side::Read || self.kind != Kind::Datagram {
                 (0..descriptors).for_each(|_| pipe.held(side, process().environment()));
             }
@@ -272,39 +276,38 @@ impl Socket {
         }
     }
 
-    /// Tells all who hold it what it is joined to now. For those elsewhere who open that later, its pages stay though nobody maps
-    /// them, and its ends are open though this process has gone.
-    pub(super) fn announce(&self, description: &Description) {
-        let Some(common) = &self.common else { return };
-        let is_held_elsewhere = description.is_held_elsewhere();
-        let mut ends = self.ends.lock();
-        {
-            let _held = common.lock();
-            if is_held_elsewhere {
-                ends.incoming.iter().for_each(|pipe| pipe.give_up_counting(Side::Read));
-                ends.outgoing
-                    .iter()
-                    .filter(|_| self.kind != Kind::Datagram)
-                    .for_each(|pipe| pipe.give_up_counting(Side::Write));
-                common.words()[VOUCHER].store(Self::vouch_for(ends.peer), SeqCst);
-                give_hold(&common.words()[OFFER], ends.node);
+    /// Changes what it is joined to, for all who hold it. Where a description of it is given, others may be held elsewhere than in this
+    /// process: for those who open that later, its pages stay though nobody maps them, and its ends are open though this process has gone.
+    pub(super) fn change<R>(&self, description: Option<&Description>, change: impl FnOnce(&mut Ends) -> R) -> R {
+        let Some(common) = &self.common else { return change(&mut self.ends.lock()) };
+        let shared = description.filter(|description| description.is_held_elsewhere());
+        let (mut ends, held) = loop {
+            let ends = self.ends();
+            let held = common.lock();
+            // Another one may have changed it in between.
+            if common.edition() == ends.seen {
+                break (ends, held);
             }
-            common.write(&mut ends);
+        };
+        let outcome = change(&mut ends);
+        if shared.is_some() {
+            self.leave_to_others(common, &ends);
         }
-        drop(ends);
-        if is_held_elsewhere {
+        common.write(&mut ends);
+        drop((held, ends));
+        if let Some(description) = shared {
             process().note_sent(description);
         }
         block::kick_idle();
+        outcome
     }
 
-    /// Tells all who hold it what it is joined to no more.
-    pub(super) fn publish(&self) {
-        if let Some(common) = &self.common {
-            let mut ends = self.ends.lock();
-            let _held = common.lock();
-            common.write(&mut ends);
-        }
+    fn leave_to_others(&self, common: &Common, ends: &Ends) {
+        let outgoing = ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram);
+        ends.incoming.iter().for_each(|pipe| pipe.give_up_counting(Side::Read));
+        outgoing.for_each(|pipe| pipe.give_up_counting(Side::Write));
+        common.words()[VOUCHER].store(Self::vouch_for(ends.peer), SeqCst);
+        give_hold(&common.words()[OFFER], ends.node);
     }
 
     /// Nobody has it any more: nobody is going to take the hold on its name that is left.
@@ -317,6 +320,13 @@ impl Socket {
             taken.iter().for_each(|node| files.hold(*node, false));
         }
     }
+}
+
+/// Whether all pages of a pipe lie under one list, as its maker had them: nobody has others write to pages that only they may write by
+/// naming them in a first page of his own.
+fn is_of_one_list(pipe: &Pipe) -> bool {
+    let list = |page: &PageNumber| exposed::page(*page).map(|info| info.access());
+    pipe.pages().windows(2).all(|pages| list(&pages[0]) == list(&pages[1]))
 }
 
 /// Leaves a hold on a node to who asks next, unless one is left.
