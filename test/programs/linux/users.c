@@ -117,6 +117,9 @@ static void with_files(void) {
     file("shared", 0660, 0, 30);
     file("readable", 0644, 0, 0);
     file("locked/inside", 0666, 0, 0);
+    file("set-user", 0666, 0, 0);
+    file("set-group", 0666, 0, 0);
+    CHECK(!chmod("set-user", 04666) && !chmod("set-group", 02676) && !mkfifo("queue", 0666) && !chmod("queue", 0666));
     int secret = open("secret", O_RDONLY);
     CHECK(!setgroups(1, (gid_t[]){30}) && !setresgid(100, 100, 100) && !seteuid(1000));
     CHECK(opens("secret", O_RDONLY) == 0 && opens("mine", O_RDWR) == 1 && opens("shared", O_RDWR) == 1);
@@ -133,6 +136,10 @@ static void with_files(void) {
     struct timespec times[2] = {{1000, 0}, {2000, 0}};
     CHECK(!utimensat(AT_FDCWD, "shared", NULL, 0) && utimensat(AT_FDCWD, "shared", times, 0) == -1 && errno == EPERM);
     CHECK(utimensat(AT_FDCWD, "readable", NULL, 0) == -1 && errno == EACCES && !utimensat(AT_FDCWD, "mine", times, 0));
+    // Who could not write a file gives it no name that would keep it (protected_hardlinks), nor one that runs as somebody else.
+    CHECK(!link("mine", "free/mine") && !link("shared", "free/shared") && !unlink("free/mine") && !unlink("free/shared"));
+    const char *const others[] = {"readable", "secret", "set-user", "set-group", "queue"};
+    for (int at = 0; at < 5; at++) CHECK(link(others[at], "free/linked") == -1 && errno == EPERM);
     // Devices are user 0's to make.
     CHECK(mknod("free/terminal", S_IFCHR | 0600, makedev(136, 0)) == -1 && errno == EPERM);
     CHECK(mknod("free/block", S_IFBLK | 0600, makedev(7, 0)) == -1 && errno == EPERM && mknod("null", S_IFCHR, 259) == -1 && errno == EACCES);

@@ -15,6 +15,9 @@ use runtime::page::Allocator;
 /// Flags of `close_range` (linux/close_range.h).
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
+/// Bytes of a block (`FIGETBSZ`).
+const BLOCK: u32 = 4096;
+const PROC_BLOCK: u32 = 1024;
 /// How much entropy there is (linux/random.h), and what Linux says when there is enough.
 const RNDGETENTCNT: u32 = 0x8004_5200;
 const ENTROPY_BITS: u32 = 256;
@@ -111,7 +114,10 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
     let pipe = Pipe::create(&mut process.windows.lock(), from)?;
     let kept = flags & linux::O_NONBLOCK;
     let read = Description::new(Object::Pipe(pipe.clone(), Side::Read), linux::O_RDONLY | kept)?;
-    let write = Description::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept)?;
+    if flags & linux::O_DIRECT != 0 {
+        pipe.begin_packets();
+    }
+    let write = Description::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept | flags & linux::O_DIRECT)?;
     let close_on_exec = flags & linux::O_CLOEXEC != 0;
     let mut descriptors = process.descriptors.lock();
     let read = descriptors.add(read, 0, close_on_exec)?;
@@ -138,10 +144,7 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             call.process.descriptors.lock().set_close_on_exec(number, close).map(|()| 0)
         }
         linux::F_GETFL => Ok(u64::from(description.flags())),
-        linux::F_SETFL => {
-            description.set_flags(argument as u32);
-            Ok(0)
-        }
+        linux::F_SETFL => set_flags(&description, argument as u32),
         linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
         linux::F_GETPIPE_SZ => pipe_of(&description).map(|pipe| pipe.ring().size()),
@@ -150,6 +153,15 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             .or_else(|| owner::fcntl(call, &description, command, argument))
             .unwrap_or(Err(Errno::EINVAL)),
     }
+}
+
+fn set_flags(description: &Description, flags: u32) -> Result<u64> {
+    match &description.object {
+        Object::Pipe(pipe, _) if flags & linux::O_DIRECT != 0 => pipe.begin_packets(),
+        _ => {}
+    }
+    description.set_flags(flags);
+    Ok(0)
 }
 
 fn seals(call: &Call<'_>, description: &Description, command: u32, seals: u64) -> Result<u64> {
@@ -181,6 +193,10 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             let flags = description.flags() & !linux::O_NONBLOCK;
             description.set_flags(if on { flags | linux::O_NONBLOCK } else { flags });
             Ok(0)
+        }
+        ioctl::FIGETBSZ => {
+            let is_of_proc = matches!(description.object, Object::Text(_) | Object::Listing(_));
+            copy::write_half(argument, if is_of_proc { PROC_BLOCK } else { BLOCK }).map(|()| 0)
         }
         ioctl::FIOASYNC => owner::set_asynchronous(&description, argument),
         ioctl::FIONREAD => match &description.object {

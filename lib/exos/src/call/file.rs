@@ -9,7 +9,7 @@ use crate::descriptor::description::Description;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
-use crate::pipe::ring::ATOMIC;
+use crate::pipe::ring::{ATOMIC, CAPACITY};
 use crate::user_memory::copy;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -53,9 +53,14 @@ fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Descr
 pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
     let description = call.process.description(number)?;
-    match is_socket(&description) {
-        true => socket_message::read_into_pieces(call, number, &read_pieces(pieces, count)?),
-        false => read_scattered(&description, pieces, count),
+    match &description.object {
+        _ if is_socket(&description) => socket_message::read_into_pieces(call, number, &read_pieces(pieces, count)?),
+        Object::Pipe(pipe, _) if pipe.ring().has_packets() && description.can_read() => {
+            let wanted = read_pieces(pieces, count)?;
+            let bytes = description.read_from_pipe(pipe, socket_message::room_of(&wanted))?;
+            socket_message::scatter(&bytes, &wanted)
+        }
+        _ => read_scattered(&description, pieces, count),
     }
 }
 
@@ -78,7 +83,8 @@ fn write_into_pipe(description: &Description, pieces: u64, count: u64) -> Result
     let wanted = read_pieces(pieces, count)?;
     let sum = wanted.iter().fold(0u64, |sum, [_, length]| sum.saturating_add(*length));
     let is_there = |[from, length]: &[u64; 2]| copy::prepare(*from, *length, false) == Ok(*length);
-    if sum > ATOMIC || !wanted.iter().all(is_there) {
+    let most = if description.writes_packets() { CAPACITY } else { ATOMIC };
+    if sum > most || !wanted.iter().all(is_there) {
         return scattered(description, pieces, count, None, Description::write);
     }
     let mut bytes = Vec::new();
@@ -187,6 +193,12 @@ pub(super) fn scattered(
     Ok(done)
 }
 
+/// `lseek` on what reads and writes have no place in.
+#[cold]
+fn without_place(description: &Description) -> Result<u64> {
+    if description.object.stays_where_it_is() { Ok(0) } else { Err(Errno::ESPIPE) }
+}
+
 pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, whence, ..] = call.arguments();
     let description = call.process.opened(number)?;
@@ -194,7 +206,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     if !description.object.is_seekable() {
-        return Err(Errno::ESPIPE);
+        return without_place(&description);
     }
     // Devices take any offset and have none.
     if matches!(description.object, Object::Device(..)) {

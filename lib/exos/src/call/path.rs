@@ -297,10 +297,11 @@ fn device_object(number: (u32, u32), node: u64, flags: u32) -> Result<Object> {
 
 /// An end of the pipe of a FIFO, whose node is held: waits for somebody at the other end, as fifo(7) says.
 fn open_fifo(node: u64, flags: u32) -> Result<Object> {
-    let side = match flags & linux::O_ACCMODE {
+    let side = match flags & (linux::O_ACCMODE | linux::O_DIRECT) {
         linux::O_RDONLY => Side::Read,
         linux::O_WRONLY => Side::Write,
-        _ => Side::Both,
+        linux::O_RDWR => Side::Both,
+        _ => return Err(Errno::EINVAL),
     };
     let pipe = Pipe::open_fifo(node)?;
     let nonblocking = flags & linux::O_NONBLOCK != 0;

@@ -132,7 +132,7 @@ const SET_WORDS: usize = linux::__FD_SETSIZE as usize / 64;
 type DescriptorSets = [[u64; SET_WORDS]; 3];
 /// What is waited for because of each set, and what counts as having come: to read, to write, what is exceptional.
 const WANTED: [u16; 3] = [READABLE, WRITABLE, 0];
-const MATCHING: [u16; 3] = [READABLE | HUNG_UP | BROKEN, WRITABLE | BROKEN, 0];
+const MATCHING: [u16; 3] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, 0];
 
 /// What lies beyond all descriptors is not looked at: how many a set is long enough for, which has room for no more.
 fn below_all(call: &Call<'_>) -> Result<usize> {
@@ -150,7 +150,9 @@ fn select_sets(call: &Call<'_>, count: u64, places: [u64; 3], timeout: Option<u6
     }
     let mut watched = watched_of(&asked, count);
     wait_for(call, &mut watched, timeout)?;
-    if watched.iter().any(|polled| found_of(*polled) & INVALID != 0) {
+    let is_invalid = |polled: &&u64| found_of(**polled) & INVALID != 0;
+    // What stands for a place alone is open, and no call on it would wait.
+    if watched.iter().filter(is_invalid).any(|polled| call.process.description(*polled as u32 as u64).is_err()) {
         return Err(Errno::EBADF);
     }
     let mut results: DescriptorSets = [[0; SET_WORDS]; 3];
@@ -221,6 +223,7 @@ fn look(call: &Call<'_>, watched: &mut [u64]) -> u64 {
         let found = match description_of(call, *one) {
             None => 0,
             Some(Err(_)) => INVALID,
+            Some(Ok(description)) if description.is_a_place() => INVALID,
             Some(Ok(description)) => state(&description, wanted_of(*one)),
         };
         *one = with_found(*one, found);

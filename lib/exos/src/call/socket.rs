@@ -8,6 +8,7 @@ use crate::descriptor::object::Event;
 use crate::descriptor::operations::Operations;
 use crate::descriptor::socket::{Kind, Socket, wait_until};
 use crate::errno::{Errno, Result};
+use crate::guardian::protocol::FOLLOW;
 use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use alloc::format;
@@ -52,7 +53,10 @@ fn check_family(call: &Call<'_>) -> Result<(Kind, u32)> {
 
 pub(super) fn socket(call: &mut Call<'_>) -> Result<u64> {
     let (kind, flags) = check_family(call)?;
-    open(call, Arc::new(Socket::new(kind)), flags)
+    if call.process.descriptors.lock().room() == 0 {
+        return Err(Errno::EMFILE);
+    }
+    open(call, Arc::new(Socket::new(kind)?), flags)
 }
 
 pub(super) fn socketpair(call: &mut Call<'_>) -> Result<u64> {
@@ -123,71 +127,99 @@ pub(super) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageN
 pub(super) fn bind(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
     let path = read_name(at, bytes)?;
-    with_socket(call, number, |_, socket| {
+    with_socket(call, number, |description, socket| {
+        if !socket.name_of(0).is_empty() {
+            return bind_again(call, &path);
+        }
         let page = socket.page_to_bind()?;
-        let path = match path.first() {
+        let (name, node) = match path.first() {
             None => bind_any(call, socket, page)?,
             Some(0) => {
-                bind_abstract(call, socket, page, &path)?;
-                path
+                let node = bind_abstract(call, socket, page, &path)?;
+                (path, Some(node))
             }
             Some(_) => {
                 let place = call.process.place.lock().clone();
                 let mode_kind = (0o777 & !place.mask, socket.kind);
                 call.process.files.lock().bind(place.directory, &path, mode_kind, page)?;
-                path
+                (path, None)
             }
         };
-        socket.ends.lock().names[0] = path;
+        socket.be_named(description, name, node);
         Ok(0)
     })
 }
 
+/// A socket that has a name: who asks for any has one; a path is looked at first.
+fn bind_again(call: &Call<'_>, path: &[u8]) -> Result<u64> {
+    let error = match path.first() {
+        None => return Ok(0),
+        Some(0) => Errno::EINVAL,
+        Some(_) => {
+            let (directory, path) = call.process.place.lock().start(path);
+            let mut files = call.process.files.lock();
+            let folder = path.iter().rposition(|byte| *byte == b'/').map_or(&b"."[..], |slash| &path[..=slash]);
+            match files.status(directory, folder, FOLLOW) {
+                Err(error) => error,
+                Ok(_) if files.status(directory, &path, 0).is_ok() => Errno::EADDRINUSE,
+                Ok(_) => Errno::EINVAL,
+            }
+        }
+    };
+    Err(error)
+}
+
 /// An abstract name that is free: five hexadecimal digits (unix(7)).
-fn bind_any(call: &Call<'_>, socket: &Socket, page: PageNumber) -> Result<Vec<u8>> {
+fn bind_any(call: &Call<'_>, socket: &Socket, page: PageNumber) -> Result<(Vec<u8>, Option<u64>)> {
     let start = runtime::clock::now() as u32;
     for some in 0..TRIES {
         let name = format!("\0{:05x}", start.wrapping_add(some) & 0xf_ffff).into_bytes();
         match bind_abstract(call, socket, page, &name) {
             Err(Errno::EADDRINUSE) => {}
-            outcome => return outcome.map(|()| name),
+            outcome => return outcome.map(|node| (name, Some(node))),
         }
     }
     Err(Errno::ENOSPC)
 }
 
-/// Gives a socket an abstract name, which each of its descriptors in this process holds.
-fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]) -> Result<()> {
-    let node = call.process.files.lock().bind_abstract(name, socket.kind, page)?;
-    let is_it =
-        |description: &Description| description.as_kind().is_some_and(|other: &Socket| core::ptr::eq(other, socket));
-    let count = call.process.descriptors.lock().iter().filter(|(_, description)| is_it(description)).count();
-    for _ in 1..count {
-        call.process.files.lock().hold(node, true);
-    }
-    socket.ends.lock().node = Some(node);
-    Ok(())
+/// Gives a socket an abstract name, whose node its descriptors in this process hold together.
+fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]) -> Result<u64> {
+    call.process.files.lock().bind_abstract(name, socket.kind, page)
 }
 
 pub(super) fn listen(call: &mut Call<'_>) -> Result<u64> {
     let [number, backlog, ..] = call.arguments();
-    with_socket(call, number, |_, socket| socket.listen((backlog as i32).max(0) as u64).map(|()| 0))
+    with_socket(call, number, |description, socket| {
+        socket.listen(description, (backlog as i32).max(0) as u64).map(|()| 0)
+    })
+}
+
+/// Whether a name asks for no connection (`AF_UNSPEC`).
+fn is_of_no_family(at: u64, bytes: u64) -> Result<bool> {
+    let mut family = [0; 2];
+    if !(2..=NAME_BYTES).contains(&bytes) {
+        return Ok(false);
+    }
+    copy::read(at, &mut family)?;
+    Ok(family == [0; 2])
 }
 
 pub(super) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
+    if is_of_no_family(at, bytes)? {
+        return with_socket(call, number, |_, socket| socket.disconnect().map(|()| 0));
+    }
     let path = read_name(at, bytes)?;
     with_socket(call, number, |description, socket| {
-        let (page, peer) = peer_of(call, &path, socket.kind)?;
+        let peer = peer_of(call, &path, socket.kind)?;
         let deadline = socket.deadline(1).unwrap_or(u64::MAX);
-        while socket.connect(page, peer)?.is_none() {
+        while socket.connect(description, &path, peer)?.is_none() {
             if description.is_nonblocking() || runtime::clock::now() >= deadline {
                 return Err(Errno::EAGAIN);
             }
             const LOOK_AGAIN: u64 = 10_000_000;
             crate::block::wait(&[], Some(deadline.min(runtime::clock::now() + LOOK_AGAIN)))?;
         }
-        socket.ends.lock().names[1] = path;
         Ok(0)
     })
 }
@@ -229,8 +261,7 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
             }
             wait_until(&socket.terms(Event::Readable), deadline)?;
         };
-        let peer = accepted.ends.lock().names[1].clone();
-        write_name(&peer, name, name_bytes)?;
+        write_name(&accepted.name_of(1), name, name_bytes)?;
         open(call, Arc::new(accepted), flags)
     })
 }
@@ -249,8 +280,7 @@ fn tell_name(call: &Call<'_>, whose: usize) -> Result<u64> {
         if whose == 1 {
             socket.outgoing()?;
         }
-        let name = socket.ends.lock().names[whose].clone();
-        write_name(&name, at, bytes_at).map(|()| 0)
+        write_name(&socket.name_of(whose), at, bytes_at).map(|()| 0)
     })
 }
 

@@ -75,12 +75,12 @@ pub(super) fn read_into_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]
     scatter(&frame.data, pieces)
 }
 
-fn room_of(pieces: &[[u64; 2]]) -> u64 {
+pub(super) fn room_of(pieces: &[[u64; 2]]) -> u64 {
     pieces.iter().fold(0, |sum, [_, length]| sum.saturating_add(*length))
 }
 
 /// Gives the program what came, piece by piece.
-fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
+pub(super) fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
     let mut done = 0;
     for [to, length] in pieces {
         let now = (*length).min((data.len() - done) as u64) as usize;
@@ -336,7 +336,7 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     let frame = receive(call, number, room_of(&message.pieces), flags)?;
     let done = scatter(&frame.data, &message.pieces)?;
     let (sender, _) = frame.parts().unwrap_or_default();
-    let wants_credentials = with_socket(call, number, |_, socket| Ok(socket.settings.lock().wants_credentials))?;
+    let wants_credentials = with_socket(call, number, |_, socket| Ok(socket.settings.wants_credentials()))?;
     let mut control = Control { at: message.control.0, room: message.control.1, used: 0, flags: 0 };
     if wants_credentials && frame.end != 0 {
         control.put_credentials(with_socket(call, number, |_, socket| Ok(socket.sender(&frame)))?)?;

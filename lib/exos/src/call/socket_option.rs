@@ -56,22 +56,20 @@ pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
         }
         match option as u32 {
             PASS_CREDENTIALS => socket.ask_for_senders(copy::read_half(from)? != 0),
-            RECEIVE_TIMEOUT => socket.settings.lock().patience[0] = read_time(from)?,
-            SEND_TIMEOUT => socket.settings.lock().patience[1] = read_time(from)?,
+            RECEIVE_TIMEOUT => socket.settings.set_patience(0, read_time(from)?),
+            SEND_TIMEOUT => socket.settings.set_patience(1, read_time(from)?),
             // They are what they are.
             SEND_BUFFER | RECEIVE_BUFFER | SEND_BUFFER_FORCED | RECEIVE_BUFFER_FORCED => {}
             LINGER => {
                 let numbers = [copy::read_half(from)?.min(1), copy::read_half(from + 4)?];
-                socket.settings.lock().numbers[LINGERS..].copy_from_slice(&numbers);
+                (LINGERS..).zip(numbers).for_each(|(at, number)| socket.settings.set_number(at, number));
             }
             flag if FLAGS.contains(&flag) => {
-                let bit = u64::from(copy::read_half(from)? != 0) << flag;
-                let mut settings = socket.settings.lock();
-                settings.flags = settings.flags & !(1 << flag) | bit;
+                socket.settings.set_flag(flag, copy::read_half(from)? != 0);
             }
             other => {
                 let at = NUMBERS.iter().position(|known| *known == other).ok_or(Errno::ENOPROTOOPT)?;
-                socket.settings.lock().numbers[at] = copy::read_half(from)?;
+                socket.settings.set_number(at, copy::read_half(from)?);
             }
         }
         Ok(0)
@@ -107,22 +105,20 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
         ERROR => half(socket.take_error().map_or(0, |error| u32::from(error.number()))),
         PROTOCOL => half(0),
         SEND_BUFFER | RECEIVE_BUFFER => half(BUFFER),
-        PASS_CREDENTIALS => half(u32::from(socket.settings.lock().wants_credentials)),
+        PASS_CREDENTIALS => half(u32::from(socket.settings.wants_credentials())),
         ACCEPTS => half(u32::from(socket.is_listening())),
         DOMAIN => half(UNIX as u32),
         RECEIVE_TIMEOUT | SEND_TIMEOUT => {
-            let patience = socket.settings.lock().patience[(option == SEND_TIMEOUT) as usize];
+            let patience = socket.settings.patience((option == SEND_TIMEOUT) as usize);
             Ok(super::layout::bytes(&[patience / NANOSECONDS, patience % NANOSECONDS / 1000]))
         }
         PEER_CREDENTIALS => Ok(socket.peer().to_bytes().to_vec()),
-        LINGER => {
-            Ok(socket.settings.lock().numbers[LINGERS..].iter().flat_map(|number| number.to_le_bytes()).collect())
-        }
+        LINGER => Ok((LINGERS..LINGERS + 2).flat_map(|at| socket.settings.number(at).to_le_bytes()).collect()),
         SEND_LEAST => half(1),
-        flag if FLAGS.contains(&flag) => half((socket.settings.lock().flags >> flag) as u32 & 1),
+        flag if FLAGS.contains(&flag) => half(u32::from(socket.settings.flag(flag))),
         other => {
             let at = NUMBERS.iter().position(|known| *known == other).ok_or(Errno::ENOPROTOOPT)?;
-            let number = socket.settings.lock().numbers[at];
+            let number = socket.settings.number(at);
             // Less than one byte nobody waits for.
             half(if other == RECEIVE_LEAST { number.max(1) } else { number })
         }

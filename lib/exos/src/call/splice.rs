@@ -78,7 +78,7 @@ pub(super) fn vmsplice(call: &mut Call<'_>) -> Result<u64> {
                 wait_for_room(pipe, waits)?;
             }
             let room = pipe.ring().room()?;
-            let done = pipe.write(from, reachable.min(room))?;
+            let done = pipe.write(from, reachable.min(room), || false)?;
             if done > 0 || !is_first.get() {
                 is_first.set(false);
                 return Ok(done);
@@ -161,7 +161,7 @@ fn fill(from: (&Description, Option<u64>, u64), target: &Pipe, count: u64, waits
         let _offset = if place.is_none() { from.hold_offset() } else { None };
         let start = place.unwrap_or_else(|| from.offset());
         let bytes = bytes_of(from, start, count.min(target.ring().room()?))?;
-        let done = target.write_bytes(&bytes)?;
+        let done = target.write_bytes(&bytes, || false)?;
         if done > 0 || bytes.is_empty() {
             set_place(from, at, start + done)?;
             return Ok(done);

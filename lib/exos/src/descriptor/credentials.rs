@@ -16,7 +16,7 @@ use runtime::PageNumber;
 impl Socket {
     /// Who is at the other end, as it was when that began.
     pub fn peer(&self) -> Peer {
-        self.ends.lock().peer.unwrap_or(Peer::NONE)
+        self.ends().peer.unwrap_or(Peer::NONE)
     }
 
     /// The peer of who connects by these two pipes, which it made: the number that says so.
@@ -32,7 +32,12 @@ impl Socket {
 
     /// The number that says who the peer is to whom the socket is passed; 0: nobody is there.
     pub(super) fn vouch_for_peer(&self) -> u64 {
-        let Some(peer) = self.ends.lock().peer else { return 0 };
+        Self::vouch_for(self.ends().peer)
+    }
+
+    /// The number that says who a peer is to who names it first; 0: nobody is there.
+    pub(super) fn vouch_for(peer: Option<Peer>) -> u64 {
+        let Some(peer) = peer else { return 0 };
         process().files.lock().vouch(Statement::Passed, peer.to_words()).unwrap_or(0)
     }
 
@@ -45,15 +50,15 @@ impl Socket {
 
     /// Messages come with who sent them from now on, or do not.
     pub fn ask_for_senders(&self, does: bool) {
-        self.settings.lock().wants_credentials = does;
-        self.ends.lock().incoming.iter().for_each(|pipe| pipe.ask_for_senders(does));
+        self.settings.set_wants_credentials(does);
+        self.ends().incoming.iter().for_each(|pipe| pipe.ask_for_senders(does));
     }
 
     /// The number that says who sends the next message by a pipe, if anybody wants to know; `claimed` is who the program says.
     pub(super) fn vouch_for_sender(&self, pipe: &Pipe, claimed: Option<Peer>) -> Result<u64> {
         match claimed {
             Some(claimed) => process().files.lock().vouch(Statement::Claim, claimed.to_words()),
-            None if pipe.asks_for_senders() || self.settings.lock().wants_credentials => {
+            None if pipe.asks_for_senders() || self.settings.wants_credentials() => {
                 process().files.lock().vouch(Statement::Sender, [0; 2])
             }
             None => Ok(0),
@@ -66,13 +71,13 @@ impl Socket {
             return Peer::UNKNOWN;
         }
         let key = (frame.voucher, frame.end);
-        match self.settings.lock().last_sender {
+        match *self.last_sender.lock() {
             Some((known, peer)) if known == key => return peer,
             _ => {}
         }
         let redeemed = process().files.lock().redeem(frame.voucher, Statement::Sender, [0; 2]);
         let peer = redeemed.unwrap_or(Peer::UNKNOWN);
-        self.settings.lock().last_sender = Some((key, peer));
+        *self.last_sender.lock() = Some((key, peer));
         peer
     }
 }

@@ -166,6 +166,11 @@ impl Description {
         let _ = self.record.state().fetch_update(SeqCst, Relaxed, change);
     }
 
+    /// Whether what is written to a pipe is a packet.
+    pub fn writes_packets(&self) -> bool {
+        self.flags() & linux::O_DIRECT != 0
+    }
+
     /// Whether a call must not wait.
     pub fn is_nonblocking(&self) -> bool {
         self.flags() & linux::O_NONBLOCK != 0
@@ -183,6 +188,11 @@ impl Description {
     pub fn can_write(&self) -> bool {
         let flags = self.flags();
         matches!(flags & linux::O_ACCMODE, linux::O_WRONLY | linux::O_RDWR) && flags & linux::O_PATH == 0
+    }
+
+    /// Whether it stands for a place in the file system and no more (`O_PATH`), as what is open on a node may.
+    pub fn is_a_place(&self) -> bool {
+        matches!(self.object, Object::File { .. } | Object::Directory { .. }) && self.flags() & linux::O_PATH != 0
     }
 
     /// A number that no other open description has: page and index of its record.
@@ -212,6 +222,11 @@ impl Description {
     /// Whether a descriptor refers to it, in any process or on its way to one.
     pub fn is_referred_to(&self) -> bool {
         self.record.state().load(Acquire) & 0xffff_ffff != 0
+    }
+
+    /// Whether other processes hold it, or it is on its way to one.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.record.state().load(Acquire) as u32 > self.descriptors.load(Relaxed)
     }
 
     /// A lock on the file is asked for through it, which is to end with it.

@@ -9,11 +9,15 @@ pub mod counter;
 #[cfg(target_os = "none")]
 mod credentials;
 #[cfg(target_os = "none")]
+mod datagram;
+#[cfg(target_os = "none")]
 pub mod description;
 #[cfg(target_os = "none")]
 pub mod epoll;
 #[cfg(target_os = "none")]
 pub mod in_use;
+#[cfg(target_os = "none")]
+mod listening;
 #[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]
@@ -28,6 +32,8 @@ pub mod queue;
 pub mod signals;
 #[cfg(target_os = "none")]
 pub mod socket;
+#[cfg(target_os = "none")]
+pub mod socket_common;
 #[cfg(target_os = "none")]
 pub mod timer;
 #[cfg(target_os = "none")]

@@ -239,6 +239,11 @@ impl Object {
         matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Device(..) | Self::Text(_) | Self::Listing(_))
     }
 
+    /// Whether `lseek` does nothing, and is right all the same: on what has no file in any file system (eventfd, epoll, inotify, …).
+    pub fn stays_where_it_is(&self) -> bool {
+        matches!(self, Self::Other(other) if other.stays_where_it_is())
+    }
+
     /// Whether it has an owner who can be told of what comes (`O_ASYNC`).
     pub fn tells_owner(&self) -> bool {
         match self {
@@ -357,7 +362,7 @@ impl Description {
             if !pipe.has_other(Side::Write) {
                 return if done > 0 { Ok(done as u64) } else { Err(broken_pipe()) };
             }
-            let now = pipe.write_bytes(&bytes[done..])? as usize;
+            let now = pipe.write_bytes(&bytes[done..], || self.writes_packets())? as usize;
             done += now;
             if now == 0 && self.is_nonblocking() {
                 return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN) };
@@ -370,6 +375,7 @@ impl Description {
     }
 
     /// Whether an event has come.
+    #[inline]
     pub fn is_ready(&self, event: Event) -> bool {
         match (&self.object, event) {
             (Object::Terminal(terminal), Event::Readable) => terminal.is_readable(),
@@ -378,7 +384,7 @@ impl Description {
                 pipe.ring().waiting() != Ok(0) || pipe.is_hung_up(Side::Read)
             }
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
-                pipe.ring().takes(pipe::ring::ATOMIC) != Ok(false) || !pipe.has_other(Side::Write)
+                pipe.takes_some() || !pipe.has_other(Side::Write)
             }
             (Object::Pipe(..), _) => false,
             (Object::Other(other), event) => other.is_ready(event),
@@ -482,6 +488,22 @@ impl Description {
         }
     }
 
+    /// What one read of a pipe gives, into a buffer of ExOS.
+    pub fn read_from_pipe(&self, pipe: &Pipe, most: u64) -> Result<Vec<u8>> {
+        loop {
+            let waiting = pipe.ring().waiting()?;
+            let bytes = pipe.read_bytes(most.min(waiting))?;
+            let is_at_end = || Ok::<_, Errno>(!pipe.has_other(Side::Read) && pipe.ring().waiting()? == 0);
+            if !bytes.is_empty() || most == 0 || is_at_end()? {
+                return Ok(bytes);
+            }
+            if self.is_nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            pipe.wait_to_read()?;
+        }
+    }
+
     fn write_pipe(&self, pipe: &Pipe, from: u64, count: u64) -> Result<u64> {
         let mut done = 0;
         while done < count {
@@ -493,7 +515,7 @@ impl Description {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };
-            let now = pipe.write(from + done, reachable)?;
+            let now = pipe.write(from + done, reachable, || self.writes_packets())?;
             done += now;
             if now > 0 {
                 continue;

@@ -13,6 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
+use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::lock::OwnerLock;
 use runtime::predicate::Term;
@@ -95,6 +96,11 @@ pub trait Operations: Any + Debug + Send + Sync {
 
     /// Type and permissions, and number, as `fstat` tells them.
     fn status(&self) -> (u32, u64);
+
+    /// Whether `lseek` does nothing with it, and is right all the same.
+    fn stays_where_it_is(&self) -> bool {
+        self.status().0 & linux::S_IFMT == 0
+    }
 
     /// What `/proc/self/fd` shows.
     fn name(&self) -> String;

@@ -43,6 +43,10 @@ impl Operations for ProcessDescriptor {
 
     fn closed(&self, _ended: bool, _gone: bool) {}
 
+    fn stays_where_it_is(&self) -> bool {
+        false
+    }
+
     fn status(&self) -> (u32, u64) {
         (0o600, 0)
     }

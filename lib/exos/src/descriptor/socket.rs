@@ -1,13 +1,14 @@
-//! Unix-domain sockets (unix(7)): two pipes of frames, one each way; a listener's queue is a page where each who connects
-//! leaves the first pages of two pipes that it made.
+//! Unix-domain sockets (unix(7)): two pipes of frames, one each way. What all who hold one have in common beside them is the affair
+//! of `socket_common`, how connections come about that of `listening`, who is at the other end that of `credentials`.
 //!
-//! Names lie with the guardian. What a socket is connected to lies in the process: relatives share the pipes, not a later
-//! `connect`.
+//! Names lie with the guardian.
 
 use super::description::Description;
+use super::listening::{BACKLOG, CAME, SHUT, TAKEN};
 use super::object::{Event, Object};
 use super::operations::Operations;
 use super::passing;
+use super::socket_common::{Common, Settings, first_of};
 use crate::block::{self, Woken};
 use crate::errno::{Errno, Result};
 use crate::pipe::frames::{Frame, LONGEST, Manner};
@@ -15,29 +16,17 @@ use crate::pipe::{self, Pipe, Side};
 use crate::process::peer::Peer;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
-use crate::user_memory::shared::{Shared, lock_in};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use linux_raw_sys::general as linux;
+use linux_raw_sys::{general as linux, ioctl};
 use runtime::lock::{Lock, OwnerLock};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, area, exposed};
 
-/// Words of a listener's queue: requests that came, and that were taken; how many may wait, 0: nobody listens.
-const CAME: usize = 1;
-const TAKEN: usize = 2;
-const BACKLOG: usize = 3;
-/// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
-const SHUT: u64 = u64::MAX;
-/// Where the requests begin, three words each (first pages of two pipes, and the number by which the guardian says whose they
-/// are), and how many there is room for.
-const REQUESTS: usize = 16;
-const ROOM: u64 = 128;
 /// Bytes of room from which on a socket counts as writable.
 const ENOUGH: u64 = 8192;
 
@@ -59,16 +48,16 @@ pub struct Ends {
     pub incoming: Option<Pipe>,
     /// Where they go.
     pub outgoing: Option<Pipe>,
-    /// Where those wait who connect.
-    queue: Option<Shared>,
     /// Its own name, and that of the other side; what begins with a NUL is abstract.
     pub names: [Vec<u8>; 2],
-    /// Node that each descriptor holds while an abstract name leads here.
+    /// Node that its descriptors in this process hold together while an abstract name leads here.
     pub node: Option<u64>,
     /// Who is at the other end, or listens here.
     pub peer: Option<Peer>,
     /// Number by which the guardian knows a connection that was made here.
-    request: Option<u64>,
+    pub(super) request: Option<u64>,
+    /// The edition of what all have in common that this is; see `socket_common`.
+    pub(super) seen: u64,
 }
 
 /// What is sent.
@@ -89,30 +78,19 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// What a program has set (socket(7)).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
-    /// Nanoseconds that a receiver waits, and a sender; 0: for ever.
-    pub patience: [u64; 2],
-    /// Messages come with who sent them.
-    pub wants_credentials: bool,
-    /// Options that change nothing here, and are told as they were set: those that are on or off, as bits; and numbers.
-    pub flags: u64,
-    /// See [`Self::flags`].
-    pub numbers: [u32; 5],
-    /// Who sent the last message that was asked about, by its number and end.
-    pub(super) last_sender: Option<((u64, u64), Peer)>,
-}
-
 /// A socket.
 #[derive(Debug)]
 pub struct Socket {
     /// Its kind.
     pub kind: Kind,
-    /// What it is joined to.
-    pub ends: Lock<Ends>,
+    /// The page that all share who hold it; none where it was made joined.
+    pub(super) common: Option<Common>,
+    /// What it is joined to, as this process saw it last: see [`Self::ends`].
+    pub(super) ends: Lock<Ends>,
     /// What the program has set.
-    pub settings: Lock<Settings>,
+    pub settings: Settings,
+    /// Who sent the last message that was asked about, by its number and end.
+    pub(super) last_sender: Lock<Option<((u64, u64), Peer)>>,
 }
 
 /// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is over.
@@ -126,74 +104,67 @@ pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
 }
 
 /// Pages that relatives, and whoever the session's key opens them to, can share.
-fn from() -> Allocator {
+pub(super) fn from() -> Allocator {
     Allocator { key: process().session_key, ..Allocator::own() }
 }
 
-fn fresh_pipe() -> Result<Pipe> {
+pub(super) fn fresh_pipe() -> Result<Pipe> {
     fresh_pipe_from(from())
 }
 
-fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
+pub(super) fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
     crate::budget::reserve(2 * pipe::PAGES as u64);
     Pipe::create(&mut process().windows.lock(), from)
 }
 
-/// Pages that whoever listens at a queue can open too: another user does where user 0 connects.
-fn from_list_of(queue: &Shared) -> Allocator {
-    let list = exposed::page(queue.pages()[0]).map_or(from().list, |info| info.access());
-    Allocator { list, ..from() }
-}
-
 /// One that anybody may write datagrams into.
 fn fresh_pipe_for_datagrams() -> Result<Pipe> {
-    fresh_pipe().inspect(Pipe::give_up_counting_writers)
+    fresh_pipe().inspect(|pipe| pipe.give_up_counting(Side::Write))
 }
 
 impl Socket {
-    /// One that is joined to nothing.
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, ends: Lock::new(Ends::default()), settings: Lock::new(Settings::default()) }
+    pub(super) fn of(kind: Kind, common: Option<Common>, ends: Ends, settings: Settings) -> Self {
+        Self { kind, common, ends: Lock::new(ends), settings, last_sender: Lock::default() }
     }
 
     /// One that is joined to these.
     pub fn joined(kind: Kind, incoming: Pipe, outgoing: Pipe) -> Self {
+        let settings = Settings::of_pipe(&incoming);
         let ends = Ends { incoming: Some(incoming), outgoing: Some(outgoing), ..Ends::default() };
-        Self { ends: Lock::new(ends), ..Self::new(kind) }
+        Self::of(kind, None, ends, settings)
     }
 
-    /// First pages of what it is joined to, and the page of its queue; `NONE` for what there is not.
+    /// First pages of what it is joined to, and the page that all who hold it have in common; `NONE` for what there is not.
     pub fn places(&self) -> [PageNumber; 3] {
-        let ends = self.ends.lock();
-        let first = |pages: Option<&[PageNumber]>| pages.map_or(PageNumber::NONE, |pages| pages[0]);
-        [
-            first(ends.incoming.as_ref().map(Pipe::pages)),
-            first(ends.outgoing.as_ref().map(Pipe::pages)),
-            first(ends.queue.as_ref().map(Shared::pages)),
-        ]
+        let ends = self.ends();
+        let page = self.common.as_ref().map_or(PageNumber::NONE, Common::page);
+        [first_of(&ends.incoming), first_of(&ends.outgoing), page]
     }
 
     /// One that came in a message, by its pages.
     pub fn open(
         kind: Kind,
-        [incoming, outgoing, queue]: [PageNumber; 3],
+        [incoming, outgoing, page]: [PageNumber; 3],
         node: Option<u64>,
         voucher: u64,
     ) -> Result<Self> {
+        if page != PageNumber::NONE {
+            let peer = Self::passed(voucher, outgoing != PageNumber::NONE);
+            let socket = Self::with_page(kind, Common::open(page)?, Ends { node, peer, ..Ends::default() });
+            socket.common.iter().try_for_each(|common| socket.catch_up(common))?;
+            return Ok(socket);
+        }
         let key = process().opening_key();
         let mut windows = process().windows.lock();
-        let mut pipe = |first: PageNumber| match first {
-            PageNumber::NONE => Ok(None),
-            first => Pipe::open_by_first(&mut windows, first, key).map(Some),
-        };
-        let (incoming, outgoing) = (pipe(incoming)?, pipe(outgoing)?);
-        let queue = match queue {
+        let incoming = Pipe::open_by_first(&mut windows, incoming, key)?;
+        let outgoing = match outgoing {
             PageNumber::NONE => None,
-            page => Some(windows.open(vec![page], key, true)?),
+            first => Some(Pipe::open_by_first(&mut windows, first, key)?),
         };
+        let settings = Settings::of_pipe(&incoming);
         let peer = Self::passed(voucher, outgoing.is_some());
-        let ends = Ends { incoming, outgoing, queue, node, peer, ..Ends::default() };
-        Ok(Self { ends: Lock::new(ends), ..Self::new(kind) })
+        let ends = Ends { incoming: Some(incoming), outgoing, node, peer, ..Ends::default() };
+        Ok(Self::of(kind, None, ends, settings))
     }
 
     /// Two that are joined to each other.
@@ -203,6 +174,10 @@ impl Socket {
         // Windows of its own, so that each can be closed without the other.
         let again = |pipe: &Pipe| Pipe::open(&mut process().windows.lock(), pipe.pages(), from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
+        if kind == Kind::Datagram {
+            one.take_only_from(other.pages()[0]);
+            other.take_only_from(one.pages()[0]);
+        }
         let pair = [Self::joined(kind, one, other), back];
         let own = process().as_peer();
         pair.iter().for_each(|socket| socket.ends.lock().peer = Some(own));
@@ -214,106 +189,75 @@ impl Socket {
         !matches!(self.kind, Kind::Stream)
     }
 
-    /// The page that a name is to lead to: of the queue, or for datagrams of the pipe.
+    /// The page that a name is to lead to: what all have in common, or for datagrams the pipe.
     pub fn page_to_bind(&self) -> Result<PageNumber> {
-        let mut ends = self.ends.lock();
-        if !ends.names[0].is_empty() {
-            return Err(Errno::EINVAL);
+        let mut ends = self.ends();
+        if self.kind != Kind::Datagram {
+            return self.common.as_ref().map(Common::page).ok_or(Errno::EINVAL);
         }
-        if self.kind == Kind::Datagram {
-            let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
-            pipe.ask_for_senders(self.settings.lock().wants_credentials);
-            return Ok(ends.incoming.insert(pipe).pages()[0]);
-        }
-        let page = crate::budget::allocate()?;
-        let queue = process().windows.lock().open(vec![page], from().key, true)?;
-        ends.queue = Some(queue);
-        Ok(page)
+        let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
+        pipe.ask_for_senders(self.settings.wants_credentials());
+        pipe.take_only_from(first_of(&ends.outgoing));
+        Ok(ends.incoming.insert(pipe).pages()[0])
     }
 
-    /// Lets others connect.
-    pub fn listen(&self, backlog: u64) -> Result<()> {
-        let mut ends = self.ends.lock();
-        if self.kind == Kind::Datagram {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        ends.peer = Some(process().as_peer());
-        let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
-        process().files.lock().listen(queue.pages()[0])?;
-        queue.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
-        Ok(())
+    /// It has a name, whose node its descriptors in this process hold together if the name is abstract.
+    pub fn be_named(&self, description: &Description, name: Vec<u8>, node: Option<u64>) {
+        self.change(Some(description), |ends| {
+            ends.names[0] = name;
+            ends.node = node.or(ends.node);
+        });
     }
 
-    /// Whether it takes connections.
-    pub fn is_listening(&self) -> bool {
-        self.ends.lock().queue.as_ref().is_some_and(|queue| queue.words()[BACKLOG].load(Acquire) != 0)
-    }
-
-    /// Whether nobody can connect any more to what listened here.
-    pub fn has_stopped_listening(&self) -> bool {
-        self.queue_words().is_some_and(|words| words[BACKLOG].load(Acquire) == SHUT)
+    /// Its own name (0), or that of the other side; what begins with a NUL is abstract.
+    pub fn name_of(&self, whose: usize) -> Vec<u8> {
+        self.ends().names[whose].clone()
     }
 
     /// Joins it to what a name leads to, where `peer` listens; `None`: the queue is full.
-    pub fn connect(&self, page: PageNumber, peer: Peer) -> Result<Option<()>> {
+    pub fn connect(
+        &self,
+        description: &Description,
+        name: &[u8],
+        (page, peer): (PageNumber, Peer),
+    ) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
-            let pipe = Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
-            let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
-            self.ends.lock().outgoing = Some(pipe);
-            return Ok(Some(()));
+            return self.connect_for_datagrams(description, name, page).map(Some);
         }
-        if self.ends.lock().outgoing.is_some() {
+        let Some(joined) = self.join(page)? else { return Ok(None) };
+        let outcome = self.change(Some(description), |ends| {
+            if ends.outgoing.is_some() {
+                return Err(joined);
+            }
+            (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
+            (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
+            Ok(Some(()))
+        });
+        outcome.map_err(|joined| {
+            // Another one that holds it was faster.
+            let late = Self::of(self.kind, None, joined, self.settings);
+            late.end();
+            late.discard();
+            Errno::EISCONN
+        })
+    }
+
+    fn join(&self, page: PageNumber) -> Result<Option<Ends>> {
+        if self.ends().outgoing.is_some() {
             return Err(Errno::EISCONN);
+        }
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
         }
         let queue = process().windows.lock().open(vec![page], process().session_key, true);
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
         let outcome = self.ask(&queue);
         process().windows.lock().close(&queue);
-        if outcome == Ok(Some(())) {
-            self.ends.lock().peer = Some(peer);
-        }
         outcome
     }
 
-    fn ask(&self, queue: &Shared) -> Result<Option<()>> {
-        let words = queue.words();
-        if !(1..=ROOM).contains(&words[BACKLOG].load(Acquire)) {
-            return Err(Errno::ECONNREFUSED);
-        }
-        let from = from_list_of(queue);
-        let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
-        let number = self.introduce(&outgoing, &incoming)?;
-        // Until somebody has accepted, who that is may want to know.
-        outgoing.ask_for_senders(true);
-        incoming.ask_for_senders(self.settings.lock().wants_credentials);
-        let held = lock_in(queue).acquire();
-        let came = words[CAME].load(Acquire);
-        let waiting = came.wrapping_sub(words[TAKEN].load(Acquire));
-        if waiting > words[BACKLOG].load(Acquire).min(ROOM - 1) {
-            drop(held);
-            pipe::discard(&outgoing);
-            pipe::discard(&incoming);
-            return Ok(None);
-        }
-        outgoing.set_name(&self.ends.lock().names[0]);
-        let request = [outgoing.pages()[0].0, incoming.pages()[0].0, number];
-        for (index, word) in request.into_iter().enumerate() {
-            words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
-        }
-        words[CAME].store(came.wrapping_add(1), SeqCst);
-        drop(held);
-        block::kick_idle();
-        for _ in 1..self.descriptors() {
-            incoming.held(Side::Read, process().environment());
-            outgoing.held(Side::Write, process().environment());
-        }
-        let mut ends = self.ends.lock();
-        (ends.outgoing, ends.incoming, ends.request) = (Some(outgoing), Some(incoming), Some(number));
-        Ok(Some(()))
-    }
-
     /// Descriptors of this process that stand for it.
-    fn descriptors(&self) -> usize {
+    pub(super) fn descriptors(&self) -> usize {
         let is_this = |object: &Object| match object {
             Object::Other(other) => core::ptr::addr_eq(alloc::sync::Arc::as_ptr(other), self),
             _ => false,
@@ -321,99 +265,31 @@ impl Socket {
         process().descriptors.lock().iter().filter(|(_, description)| is_this(&description.object)).count()
     }
 
-    /// The next who connected; `None` where nobody waits.
-    pub fn accept(&self) -> Result<Option<Self>> {
-        loop {
-            let Some((pages, number)) = self.take_request()? else { return Ok(None) };
-            // Who was destroyed since has taken its pages along.
-            let Some([incoming, outgoing]) = Self::connection(pages, number)? else { continue };
-            let names = [self.ends.lock().names[0].clone(), incoming.name()];
-            let accepted = Self::joined(self.kind, incoming, outgoing);
-            {
-                let mut ends = accepted.ends.lock();
-                (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
-            }
-            accepted.ask_for_senders(self.settings.lock().wants_credentials);
-            return Ok(Some(accepted));
-        }
-    }
-
-    /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
-    fn connection(pages: [PageNumber; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
-        let opened = {
-            let mut windows = process().windows.lock();
-            match pages.map(|page| Pipe::open_by_first(&mut windows, page, process().session_key)) {
-                [Ok(incoming), Ok(outgoing)] => Some([incoming, outgoing]),
-                others => {
-                    others.iter().flatten().for_each(|pipe| windows.close(pipe.window()));
-                    None
-                }
-            }
-        };
-        if let Some([incoming, outgoing]) = &opened {
-            incoming.note_accepted();
-            incoming.handed_over(Side::Read);
-            outgoing.handed_over(Side::Write);
-            if incoming.has_other(Side::Read) {
-                return Ok(opened);
-            }
-        }
-        let Some((read, sent)) = process().files.lock().take_left(number)? else { return Ok(opened) };
-        opened.iter().flatten().for_each(|pipe| process().windows.lock().close(pipe.window()));
-        let [incoming, outgoing] = [fresh_pipe()?, fresh_pipe()?];
-        incoming.fill_as_left(read, &sent)?;
-        outgoing.give_up(Side::Read);
-        Ok(Some([incoming, outgoing]))
-    }
-
-    /// Leaves with the guardian what was sent, if nobody has accepted it yet.
-    fn leave_behind(&self) {
-        let ends = self.ends.lock();
-        let (Some(number), Some(outgoing)) = (ends.request, &ends.outgoing) else { return };
-        if !outgoing.is_accepted()
-            && let Ok((read, sent)) = outgoing.left_behind()
-        {
-            // Somebody has accepted meanwhile, or there is no room: then it is lost, as it would be with the machine.
-            let _ = process().files.lock().leave_behind(number, read, &sent);
-        }
-    }
-
-    fn take_request(&self) -> Result<Option<([PageNumber; 2], u64)>> {
-        let ends = self.ends.lock();
-        let queue = ends.queue.as_ref().ok_or(Errno::EINVAL)?;
-        let words = queue.words();
-        let _held = lock_in(queue).acquire();
-        let taken = words[TAKEN].load(Acquire);
-        if words[CAME].load(Acquire) == taken {
-            return Ok(None);
-        }
-        words[TAKEN].store(taken.wrapping_add(1), SeqCst);
-        let at = REQUESTS + (taken % ROOM) as usize * 3;
-        let [incoming, outgoing, number] = [0, 1, 2].map(|index| words[at + index].load(Acquire));
-        Ok(Some(([incoming, outgoing].map(PageNumber), number)))
-    }
-
     /// Ends one direction, or both, for all who have the socket.
     pub fn shut(&self, reads: bool, writes: bool) {
-        let ends = self.ends.lock();
+        if self.kind == Kind::Datagram {
+            return self.shut_for_datagrams(reads, writes);
+        }
+        let ends = self.ends();
         ends.outgoing.iter().filter(|_| writes).for_each(Pipe::shut);
         ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
-        if let Some(queue) = ends.queue.as_ref().filter(|_| reads) {
-            let change = |backlog: u64| (backlog != 0).then_some(SHUT);
-            // Where nobody listens there is nothing to end.
-            let _ = queue.words()[BACKLOG].fetch_update(SeqCst, Acquire, change);
+        if let Some(words) = self.queue_words().filter(|_| reads) {
+            words[BACKLOG].store(SHUT, SeqCst);
             block::kick_idle();
         }
     }
 
     /// Whether it has a connection neither behind nor before it.
     fn is_unconnected(&self) -> bool {
-        self.kind != Kind::Datagram && !self.is_listening() && self.ends.lock().outgoing.is_none()
+        self.kind != Kind::Datagram && !self.is_listening() && self.ends().outgoing.is_none()
     }
 
     /// Sends to what it is joined to, or to `pipe`: how many bytes were taken.
     pub fn send(&self, pipe: &Pipe, message: Outgoing<'_>, nonblocking: bool) -> Result<u64> {
         let Outgoing { control, data, claimed } = message;
+        if self.kind == Kind::Datagram {
+            self.check_datagram(pipe)?;
+        }
         self.check_length(pipe, data.len() as u64)?;
         // Of a stream no bytes are nothing, and no end of it.
         if data.is_empty() && !self.is_bordered() && pipe.has_other(Side::Write) {
@@ -465,7 +341,7 @@ impl Socket {
 
     /// What goes with the bytes of a message: the name that a datagram is sent from, and packed descriptors.
     pub fn control_of(&self, rights: &[u8]) -> Vec<u8> {
-        let own_name = if self.kind == Kind::Datagram { self.ends.lock().names[0].clone() } else { Vec::new() };
+        let own_name = if self.kind == Kind::Datagram { self.name_of(0) } else { Vec::new() };
         Frame::control_of(&own_name, rights)
     }
 
@@ -481,16 +357,20 @@ impl Socket {
 
     /// Receives a message, or what a stream has; an empty one at its end.
     pub fn receive(&self, most: u64, manner: Manner, nonblocking: bool) -> Result<Frame> {
-        let unconnected = if self.kind == Kind::Stream { Errno::EINVAL } else { Errno::ENOTCONN };
-        let incoming = self.ends.lock().incoming.clone().ok_or(unconnected)?;
         let deadline = self.deadline(0);
+        let incoming = self.incoming(nonblocking, deadline)?;
+        if self.kind == Kind::Datagram
+            && let Some(error) = self.take_error()
+        {
+            return Err(error);
+        }
         loop {
             // Looked at first: what was sent before it was closed is there by then.
             let has_other = incoming.has_other(Side::Read);
             if let Some(frame) = incoming.receive_frame(most, manner)? {
                 return self.receive_more(&incoming, frame, most, manner);
             }
-            if !has_other {
+            if !has_other && !(nonblocking && self.kind == Kind::Datagram) {
                 return self.take_error().map_or_else(|| Ok(Frame::default()), Err);
             }
             if nonblocking {
@@ -501,10 +381,30 @@ impl Socket {
         }
     }
 
+    /// Where messages come from. Those without a connection may come once the socket has a name.
+    fn incoming(&self, nonblocking: bool, deadline: Option<u64>) -> Result<Pipe> {
+        loop {
+            let ends = self.ends();
+            if let Some(incoming) = &ends.incoming {
+                return Ok(incoming.clone());
+            }
+            match (self.kind, &self.common) {
+                (Kind::Stream, _) => return Err(Errno::EINVAL),
+                (Kind::Datagram, Some(common)) if !nonblocking => {
+                    let changes = common.changes(ends.seen);
+                    drop(ends);
+                    wait_until(&[changes], deadline)?;
+                }
+                (Kind::Datagram, _) => return Err(Errno::EAGAIN),
+                (Kind::Packets, _) => return Err(Errno::ENOTCONN),
+            }
+        }
+    }
+
     /// A stream has no borders: what came of it is taken together, up to what carries descriptors. With credentials, what
     /// different processes wrote stays apart.
     fn receive_more(&self, incoming: &Pipe, mut frame: Frame, most: u64, manner: Manner) -> Result<Frame> {
-        let alone = self.settings.lock().wants_credentials || manner.bordered || manner.peek;
+        let alone = self.settings.wants_credentials() || manner.bordered || manner.peek;
         while !alone && frame.control.is_empty() && (frame.data.len() as u64) < most {
             let Some(more) = incoming.receive_frame(most - frame.data.len() as u64, manner)? else { break };
             frame.data.extend_from_slice(&more.data);
@@ -515,7 +415,7 @@ impl Socket {
 
     /// When a receiver (0) or a sender (1) that begins to wait now gives up.
     pub fn deadline(&self, which: usize) -> Option<u64> {
-        let patience = self.settings.lock().patience[which];
+        let patience = self.settings.patience(which);
         (patience != 0).then(|| runtime::clock::now().saturating_add(patience))
     }
 
@@ -529,11 +429,7 @@ impl Socket {
 
     /// Where messages go.
     pub fn outgoing(&self) -> Result<Pipe> {
-        self.ends.lock().outgoing.clone().ok_or(Errno::ENOTCONN)
-    }
-
-    fn queue_words(&self) -> Option<&'static [AtomicU64]> {
-        self.ends.lock().queue.as_ref().map(Shared::words)
+        self.ends().outgoing.clone().ok_or(Errno::ENOTCONN)
     }
 
     /// Nobody has it any more: who is joined to it learns of that, and who waits in its queue too.
@@ -546,18 +442,19 @@ impl Socket {
         if self.drop_messages() {
             self.break_off();
         }
-        let ends = self.ends.lock();
+        self.take_last_hold();
+        let ends = self.ends();
         ends.incoming.iter().for_each(|pipe| pipe.leave(Side::Read));
         // A datagram's receiver goes on without this sender.
         ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(|pipe| pipe.leave(Side::Write));
-        if let Some(queue) = &ends.queue {
-            queue.words()[BACKLOG].store(0, SeqCst);
+        if let Some(common) = &self.common {
+            common.words()[BACKLOG].store(0, SeqCst);
         }
     }
 
     /// Descriptors in messages that nobody receives any more end here. Whether there were messages.
-    fn drop_messages(&self) -> bool {
-        let Some(incoming) = self.ends.lock().incoming.clone() else { return false };
+    pub(super) fn drop_messages(&self) -> bool {
+        let Some(incoming) = self.ends().incoming.clone() else { return false };
         let manner = Manner { bordered: self.is_bordered(), peek: false };
         let mut any = false;
         while let Ok(Some(frame)) = incoming.receive_frame(u64::MAX, manner) {
@@ -569,36 +466,38 @@ impl Socket {
 
     /// The other side of a connection is to learn that not all was read which it sent, or nothing accepted.
     fn break_off(&self) {
-        let ends = self.ends.lock();
+        let ends = self.ends();
         ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(Pipe::break_off);
     }
 
     /// Whether the other side broke the connection off, which nobody was told yet.
     pub fn is_broken_off(&self) -> bool {
-        self.ends.lock().incoming.as_ref().is_some_and(Pipe::is_broken_off)
+        self.ends().incoming.as_ref().is_some_and(Pipe::is_broken_off)
     }
 
     /// The error of a connection that was broken off: it is told once.
     pub fn take_error(&self) -> Option<Errno> {
-        let incoming = self.ends.lock().incoming.clone()?;
+        let incoming = self.ends().incoming.clone()?;
         incoming.take_break().then_some(Errno::ECONNRESET)
+    }
+
+    /// True when somebody joins it who holds it.
+    fn joins(&self, seen: u64) -> Vec<Term> {
+        self.common.iter().map(|common| common.changes(seen)).collect()
     }
 
     fn discard(&self) {
         let mut ends = self.ends.lock();
         let pipes = [ends.incoming.take(), ends.outgoing.take()];
-        let queue = ends.queue.take();
         drop(ends);
         pipes.iter().flatten().for_each(pipe::discard);
-        if let Some(queue) = queue {
-            process().close_and_lend(&queue, queue.pages());
-        }
+        self.common.iter().for_each(Common::discard);
     }
 }
 
 impl Operations for Socket {
     fn locks(&self) -> [Option<&OwnerLock>; 2] {
-        [Some(self.ends.owner_lock()), Some(self.settings.owner_lock())]
+        [Some(self.ends.owner_lock()), Some(self.last_sender.owner_lock())]
     }
 
     fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
@@ -646,7 +545,7 @@ impl Operations for Socket {
     }
 
     fn note_waiter(&self, event: Event) {
-        let ends = self.ends.lock();
+        let ends = self.ends();
         let pipe = if event == Event::Readable { &ends.incoming } else { &ends.outgoing };
         pipe.iter().for_each(|pipe| pipe.note_waiter(event));
     }
@@ -659,7 +558,7 @@ impl Operations for Socket {
             let has_come = words[CAME].load(Acquire) != words[TAKEN].load(Acquire);
             return event == Event::Readable && (has_come || self.has_stopped_listening());
         }
-        let ends = self.ends.lock();
+        let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
             (Event::Readable, Some(pipe), _) => pipe.ring().waiting() != Ok(0) || !pipe.has_other(Side::Read),
             (Event::Writable, _, Some(pipe)) => {
@@ -675,11 +574,11 @@ impl Operations for Socket {
             let has_come = word(&words[CAME], Operator::NotEqual, words[TAKEN].load(Acquire));
             return Vec::from([has_come, word(&words[BACKLOG], Operator::Equal, SHUT)]);
         }
-        let ends = self.ends.lock();
+        let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
             (Event::Readable, Some(pipe), _) => pipe.readable().to_vec(),
             (Event::Writable, _, Some(pipe)) => pipe.room_for(4096).to_vec(),
-            _ => Vec::new(),
+            _ => self.joins(ends.seen),
         }
     }
 
@@ -687,9 +586,14 @@ impl Operations for Socket {
         if let Some(words) = self.queue_words() {
             return words[CAME].load(Acquire);
         }
-        let ends = self.ends.lock();
+        let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
-            (Event::Readable, Some(pipe), _) => pipe.ring().written << 1 | u64::from(pipe.has_other(Side::Read)),
+            (Event::Readable, Some(pipe), outgoing) => {
+                let is_open = pipe.has_other(Side::Read);
+                // The other side may have ended its half before it closes the socket.
+                let is_closed = !is_open && outgoing.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Write));
+                pipe.ring().written << 2 | u64::from(is_open) << 1 | u64::from(is_closed)
+            }
             (Event::Writable, _, Some(pipe)) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
             _ => 0,
         }
@@ -699,11 +603,14 @@ impl Operations for Socket {
         if let Some(words) = self.queue_words() {
             return Vec::from([word(&words[CAME], Operator::NotEqual, words[CAME].load(Acquire))]);
         }
-        let ends = self.ends.lock();
+        let ends = self.ends();
         match (event, &ends.incoming, &ends.outgoing) {
+            (Event::Readable, Some(incoming), Some(outgoing)) if !incoming.has_other(Side::Read) => {
+                outgoing.changes(false)[1..].to_vec()
+            }
             (Event::Readable, Some(pipe), _) => pipe.changes(true).to_vec(),
             (Event::Writable, _, Some(pipe)) => pipe.changes(false).to_vec(),
-            _ => Vec::new(),
+            _ => self.joins(ends.seen),
         }
     }
 
@@ -711,9 +618,13 @@ impl Operations for Socket {
         if self.is_unconnected() {
             return true;
         }
-        let ends = self.ends.lock();
+        let ends = self.ends();
         let gone = |pipe: &Option<Pipe>, side| pipe.as_ref().is_some_and(|pipe| !pipe.has_other(side));
-        self.kind != Kind::Datagram && gone(&ends.incoming, Side::Read) && gone(&ends.outgoing, Side::Write)
+        let writes_no_more = match self.kind {
+            Kind::Datagram => self.settings.writes_no_more(),
+            _ => gone(&ends.outgoing, Side::Write),
+        };
+        writes_no_more && gone(&ends.incoming, Side::Read)
     }
 
     fn closed(&self, ended: bool, gone: bool) {
@@ -728,9 +639,12 @@ impl Operations for Socket {
     }
 
     fn status(&self) -> (u32, u64) {
-        let [incoming, _, queue] = self.places();
-        let page = if incoming == PageNumber::NONE { queue } else { incoming };
-        (linux::S_IFSOCK | 0o777, if page == PageNumber::NONE { 0 } else { page.0 })
+        // Datagrams are sent to the page of a pipe, connections are made by the page that all have in common.
+        let incoming = self.ends.lock().incoming.as_ref().map(|pipe| pipe.pages()[0]);
+        let common = self.common.as_ref().map(Common::page);
+        let page = if self.kind == Kind::Datagram { incoming.or(common) } else { common.or(incoming) };
+        let page = page.unwrap_or(PageNumber(0));
+        (linux::S_IFSOCK | 0o777, page.0)
     }
 
     fn name(&self) -> String {
@@ -738,8 +652,18 @@ impl Operations for Socket {
     }
 
     fn waiting(&self) -> Result<u64> {
-        let incoming = self.ends.lock().incoming.clone();
+        let incoming = self.ends().incoming.clone();
         incoming.map_or(Ok(0), |pipe| pipe.data_waiting(self.is_bordered()))
+    }
+
+    /// `SIOCOUTQ`: bytes that it sent and that nobody has received yet.
+    fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
+        if request != ioctl::TIOCOUTQ {
+            return Err(Errno::ENOTTY);
+        }
+        let outgoing = self.ends().outgoing.clone();
+        let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;
+        copy::write_half(argument, waiting as u32).map(|()| 0)
     }
 
     fn node(&self) -> Option<u64> {
@@ -756,11 +680,11 @@ impl Operations for Socket {
     fn pages(&self) -> Vec<PageNumber> {
         let ends = self.ends.lock();
         let pipes = [&ends.incoming, &ends.outgoing].into_iter().flatten().map(Pipe::all_pages);
-        pipes.chain(ends.queue.as_ref().map(|queue| queue.pages().to_vec())).flatten().collect()
+        pipes.chain(self.common.as_ref().map(|common| vec![common.page()])).flatten().collect()
     }
 
     fn is_half_closed(&self) -> bool {
-        let ends = self.ends.lock();
-        self.kind != Kind::Datagram && ends.incoming.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Read))
+        let ends = self.ends();
+        ends.incoming.as_ref().is_some_and(|pipe| !pipe.has_other(Side::Read))
     }
 }

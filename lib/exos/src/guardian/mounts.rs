@@ -5,7 +5,7 @@ use super::server::{Answer, Client, NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::contents::Store;
 use crate::file_system::mount::{Request, are_unmount_flags, follows};
-use crate::file_system::mount_table::Location;
+use crate::file_system::mount_table::{Kind, Location};
 use crate::file_system::path::Place;
 use crate::file_system::tree::Credentials;
 use crate::layout::PAGE_SIZE;
@@ -110,7 +110,7 @@ impl Server {
     /// What `statfs` tells: pages in all, free ones, nodes, the kind's number with the mount's flags above it.
     pub(super) fn space(&mut self, at: Location) -> Result<Outcome> {
         let [all, free, nodes] = self.tree.space(at.node, self.tree.store.capacity(), self.tree.store.room())?;
-        let kind = self.tree.mounts.get(at.mount)?.kind;
+        let kind = if self.is_terminal(at.node) { Kind::Terminals } else { self.tree.mounts.get(at.mount)?.kind };
         let flags = self.tree.flags_at(at);
         Ok([all, free, nodes, kind.magic() | u64::from(flags) << 32, 0].into())
     }

@@ -176,11 +176,12 @@ impl Server {
             return Err(if flags & DIRECTORY != 0 { Errno::EBUSY } else { Errno::EISDIR });
         }
         let wants_directory = flags & DIRECTORY != 0;
-        match self.tree.walk(self.from(caller, at, who, false)?, &path)? {
+        let (named, slash) = without_slashes(&path);
+        match self.tree.walk(self.from(caller, at, who, false)?, named)? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, .. } if self.tree.check_writable(directory).is_err() => Err(Errno::EROFS),
             Place::Here { node: None, .. } => Err(Errno::ENOENT),
-            Place::Here { slash: true, node: Some(node), .. } if !self.tree.node(node.node)?.is_directory() => {
+            Place::Here { node: Some(node), .. } if slash && !self.tree.node(node.node)?.is_directory() => {
                 Err(Errno::ENOTDIR)
             }
             Place::Here { directory, name, node: Some(node), .. } => {
@@ -198,6 +199,19 @@ impl Server {
         if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
     }
 
+    /// Who may give a file one more name (`/proc/sys/fs/protected_hardlinks`): its owner, and who could write it as well, unless it
+    /// makes who executes it somebody else.
+    fn check_link(&self, who: Credentials, node: NodeId) -> Result<()> {
+        const GROUPS: u32 = linux::S_ISGID | linux::S_IXGRP;
+        let file = self.tree.node(node)?;
+        if who.uid == 0 || who.uid == file.uid {
+            return Ok(());
+        }
+        let is_harmless = file.is_file() && file.mode & linux::S_ISUID == 0 && file.mode & GROUPS != GROUPS;
+        let may = is_harmless && self.tree.check(node, who, access::READ | access::WRITE).is_ok();
+        if may { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
     pub(super) fn rename(
         &mut self,
         caller: u64,
@@ -207,16 +221,16 @@ impl Server {
         flags: u32,
     ) -> Result<Outcome> {
         let (from, to) = self.two_paths(caller, lengths)?;
-        let (from, from_slash) = match self.tree.walk(self.from(caller, at[0], who, false)?, &from)? {
-            Place::Here { directory, name, node: Some(node), slash } => ((directory, name, node), slash),
+        let [(from, from_slash), (to, to_slash)] = [&from, &to].map(|path| without_slashes(path));
+        let from = match self.tree.walk(self.from(caller, at[0], who, false)?, from)? {
+            Place::Here { directory, name, node: Some(node), .. } => (directory, name, node),
             Place::Here { .. } => return Err(Errno::ENOENT),
             Place::Elsewhere { .. } => return Err(Errno::EXDEV),
         };
-        let (to_directory, to_name, to_node, to_slash) =
-            match self.tree.walk(self.from(caller, at[1], who, false)?, &to)? {
-                Place::Here { directory, name, node, slash } => (directory, name, node, slash),
-                Place::Elsewhere { .. } => return Err(Errno::EXDEV),
-            };
+        let (to_directory, to_name, to_node) = match self.tree.walk(self.from(caller, at[1], who, false)?, to)? {
+            Place::Here { directory, name, node, .. } => (directory, name, node),
+            Place::Elsewhere { .. } => return Err(Errno::EXDEV),
+        };
         if from.0.mount != to_directory.mount {
             return Err(Errno::EXDEV);
         }
@@ -269,9 +283,16 @@ impl Server {
             if directory.mount != node.mount {
                 return Err(Errno::EXDEV);
             }
+            server.check_link(who, node.node)?;
             server.tree.link(node.node, directory.node, name)
         })
     }
+}
+
+/// A path whose last name is meant itself, and not what a link there leads to, though slashes stand behind it; and whether they do.
+pub(super) fn without_slashes(path: &[u8]) -> (&[u8], bool) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    (&path[..end], end < path.len())
 }
 
 /// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).

@@ -5,6 +5,7 @@ use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
 use super::named_socket::NamedSocket;
+use super::names::without_slashes;
 use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
@@ -553,12 +554,11 @@ impl Server {
         is_directory: bool,
         action: impl FnOnce(&mut Self, Location, &[u8]) -> Result<()>,
     ) -> Result<Outcome> {
-        // A slash behind a new name has no link followed that is there instead.
-        let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
-        match self.tree.walk(self.from(caller, at, who, false)?, &path[..end])? {
+        let (named, slash) = without_slashes(path);
+        match self.tree.walk(self.from(caller, at, who, false)?, named)? {
             Place::Elsewhere { node, rest } => Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { node: Some(_), .. } => Err(Errno::EEXIST),
-            Place::Here { .. } if end < path.len() && !is_directory => Err(Errno::ENOENT),
+            Place::Here { .. } if slash && !is_directory => Err(Errno::ENOENT),
             Place::Here { directory, name, .. } => {
                 self.tree.check_writable(directory)?;
                 self.tree.check(directory.node, who, access::WRITE | access::EXECUTE)?;

@@ -39,10 +39,21 @@ pub(super) struct PseudoTerminal {
 }
 
 impl Server {
+    /// Whether a node is the folder of the slaves, or one of them: it is told to be of a file system of its own.
+    pub(super) fn is_terminal(&self, node: NodeId) -> bool {
+        let is_slave = || self.terminals.iter().any(|terminal| terminal.slave == node);
+        self.slaves().is_ok_and(|folder| folder == node) || is_slave()
+    }
+
+    /// The folder of the slaves.
+    fn slaves(&self) -> Result<NodeId> {
+        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
+        Ok(self.tree.resolve(everything, TERMINALS.as_bytes())?.node)
+    }
+
     /// A fresh one, whose master the caller holds.
     pub(super) fn make_terminal(&mut self, caller: u64, who: Credentials) -> Result<Answer> {
-        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
-        let folder = self.tree.resolve(everything, TERMINALS.as_bytes())?.node;
+        let folder = self.slaves()?;
         let is_free = |number: &u32| self.tree.look_up(folder, &name(*number)) == Err(Errno::ENOENT);
         let number = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;
         let mut pages = vec![PageNumber::NONE; terminal::PAGES + pipe::PAGES];

@@ -1,8 +1,10 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use super::holders::{self, Holders, Known};
-use super::ring::{CAPACITY, Ring};
+use super::packets::{self, Packet, Packets};
+use super::ring::{self, ATOMIC, CAPACITY, Ring};
 use crate::descriptor::object::Event;
+use crate::descriptor::socket_common::SETTINGS_WORDS;
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::process::state;
@@ -10,6 +12,7 @@ use crate::user_memory::current::{is_adopted, process};
 use crate::user_memory::shared::{Shared, Windows};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use runtime::lock::Held;
@@ -50,9 +53,15 @@ const BROKEN_OFF: usize = 48;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
+/// First page of the pipe that messages must come from, of the socket whose peer reads here (0: from anywhere).
+const ONLY_FROM: usize = 79;
+/// Where the settings lie of the socket that reads here.
+const SETTINGS: usize = 80;
 /// Where the processes stand that hold the end to write, and the end to read.
 const HOLDERS_TO_WRITE: usize = 128;
 const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + holders::WORDS;
+/// Where the list of packets lies.
+const PACKETS: usize = HOLDERS_TO_READ + holders::WORDS;
 /// Where the page numbers of a pipe begin that says of itself what it is made of.
 const OWN_PAGES: usize = 16;
 
@@ -156,6 +165,33 @@ impl Pipe {
         crate::block::kick_idle();
     }
 
+    /// Says that nothing more is going to be read of what comes from anywhere.
+    pub fn shut_to_senders(&self) {
+        self.word(WRITERS).store(0, SeqCst);
+        crate::block::kick_idle();
+    }
+
+    /// Whether so.
+    pub fn is_shut_to_senders(&self) -> bool {
+        self.word(WRITERS).load(Acquire) == 0
+    }
+
+    /// Takes messages only from the socket that reads at a page, or from all (`NONE`).
+    pub fn take_only_from(&self, page: PageNumber) {
+        self.word(ONLY_FROM).store(if page == PageNumber::NONE { 0 } else { page.0 }, Release);
+    }
+
+    /// Whether it takes messages from the socket that reads at a page.
+    pub fn takes_from(&self, page: PageNumber) -> bool {
+        let only = self.word(ONLY_FROM).load(Acquire);
+        only == 0 || only == page.0
+    }
+
+    /// Whether it takes messages from that one alone.
+    pub fn is_only_from(&self, page: PageNumber) -> bool {
+        page != PageNumber::NONE && self.word(ONLY_FROM).load(Acquire) == page.0
+    }
+
     /// Whether who reads messages wants to know who sent them.
     pub fn asks_for_senders(&self) -> bool {
         self.word(ASKS_FOR_SENDERS).load(Acquire) != 0
@@ -248,9 +284,14 @@ impl Pipe {
         crate::block::kick_idle();
     }
 
-    /// Nobody can say who holds the end to write: a datagram comes from anywhere.
-    pub fn give_up_counting_writers(&self) {
-        self.holders(HOLDERS_TO_WRITE).give_up_counting();
+    /// Nobody can say who holds an end, as that to write of a pipe for datagrams, which come from anywhere.
+    pub fn give_up_counting(&self, side: Side) {
+        side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
+    }
+
+    /// What was set of the socket that reads here: see `descriptor::socket_common`.
+    pub fn settings(&self) -> &'static [AtomicU64] {
+        &self.shared.first_page()[SETTINGS..SETTINGS + SETTINGS_WORDS]
     }
 
     /// An end is on its way in a message, or has come.
@@ -371,19 +412,59 @@ impl Pipe {
     }
 
     /// Writes what fits from the program's memory, which must be in place: 0 where nothing may be written now.
-    pub fn write(&self, from: u64, bytes: u64) -> Result<u64> {
-        self.fill(bytes, |offset, done, length| {
+    pub fn write(&self, from: u64, bytes: u64, in_packets: impl Fn() -> bool) -> Result<u64> {
+        let each = |offset, done, length| {
             self.with_place(offset, |window, place| window.take_from_program(place, from.wrapping_add(done), length))
-        })
+        };
+        self.fill(bytes, each, in_packets)
     }
 
     /// Writes what fits of a buffer of ExOS.
-    pub fn write_bytes(&self, bytes: &[u8]) -> Result<u64> {
-        self.fill(bytes.len() as u64, |offset, done, length| {
+    pub fn write_bytes(&self, bytes: &[u8], in_packets: impl Fn() -> bool) -> Result<u64> {
+        let each = |offset, done: u64, length: u64| {
             self.with_place(offset, |window, place| {
                 window.write(place, &bytes[done as usize..(done + length) as usize])
             })
-        })
+        };
+        self.fill(bytes.len() as u64, each, in_packets)
+    }
+
+    /// Reads what is there, or a packet, into a buffer of ExOS.
+    pub fn read_bytes(&self, most: u64) -> Result<Vec<u8>> {
+        let bytes = RefCell::new(vec![0; most as usize]);
+        let done = self.drain(most, |offset, done, length| {
+            let piece = &mut bytes.borrow_mut()[done as usize..(done + length) as usize];
+            self.with_place(offset, |window, place| window.read(place, piece))
+        })?;
+        let mut bytes = bytes.into_inner();
+        bytes.truncate(done as usize);
+        Ok(bytes)
+    }
+
+    /// Says that writes may be packets from now on: who writes says of each whether it is.
+    pub fn begin_packets(&self) {
+        let _held = self.lock();
+        self.word(SHAPE).fetch_or(ring::PACKETS, SeqCst);
+    }
+
+    /// Whether some bytes can be written.
+    pub fn takes_some(&self) -> bool {
+        let ring = self.ring();
+        ring.takes(ATOMIC) != Ok(false) && (ring.shape == 0 || !self.is_full_of_packets(ring))
+    }
+
+    #[cold]
+    fn is_full_of_packets(&self, ring: Ring) -> bool {
+        ring.has_packets() && !self.packets().has_room(ring)
+    }
+
+    /// How many packets wait.
+    pub(super) fn packets_waiting(&self, ring: Ring) -> u64 {
+        if ring.has_packets() { self.packets().waiting() } else { 0 }
+    }
+
+    fn packets(&self) -> Packets<'static> {
+        Packets(&self.shared.first_page()[PACKETS..PACKETS + packets::WORDS])
     }
 
     /// Does something with a place of the ring: with the window that it lies in, and where it lies there.
@@ -471,6 +552,9 @@ impl Pipe {
     /// True when a write of so many bytes may begin.
     pub fn has_room(&self, bytes: u64) -> Term {
         let ring = self.ring();
+        if ring.shape != 0 && self.is_full_of_packets(ring) {
+            return word(self.word(READ), Operator::NotEqual, ring.read);
+        }
         let least = ring.written.wrapping_add(Ring::needed(bytes)).saturating_sub(ring.size());
         word(self.word(READ), Operator::GreaterOrEqual, least)
     }
@@ -499,7 +583,66 @@ impl Pipe {
 
     #[cold]
     fn drain_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
-        self.drain_ring::<false>(bytes, each)
+        if self.ring().has_packets() { self.drain_packets(bytes, each) } else { self.drain_ring::<false>(bytes, each) }
+    }
+
+    /// Reads one packet, or what waits before the first, and then that: what there is no room for is lost.
+    fn drain_packets(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes {
+            let ring = self.ring();
+            let Some(Packet { before, length }) = self.packets().first(ring) else {
+                // What is left is of no packet.
+                let rest = |offset, at, length| each(offset, done + at, length);
+                return self.drain_ring::<false>(bytes - done, &rest).map(|more| done + more);
+            };
+            let taken = if before > 0 { before.min(bytes - done) } else { length.min(bytes - done) };
+            match self.each_stretch(ring.read, taken, |offset, at, length| each(offset, done + at, length)) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => done += taken,
+            }
+            let gone = if before > 0 { taken } else { length };
+            self.word(READ).store(ring.read.wrapping_add(gone), SeqCst);
+            if before == 0 {
+                self.packets().take();
+                break;
+            }
+        }
+        self.wake_writer();
+        Ok(done)
+    }
+
+    /// Writes packets of a page each, and a last one of the rest, as far as they fit whole.
+    fn fill_packets(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes {
+            let (ring, length) = (self.ring(), (bytes - done).min(ATOMIC));
+            if ring.room()? < length || !self.packets().has_room(ring) {
+                break;
+            }
+            match self.each_stretch(ring.written, length, |offset, at, length| each(offset, done + at, length)) {
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => {}
+            }
+            self.packets().add(ring, length);
+            self.word(WRITTEN).store(ring.written.wrapping_add(length), SeqCst);
+            done += length;
+        }
+        self.wake_reader();
+        Ok(done)
+    }
+
+    /// Does something with the stretches of the ring from a position on.
+    fn each_stretch(&self, position: u64, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<()> {
+        let (ring, mut done) = (self.ring(), 0);
+        while done < bytes {
+            let stretch = ring.stretch(position.wrapping_add(done), bytes - done);
+            each(stretch.offset, done, stretch.bytes)?;
+            done += stretch.bytes;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -528,17 +671,28 @@ impl Pipe {
         Ok(done)
     }
 
-    fn fill(&self, bytes: u64, each: impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
+    fn fill(
+        &self,
+        bytes: u64,
+        each: impl Fn(u64, u64, u64) -> Result<()>,
+        in_packets: impl Fn() -> bool,
+    ) -> Result<u64> {
         let _held = self.lock();
         match self.word(SHAPE).load(Acquire) {
             0 => self.fill_ring::<true>(bytes, &each),
-            _ => self.fill_shaped(bytes, &each),
+            _ => self.fill_shaped(bytes, &each, in_packets),
         }
     }
 
     #[cold]
-    fn fill_shaped(&self, bytes: u64, each: &impl Fn(u64, u64, u64) -> Result<()>) -> Result<u64> {
-        self.fill_ring::<false>(bytes, each)
+    fn fill_shaped(
+        &self,
+        bytes: u64,
+        each: &impl Fn(u64, u64, u64) -> Result<()>,
+        in_packets: impl Fn() -> bool,
+    ) -> Result<u64> {
+        let in_packets = self.ring().has_packets() && in_packets();
+        if in_packets { self.fill_packets(bytes, each) } else { self.fill_ring::<false>(bytes, each) }
     }
 
     #[inline]

@@ -38,7 +38,7 @@ impl Pipe {
         self.grow(size)?;
         let _held = self.lock();
         let ring = self.ring();
-        if ring.waiting()? > size {
+        if ring.waiting()? > size || self.packets_waiting(ring) > size / ATOMIC {
             return Err(Errno::EBUSY);
         }
         self.word(SHAPE).store(ring.shape_of(size), SeqCst);

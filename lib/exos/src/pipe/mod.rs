@@ -4,6 +4,7 @@
 //! taken over from the dead. Who waits sleeps on a wakeup predicate over the other side's count.
 
 pub mod holders;
+pub mod packets;
 pub mod ring;
 
 #[cfg(target_os = "none")]

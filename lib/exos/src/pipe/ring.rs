@@ -13,6 +13,8 @@ pub const MOST: u64 = CAPACITY << DOUBLED_MOST;
 pub const ATOMIC: u64 = 4096;
 
 const DOUBLED_MOST: u32 = 4;
+/// Bit of a shape: packets were written; see `packets`.
+pub const PACKETS: u64 = 1 << 63;
 
 /// The two counts, and the shape of the pipe, as somebody found them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct Ring {
     pub written: u64,
     /// Bytes ever read.
     pub read: u64,
-    /// Bytes of its capacity that it may not hold (`F_SETPIPE_SZ`; 0..32), and how often the capacity was doubled (32..64).
+    /// Bytes of its capacity that it may not hold (`F_SETPIPE_SZ`; 0..32), how often the capacity was doubled (32..63), and [`PACKETS`].
     pub shape: u64,
 }
 
@@ -57,7 +59,7 @@ impl Ring {
     /// Both, of one whose size was changed.
     #[cold]
     const fn shaped(self) -> (u64, u64) {
-        let doubled = self.shape >> 32;
+        let doubled = (self.shape & !PACKETS) >> 32;
         let capacity = CAPACITY << if doubled < DOUBLED_MOST as u64 { doubled } else { DOUBLED_MOST as u64 };
         let (withheld, most) = (self.shape & 0xffff_ffff, capacity - ATOMIC);
         (capacity, capacity - if withheld < most { withheld } else { most })
@@ -69,7 +71,7 @@ impl Ring {
         while capacity < size {
             (doubled, capacity) = (doubled + 1, capacity * 2);
         }
-        doubled << 32 | (capacity - size)
+        self.shape & PACKETS | doubled << 32 | (capacity - size)
     }
 
     /// Bytes that can be written.

@@ -124,7 +124,7 @@ impl Input {
         while !self.waiting.is_empty() {
             // A pipe whose words make no sense has no reader who could complain.
             let some = self.waiting.len().min(crate::pipe::ring::ATOMIC as usize);
-            let done = pipe.write_bytes(&self.waiting[..some]).unwrap_or(some as u64) as usize;
+            let done = pipe.write_bytes(&self.waiting[..some], || false).unwrap_or(some as u64) as usize;
             if done == 0 {
                 return;
             }

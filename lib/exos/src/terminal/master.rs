@@ -107,7 +107,7 @@ impl Master {
         let was_held = self.slave.is_held();
         let typed = self.slave.type_bytes(bytes, |screen| {
             // A ring whose words make no sense shows no echo.
-            let _ = self.ring.write_bytes(screen);
+            let _ = self.ring.write_bytes(screen, || false);
         });
         typed.signals.into_iter().for_each(|signal| job::signal_foreground(&self.slave, signal));
         if was_held != self.slave.is_held() {

@@ -94,7 +94,7 @@ impl Terminal {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             }
-            ring.write_bytes(&self.process_output(some))?;
+            ring.write_bytes(&self.process_output(some), || false)?;
             done += some.len() as u64;
         }
         Ok(done)
