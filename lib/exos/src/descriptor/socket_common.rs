@@ -114,34 +114,48 @@ impl Settings {
 
 /// The page.
 #[derive(Debug)]
-pub(super) struct Common(Shared);
+pub(super) struct Common {
+    window: Shared,
+    /// Its access list when it was opened here.
+    list: PageNumber,
+}
 
 impl Common {
+    fn of(window: Shared) -> Self {
+        let list = list_of(window.pages()[0]);
+        Self { window, list }
+    }
+
+    /// Whether those who may write it are of the user that they were of: who became another one has it under another list.
+    fn is_of_one_user(&self) -> bool {
+        list_of(self.page()) == self.list
+    }
+
     fn create() -> Result<Self> {
         let process = process();
         process.sweep_lent();
         let page = crate::budget::allocate()?;
-        Ok(Self(process.windows.lock().open(vec![page], process.session_key, true)?))
+        Ok(Self::of(process.windows.lock().open(vec![page], process.session_key, true)?))
     }
 
     /// The page of a socket that came in a message.
     pub(super) fn open(page: PageNumber) -> Result<Self> {
-        Ok(Self(process().windows.lock().open(vec![page], process().opening_key(), true)?))
+        Ok(Self::of(process().windows.lock().open(vec![page], process().opening_key(), true)?))
     }
 
     /// Its number.
     pub(super) fn page(&self) -> PageNumber {
-        self.0.pages()[0]
+        self.window.pages()[0]
     }
 
     /// Its words.
     pub(super) const fn words(&self) -> &'static [AtomicU64; PAGE_WORDS] {
-        self.0.first_page()
+        self.window.first_page()
     }
 
     /// Who changes it holds this.
     pub(super) fn lock(&self) -> Held<'static> {
-        lock_in(&self.0).acquire()
+        lock_in(&self.window).acquire()
     }
 
     /// True when it is not this edition any more.
@@ -151,7 +165,7 @@ impl Common {
 
     /// This process has no descriptor of the socket any more.
     pub(super) fn discard(&self) {
-        process().close_and_lend(&self.0, self.0.pages());
+        process().close_and_lend(&self.window, self.window.pages());
     }
 
     fn edition(&self) -> u64 {
@@ -162,7 +176,7 @@ impl Common {
         let at = NAMES[whose];
         let mut name = vec![0; (self.words()[at].load(Acquire) as usize).min(NAME_BYTES)];
         // It lies in the page.
-        let _ = self.0.read(at as u64 * 8 + 8, &mut name);
+        let _ = self.window.read(at as u64 * 8 + 8, &mut name);
         name
     }
 
@@ -175,7 +189,7 @@ impl Common {
         words[REQUEST].store(ends.request.unwrap_or(0), Relaxed);
         for (at, name) in NAMES.into_iter().zip(&ends.names) {
             let name = &name[..name.len().min(NAME_BYTES)];
-            let _ = self.0.write(at as u64 * 8 + 8, name);
+            let _ = self.window.write(at as u64 * 8 + 8, name);
             words[at].store(name.len() as u64, Relaxed);
         }
         ends.seen = self.edition().wrapping_add(1);
@@ -216,7 +230,8 @@ impl Socket {
         }
     }
 
-    /// Opens what others have joined it to. The first page of what could not be opened is nowhere in `ends`.
+    /// Opens what others have joined it to, as long as all who may say so are of one user: another one would have this process open what is
+    /// no affair of theirs. The first page of what could not be opened is nowhere in `ends`.
     ///
     /// # Errors
     /// The first that came.
@@ -227,6 +242,9 @@ impl Socket {
         let _held = common.lock();
         let word = |index: usize| common.words()[index].load(Acquire);
         ends.seen = common.edition();
+        if !common.is_of_one_user() {
+            return Ok(());
+        }
         ends.names = [0, 1].map(|whose| common.name(whose));
         ends.request = Some(word(REQUEST)).filter(|number| *number != 0);
         let pages: [PageNumber; 2] = PIPES.map(|index| PageNumber(word(index)));
@@ -325,8 +343,12 @@ impl Socket {
 /// Whether all pages of a pipe lie under one list, as its maker had them: nobody has others write to pages that only they may write by
 /// naming them in a first page of his own.
 fn is_of_one_list(pipe: &Pipe) -> bool {
-    let list = |page: &PageNumber| exposed::page(*page).map(|info| info.access());
-    pipe.pages().windows(2).all(|pages| list(&pages[0]) == list(&pages[1]))
+    pipe.pages().windows(2).all(|pages| list_of(pages[0]) == list_of(pages[1]))
+}
+
+/// The access list of a page.
+fn list_of(page: PageNumber) -> PageNumber {
+    exposed::page(page).map_or(PageNumber::NONE, |info| info.access())
 }
 
 /// Leaves a hold on a node to who asks next, unless one is left.
