@@ -59,6 +59,20 @@ impl Secrets {
         owes_slice: false,
         homes: 0,
     };
+
+    /// Pages of the private part of its area.
+    pub(crate) fn private(&self) -> &[u32] {
+        &self.private[..usize::from(self.private_count)]
+    }
+
+    /// Those of an environment that is gone, which destruction has left without pins and predicate, become those of the next one in
+    /// the same pages.
+    pub(crate) fn begin_again(&mut self, name: Capability) {
+        let own = &mut self.keys[KeyIndex::WELL_KNOWN.0 as usize + 1..];
+        own.iter_mut().filter(|key| !capability::is_empty(key)).for_each(|key| *key = capability::empty());
+        self.keys[KeyIndex::FIRST.0 as usize] = name;
+        (self.taking, self.destruction, self.owes_slice, self.homes) = (Taking::NONE, Progress::Pins, false, 0);
+    }
 }
 
 impl Kernel {
