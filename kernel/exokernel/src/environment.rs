@@ -167,7 +167,7 @@ impl Kernel {
     /// Creates an environment (see `abi::syscall`).
     pub(crate) fn create_environment(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         let wanted: Specification = copied(user::read(specification), specification)?;
-        let name = self.key(KeyIndex(wanted.name_key))?;
+        let name = *self.key(KeyIndex(wanted.name_key))?;
         self.check_specification(key, &wanted)?;
         let creator = self.caller();
         crate::budget::check(creator, Resource::Environment, 1)?;

@@ -44,6 +44,8 @@ pub(crate) struct Kernel {
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
 pub(crate) const LISTS_REMEMBERED: usize = 32;
+/// Places that a list's answers may have: as many keys as differ in them.
+const KEYS_APART: u64 = 4;
 
 /// What a key of an environment gave, for as long as no right was lost anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,12 +81,24 @@ impl Kernel {
     #[inline]
     pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
         // Lists lie near one another, and keys are few: those of one list lie far apart.
-        &self.last_rights[(list.0 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
+        &self.last_rights[(list.0 ^ key.0 % KEYS_APART * (LISTS_REMEMBERED as u64 / KEYS_APART)) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.
     pub(crate) fn remember(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber, rights: Rights) {
         answer.set(Answer { question: (caller_number(), key, page, self.authority.get()), rights });
+    }
+
+    /// The same of rights to what a list names, and to roots among that.
+    pub(crate) fn forget_list(&self, list: PageNumber) {
+        // Keys whose lower bits are the same share a place.
+        for answer in (0..KEYS_APART).map(|key| self.last_rights_of(KeyIndex(key), list)) {
+            if answer.get().about().1 == list {
+                answer.set(Answer::default());
+            }
+        }
+        self.last_root.set(Answer::default());
+        machine::map_few::forget();
     }
 
     /// A right may have been lost: what was remembered holds no more.

@@ -87,26 +87,26 @@ impl Kernel {
     }
 
     /// The caller's key at an index.
-    pub(crate) fn key(&self, index: KeyIndex) -> Result<Capability, Failure> {
+    pub(crate) fn key(&self, index: KeyIndex) -> Result<&Capability, Failure> {
         self.key_of(self.caller(), index)
     }
 
-    fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<Capability, Failure> {
+    fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<&Capability, Failure> {
         let slot = usize::try_from(index.0).ok().and_then(|slot| self.secrets(environment).keys.get(slot));
         match slot {
-            Some(key) if !capability::is_empty(key) => Ok(*key),
+            Some(key) if !capability::is_empty(key) => Ok(key),
             _ => Err(Error::NoSuchKey.about(index.0)),
         }
     }
 
     /// Whether the caller's key dominates a name with this right.
     pub(crate) fn require(&self, key: KeyIndex, name: &Capability, right: Rights) -> Result<(), Failure> {
-        permit(capability::rights_under(&self.key(key)?, name), right)
+        permit(capability::rights_under(self.key(key)?, name), right)
     }
 
     /// Derives a key (see `abi::syscall`).
     pub(crate) fn derive_key(&mut self, key: KeyIndex, slot: KeyIndex, rights: u64, component: u64) -> Outcome<u64> {
-        let source = self.key(key)?;
+        let source = *self.key(key)?;
         let fresh = self.fresh;
         let child = match capability::derive(&source, rights_from(rights, 2)?, component, fresh) {
             Ok(child) => child,
@@ -136,7 +136,7 @@ impl Kernel {
         slot: KeyIndex,
         control: KeyIndex,
     ) -> Outcome<()> {
-        let copy = capability::narrowed(&self.key(key)?, rights_from(rights, 1)?);
+        let copy = capability::narrowed(self.key(key)?, rights_from(rights, 1)?);
         if capability::is_empty(&copy) {
             return refuse(Error::BadArgument, 1);
         }

@@ -18,7 +18,7 @@ use abi::capability::{Capability, Rights};
 use abi::environment::State;
 use abi::limits::PRIVATE_PAGES;
 use abi::page::{self, ORPHAN, PageInfo};
-use abi::page_table::{DIRTY, PRESENT, WRITE};
+use abi::page_table::{DIRTY, PAGE, PRESENT, WRITE};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -41,7 +41,7 @@ impl Kernel {
         (name, first): (KeyIndex, PageNumber),
         keeps: u64,
     ) -> Outcome<EnvironmentId> {
-        let name = self.key(name)?;
+        let name = *self.key(name)?;
         if keeps > 1 {
             return refuse(Error::BadArgument, 4);
         }
@@ -151,9 +151,9 @@ impl Kernel {
         let private = self.secrets(environment).private();
         let entries = Slot { index: area.index + 1, ..area }.entries(private.len());
         let mut lowest = private.len();
-        for (index, (number, entry)) in private.iter().zip(entries).enumerate().rev() {
+        for (index, (number, entry)) in private.iter().zip(entries).enumerate() {
             let page = PageNumber(u64::from(*number));
-            let info = self.page(page)?;
+            let info = memory::info(page).expect("a private page has a record");
             self.check_page(key, page, info, allowed)?;
             let is_mapped = is_in_place(entry, page).ok_or_else(misplaced)?;
             if memory::references(info) != u32::from(is_mapped) {
@@ -161,7 +161,7 @@ impl Kernel {
             }
             // The first is no part of the stack.
             if index != 0 && (entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0) {
-                lowest = index - 1;
+                lowest = lowest.min(index - 1);
             }
         }
         Ok(lowest.saturating_sub(1)..private.len() - 1)
@@ -251,6 +251,6 @@ fn stack_slot(area: Slot, index: usize) -> Slot {
 /// Whether an entry maps a page, to be written; nothing where it maps anything else.
 #[inline(always)]
 fn is_in_place(entry: u64, page: PageNumber) -> Option<bool> {
-    let is_mapped = entry & PRESENT != 0;
-    (!is_mapped || entry & WRITE != 0 && page_of(entry) == page).then_some(is_mapped)
+    let bits = PRESENT | WRITE;
+    if entry & (PAGE | bits) == page.address() | bits { Some(true) } else { (entry & PRESENT == 0).then_some(false) }
 }

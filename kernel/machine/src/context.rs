@@ -90,10 +90,10 @@ pub fn published(number: EnvironmentId) -> &'static Context {
 /// Puts the context of a slot where transfers find it, or takes it away.
 pub fn publish(slot: usize, context: Option<&'static Context>) {
     let handle = handle_of(core::ptr::from_ref(context.unwrap_or(&NOBODY)));
-    let mut index = slot;
+    let (mut index, slots) = (slot, crate::exposed::environments().len());
     while let Some(entry) = chitin_contexts.get(index) {
         entry.store(handle, Ordering::Release);
-        index += crate::exposed::environments().len();
+        index += slots;
     }
 }
 
