@@ -33,7 +33,10 @@ impl AccessList {
 
     fn set(&mut self, index: usize, entry: Capability) {
         self.entries[index] = entry;
-        self.used = self.entries.iter().rposition(|entry| !capability::is_empty(entry)).map_or(0, |last| last + 1);
+        self.used = self.used.max(index + 1);
+        while self.used().last().is_some_and(capability::is_empty) {
+            self.used -= 1;
+        }
     }
 }
 

@@ -44,13 +44,14 @@ pub(crate) struct Kernel {
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
 pub(crate) const LISTS_REMEMBERED: usize = 32;
-/// Places that a list's answers may have: as many keys as differ in them.
-const KEYS_APART: u64 = 4;
 
-/// What a key of an environment gave, for as long as no right was lost anywhere.
+/// Who asked, by what key, about which list or root, and when ([`Kernel::authority`]).
+type Question = (EnvironmentId, KeyIndex, PageNumber, u64);
+
+/// What a key of an environment gave, for as long as no right was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    question: (EnvironmentId, KeyIndex, PageNumber, u64),
+    question: Question,
     rights: Rights,
 }
 
@@ -81,7 +82,7 @@ impl Kernel {
     #[inline]
     pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
         // Lists lie near one another, and keys are few: those of one list lie far apart.
-        &self.last_rights[(list.0 ^ key.0 % KEYS_APART * (LISTS_REMEMBERED as u64 / KEYS_APART)) as usize % LISTS_REMEMBERED]
+        &self.last_rights[(list.0 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.
@@ -89,14 +90,21 @@ impl Kernel {
         answer.set(Answer { question: (caller_number(), key, page, self.authority.get()), rights });
     }
 
-    /// The same of rights to what a list names, and to roots among that.
+    /// A right to what a list names may have been lost.
     pub(crate) fn forget_list(&self, list: PageNumber) {
-        // Keys whose lower bits are the same share a place.
-        for answer in (0..KEYS_APART).map(|key| self.last_rights_of(KeyIndex(key), list)) {
-            if answer.get().about().1 == list {
-                answer.set(Answer::default());
-            }
-        }
+        self.forget_answers(|(_, _, about, _)| *about == list);
+    }
+
+    /// An environment has lost a key.
+    pub(crate) fn forget_key(&self, owner: EnvironmentId, key: KeyIndex) {
+        self.forget_answers(|(asker, by, _, _)| *by == key && *asker == owner);
+    }
+
+    /// Forgets answers about lists that may hold no more, and all that was remembered of roots and entries because of them.
+    #[inline(always)]
+    fn forget_answers(&self, is_lost: impl Fn(&Question) -> bool) {
+        let lost = self.last_rights.iter().filter(|answer| is_lost(&answer.get().question));
+        lost.for_each(|answer| answer.set(Answer::default()));
         self.last_root.set(Answer::default());
         machine::map_few::forget();
     }

@@ -170,7 +170,7 @@ impl Kernel {
         }
         self.key_of(environment, slot)?;
         self.secrets_mut(environment).keys[slot.0 as usize] = capability::empty();
-        self.forget();
+        self.forget_key(environment.number(), slot);
         Ok(())
     }
 
