@@ -81,8 +81,8 @@ impl Kernel {
     /// Where the last answer about a key and an access list is remembered.
     #[inline]
     pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
-        // Lists lie near one another, and keys are few: those of one list lie far apart.
-        &self.last_rights[(list.0 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
+        // Lists lie near one another, or many pages apart, and keys are few: those of one list lie far apart.
+        &self.last_rights[(list.0 ^ list.0 >> 5 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.

@@ -8,10 +8,8 @@ use runtime::vector::State;
 
 /// Sets the registers to their initial state, for a program that begins.
 pub fn clear() {
-    if let Ok(initial) = State::new() {
-        // SAFETY: ExOS is built without vector registers.
-        unsafe { initial.restore() };
-    }
+    // SAFETY: ExOS is built without vector registers.
+    unsafe { runtime::vector::initialise() };
 }
 
 /// What the registers hold, to be put back.
