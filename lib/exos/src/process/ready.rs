@@ -19,9 +19,10 @@ use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::memory::frames::page_of;
 use crate::relatives;
+use crate::signal::post::Post;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
-use crate::user_memory::shared::{Shared, Windows};
+use crate::user_memory::shared::{PAGE_WORDS, Shared, Windows};
 use crate::user_memory::tables::{Editor, Tables};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -343,7 +344,8 @@ impl Ready {
         self.take_given(nursery, gone.as_deref().filter(|_| keeps));
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
-        self.public.clear();
+        public::TELLING.into_iter().for_each(|words| self.public.clear(words));
+        Post::new(&self.public.words()[PAGE_WORDS..]).clear();
         mark(&self.public);
         if gone.is_none() || !self.is_whole() {
             return Err(Errno::EBUSY);
