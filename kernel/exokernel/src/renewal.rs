@@ -65,9 +65,8 @@ impl Kernel {
                 }
                 Progress::Private(0) => {
                     let parts = self.parts_of(environment);
-                    let mut allowed = None;
-                    self.check_parts(key, environment, parts, &mut allowed)?;
-                    let used = self.check_area(key, environment, (parts.public, area), &mut allowed)?;
+                    let allowed = self.check_parts(key, environment, parts)?;
+                    let used = self.check_area(key, environment, (parts.public, area), allowed)?;
                     if self.work_left() < (RENEW + CLEAR * used.len() as u32).min(RENEW_MOST) {
                         break;
                     }
@@ -100,20 +99,22 @@ impl Kernel {
         }
     }
 
-    /// Fails unless the caller may have what an environment is made of, and one environment more. What is under the list that is
-    /// `allowed` in the end it may have.
+    /// Fails unless the caller may have what an environment is made of, and one environment more. The result is a list whose pages
+    /// the caller may have.
     fn check_parts(
         &self,
         key: KeyIndex,
         environment: Environment,
         parts: Parts,
-        allowed: &mut Option<PageNumber>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<PageNumber>, Failure> {
         if self.heir(environment) != self.caller() {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
-        let mut pages = [parts.public, parts.root, parts.control, parts.key_ring].into_iter();
-        pages.try_for_each(|page| self.check_page(key, page, self.page(page)?, allowed))
+        let mut allowed = None;
+        for page in [parts.public, parts.root, parts.control, parts.key_ring] {
+            self.check_page(key, page, self.page(page)?, &mut allowed)?;
+        }
+        Ok(allowed)
     }
 
     /// Fails unless the caller may have a page. Nearly all of them are under one list.
@@ -144,7 +145,7 @@ impl Kernel {
         key: KeyIndex,
         environment: Environment,
         (public, area): (PageNumber, Slot),
-        allowed: &mut Option<PageNumber>,
+        mut allowed: Option<PageNumber>,
     ) -> Result<Range<usize>, Failure> {
         let misplaced = || Error::NotMapped.about(environment.info().area.load(Ordering::Relaxed));
         is_in_place(area.entry(), public).ok_or_else(misplaced)?;
@@ -154,7 +155,7 @@ impl Kernel {
         for (index, (number, entry)) in private.iter().zip(entries).enumerate() {
             let page = PageNumber(u64::from(*number));
             let info = memory::info(page).expect("a private page has a record");
-            self.check_page(key, page, info, allowed)?;
+            self.check_page(key, page, info, &mut allowed)?;
             let is_mapped = is_in_place(entry, page).ok_or_else(misplaced)?;
             if memory::references(info) != u32::from(is_mapped) {
                 return Err(Error::InUse.about(page.0));

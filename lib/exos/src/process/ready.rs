@@ -424,7 +424,7 @@ impl Ready {
 
     /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
     /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
-    fn is_whole(&self) -> bool {
+    fn is_whole(&mut self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.room.edits
