@@ -48,10 +48,9 @@ impl Predicate {
     /// Products are tried in order, and terms in order within a product, up to the
     /// first that fails: at most [`crate::TERMS_MAX`] words are read, each once.
     pub fn evaluate(&self, now: u64, words: &impl Words) -> Outcome {
-        let gone = words.gone();
-        // Mostly none is, and it does not matter which of them watch memory.
-        if gone != 0 && gone & self.watched_mask() != 0 {
-            return Outcome::Gone { term: (gone & self.watched_mask()).trailing_zeros() as usize };
+        let gone = words.gone() & self.watched_mask();
+        if gone != 0 {
+            return Outcome::Gone { term: gone.trailing_zeros() as usize };
         }
         let mut first = 0;
         for (product, terms) in self.products().enumerate() {
