@@ -43,7 +43,7 @@ pub(crate) struct Kernel {
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
-pub(crate) const LISTS_REMEMBERED: usize = 32;
+pub(crate) const LISTS_REMEMBERED: usize = 64;
 
 /// Who asked, by what key, about which list or root, and when ([`Kernel::authority`]).
 type Question = (EnvironmentId, KeyIndex, PageNumber, u64);
@@ -81,8 +81,8 @@ impl Kernel {
     /// Where the last answer about a key and an access list is remembered.
     #[inline]
     pub(crate) fn last_rights_of(&self, key: KeyIndex, list: PageNumber) -> &Cell<Answer> {
-        // Lists lie near one another, or many pages apart, and keys are few: those of one list lie far apart.
-        &self.last_rights[(list.0 ^ list.0 >> 5 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
+        // Lists lie near one another, and keys are few: those of one list lie far apart.
+        &self.last_rights[(list.0 ^ key.0 << 3) as usize % LISTS_REMEMBERED]
     }
 
     /// Remembers an answer.
@@ -164,7 +164,7 @@ pub(crate) fn make(memory: Memory) {
         work: Cell::new(0),
         attention: Cell::new(false),
         authority: Cell::new(1),
-        last_rights: Default::default(),
+        last_rights: core::array::from_fn(|_| Cell::default()),
         last_root: Cell::default(),
         channel: Channel::new(),
     });
