@@ -33,7 +33,10 @@ impl AccessList {
 
     fn set(&mut self, index: usize, entry: Capability) {
         self.entries[index] = entry;
-        self.used = self.entries.iter().rposition(|entry| !capability::is_empty(entry)).map_or(0, |last| last + 1);
+        self.used = self.used.max(index + 1);
+        while self.used().last().is_some_and(capability::is_empty) {
+            self.used -= 1;
+        }
     }
 }
 
@@ -52,21 +55,22 @@ impl Kernel {
 
     #[inline(never)]
     fn find_rights_on_list(&self, key: KeyIndex, list: PageNumber) -> Result<Rights, Failure> {
-        let capability = self.key(key)?;
+        let key_index = key;
+        let key = self.key(key)?;
         let Some(entries) = self.memory.get::<AccessList>(list) else {
             let Some(info) = memory::info(list) else { return Err(Error::NoSuchPage.about(list.0)) };
             return Err(Error::WrongKind.about(memory::state(info).kind as u64));
         };
         let entries = entries.used();
         self.spend(1 + entries.len() as u32 / ENTRIES_PER_UNIT);
-        let rights = capability::rights_on(&capability, entries);
-        self.remember(self.last_rights_of(key, list), key, list, rights);
+        let rights = capability::rights_on(key, entries);
+        self.remember(self.last_rights_of(key_index, list), key_index, list, rights);
         Ok(rights)
     }
 
     /// Makes a page an access list (see `abi::syscall`).
     pub(crate) fn create_access_list(&mut self, key: KeyIndex, page: PageNumber, source: KeyIndex) -> Outcome<()> {
-        let entry = Capability { rights: Rights::ALL, ..self.key(source)? };
+        let entry = Capability { rights: Rights::ALL, ..*self.key(source)? };
         self.donatable(key, page)?;
         self.set_access_list(page, None);
         self.memory.create(page, PageKind::AccessList, AccessList::of(entry));
@@ -87,7 +91,7 @@ impl Kernel {
         let rights = rights_from(rights, 4)?;
         let entry = match rights {
             Rights::NONE => capability::empty(),
-            rights => Capability { rights, ..self.key(source)? },
+            rights => Capability { rights, ..*self.key(source)? },
         };
         let entries = self.memory.get_mut::<AccessList>(list).expect("its rights were read");
         match usize::try_from(index) {
@@ -95,7 +99,7 @@ impl Kernel {
             _ => return refuse(Error::BadArgument, 2),
         }
         memory::note_edit(memory::info(list).expect("an access list has a record"));
-        self.forget();
+        self.forget_list(list);
         Ok(())
     }
 }

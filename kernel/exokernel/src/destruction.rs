@@ -220,9 +220,9 @@ impl Kernel {
 
     fn release_pins(&mut self, environment: Environment) -> Progress {
         self.drop_predicate(environment);
-        let pinned = self.secrets(environment).pinned;
-        for page in pinned.into_iter().filter_map(Pin::page) {
-            self.end_pin(environment, page);
+        if environment.budget(Resource::Pin).used.load(Ordering::Relaxed) != 0 {
+            let pinned = self.secrets(environment).pinned;
+            pinned.into_iter().filter_map(Pin::page).for_each(|page| drop(self.end_pin(environment, page)));
         }
         Progress::Slices(0)
     }

@@ -23,6 +23,33 @@ use machine::{exposed, memory, page_table, user};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Environment(&'static EnvironmentInfo);
 
+/// What an environment is made of, beside the private pages of its area.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// Root of its page tables.
+    pub(crate) root: PageNumber,
+    /// Page of its context.
+    pub(crate) control: PageNumber,
+    /// Page of its secrets.
+    pub(crate) key_ring: PageNumber,
+    /// Its public page.
+    pub(crate) public: PageNumber,
+    /// Address of its area.
+    pub(crate) area: u64,
+}
+
+impl Parts {
+    const fn of(wanted: &Specification) -> Self {
+        Self {
+            root: PageNumber(wanted.root),
+            control: PageNumber(wanted.control),
+            key_ring: PageNumber(wanted.key_ring),
+            public: PageNumber(wanted.public),
+            area: wanted.area,
+        }
+    }
+}
+
 impl PartialEq for Environment {
     fn eq(&self, other: &Self) -> bool {
         core::ptr::eq(self.0, other.0)
@@ -140,7 +167,7 @@ impl Kernel {
     /// Creates an environment (see `abi::syscall`).
     pub(crate) fn create_environment(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         let wanted: Specification = copied(user::read(specification), specification)?;
-        let name = self.key(KeyIndex(wanted.name_key))?;
+        let name = *self.key(KeyIndex(wanted.name_key))?;
         self.check_specification(key, &wanted)?;
         let creator = self.caller();
         crate::budget::check(creator, Resource::Environment, 1)?;
@@ -224,12 +251,23 @@ impl Kernel {
         let secrets = self.memory.get_mut::<Secrets>(PageNumber(wanted.key_ring)).expect("made just now");
         secrets.keys[KeyIndex::FIRST.0 as usize] = name;
         (secrets.private, secrets.private_count) = (private.map(|page| page.0 as u32), count as u8);
-        environment.change(|info| fill_record(info, creator, &name, wanted));
+        self.introduce(environment, creator, &name, Parts::of(wanted));
+    }
+
+    /// An environment that is made becomes known: to its creator, to everybody who reads its record, to transfers.
+    pub(crate) fn introduce(
+        &mut self,
+        environment: Environment,
+        creator: Option<Environment>,
+        name: &Capability,
+        parts: Parts,
+    ) {
+        environment.change(|info| fill_record(info, creator, name, parts));
         if let Some(creator) = creator {
             crate::destruction::adopt(creator, environment);
         }
         let context = self.context_of(environment);
-        context.private_words().number.store(number.0, Ordering::Relaxed);
+        context.private_words().number.store(environment.number().0, Ordering::Relaxed);
         machine::context::publish(environment.slot(), Some(context));
     }
 
@@ -283,15 +321,15 @@ fn check_distinct(wanted: &Specification) -> Outcome<()> {
 }
 
 /// Writes the exposed record of a new environment. Its number is there already.
-fn fill_record(info: &EnvironmentInfo, creator: Option<Environment>, name: &Capability, wanted: &Specification) {
+fn fill_record(info: &EnvironmentInfo, creator: Option<Environment>, name: &Capability, parts: Parts) {
     let creator = creator.map_or(0, |creator| creator.number().0);
     let words = [
         (&info.creator, creator),
-        (&info.root, wanted.root),
-        (&info.control, wanted.control),
-        (&info.public, wanted.public),
-        (&info.key_ring, wanted.key_ring),
-        (&info.area, wanted.area),
+        (&info.root, parts.root.0),
+        (&info.control, parts.control.0),
+        (&info.public, parts.public.0),
+        (&info.key_ring, parts.key_ring.0),
+        (&info.area, parts.area),
         (&info.state, State::Alive as u64),
     ];
     words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));

@@ -43,12 +43,15 @@ pub(crate) struct Kernel {
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
 /// own list in turn.
-pub(crate) const LISTS_REMEMBERED: usize = 32;
+pub(crate) const LISTS_REMEMBERED: usize = 64;
 
-/// What a key of an environment gave, for as long as no right was lost anywhere.
+/// Who asked, by what key, about which list or root, and when ([`Kernel::authority`]).
+type Question = (EnvironmentId, KeyIndex, PageNumber, u64);
+
+/// What a key of an environment gave, for as long as no right was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    question: (EnvironmentId, KeyIndex, PageNumber, u64),
+    question: Question,
     rights: Rights,
 }
 
@@ -85,6 +88,25 @@ impl Kernel {
     /// Remembers an answer.
     pub(crate) fn remember(&self, answer: &Cell<Answer>, key: KeyIndex, page: PageNumber, rights: Rights) {
         answer.set(Answer { question: (caller_number(), key, page, self.authority.get()), rights });
+    }
+
+    /// A right to what a list names may have been lost.
+    pub(crate) fn forget_list(&self, list: PageNumber) {
+        self.forget_answers(|(_, _, about, _)| *about == list);
+    }
+
+    /// An environment has lost a key.
+    pub(crate) fn forget_key(&self, owner: EnvironmentId, key: KeyIndex) {
+        self.forget_answers(|(asker, by, _, _)| *by == key && *asker == owner);
+    }
+
+    /// Forgets answers about lists that may hold no more, and all that was remembered of roots and entries because of them.
+    #[inline(always)]
+    fn forget_answers(&self, is_lost: impl Fn(&Question) -> bool) {
+        let lost = self.last_rights.iter().filter(|answer| is_lost(&answer.get().question));
+        lost.for_each(|answer| answer.set(Answer::default()));
+        self.last_root.set(Answer::default());
+        machine::map_few::forget();
     }
 
     /// A right may have been lost: what was remembered holds no more.
@@ -142,7 +164,7 @@ pub(crate) fn make(memory: Memory) {
         work: Cell::new(0),
         attention: Cell::new(false),
         authority: Cell::new(1),
-        last_rights: Default::default(),
+        last_rights: core::array::from_fn(|_| Cell::default()),
         last_root: Cell::default(),
         channel: Channel::new(),
     });

@@ -59,6 +59,20 @@ impl Secrets {
         owes_slice: false,
         homes: 0,
     };
+
+    /// Pages of the private part of its area.
+    pub(crate) fn private(&self) -> &[u32] {
+        &self.private[..usize::from(self.private_count)]
+    }
+
+    /// Those of an environment that is gone, which destruction has left without pins and predicate, become those of the next one in
+    /// the same pages.
+    pub(crate) fn begin_again(&mut self, name: Capability) {
+        let own = &mut self.keys[KeyIndex::WELL_KNOWN.0 as usize + 1..];
+        own.iter_mut().filter(|key| !capability::is_empty(key)).for_each(|key| *key = capability::empty());
+        self.keys[KeyIndex::FIRST.0 as usize] = name;
+        (self.taking, self.destruction, self.owes_slice, self.homes) = (Taking::NONE, Progress::Pins, false, 0);
+    }
 }
 
 impl Kernel {
@@ -73,26 +87,26 @@ impl Kernel {
     }
 
     /// The caller's key at an index.
-    pub(crate) fn key(&self, index: KeyIndex) -> Result<Capability, Failure> {
+    pub(crate) fn key(&self, index: KeyIndex) -> Result<&Capability, Failure> {
         self.key_of(self.caller(), index)
     }
 
-    fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<Capability, Failure> {
+    fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<&Capability, Failure> {
         let slot = usize::try_from(index.0).ok().and_then(|slot| self.secrets(environment).keys.get(slot));
         match slot {
-            Some(key) if !capability::is_empty(key) => Ok(*key),
+            Some(key) if !capability::is_empty(key) => Ok(key),
             _ => Err(Error::NoSuchKey.about(index.0)),
         }
     }
 
     /// Whether the caller's key dominates a name with this right.
     pub(crate) fn require(&self, key: KeyIndex, name: &Capability, right: Rights) -> Result<(), Failure> {
-        permit(capability::rights_under(&self.key(key)?, name), right)
+        permit(capability::rights_under(self.key(key)?, name), right)
     }
 
     /// Derives a key (see `abi::syscall`).
     pub(crate) fn derive_key(&mut self, key: KeyIndex, slot: KeyIndex, rights: u64, component: u64) -> Outcome<u64> {
-        let source = self.key(key)?;
+        let source = *self.key(key)?;
         let fresh = self.fresh;
         let child = match capability::derive(&source, rights_from(rights, 2)?, component, fresh) {
             Ok(child) => child,
@@ -122,7 +136,7 @@ impl Kernel {
         slot: KeyIndex,
         control: KeyIndex,
     ) -> Outcome<()> {
-        let copy = capability::narrowed(&self.key(key)?, rights_from(rights, 1)?);
+        let copy = capability::narrowed(self.key(key)?, rights_from(rights, 1)?);
         if capability::is_empty(&copy) {
             return refuse(Error::BadArgument, 1);
         }
@@ -156,7 +170,7 @@ impl Kernel {
         }
         self.key_of(environment, slot)?;
         self.secrets_mut(environment).keys[slot.0 as usize] = capability::empty();
-        self.forget();
+        self.forget_key(environment.number(), slot);
         Ok(())
     }
 

@@ -502,7 +502,9 @@ impl Kernel {
             budget::check(caller, Resource::Page, 1)?;
             self.pass_page(page, owner, caller);
         }
-        self.set_access_list(page, Some(list));
+        if access_list(info) != list {
+            self.set_access_list(page, Some(list));
+        }
         Ok(())
     }
 

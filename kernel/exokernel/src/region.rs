@@ -77,7 +77,7 @@ impl Kernel {
         let info = self.page(page)?;
         permit(self.rights_on_page(key, info)?, Rights::OWN)?;
         self.regions(page)?;
-        let name = Capability { rights: rights_from(rights, 4)?, ..self.key(source)? };
+        let name = Capability { rights: rights_from(rights, 4)?, ..*self.key(source)? };
         let regions = self.memory.get_mut::<RegionPage>(page).expect("checked");
         match usize::try_from(region).ok().and_then(|region| regions.names.get_mut(region)) {
             Some(place) => *place = name,
@@ -88,7 +88,7 @@ impl Kernel {
 
     /// The contents of a region that a key opens with this right.
     fn opened(&self, key: KeyIndex, page: PageNumber, region: usize, right: Rights) -> Outcome<[u64; WORDS]> {
-        let key = self.key(key)?;
+        let key = *self.key(key)?;
         let regions = self.regions(page)?;
         permit(capability::rights_under(&key, &regions.names[region]), right)?;
         Ok(regions.data[region])

@@ -9,15 +9,16 @@
 use crate::address_space::UNLINK;
 use crate::budget;
 use crate::destruction::{LARGEST_STEP, Progress, STEP};
-use crate::environment::Environment;
+use crate::environment::{Environment, Parts};
 use crate::kernel::{Kernel, Outcome, refuse};
-use crate::key::permit;
+use crate::key::{Secrets, permit};
 use crate::page::{access_list, wake_watchers};
 use abi::budget::Resource;
 use abi::capability::{Capability, Rights};
-use abi::environment::{Specification, State};
-use abi::page::{self, ORPHAN};
-use abi::page_table::{DIRTY, PRESENT, WRITE};
+use abi::environment::State;
+use abi::limits::PRIVATE_PAGES;
+use abi::page::{self, ORPHAN, PageInfo};
+use abi::page_table::{DIRTY, PAGE, PRESENT, WRITE};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ use machine::{context, memory};
 
 /// Units of work of the last step, which looks at all pages and builds the environment, and of each page of the stack that it
 /// fills with zeros; and how many it takes at most of those of an entry, so that it comes.
-const RENEW: u32 = 160;
+const RENEW: u32 = 90;
 const CLEAR: u32 = 13;
 const RENEW_MOST: u32 = 260;
 
@@ -40,7 +41,7 @@ impl Kernel {
         (name, first): (KeyIndex, PageNumber),
         keeps: u64,
     ) -> Outcome<EnvironmentId> {
-        let name = self.key(name)?;
+        let name = *self.key(name)?;
         if keeps > 1 {
             return refuse(Error::BadArgument, 4);
         }
@@ -63,14 +64,13 @@ impl Kernel {
                     self.secrets_mut(environment).destruction = Progress::Pages;
                 }
                 Progress::Private(0) => {
-                    let wanted = self.pages_of(environment);
-                    let used = used_stack(&wanted, area);
+                    let parts = self.parts_of(environment);
+                    let allowed = self.check_parts(key, environment, parts)?;
+                    let used = self.check_area(key, environment, (parts.public, area), allowed)?;
                     if self.work_left() < (RENEW + CLEAR * used.len() as u32).min(RENEW_MOST) {
                         break;
                     }
-                    self.check_pages(key, environment, &wanted)?;
-                    self.check_area(&wanted, area)?;
-                    return Ok(self.begin_again(environment, &name, first, &wanted, (area, used)));
+                    return Ok(self.begin_again(environment, &name, first, parts, (area, used)));
                 }
                 Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
                 _ => {
@@ -99,60 +99,85 @@ impl Kernel {
         }
     }
 
-    /// Fails unless the caller may have all pages of an environment, and one environment more.
-    fn check_pages(&self, key: KeyIndex, environment: Environment, wanted: &Specification) -> Result<(), Failure> {
+    /// Fails unless the caller may have what an environment is made of, and one environment more. The result is a list whose pages
+    /// the caller may have.
+    fn check_parts(
+        &self,
+        key: KeyIndex,
+        environment: Environment,
+        parts: Parts,
+    ) -> Result<Option<PageNumber>, Failure> {
         if self.heir(environment) != self.caller() {
             budget::check(self.caller(), Resource::Environment, 1)?;
         }
-        let private = &wanted.private[..wanted.private_count as usize];
-        // Nearly all of them are under one list.
         let mut allowed = None;
-        for number in [wanted.root, wanted.control, wanted.key_ring, wanted.public].iter().chain(private) {
-            let info = self.page(PageNumber(*number))?;
-            if Some(access_list(info)) != allowed {
-                permit(self.rights_on_page(key, info)?, Rights::OWN)?;
-                allowed = Some(access_list(info));
-            }
-            if memory::state(info).flags & ORPHAN != 0 {
-                return Err(Error::WrongKind.about(*number));
-            }
+        for page in [parts.public, parts.root, parts.control, parts.key_ring] {
+            self.check_page(key, page, self.page(page)?, &mut allowed)?;
+        }
+        Ok(allowed)
+    }
+
+    /// Fails unless the caller may have a page. Nearly all of them are under one list.
+    #[inline(always)]
+    fn check_page(
+        &self,
+        key: KeyIndex,
+        page: PageNumber,
+        info: &PageInfo,
+        allowed: &mut Option<PageNumber>,
+    ) -> Result<(), Failure> {
+        if *allowed != Some(access_list(info)) {
+            permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+            *allowed = Some(access_list(info));
+        }
+        if memory::state(info).flags & ORPHAN != 0 {
+            return Err(Error::WrongKind.about(page.0));
         }
         Ok(())
     }
 
-    /// Fails unless each page of an area is at its place, to be written, or nowhere: what the old one put there instead would
-    /// be the new one's memory.
-    fn check_area(&self, wanted: &Specification, at: Slot) -> Result<(), Failure> {
-        let private = &wanted.private[..wanted.private_count as usize];
-        let pages = core::iter::once(&wanted.public).chain(private);
-        for (index, page) in (at.index..).zip(pages) {
-            let entry = Slot { index, ..at }.entry();
-            let is_mapped = entry & PRESENT != 0;
-            if is_mapped && (entry & WRITE == 0 || page_of(entry).0 != *page) {
-                return Err(Error::NotMapped.about(wanted.area));
+    /// Fails unless the caller may have each private page, and each page of the area is at its place, to be written, or nowhere: what
+    /// the old one put there instead would be the new one's memory. The result is the pages of the upcall stack that were used, counted
+    /// from the lowest: a page further than the lowest that was written by the program, because the kernel's frame may be all that is
+    /// in it.
+    fn check_area(
+        &self,
+        key: KeyIndex,
+        environment: Environment,
+        (public, area): (PageNumber, Slot),
+        mut allowed: Option<PageNumber>,
+    ) -> Result<Range<usize>, Failure> {
+        let misplaced = || Error::NotMapped.about(environment.info().area.load(Ordering::Relaxed));
+        is_in_place(area.entry(), public).ok_or_else(misplaced)?;
+        let private = self.secrets(environment).private();
+        let entries = Slot { index: area.index + 1, ..area }.entries(private.len());
+        let mut lowest = private.len();
+        for (index, (number, entry)) in private.iter().zip(entries).enumerate() {
+            let page = PageNumber(u64::from(*number));
+            let info = memory::info(page).expect("a private page has a record");
+            self.check_page(key, page, info, &mut allowed)?;
+            let is_mapped = is_in_place(entry, page).ok_or_else(misplaced)?;
+            if memory::references(info) != u32::from(is_mapped) {
+                return Err(Error::InUse.about(page.0));
             }
-            let references = memory::references(self.page(PageNumber(*page))?);
-            if index > at.index && references != u32::from(is_mapped) {
-                return Err(Error::InUse.about(*page));
+            // The first is no part of the stack.
+            if index != 0 && (entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0) {
+                lowest = lowest.min(index - 1);
             }
         }
-        Ok(())
+        Ok(lowest.saturating_sub(1)..private.len() - 1)
     }
 
-    /// What an environment is made of.
-    fn pages_of(&self, environment: Environment) -> Specification {
+    /// What an environment is made of, beside the private pages of its area.
+    fn parts_of(&self, environment: Environment) -> Parts {
         let info = environment.info();
-        let secrets = self.secrets(environment);
-        let word = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
-        Specification {
-            name_key: 0,
-            control: word(&info.control),
-            key_ring: word(&info.key_ring),
-            public: word(&info.public),
-            root: self.context_of(environment).root().0,
-            area: word(&info.area),
-            private_count: u64::from(secrets.private_count),
-            private: secrets.private.map(u64::from),
+        let page = |word: &core::sync::atomic::AtomicU64| PageNumber(word.load(Ordering::Relaxed));
+        Parts {
+            root: self.context_of(environment).root(),
+            control: page(&info.control),
+            key_ring: environment.key_ring(),
+            public: page(&info.public),
+            area: info.area.load(Ordering::Relaxed),
         }
     }
 
@@ -190,31 +215,31 @@ impl Kernel {
         old: Environment,
         name: &Capability,
         first: PageNumber,
-        wanted: &Specification,
-        (at, used): (Slot, Range<usize>),
+        parts: Parts,
+        (area, used): (Slot, Range<usize>),
     ) -> EnvironmentId {
         // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the kernel.
         context::publish(old.slot(), None);
         tlb::quiesce();
-        let words = PageNumber(wanted.private[0]);
-        wake_watchers(memory::info(words).expect("a private page has a record"));
-        self.memory.refill_private(words, first);
+        let private = self.secrets(old).private;
+        let page = |index: usize| PageNumber(u64::from(private[index % PRIVATE_PAGES]));
+        wake_watchers(memory::info(page(0)).expect("a private page has a record"));
+        self.memory.refill_private(page(0), first);
         for index in used {
-            self.memory.forget_written(stack_slot(at, index));
-            self.memory.clear_private(PageNumber(wanted.private[1 + index]));
+            self.memory.forget_written(stack_slot(area, index));
+            self.memory.clear_private(page(1 + index));
         }
-        let root = PageNumber(wanted.root);
-        tlb::drop_everywhere(root, Extent::All);
-        self.memory.count_root(root, -1);
-        let info = old.info();
-        for page in [&info.control, &info.key_ring] {
-            self.memory.vacate(PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel)));
+        tlb::drop_everywhere(parts.root, Extent::All);
+        for page in [&old.info().control, &old.info().key_ring] {
+            page.store(PageNumber::NONE.0, Ordering::Release);
         }
         self.leave_record(old);
         let caller = self.caller();
         budget::charge(caller, Resource::Environment, 1);
         let environment = self.take_slot();
-        self.build_environment(environment, Some(caller), *name, wanted);
+        self.memory.renew_context(parts.control, environment.number(), environment.info());
+        self.memory.get_mut::<Secrets>(parts.key_ring).expect("it has secrets").begin_again(*name);
+        self.introduce(environment, Some(caller), name, parts);
         environment.number()
     }
 }
@@ -224,14 +249,9 @@ fn stack_slot(area: Slot, index: usize) -> Slot {
     Slot { index: area.index + 2 + index, ..area }
 }
 
-/// The pages of the upcall stack that were used, counted from the lowest: a page further than the lowest that was written by the
-/// program, because the kernel's frame may be all that is in it.
-fn used_stack(wanted: &Specification, area: Slot) -> Range<usize> {
-    let stack = &wanted.private[1..wanted.private_count as usize];
-    let is_written = |index: &usize| {
-        let noted = memory::info(PageNumber(stack[*index])).map_or(0, |info| memory::state(info).flags & page::DIRTY);
-        stack_slot(area, *index).entry() & DIRTY != 0 || noted != 0
-    };
-    let lowest = (0..stack.len()).find(is_written).unwrap_or(stack.len() + 1);
-    lowest.saturating_sub(1)..stack.len()
+/// Whether an entry maps a page, to be written; nothing where it maps anything else.
+#[inline(always)]
+fn is_in_place(entry: u64, page: PageNumber) -> Option<bool> {
+    let bits = PRESENT | WRITE;
+    if entry & (PAGE | bits) == page.address() | bits { Some(true) } else { (entry & PRESENT == 0).then_some(false) }
 }

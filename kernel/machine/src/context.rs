@@ -11,6 +11,7 @@
 use abi::area::PrivateWords;
 use abi::environment::EnvironmentInfo;
 use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
+use crate::cpu_control;
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -89,8 +90,10 @@ pub fn published(number: EnvironmentId) -> &'static Context {
 /// Puts the context of a slot where transfers find it, or takes it away.
 pub fn publish(slot: usize, context: Option<&'static Context>) {
     let handle = handle_of(core::ptr::from_ref(context.unwrap_or(&NOBODY)));
-    for entry in chitin_contexts.iter().skip(slot).step_by(crate::exposed::environments().len()) {
+    let (mut index, slots) = (slot, crate::exposed::environments().len());
+    while let Some(entry) = chitin_contexts.get(index) {
         entry.store(handle, Ordering::Release);
+        index += slots;
     }
 }
 
@@ -260,6 +263,22 @@ impl Context {
         self.fs_base.store(0, Ordering::Relaxed);
         self.rflags.store(FIRST_FLAGS, Ordering::Relaxed);
         base
+    }
+
+    /// All that an environment of this number begins with, but for where its pages lie. What is kept of vector state stays: none is
+    /// read before it was written.
+    pub(crate) fn begin(&self, number: EnvironmentId, record: &'static EnvironmentInfo) {
+        self.number.store(number.0, Ordering::Relaxed);
+        self.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+        self.set_program(Program { rip: 0, rsp: 0, rflags: FIRST_FLAGS, pkru: 0 });
+        let kept = self.registers.iter().chain([&self.fs_base, &self.gs_base, &self.keys_on]);
+        kept.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.vector_on.store(1, Ordering::Relaxed);
+        self.note_side();
+        let bases = if cpu_control::has(abi::feature::FSGSBASE) { 0 } else { callee::BASES };
+        self.callee.store(number.0 | callee::VECTOR | callee::WHOLE | bases, Ordering::Relaxed);
+        self.resume.store(resume::FRESH, Ordering::Relaxed);
+        self.claim.store(UNCLAIMED, Ordering::Release);
     }
 
     /// The number of the environment.

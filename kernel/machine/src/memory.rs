@@ -8,8 +8,7 @@
 //!   `page_table` refuses to map it writable afterwards;
 //! - an object begins with the identity of its Rust type, which is checked at each use.
 
-use crate::context::{self, Context};
-use crate::cpu_control;
+use crate::context::Context;
 use crate::exposed;
 use crate::layout::{PAGE_SIZE, direct};
 use abi::area::{PRIVATE, UPCALL_STACK};
@@ -423,18 +422,6 @@ impl Memory {
         set_zeroed(info);
     }
 
-    /// Makes a page that held an object ordinary again, for another object at once: what is in it stays there.
-    pub fn vacate(&mut self, page: PageNumber) {
-        let info = info(page).expect("a page with an object has a record");
-        let kind = state(info).kind;
-        assert!(
-            matches!(kind, PageKind::KeyRing | PageKind::EnvironmentControl),
-            "page {} is of kind {kind:?}",
-            page.0
-        );
-        set_ordinary(info);
-    }
-
     /// Fills a private page of an environment area with zeros; it is known to be written no more.
     pub fn clear_private(&mut self, page: PageNumber) {
         let info = info(page).expect("a private page has a record");
@@ -505,20 +492,22 @@ impl Memory {
             let offset = index as u64 * PAGE_SIZE;
             alias.store(direct(page.address()).wrapping_sub(offset), Ordering::Relaxed);
         }
-        context.number.store(number.0, Ordering::Relaxed);
         context.private.store(direct(private[0].address()), Ordering::Relaxed);
         context.stack_base.store(stack_base, Ordering::Relaxed);
         context.area_private.store(stack_base - (UPCALL_STACK - PRIVATE), Ordering::Relaxed);
         context.stack_bytes.store(stack.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
         context.address_space.store(root.address(), Ordering::Relaxed);
-        context.vector_on.store(1, Ordering::Relaxed);
-        context.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
-        context.note_side();
-        context.set_program(context::Program { rip: 0, rsp: 0, rflags: 0x202, pkru: 0 });
-        let bases = if cpu_control::has(abi::feature::FSGSBASE) { 0 } else { context::callee::BASES };
-        context.callee.store(number.0 | context::callee::VECTOR | bases, Ordering::Relaxed);
-        context.set_resume(context::resume::FRESH);
+        context.begin(number, record);
         set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
+    }
+
+    /// Has the context of an environment that is gone, and that no transfer finds, begin as that of another one with the same
+    /// private pages and address space.
+    pub fn renew_context(&mut self, page: PageNumber, number: EnvironmentId, record: &'static EnvironmentInfo) {
+        let context = self.context(page).expect("an environment has a context");
+        crate::map_few::forget();
+        context.begin(number, record);
+        begin_generation(info(page).expect("it has a context"));
     }
 
     /// The context in a control page. It stays valid until the page is dissolved, which waits for every CPU to have left

@@ -2,6 +2,7 @@
 
 use exos::errno::Errno;
 use exos::process::status::Change;
+use exos::signal::actions::{Action, Actions, DEFAULT, IGNORE};
 use exos::signal::frame::Information;
 use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
 use exos::signal::set::bit;
@@ -38,6 +39,45 @@ fn queued_signals_come_each_in_order() {
         assert_eq!(post.take(signal), Some(*information));
     }
     assert_eq!(post.pending().load(SeqCst), 0);
+}
+
+#[test]
+fn what_is_cleared_is_as_new_whatever_was_in_it() {
+    let fill = |post: Post<'_>| {
+        let signals = (FIRST_QUEUED..=64).cycle().take(1000);
+        signals.filter(|signal| post.put(&Information { code: linux::SI_QUEUE, ..from_user(*signal, 1) }).is_ok()).count()
+    };
+    let fresh = words(512);
+    let room = fill(Post::new(&fresh));
+    assert!(room >= 64);
+    for value in [1, 34, 0xff22, u64::MAX] {
+        let words = words(512);
+        words.iter().for_each(|word| word.store(value, SeqCst));
+        let post = Post::new(&words);
+        post.clear();
+        assert_eq!(post.pending().load(SeqCst), 0);
+        assert!((1..=64).all(|signal| post.take(signal).is_none()), "{value:#x} is a signal");
+        assert_eq!(fill(post), room);
+    }
+}
+
+#[test]
+fn handlers_are_forgotten_and_what_is_ignored_stays() {
+    let mut actions = Actions::default();
+    let action = |handler| Action { handler, flags: 4, restorer: 5, mask: 6 };
+    for round in 0..2 {
+        for (signal, handler) in [(1, 0x1000), (2, IGNORE), (3, DEFAULT), (64, 0x2000)] {
+            actions.set(signal, action(handler));
+        }
+        actions.forget_handlers();
+        assert_eq!(actions.get(2), action(IGNORE));
+        assert!([1, 3, 64].iter().all(|signal| actions.get(*signal) == Action::default()), "round {round}");
+        assert_eq!(actions.sets(), (bit(2), 0));
+        // What is ignored no more goes as the others do.
+        actions.set(2, action(0x3000));
+        actions.forget_handlers();
+        assert_eq!((actions.get(2), actions.sets()), (Action::default(), (0, 0)));
+    }
 }
 
 #[test]

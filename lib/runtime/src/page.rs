@@ -233,11 +233,12 @@ impl Allocator {
 
     /// Gives pages up, as far as the kernel lets it; returns how many were freed.
     pub fn free_many(self, pages: &[PageNumber]) -> usize {
-        self.free_each(pages.iter().copied())
+        // The rows of a batch take a page of the stack.
+        if pages.is_empty() { 0 } else { self.free_each(pages.iter().copied()) }
     }
 
     /// The same for pages that are found one after the other.
-    #[inline]
+    #[inline(never)]
     pub fn free_each(self, mut pages: impl Iterator<Item = PageNumber>) -> usize {
         let row_for = |page: PageNumber| BatchRow {
             number: number::page_free,

@@ -32,6 +32,32 @@ const MXCSR: (usize, u32) = (24, 0x1f80);
 /// Offset and value of the x87 control word in the initial state.
 const CONTROL_WORD: (usize, u16) = (0, 0x037f);
 
+/// What FXRSTOR takes, and XRSTOR with the header behind it, of which the rest is for components that are not in it.
+#[repr(C, align(64))]
+struct Initial([u32; (LEGACY_BYTES + 64) / 4]);
+
+/// The initial state: an area whose header names no component.
+static INITIAL: Initial = Initial({
+    let mut words = [0; (LEGACY_BYTES + 64) / 4];
+    words[CONTROL_WORD.0 / 4] = CONTROL_WORD.1 as u32;
+    words[MXCSR.0 / 4] = MXCSR.1;
+    words
+});
+
+/// Sets the registers to their initial state.
+///
+/// # Safety
+/// No code around this call keeps anything in vector registers.
+pub unsafe fn initialise() {
+    // SAFETY: the area is aligned, and is the initial state; the caller answers for the registers.
+    unsafe { restore(word_of(core::ptr::from_ref(&INITIAL).cast())) };
+}
+
+/// The word that the entries understand: the address of an area, and bit 0 where the CPU has no XSAVE.
+fn word_of(area: *const u8) -> u64 {
+    area as u64 | u64::from(!exposed::has(feature::XSAVE))
+}
+
 impl State {
     /// The initial state.
     ///
@@ -50,9 +76,8 @@ impl State {
         Ok(Self { memory, layout })
     }
 
-    /// The word that the entries understand: the address, and bit 0 where the CPU has no XSAVE.
     fn word(&self) -> u64 {
-        self.memory.as_ptr() as u64 | u64::from(!exposed::has(feature::XSAVE))
+        word_of(self.memory.as_ptr())
     }
 
     /// What was saved, in the layout of XSAVE (or FXSAVE).

@@ -57,6 +57,12 @@ impl Slot {
         table(self.table)[self.index].load(Ordering::Relaxed)
     }
 
+    /// The entries in so many slots from it on, of the same table.
+    #[inline(always)]
+    pub fn entries(self, count: usize) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
+        table(self.table)[self.index..self.index + count].iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
     fn word(self) -> &'static AtomicU64 {
         &table(self.table)[self.index]
     }

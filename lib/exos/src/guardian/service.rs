@@ -248,7 +248,8 @@ impl Guardian {
     /// A new process inherits what its maker holds, but for what it has no use for. The session may make one that holds the root only.
     fn adopt(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) -> Result<()> {
         let newborn = message[1];
-        self.bury_the_dead();
+        // Whoever was noted is taken in already: this is no affair of the caller's alone.
+        self.bury_dead_clients();
         check_maker(environment, newborn)?;
         let left_out = self.left_out(caller, message[3]);
         self.take_in(caller, newborn, &left_out)?;

@@ -82,26 +82,29 @@ pub fn build(
     auxiliary: &Auxiliary,
 ) -> Result<Stack> {
     let [start, pointer] = measure(top, name, arguments, environment)?;
-    let strings = Strings::lay_out([start, top], name, arguments, environment, auxiliary);
-    let mut bytes = Vec::with_capacity((top - pointer) as usize);
-    let mut push = |word: u64| bytes.extend_from_slice(&word.to_le_bytes());
+    let mut bytes = alloc::vec![0; (top - pointer) as usize];
+    let (words, strings) = bytes.split_at_mut((start - pointer) as usize);
+    let mut strings = Strings { left: strings, address: start };
+    let mut words = words.chunks_exact_mut(8);
+    let mut push = |word: u64| words.next().into_iter().for_each(|place| place.copy_from_slice(&word.to_le_bytes()));
+    let random = strings.place(&auxiliary.random);
+    let platform = strings.place_ended(PLATFORM);
+    let first_argument = if arguments.is_empty() { 0 } else { strings.address };
     push(arguments.len() as u64);
-    strings.arguments.iter().for_each(|address| push(*address));
-    push(0);
-    strings.environment.iter().for_each(|address| push(*address));
-    push(0);
-    for (kind, value) in vector(auxiliary, &strings) {
+    for list in [arguments, environment] {
+        list.iter().for_each(|string| push(strings.place_ended(string)));
+        push(0);
+    }
+    let name = strings.place_ended(name);
+    for (kind, value) in vector(auxiliary, [random, platform, name]) {
         push(u64::from(kind));
         push(value);
     }
-    let end = bytes.len();
-    bytes.resize((start - pointer) as usize, 0);
-    bytes.extend_from_slice(&strings.bytes);
-    let first_argument = strings.arguments.first().copied().unwrap_or_default();
+    let end = 8 * (arguments.len() + environment.len() + 3 + 2 * PAIRS);
     Ok(Stack { pointer, bytes, first_argument, auxiliary: end - 16 * PAIRS..end })
 }
 
-fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); PAIRS] {
+fn vector(auxiliary: &Auxiliary, [random, platform, name]: [u64; 3]) -> [(u32, u64); PAIRS] {
     let [uid, euid, gid, egid] = auxiliary.identity.map(u64::from);
     [
         (auxvec::AT_SYSINFO_EHDR, auxiliary.vdso),
@@ -119,45 +122,35 @@ fn vector(auxiliary: &Auxiliary, strings: &Strings) -> [(u32, u64); PAIRS] {
         (auxvec::AT_GID, gid),
         (auxvec::AT_EGID, egid),
         (auxvec::AT_SECURE, u64::from(auxiliary.secure)),
-        (auxvec::AT_RANDOM, strings.random),
+        (auxvec::AT_RANDOM, random),
         (auxvec::AT_HWCAP2, 0),
-        (auxvec::AT_EXECFN, strings.name),
-        (auxvec::AT_PLATFORM, strings.platform),
+        (auxvec::AT_EXECFN, name),
+        (auxvec::AT_PLATFORM, platform),
         (auxvec::AT_NULL, 0),
     ]
 }
 
-/// The bytes above the vectors, and where each string lies.
-struct Strings {
-    bytes: Vec<u8>,
-    arguments: Vec<u64>,
-    environment: Vec<u64>,
-    name: u64,
-    platform: u64,
-    random: u64,
+/// Room for the bytes above the vectors, and the address where it begins.
+struct Strings<'a> {
+    left: &'a mut [u8],
+    address: u64,
 }
 
-impl Strings {
-    fn lay_out(
-        [start, top]: [u64; 2],
-        name: &[u8],
-        arguments: &[Vec<u8>],
-        environment: &[Vec<u8>],
-        auxiliary: &Auxiliary,
-    ) -> Self {
-        let mut bytes = Vec::with_capacity((top - start) as usize);
-        bytes.extend_from_slice(&auxiliary.random);
-        let mut place = |string: &[u8]| {
-            let address = start + bytes.len() as u64;
-            bytes.extend_from_slice(string);
-            bytes.push(0);
-            address
-        };
-        let platform = place(PLATFORM);
-        let arguments = arguments.iter().map(|string| place(string)).collect();
-        let environment = environment.iter().map(|string| place(string)).collect();
-        let name = place(name);
-        bytes.resize((top - start) as usize, 0);
-        Self { bytes, arguments, environment, name, platform, random: start }
+impl Strings<'_> {
+    /// Puts bytes where the room begins; where that was.
+    fn place(&mut self, bytes: &[u8]) -> u64 {
+        let (here, left) = core::mem::take(&mut self.left).split_at_mut(bytes.len());
+        here.copy_from_slice(bytes);
+        self.left = left;
+        let address = self.address;
+        self.address += bytes.len() as u64;
+        address
+    }
+
+    /// The same with a NUL behind them.
+    fn place_ended(&mut self, string: &[u8]) -> u64 {
+        let address = self.place(string);
+        self.place(b"\0");
+        address
     }
 }

@@ -428,6 +428,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         ending: AtomicU64::new(0),
         remains: Lock::new(Vec::new()),
         spare_threads: Lock::new(Vec::new()),
+        spare_vectors: Lock::new(None),
         exec: Lock::new(None),
         alarms: Alarms::default(),
         futexes: Lock::new(Futexes::default()),

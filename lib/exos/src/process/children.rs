@@ -22,6 +22,7 @@ pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
 /// Words of the library's half of the public page: what anybody may know of a process.
 pub mod public {
     use super::PUBLIC_LIBRARY;
+    use core::ops::Range;
     /// Index in the page of the first of them.
     pub const BASE: usize = (PUBLIC_LIBRARY / 8) as usize;
     /// Marks the page of a process of ExOS.
@@ -86,6 +87,9 @@ pub mod public {
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
     pub const ARGUMENT_BYTES: usize = 120 * 8;
+    /// What tells something of a process unless it is 0, what the kernel and the runtime say of its end among it. All other words
+    /// mean nothing as long as these are 0.
+    pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..TOUCHED + TOUCHED_WORDS, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
     /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].

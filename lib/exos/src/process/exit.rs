@@ -8,7 +8,7 @@ use super::children::{Child, STATUS_WORD, public};
 use super::estate;
 use super::exec;
 use super::futex;
-use super::record::state;
+use super::record::{Process, state};
 use super::spawn::{self, Remains};
 use super::status::{Change, Status};
 use super::thread::Thread;
@@ -79,6 +79,14 @@ const LOOK_AGAIN: u64 = 20_000_000;
 /// Ends every thread but the running one, which is the first, and takes them back.
 pub fn end_other_threads() {
     let process = process();
+    if process.threads.lock().len() > 1 {
+        end_others(process);
+    }
+    process.futexes.lock().forget_all();
+    spawn::take_remains_back();
+}
+
+fn end_others(process: &Process) {
     let own = area::number().0;
     let (kept, others): (Vec<&Thread>, Vec<&Thread>) =
         process.threads.lock().iter().copied().partition(|thread| thread.number() == own);
@@ -87,14 +95,11 @@ pub fn end_other_threads() {
     wait_for_deaths(&numbers);
     others.iter().for_each(|other| process.note_ended(other));
     *process.threads.lock() = kept;
-    process.futexes.lock().forget_all();
     let mut remains = process.remains.lock();
     // Who was just ending by itself has left its remains already.
     let missing: Vec<&Thread> =
         others.into_iter().filter(|other| !remains.iter().any(|one| one.are_of(other))).collect();
     remains.extend(missing.into_iter().map(Remains::of));
-    drop(remains);
-    spawn::take_remains_back();
 }
 
 /// Another program is to run: the first thread goes on in it, all others end.
@@ -238,6 +243,13 @@ fn wait_to_be_needless(children: &[Child]) {
 pub(super) fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);
+    if children.is_empty() {
+        process.abandon_nursery();
+        if process.may_have_heirs() {
+            estate::leave(process, &[]);
+        }
+        return;
+    }
     super::reaper::hand_on(&children);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.into_iter().for_each(Child::bury);

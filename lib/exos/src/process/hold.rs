@@ -128,6 +128,7 @@ impl Process {
         self.terminal.free_copy();
         self.remains.free_copy();
         self.spare_threads.free_copy();
+        self.spare_vectors.free_copy();
         self.exec.free_copy();
         self.futexes.free_copy();
         self.alarms.timers.free_copy();

@@ -56,6 +56,8 @@ pub struct Kept {
     is_shared: bool,
     /// Each table, and how often entries of it had been set when the child began.
     edits: Vec<(PageNumber, (u64, u64))>,
+    /// How often its maker's windows map a page, as was asked last.
+    mapped: Option<(PageNumber, u64)>,
     /// Windows onto tables that were looked through, to be read.
     views: Vec<Shared>,
 }
@@ -139,9 +141,13 @@ impl Kept {
         u64::from(here.eq(data.iter().map(|page| page.address())))
     }
 
-    /// How often a page is mapped by a window.
-    pub fn maps(&self, page: PageNumber) -> u64 {
-        self.rows[..self.windows].iter().filter(|row| row.entry & PAGE == page.address()).count() as u64
+    /// How often a page is mapped by windows that are its maker's.
+    pub fn maps(&mut self, page: PageNumber) -> u64 {
+        let common = &self.rows[..self.common];
+        let count = || common.iter().filter(|row| row.entry & PAGE == page.address()).count() as u64;
+        let known = self.mapped.filter(|(asked, _)| *asked == page).unwrap_or_else(|| (page, count()));
+        self.mapped = Some(known);
+        known.1
     }
 
     /// Links the image, if that is not done.
@@ -182,6 +188,9 @@ impl Kept {
         new.extend(data);
         // After a refusal nobody knows what is there.
         self.edition_of_windows = 0;
+        if kept == 0 {
+            self.mapped = None;
+        }
         show(editor, &difference(&self.rows[kept..], &new))?;
         self.rows.truncate(kept);
         self.rows.append(&mut new);
@@ -469,7 +478,7 @@ impl Kept {
         let found = leaf::look(self.view(editor, table)?.words(), used(table), NEAR, &self.rows, &AREA);
         found.missing.iter().for_each(|index| self.rows[*index].entry = 0);
         if !found.missing.is_empty() {
-            self.edition_of_windows = 0;
+            (self.edition_of_windows, self.mapped) = (0, None);
         }
         empty(editor, &found.others)
     }

@@ -21,9 +21,10 @@ use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::memory::frames::page_of;
 use crate::relatives;
+use crate::signal::post::Post;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
-use crate::user_memory::shared::{Shared, Windows};
+use crate::user_memory::shared::{PAGE_WORDS, Shared, Windows};
 use crate::user_memory::tables::{Editor, Tables};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -386,7 +387,8 @@ impl Ready {
         self.take_given(nursery, keeps.then_some(&*gone.pages));
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
-        self.public.clear();
+        public::TELLING.into_iter().for_each(|words| self.public.clear(words));
+        Post::new(&self.public.words()[PAGE_WORDS..]).clear();
         mark(&self.public);
         if filled.is_err() || !self.is_whole() {
             return Err(Errno::EBUSY);
@@ -451,7 +453,7 @@ impl Ready {
 
     /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
     /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
-    fn is_whole(&self) -> bool {
+    fn is_whole(&mut self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.room.edits

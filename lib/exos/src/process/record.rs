@@ -41,6 +41,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
+use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
 
 /// The program's memory: what it means, and the tables that hold it.
@@ -167,6 +168,8 @@ pub struct Process {
     pub remains: Lock<Vec<Remains>>,
     /// Records of threads that ended, to be used again.
     pub spare_threads: Lock<Vec<&'static Thread>>,
+    /// Room for the vector registers of who waits for a child that has not begun.
+    pub spare_vectors: Lock<Option<State>>,
     /// The program that the first thread is to go on in, because another one asked for it.
     pub exec: Lock<Option<Box<Request>>>,
     /// Its timers.

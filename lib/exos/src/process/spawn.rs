@@ -165,6 +165,9 @@ extern "C" fn begin(_argument: u64) {
 /// Takes back what threads that ended were made of.
 pub fn take_remains_back() {
     let remains = core::mem::take(&mut *process().remains.lock());
+    if remains.is_empty() {
+        return;
+    }
     for Remains { thread } in remains {
         demolish(thread);
         process().spare_threads.lock().push(thread);

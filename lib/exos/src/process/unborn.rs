@@ -93,7 +93,7 @@ impl Unborn {
         thread().set_blocked(self.blocked_by_parent);
         *context = self.parent;
         context.registers.rax = child;
-        vectors::put_back(&self.vectors);
+        vectors::put_back(self.vectors);
     }
 
     /// Has the child begin at `there`.

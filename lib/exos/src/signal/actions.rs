@@ -42,11 +42,13 @@ pub struct Actions {
     ignored: u64,
     /// Those that a function of the program handles.
     caught: u64,
+    /// Those of which it has said anything: all others are as at the beginning.
+    told: u64,
 }
 
 impl Default for Actions {
     fn default() -> Self {
-        Self { all: [Action::default(); set::COUNT as usize], ignored: 0, caught: 0 }
+        Self { all: [Action::default(); set::COUNT as usize], ignored: 0, caught: 0, told: 0 }
     }
 }
 
@@ -60,6 +62,7 @@ impl Actions {
     pub fn set(&mut self, signal: u32, action: Action) {
         let place = Self::place(signal);
         self.all[place] = action;
+        self.told |= 1 << place;
         let put = |set: u64, is_in: bool| set & !(1 << place) | u64::from(is_in) << place;
         self.ignored = put(self.ignored, action.handler == IGNORE);
         self.caught = put(self.caught, action.is_handler());
@@ -105,11 +108,11 @@ impl Actions {
 
     /// What exec leaves: handlers become defaults.
     pub fn forget_handlers(&mut self) {
-        for (place, action) in self.all.iter_mut().enumerate() {
-            if self.ignored & 1 << place == 0 {
-                *action = Action::default();
-            }
+        let mut left = self.told & !self.ignored;
+        while left != 0 {
+            self.all[left.trailing_zeros() as usize] = Action::default();
+            left &= left - 1;
         }
-        self.caught = 0;
+        (self.caught, self.told) = (0, self.ignored);
     }
 }

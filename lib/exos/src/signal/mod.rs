@@ -4,13 +4,12 @@
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
 //! of whoever says to have sent it. What is sent to one thread lies in that thread's record.
 
+pub mod actions;
 pub mod frame;
 pub mod post;
 pub mod set;
 pub mod timer;
 
-#[cfg(target_os = "none")]
-mod actions;
 #[cfg(target_os = "none")]
 mod alarm;
 #[cfg(target_os = "none")]

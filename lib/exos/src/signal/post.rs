@@ -108,6 +108,12 @@ impl<'a> Post<'a> {
         self.pending().fetch_and(!set, SeqCst);
     }
 
+    /// There is nothing in it, nor in the other words before those of signals.
+    pub fn clear(self) {
+        let states = self.entries().map(|entry| &entry[0]);
+        self.fixed[..SINGLE].iter().chain(states).for_each(|word| word.store(0, Relaxed));
+    }
+
     fn put_single(self, information: &Information) -> Result<()> {
         if self.pending().load(Acquire) & bit(information.signal) == 0 {
             Self::write(self.single(information.signal), information);

@@ -190,6 +190,9 @@ impl Pages for OwnPages<'_> {
     }
 
     fn release(&mut self, pages: &[u64]) {
+        if pages.is_empty() {
+            return;
+        }
         let own = Allocator { key: KeyIndex::FIRST, list: self.list() };
         let is_own = |page: &PageNumber| {
             exposed::page(*page).is_some_and(|info| {

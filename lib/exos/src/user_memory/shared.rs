@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::lock::OwnerLock;
 use runtime::{KeyIndex, PageNumber, layout};
@@ -91,17 +92,9 @@ impl Shared {
         copy::Path::filled(length, |bytes| self.read(offset, bytes))
     }
 
-    /// Fills it with zeros.
-    pub fn clear(&self) {
-        let words = self.pages.len() * PAGE_SIZE as usize / 8;
-        // SAFETY: the pages are mapped here, to be written, as for `words`; the compiler knows nothing of what is in them.
-        unsafe {
-            core::arch::asm!(
-                "rep stosq",
-                inout("rcx") words => _, inout("rdi") self.address => _, in("rax") 0,
-                options(nostack, preserves_flags),
-            );
-        }
+    /// Fills some of its words with zeros.
+    pub fn clear(&self, words: Range<usize>) {
+        self.words()[words].iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// What may be done with it.

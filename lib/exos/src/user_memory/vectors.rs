@@ -1,17 +1,15 @@
 //! The program's vector registers. ExOS never touches them: they are declared live for as long as a program runs, and the
 //! runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
-use super::current::thread;
+use super::current::{process, thread};
 use crate::errno::Result;
 use alloc::vec::Vec;
 use runtime::vector::State;
 
 /// Sets the registers to their initial state, for a program that begins.
 pub fn clear() {
-    if let Ok(initial) = State::new() {
-        // SAFETY: ExOS is built without vector registers.
-        unsafe { initial.restore() };
-    }
+    // SAFETY: ExOS is built without vector registers.
+    unsafe { runtime::vector::initialise() };
 }
 
 /// What the registers hold, to be put back.
@@ -19,15 +17,17 @@ pub fn clear() {
 /// # Errors
 /// `ENOMEM` without room for it.
 pub fn keep() -> Result<State> {
-    let mut kept = State::new()?;
+    let spare = process().spare_vectors.lock().take();
+    let mut kept = spare.map_or_else(State::new, Ok)?;
     kept.save();
     Ok(kept)
 }
 
 /// Sets the registers to what they held, for a program that goes on.
-pub fn put_back(kept: &State) {
+pub fn put_back(kept: State) {
     // SAFETY: ExOS is built without vector registers.
     unsafe { kept.restore() };
+    *process().spare_vectors.lock() = Some(kept);
 }
 
 /// Says that the registers hold something from now on.

@@ -28,6 +28,7 @@ guest! {
     Child fault_01_forged_key;
     Child fault_02_key_after_it_was_dropped;
     Child fault_02_name_after_it_was_removed;
+    Child fault_02_rights_that_were_used_before;
     Child fault_03_derive_more_than_one_has;
     Child a_name_has_a_longest_length;
     Here a_key_arrives_only_where_it_is_expected;
@@ -203,6 +204,42 @@ fn fault_02_name_after_it_was_removed() -> Outcome {
     check!(address_space::own().apply(&row).is_err(), "the removed name still maps the page");
     granted!(syscall::page_free(KeyIndex::FIRST, page));
     granted!(syscall::page_free(KeyIndex::FIRST, list));
+    granted!(key::discard(key));
+    Ok(())
+}
+
+/// What a key gives is remembered where it was used: it is lost with the name, or with the key, and nothing else with it.
+fn fault_02_rights_that_were_used_before() -> Outcome {
+    const LISTS: usize = 12;
+    let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
+    let mut lists = [PageNumber::NONE; LISTS];
+    granted!(Allocator::own().allocate_many(&mut lists));
+    let name = |list, rights| syscall::access_list_set(KeyIndex::FIRST, list, 1, key, rights);
+    for list in lists {
+        granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+        granted!(name(list, ALL));
+    }
+    let may_use = |list: &PageNumber| {
+        let under = Allocator { key, list: *list };
+        under.allocate().and_then(|page| under.free(page)).is_ok()
+    };
+    check!(lists.iter().all(may_use), "the key does not open its lists");
+    for index in 0..LISTS {
+        granted!(name(lists[index], 0));
+        let (gone, left) = lists.split_at(index + 1);
+        check!(!gone.iter().any(may_use), "a removed name opens one of the first {index} lists");
+        check!(left.iter().all(may_use), "with a name of list {index} went another one");
+    }
+    for list in lists {
+        granted!(name(list, ALL));
+    }
+    check!(lists.iter().all(may_use), "the key does not open its lists again");
+    granted!(syscall::key_drop(area::number(), key, KeyIndex::FIRST));
+    granted!(syscall::key_derive(KeyIndex::FIRST, key, ALL, 0));
+    check!(!lists.iter().any(may_use), "a key that took the place of another opens what that did");
+    for list in lists {
+        granted!(syscall::page_free(KeyIndex::FIRST, list));
+    }
     granted!(key::discard(key));
     Ok(())
 }

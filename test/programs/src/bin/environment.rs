@@ -376,13 +376,21 @@ fn a_grandchild_goes_before_its_dead_creator(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Keeps pages and a predicate, and gives its key away, before it counts and ends.
+/// Keeps pages and a predicate, and fills its ring with keys, before it counts and ends.
 extern "C" fn hold_much(argument: u64) {
     let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
     let _ = syscall::page_pin(KeyIndex::FIRST, pages[0]);
     let _ = address_space::own()
         .apply(&[abi::page_table::MapRow { address: 0x3000_0000 | 1, entry: pages[1].address() | Access::WRITE.0 }]);
-    let _ = runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0);
+    while runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0).is_ok() {}
+    count_to(argument);
+}
+
+/// Tells how many keys it has beside the well-known one and its own, before it counts and ends.
+extern "C" fn tell_keys(argument: u64) {
+    let is_there = |slot: &u64| syscall::key_drop(area::number(), KeyIndex(*slot), KeyIndex::FIRST).is_ok();
+    let keys = (KeyIndex::FIRST.0 + 1..abi::limits::KEYS as u64).filter(is_there).count();
+    Area::current().status(2).store(keys as u64, SeqCst);
     count_to(argument);
 }
 
@@ -394,7 +402,7 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
         check!(child.wait(u64::MAX), "round {round}: the child does not end");
         check!(child.status() == Some(7), "round {round}: its status is {:?}", child.status());
         let first =
-            first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { count_to }, 1000 + round)?;
+            first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { tell_keys }, 1000 + round)?;
         let old = child.number;
         child.number = granted!(renew(old, first, false));
         check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);
@@ -411,6 +419,7 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
         }
         granted!(child.run(0, time_slice::ANY_POSITION));
         check!(eventually(|| status(&child, 1) == 1000 + round), "round {round}: it counted to {}", status(&child, 1));
+        check!(status(&child, 2) == 0, "round {round}: it begins with {} keys too many", status(&child, 2));
         seen.push(free());
     }
     // The image is mapped anew each time: what it takes was the old one's, and went back to us.
