@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define OTHERS 60
-#define FOLDERS 12
+#define FOLDERS 40
 /* Steps of the delay after which the parent closes. */
 #define MOMENTS 40
 
@@ -55,7 +55,7 @@ static int child_has_all(int moment)
 			failed |= fchdir(folders[i]) != 0;
 		_exit(failed);
 	}
-	for (volatile int i = 0; i < moment * 300; i++)
+	for (volatile int i = 0; i < moment * 500; i++)
 		;
 	for (int i = 0; i < FOLDERS; i++)
 		close(folders[i]);
