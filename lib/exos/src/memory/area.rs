@@ -344,7 +344,7 @@ impl Areas {
         }
     }
 
-    /// The highest free place for `bytes` bytes below the stack.
+    /// The highest free place for `bytes` bytes below the stack, or where none is, as for a reservation of terabytes, above it.
     pub fn find_place(&self, bytes: u64) -> Result<u64> {
         self.find_place_below(MMAP_TOP, bytes).or_else(|_| self.find_place_between(CHOSEN_END, PROGRAM_END, bytes))
     }
