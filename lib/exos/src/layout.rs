@@ -15,6 +15,7 @@
 //!     +128 GiB          more shared windows
 //!     +160 GiB          more windows of its own
 //! 0x7d7e_0000_0000  areas of further threads, from above
+//! 0x7d00_0000_0000  end of what a program may have: from above, what it wishes for and what has no room below
 //! 0x0080_0000_0000  end of what ExOS gives out by itself: one top-level slot, so that fork links one table
 //!     stack, growing down
 //!     mmap, growing down from below the stack
@@ -32,7 +33,7 @@ pub const PAGE_MASK: u64 = !(PAGE_SIZE - 1);
 
 /// End of the addresses that a program may ask for.
 pub const PROGRAM_END: u64 = 0x0000_7d00_0000_0000;
-/// End of the addresses that ExOS chooses by itself.
+/// End of the addresses that ExOS chooses by itself, as long as there is room below.
 pub const CHOSEN_END: u64 = TOP_LEVEL_SLOT;
 /// Smallest address that `mmap` gives out.
 pub const LEAST_ADDRESS: u64 = 0x1_0000;

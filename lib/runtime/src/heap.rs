@@ -21,6 +21,8 @@ use talc::source::Manual;
 
 /// Pages that the heap begins with, and grows by at least.
 const GROWTH_PAGES: u64 = 2;
+/// Bytes that are left free at the end, at least, when it is made shorter.
+const MARGIN: u64 = PAGE_SIZE / 2;
 /// Pages of page tables that growing may take beside one for so many pages.
 const TABLES: u64 = 4;
 const IN_A_TABLE: u64 = 512;
@@ -92,7 +94,7 @@ struct State {
     talc: Talc<Manual, DefaultBinning>,
     /// End of what `talc` was given.
     end: NonNull<u8>,
-    /// End of what is mapped.
+    /// End of what is mapped, which may be behind that.
     mapped_end: u64,
     /// See [`provide_by`].
     provider: Option<fn(u64) -> bool>,
@@ -259,8 +261,34 @@ impl State {
         }
     }
 
-    /// Maps at least `bytes` more.
+    /// Has room for at least `bytes` more: what is mapped and not in use, or further pages.
     fn grow(&mut self, bytes: usize) -> bool {
+        if self.used_end() >= self.mapped_end && !self.map_more(bytes) {
+            return false;
+        }
+        // SAFETY: `end` is the end of the heap that `talc` was given; the memory up to the new end is mapped and free.
+        self.end = unsafe { self.talc.extend(self.end, self.mapped_end as *mut u8) };
+        true
+    }
+
+    /// Where the pages end that `talc` was given.
+    fn used_end(&self) -> u64 {
+        (self.end.as_ptr() as u64).next_multiple_of(PAGE_SIZE)
+    }
+
+    /// Takes the pages at the end from `talc` of which nothing is in use, but for some room.
+    fn make_shorter(&mut self) {
+        // SAFETY: `end` is the end of the heap that `talc` was given.
+        let reserved = unsafe { self.talc.reserved(self.end) }.up_to.as_ptr() as u64;
+        let wanted = (reserved + MARGIN).next_multiple_of(PAGE_SIZE);
+        if wanted < self.used_end() {
+            // SAFETY: as above. There is more than nothing left.
+            self.end = unsafe { self.talc.truncate(self.end, wanted as *mut u8) }.unwrap_or(self.end);
+        }
+    }
+
+    /// Maps at least `bytes` more.
+    fn map_more(&mut self, bytes: usize) -> bool {
         let pages = (bytes as u64).div_ceil(PAGE_SIZE).saturating_add(1).max(GROWTH_PAGES);
         let room = (HEAP + HEAP_BYTES - self.mapped_end) / PAGE_SIZE;
         if pages > room {
@@ -277,8 +305,6 @@ impl State {
             return false;
         }
         self.mapped_end += pages * PAGE_SIZE;
-        // SAFETY: `end` is the end of the heap that `talc` was given; the memory up to the new end is mapped and free.
-        self.end = unsafe { self.talc.extend(self.end, self.mapped_end as *mut u8) };
         true
     }
 }
@@ -328,15 +354,29 @@ pub fn begin_copy(area: u64) {
         // SAFETY: words of the heap's own page, changed as atomics are; nobody else is in this address space yet.
         unsafe { areas.write_bytes(0, 1) };
         heap.areas[area as usize / 64].store(1 << (area % 64), Relaxed);
+        // SAFETY: nobody else is in this address space yet.
+        let state = unsafe { &mut *heap.state.get() };
+        state.mapped_end = state.used_end();
     }
 }
 
-/// What is mapped of the heap of this address space: who copies it, with nobody else at it, copies the heap.
+/// Makes what is in use shorter, for whoever is about to copy it; the pages behind it stay here. The result is how many pages are in use.
+pub fn make_shorter() -> usize {
+    heap().map_or(0, |heap| {
+        let _held = heap.lock.acquire();
+        // SAFETY: the lock is held.
+        let state = unsafe { &mut *heap.state.get() };
+        state.make_shorter();
+        ((state.used_end() - HEAP) / PAGE_SIZE) as usize
+    })
+}
+
+/// What is in use of the heap of this address space, in whole pages: who copies it, with nobody else at it, copies the heap.
 pub fn range() -> (u64, u64) {
     heap().map_or((HEAP, HEAP), |heap| {
         let _held = heap.lock.acquire();
         // SAFETY: the lock is held.
-        (HEAP, unsafe { (*heap.state.get()).mapped_end })
+        (HEAP, unsafe { (*heap.state.get()).used_end() })
     })
 }
 

@@ -220,6 +220,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let _offset = description.hold_offset();
     let place = match whence as u32 {
         linux::SEEK_SET => offset as i64,
+        linux::SEEK_END if matches!(description.object, Object::Directory { .. }) => return Err(Errno::EINVAL),
         linux::SEEK_CUR => (description.offset() as i64).checked_add(offset as i64).ok_or(Errno::EINVAL)?,
         linux::SEEK_END => (size()? as i64).checked_add(offset as i64).ok_or(Errno::EINVAL)?,
         linux::SEEK_DATA | linux::SEEK_HOLE => match &description.object {

@@ -7,7 +7,7 @@ use crate::descriptor::description::Description;
 use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::guardian::handle::{is_executable, mapped};
-use crate::layout::{CHOSEN_END, PAGE_SIZE, PROGRAM_END, page_up};
+use crate::layout::{PAGE_SIZE, PROGRAM_END, page_up};
 use crate::memory::area::{Area, Areas, Backing, Protection};
 use crate::memory::remap::Remap;
 use crate::memory::space::{Space, rounded};
@@ -154,7 +154,7 @@ fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
         return if replaces || areas.is_free(address, address + bytes) { Ok(address) } else { Err(Errno::EEXIST) };
     }
     let wish = address & crate::layout::PAGE_MASK;
-    let granted = wish >= crate::layout::LEAST_ADDRESS && wish.checked_add(bytes).is_some_and(|end| end <= CHOSEN_END);
+    let granted = wish >= crate::layout::LEAST_ADDRESS && wish.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
     if granted && areas.is_free(wish, wish + bytes) {
         return Ok(wish);
     }

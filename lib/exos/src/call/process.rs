@@ -451,11 +451,11 @@ fn of_process(call: &Call<'_>, number: u64, field: fn(&crate::relatives::Other) 
 pub(super) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     let [number, group, ..] = call.arguments();
     let own = call.process.number();
+    let number = if number == 0 { own } else { number };
+    let group = if group == 0 { number } else { group };
     if (group as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let number = if number == 0 { own } else { number };
-    let group = if group == 0 { number } else { group };
     let session = call.process.session.load(Relaxed);
     if group != number {
         let member = crate::relatives::member(group);

@@ -21,6 +21,17 @@ const SET_BYTES: u64 = 8;
 /// What a call takes of an argument that is an `int`.
 const HALF: u64 = 0xffff_ffff;
 
+/// Flags of an action that are kept: who asks for the action afterwards sees by them which there are.
+const KNOWN_FLAGS: u64 = (linux::SA_NOCLDSTOP
+    | linux::SA_NOCLDWAIT
+    | linux::SA_SIGINFO
+    | linux::SA_EXPOSE_TAGBITS
+    | linux::SA_ONSTACK
+    | linux::SA_RESTART
+    | linux::SA_NODEFER
+    | linux::SA_RESETHAND
+    | linux::SA_RESTORER) as u64;
+
 pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     let [signal, new, old, bytes, ..] = call.arguments();
     if bytes != SET_BYTES || signal == 0 || signal > u64::from(COUNT) {
@@ -36,7 +47,7 @@ pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
         copy::write_words(old, &[before.handler, before.flags, before.restorer, before.mask])?;
     }
     if let Some([handler, flags, restorer, mask]) = wanted {
-        let action = Action { handler, flags, restorer, mask: mask & !UNSTOPPABLE };
+        let action = Action { handler, flags: flags & KNOWN_FLAGS, restorer, mask: mask & !UNSTOPPABLE };
         set_action(call, signal, action);
         begin::publish_signals(call.process);
     }
@@ -130,20 +141,22 @@ pub(super) fn read_information(from: u64, signal: u64) -> Result<Information> {
     Ok(Information { signal: signal as u32, code: code as u32 as i32, detail, value })
 }
 
-/// The same, as to another process, to whom nobody says that the kernel sent it.
-fn read_for_another(from: u64, signal: u64) -> Result<Information> {
+/// The same, for a process or a thread: nobody says to another process that the kernel sent it.
+fn read_for(call: &Call<'_>, target: u64, from: u64, signal: u64) -> Result<Information> {
     let information = read_information(from, signal)?;
-    if information.code >= 0 || information.code == linux::SI_TKILL { Err(Errno::EPERM) } else { Ok(information) }
+    let is_said_of_kernel = information.code >= 0 || information.code == linux::SI_TKILL;
+    if is_said_of_kernel && target != call.process.number() { Err(Errno::EPERM) } else { Ok(information) }
 }
 
 pub(super) fn rt_sigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, information, ..] = call.arguments();
-    relatives::send(u64::from(target as u32), &read_for_another(information, signal)?)
+    let target = u64::from(target as u32);
+    relatives::send(target, &read_for(call, target, information, signal)?)
 }
 
 pub(super) fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [group, target, signal, information, ..] = call.arguments();
-    let information = read_for_another(information, signal)?;
+    let information = read_for(call, target, information, signal)?;
     if group != target && group != call.process.number() {
         return Err(Errno::ESRCH);
     }

@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
-use linux_raw_sys::general::membarrier_cmd as Command;
+use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, membarrier_cmd as Command};
 use runtime::{clock, exposed, time_slice};
 
 const ARCH_SET_GS: u64 = 0x1001;
@@ -44,7 +44,8 @@ pub(super) fn sysinfo(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn getrandom(call: &mut Call<'_>) -> Result<u64> {
     let [to, count, flags, ..] = call.arguments();
-    if flags & !7 != 0 {
+    const EITHER: u64 = (GRND_RANDOM | GRND_INSECURE) as u64;
+    if flags & !(EITHER | GRND_NONBLOCK as u64) != 0 || flags & EITHER == EITHER {
         return Err(Errno::EINVAL);
     }
     let count = count.min(1 << 20) as usize;

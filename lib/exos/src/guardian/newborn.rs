@@ -40,9 +40,10 @@ impl<'a> Newborns<'a> {
         self.0.iter().any(|entry| entry.load(Acquire) != 0)
     }
 
-    /// Takes all out.
-    pub fn take_all(self) -> impl Iterator<Item = u64> + use<'a> {
-        self.0.iter().map(|entry| entry.swap(0, SeqCst)).filter(|number| *number != 0)
+    /// Those that are noted. Who takes them in has them forgotten after that, not before: what their maker held goes on
+    /// lying where it was as long as they are noted.
+    pub fn all(self) -> impl Iterator<Item = u64> + use<'a> {
+        self.0.iter().map(|entry| entry.load(SeqCst)).filter(|number| *number != 0)
     }
 }
 
@@ -69,7 +70,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn what_is_noted_is_taken_once_or_forgotten() {
+    fn what_is_noted_stays_until_it_is_forgotten() {
         let words: [AtomicU64; ENTRIES] = [const { AtomicU64::new(0) }; ENTRIES];
         let newborns = Newborns::new(&words);
         assert!(!newborns.any());
@@ -77,8 +78,11 @@ mod tests {
         newborns.forget(3);
         newborns.forget(77);
         assert!(newborns.note(99) && newborns.any());
-        assert_eq!(newborns.take_all().collect::<Vec<_>>(), [1, 2, 99, 4, 5, 6, 7, 8]);
-        assert!(!newborns.any() && newborns.take_all().next().is_none());
+        let all: Vec<u64> = newborns.all().collect();
+        assert_eq!(all, [1, 2, 99, 4, 5, 6, 7, 8]);
+        assert!(newborns.any(), "who looks takes nothing out");
+        all.into_iter().for_each(|number| newborns.forget(number));
+        assert!(!newborns.any() && newborns.all().next().is_none());
     }
 
     #[test]

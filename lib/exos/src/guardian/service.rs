@@ -232,7 +232,8 @@ impl Guardian {
         if let Some(place) = place {
             let window = self.spare.remove(place);
             protocol::idle_in(window.words()).take_all().for_each(drop);
-            protocol::newborns_in(window.words()).take_all().for_each(drop);
+            let newborns = protocol::newborns_in(window.words());
+            newborns.all().for_each(|number| newborns.forget(number));
             return Ok(window);
         }
         let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
@@ -267,7 +268,7 @@ impl Guardian {
     /// go then.
     fn take_in_newborns(&mut self) -> bool {
         let noted = |(maker, client): (&u64, &Client)| {
-            let newborns = client.window.iter().flat_map(|window| protocol::newborns_in(window.words()).take_all());
+            let newborns = client.window.iter().flat_map(|window| protocol::newborns_in(window.words()).all());
             newborns.map(|newborn| (*maker, newborn)).collect::<Vec<_>>()
         };
         let noted: Vec<(u64, u64)> = self.server.clients.iter().flat_map(noted).collect();
@@ -279,6 +280,9 @@ impl Guardian {
                 // Who has no room for it has a child that finds nothing.
                 let _ = self.take_in(maker, newborn, &[]);
             }
+            // Now only its maker may close by itself what they both hold.
+            let window = self.server.clients.get(&maker).and_then(|client| client.window.as_ref());
+            window.into_iter().for_each(|window| protocol::newborns_in(window.words()).forget(newborn));
         }
         self.bury_dead_clients();
         true

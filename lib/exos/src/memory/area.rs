@@ -5,7 +5,7 @@
 use super::sorted::{Place, Sorted};
 use crate::errno::{Errno, Result};
 use crate::guardian::handle::is_executable;
-use crate::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
+use crate::layout::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -344,13 +344,17 @@ impl Areas {
         }
     }
 
-    /// The highest free place for `bytes` bytes below the stack.
+    /// The highest free place for `bytes` bytes below the stack, or where none is, as for a reservation of terabytes, above it.
     pub fn find_place(&self, bytes: u64) -> Result<u64> {
-        self.find_place_below(MMAP_TOP, bytes)
+        self.find_place_below(MMAP_TOP, bytes).or_else(|_| self.find_place_between(CHOSEN_END, PROGRAM_END, bytes))
     }
 
     /// The highest free place for `bytes` bytes below an address.
     pub fn find_place_below(&self, top: u64, bytes: u64) -> Result<u64> {
+        self.find_place_between(LEAST_ADDRESS, top, bytes)
+    }
+
+    fn find_place_between(&self, bottom: u64, top: u64, bytes: u64) -> Result<u64> {
         let mut ceiling = top;
         for area in self.all.iter().rev().skip_while(|area| area.start >= top) {
             if area.end <= ceiling && ceiling - area.end >= bytes {
@@ -358,9 +362,9 @@ impl Areas {
             }
             ceiling = ceiling.min(area.start);
         }
-        let lowest = self.last_below(ceiling).map_or(LEAST_ADDRESS, |area| area.end);
+        let lowest = self.last_below(ceiling).map_or(bottom, |area| area.end);
         match ceiling.checked_sub(bytes) {
-            Some(place) if place >= lowest.max(LEAST_ADDRESS) => Ok(place),
+            Some(place) if place >= lowest.max(bottom) => Ok(place),
             _ => Err(Errno::ENOMEM),
         }
     }

@@ -208,9 +208,10 @@ pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
 pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
-    let stack = request.stack()?;
-    let is_prepared = prepared.is_some();
-    let beside = if is_prepared { None } else { program_beside(plan, stack) };
+    // Its parent knows what it had prepared.
+    let known = prepared.is_some();
+    let stack = if known { 1 } else { request.stack()? };
+    let beside = if known { None } else { program_beside(plan, stack) };
     forget_old_program(if beside.is_some() { Old::Stays } else { Old::Goes })?;
     let layout = match (prepared, beside) {
         (Some(prepared), _) => Ok(take_up(prepared)),
@@ -219,7 +220,7 @@ pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
-    tell_that_it_began(stack, plan.program.file.absolute.as_slice(), is_prepared);
+    tell_that_it_began(stack, if known { &[] } else { &plan.program.file.absolute });
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -321,10 +322,10 @@ pub(super) fn lay_out(
 }
 
 /// Tells the parent that it has another program, and which one if it did not come from there; gives up pages that this had no need of.
-fn tell_that_it_began(stack: u64, path: &[u8], is_prepared: bool) {
+fn tell_that_it_began(stack: u64, path: &[u8]) {
     let process = process();
     process.with_memory(|_, pages| pages.give_up_at_hand());
-    let path = if is_prepared || path.len() > public::PATH_BYTES { &[] } else { path };
+    let path = if path.len() > public::PATH_BYTES { &[] } else { path };
     for (index, bytes) in path.chunks(8).enumerate() {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);

@@ -314,7 +314,7 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, V
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
     let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE_SIZE) as usize;
     let with_room = |count: usize| count + count / 256 + 8;
-    let mut pages = vec![PageNumber::NONE; with_room(count_of(heap::range()))];
+    let mut pages = vec![PageNumber::NONE; with_room(heap::make_shorter())];
     let (start, end) = loop {
         let range = heap::range();
         let count = count_of(range);

@@ -157,19 +157,20 @@ pub fn signal_foreground(terminal: &Terminal, signal: u32) {
     }
 }
 
-/// Groups of children that are orphaned by the end of the running process and have a stopped member hang up.
+/// Groups that are orphaned by the end of the running process, its own or one of its children's, hang up where a child is a
+/// stopped member.
 pub fn orphan_groups(children: &[(u64, bool)]) {
-    let own = process().group();
-    let mut groups: Vec<u64> =
-        children.iter().filter(|(group, stopped)| *stopped && *group != own).map(|(group, _)| *group).collect();
+    let mut groups: Vec<u64> = children.iter().filter(|(_, stopped)| *stopped).map(|(group, _)| *group).collect();
     groups.sort_unstable();
     groups.dedup();
-    let number = process().number();
+    let (number, own) = (process().number(), process().group());
     let everybody: Vec<Other> = if groups.is_empty() { Vec::new() } else { relatives::all() };
-    let others: Vec<Other> = everybody.iter().filter(|other| other.number != number).cloned().collect();
+    let (ending, others): (Vec<Other>, Vec<Other>) = everybody.into_iter().partition(|other| other.number == number);
     for group in groups {
+        // Its own group is orphaned by its end only if it was what kept that from being so.
+        let is_bereaved = group != own || ending.iter().any(|ending| controls_member(&others, ending));
         let mut members = others.iter().filter(|other| other.group == group);
-        if !members.any(|member| controls_member(&others, member)) {
+        if is_bereaved && !members.any(|member| controls_member(&others, member)) {
             hang_up_group(group);
         }
     }
