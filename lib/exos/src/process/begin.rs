@@ -382,7 +382,6 @@ fn first_mailbox(windows: &mut Windows, pages: Allocator, number: u64) -> Result
 pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
     thread.begin_again();
-    let bank = EnvironmentId(words[birth::BANK_WORD]);
     let mut windows = Windows::default();
     let page = |word: usize| PageNumber(words[word]);
     let shared = [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)];
@@ -438,7 +437,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         principal: AtomicU64::new(0),
         guardian: EnvironmentId(words[birth::GUARDIAN_WORD]),
         lists,
-        bank,
+        bank: EnvironmentId(words[birth::BANK_WORD]),
         image_table: PageNumber(words[birth::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(words[birth::OPTIONS_WORD] as u32),

@@ -209,18 +209,17 @@ pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
     // Its parent knows what it had prepared.
-    let known = prepared.is_some();
-    let stack = if known { 1 } else { request.stack()? };
-    let beside = if known { None } else { program_beside(plan, stack) };
+    let stack = if prepared.is_some() { None } else { Some(request.stack()?) };
+    let beside = stack.and_then(|stack| program_beside(plan, stack));
     forget_old_program(if beside.is_some() { Old::Stays } else { Old::Goes })?;
     let layout = match (prepared, beside) {
         (Some(prepared), _) => Ok(take_up(prepared)),
         (None, Some(beside)) => take_from_beside(plan, *beside),
-        (None, None) => load(plan, stack),
+        (None, None) => load(plan, stack.unwrap_or(STACK_TOP)),
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
-    tell_that_it_began(stack, if known { &[] } else { &plan.program.file.absolute });
+    tell_that_it_began(stack.map(|stack| (stack, &*plan.program.file.absolute)));
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -321,18 +320,25 @@ pub(super) fn lay_out(
     Ok(Layout { bias, interpreter_base, entry, zeros })
 }
 
-/// Tells the parent that it has another program, and which one if it did not come from there; gives up pages that this had no need of.
-fn tell_that_it_began(stack: u64, path: &[u8]) {
+/// Tells the parent that it has another program; where its stack begins and its path, if it did not come from there. What pages it had
+/// no need of go.
+fn tell_that_it_began(own: Option<(u64, &[u8])>) {
     let process = process();
-    process.with_memory(|_, pages| pages.give_up_at_hand());
-    let path = if path.len() > public::PATH_BYTES { &[] } else { path };
+    if let Some((_, path)) = own {
+        process.with_memory(|_, pages| pages.give_up_at_hand());
+        tell_path(if path.len() > public::PATH_BYTES { &[] } else { path });
+    }
+    process.public_word(public::EXECUTED).store(own.map_or(1, |(stack, _)| stack), Release);
+}
+
+fn tell_path(path: &[u8]) {
+    let process = process();
     for (index, bytes) in path.chunks(8).enumerate() {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         process.public_word(public::PATH + 1 + index).store(u64::from_le_bytes(word), Relaxed);
     }
     process.public_word(public::PATH).store(path.len() as u64, Release);
-    process.public_word(public::EXECUTED).store(stack, Release);
 }
 
 /// A program as children find it that execute it with a stack that begins there; both are somebody's guess. Nothing where it cannot
