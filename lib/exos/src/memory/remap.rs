@@ -77,7 +77,8 @@ impl Space {
         if area.locked && more > 0 && self.locked_bytes().saturating_add(more) > wish.most_locked {
             return Err(Errno::EAGAIN);
         }
-        self.check_room(area, more)
+        self.check_room(area, more)?;
+        self.check_commitment(&Area { end: area.start.saturating_add(more), ..*area })
     }
 
     /// Puts what is wanted of a mapping to another place.

@@ -631,8 +631,10 @@ impl Process {
         }
         let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
         let program = program.filter(|(path, _)| habit.note(path, in_vain));
-        let program = program.filter(|_| is_second && !old.room.kept.has_beside());
-        if had_beside && nursery.habit.note_use(is_beside) {
+        // Who has threads does not rest.
+        let has_threads = self.has_threads.load(Relaxed);
+        let program = program.filter(|_| is_second && !has_threads && !old.room.kept.has_beside());
+        if had_beside && (nursery.habit.note_use(is_beside) || has_threads) {
             old.drop_beside();
         }
         if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
