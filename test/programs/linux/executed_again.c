@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,11 +145,12 @@ static int do_something(const char *what) {
     }
     if (!strcmp(what, "another")) return execute("write");
     if (!strcmp(what, "spoil")) return spoil(getpid());
+    if (!strcmp(what, "sleep")) return usleep(2000);
     if (!strcmp(what, "die")) kill(getpid(), SIGKILL);
     return 98;
 }
 
-static const char *const ways[] = {"write", "unmap", "protect", "write-constants", "replace", "move", "share", "many", "beside", "another", "spoil", "die"};
+static const char *const ways[] = {"write", "unmap", "protect", "write-constants", "replace", "move", "share", "many", "beside", "another", "spoil", "sleep", "die"};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static pid_t begin(const char *what, int is_fork) {
@@ -182,6 +184,21 @@ static void again(const char *name, int rounds, int forks) {
         }
     }
     puts(name);
+}
+
+// Children that become somebody else before they execute it, or that nobody may look into.
+static void others(void) {
+    for (int round = 0; round < 18; round++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            if (round % 6 == 4 && (setgid(1000) || setuid(1000))) _exit(96);
+            if (round % 6 == 5 && prctl(PR_SET_DUMPABLE, 0)) _exit(95);
+            _exit(execute(round % 2 ? "write" : "sleep"));
+        }
+        CHECK(!status_of(child));
+    }
+    puts("by others");
 }
 
 // Children that have the program beside them and never execute it, and what comes after each.
@@ -273,6 +290,7 @@ int main(int count, char **arguments) {
     again("by vfork", 60, 0);
     again("by either", 60, 5);
     again("by fork", 60, 16);
+    others();
     spoiled();
     several();
     changed_files();
