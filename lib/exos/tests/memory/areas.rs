@@ -2,7 +2,7 @@
 
 use crate::machine::BASE;
 use exos::errno::Errno;
-use exos::layout::{LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE};
+use exos::layout::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
 use exos::memory::area::{Area, Areas, Backing, Protection};
 
 /// Of each page its protection and, if it is a file's, its number there; few ranges are long, so that there are many areas.
@@ -93,7 +93,19 @@ fn places_are_found_from_above_and_never_overlap() {
         assert!(areas.is_free(place, place + count * PAGE_SIZE) && place + count * PAGE_SIZE <= MMAP_TOP);
         areas.insert(Area::anonymous(place, place + count * PAGE_SIZE, Protection::READ));
     }
-    assert_eq!(areas.find_place(MMAP_TOP), Err(Errno::ENOMEM));
+    assert_eq!(areas.find_place_below(MMAP_TOP, MMAP_TOP), Err(Errno::ENOMEM));
     areas.insert(Area::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
+    assert_eq!(areas.find_place_below(MMAP_TOP, PAGE_SIZE), Err(Errno::ENOMEM));
+}
+
+#[test]
+fn what_has_no_place_below_the_stack_gets_one_above_it() {
+    let mut areas = Areas::default();
+    assert_eq!(areas.find_place(CHOSEN_END), Ok(PROGRAM_END - CHOSEN_END));
+    areas.insert(Area::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
+    assert_eq!(areas.find_place(PAGE_SIZE), Ok(PROGRAM_END - PAGE_SIZE));
+    assert_eq!(areas.find_place(PROGRAM_END - CHOSEN_END), Ok(CHOSEN_END));
+    assert_eq!(areas.find_place(PROGRAM_END - CHOSEN_END + PAGE_SIZE), Err(Errno::ENOMEM));
+    areas.insert(Area::anonymous(CHOSEN_END, PROGRAM_END, Protection::READ));
     assert_eq!(areas.find_place(PAGE_SIZE), Err(Errno::ENOMEM));
 }
