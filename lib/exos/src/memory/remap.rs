@@ -78,7 +78,7 @@ impl Space {
             return Err(Errno::EAGAIN);
         }
         self.check_room(area, more)?;
-        self.check_commitment(&Area { end: area.start.saturating_add(more), ..*area })
+        if area.is_data() && more > self.room.at_once { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Puts what is wanted of a mapping to another place.

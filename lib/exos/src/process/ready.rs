@@ -348,8 +348,13 @@ impl Ready {
         self.room.kept.take_back_beside(beside);
     }
 
-    /// Puts the program beside that a child executed by itself, if it can be; the stack of it began there.
+    /// Puts the program beside that a child executed by itself, if it can be; the stack of it began there. Who has threads does not rest,
+    /// and would keep it for long.
+    #[cold]
     fn put_beside(&mut self, (path, stack): (&[u8], u64)) -> Result<()> {
+        if process().has_threads.load(Relaxed) {
+            return Ok(());
+        }
         let Some(program) = super::exec::prepare_for_children(path, stack) else { return Ok(()) };
         let editor = self.editor();
         let Room { kept, spare, .. } = &mut *self.room;
@@ -631,10 +636,8 @@ impl Process {
         }
         let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
         let program = program.filter(|(path, _)| habit.note(path, in_vain));
-        // Who has threads does not rest.
-        let has_threads = self.has_threads.load(Relaxed);
-        let program = program.filter(|_| is_second && !has_threads && !old.room.kept.has_beside());
-        if had_beside && (nursery.habit.note_use(is_beside) || has_threads) {
+        let program = program.filter(|_| is_second && !old.room.kept.has_beside());
+        if had_beside && nursery.habit.note_use(is_beside) {
             old.drop_beside();
         }
         if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
