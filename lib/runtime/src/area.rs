@@ -200,6 +200,7 @@ pub fn cpu() -> u64 {
 }
 
 /// The page-table root of the running environment.
+#[inline(always)]
 pub fn root() -> PageNumber {
     let info = crate::exposed::environment(number());
     info.map_or(PageNumber::NONE, |info| PageNumber(info.root.load(Relaxed)))
