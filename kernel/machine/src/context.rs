@@ -8,10 +8,10 @@
 //! - the private pages named here stay allocated as long as the context exists;
 //! - vector state is kept only for a context that was switched out whole with its vector unit on.
 
+use crate::cpu_control;
 use abi::area::PrivateWords;
 use abi::environment::EnvironmentInfo;
 use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
-use crate::cpu_control;
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

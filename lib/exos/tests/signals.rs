@@ -45,7 +45,9 @@ fn queued_signals_come_each_in_order() {
 fn what_is_cleared_is_as_new_whatever_was_in_it() {
     let fill = |post: Post<'_>| {
         let signals = (FIRST_QUEUED..=64).cycle().take(1000);
-        signals.filter(|signal| post.put(&Information { code: linux::SI_QUEUE, ..from_user(*signal, 1) }).is_ok()).count()
+        signals
+            .filter(|signal| post.put(&Information { code: linux::SI_QUEUE, ..from_user(*signal, 1) }).is_ok())
+            .count()
     };
     let fresh = words(512);
     let room = fill(Post::new(&fresh));

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +295,30 @@ static void with_descriptors(void) {
     CHECK(status_of(child) == 7 << 8 && read(pair[0], &byte, 1) == 0 && write(ends[1], "q", 1) == -1 && errno == EPIPE);
 }
 
+// Who shares a socket may connect it for all who have it, as long as all of them are one user: what another user has it joined to
+// nobody else opens.
+static void with_shared_socket(void) {
+    struct sockaddr_un name = {AF_UNIX, "/tmp/listener-of-user"};
+    for (int is_other = 0; is_other < 2; is_other++) {
+        int all = socket(AF_UNIX, SOCK_STREAM, 0), ready[2], status;
+        char byte;
+        CHECK(all >= 0 && !pipe(ready));
+        pid_t child = fork();
+        if (!child) {
+            if (is_other) CHECK(!setgid(1000) && !setuid(1000));
+            int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+            CHECK(!bind(listener, (struct sockaddr *)&name, sizeof name) && !listen(listener, 1));
+            CHECK(!connect(all, (struct sockaddr *)&name, sizeof name) && write(all, "c", 1) == 1 && !unlink(name.sun_path));
+            CHECK(write(ready[1], "r", 1) == 1);
+            pause();
+        }
+        CHECK(read(ready[0], &byte, 1) == 1);
+        int sent = write(all, "p", 1);
+        CHECK(is_other ? sent == -1 && errno == ENOTCONN : sent == 1);
+        CHECK(!kill(child, SIGKILL) && waitpid(child, &status, 0) == child && status == SIGKILL && !close(all) && !close(ready[0]) && !close(ready[1]));
+    }
+}
+
 static long set_effective(unsigned capability) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2];
@@ -476,4 +501,6 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     CHECK(in_child(with_descriptors) == 0);
     puts("descriptors are passed to workers that are another user");
+    CHECK(in_child(with_shared_socket) == 0);
+    puts("another user joins nobody's socket to anything");
 }

@@ -65,7 +65,7 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         let replaced: u64 = space.areas.within(start, start + bytes).iter().map(Area::bytes).sum();
         space.check_room(&area, bytes - replaced)?;
         if flags & linux::MAP_NORESERVE == 0 {
-            space.check_commitment(&area)?;
+            space.check_commitment(&area, bytes)?;
         }
         space.map(pages, area)?;
         if locked || flags & (linux::MAP_POPULATE | linux::MAP_NONBLOCK) == linux::MAP_POPULATE {

@@ -34,18 +34,22 @@ pub struct Differences {
 pub fn look(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow], vouched: &Range<u64>) -> Differences {
     let mut seen = Differences::default();
     let mut next = 0;
-    let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate();
-    for (eighth, words) in eighths.filter(|(index, _)| used >> index & 1 != 0) {
-        let mut first = base.wrapping_add((eighth * EIGHTH) as u64 * PAGE_SIZE);
-        for some in words.as_chunks::<AT_ONCE>().0 {
-            if some.iter().fold(0, |all, word| all | word.load(Relaxed)) != 0 {
-                next = look_at(some, first, (rows, next), vouched, &mut seen);
-            }
-            first = first.wrapping_add(AT_ONCE as u64 * PAGE_SIZE);
-        }
-    }
+    filled(words, used).for_each(|(index, some)| {
+        let first = base.wrapping_add(index as u64 * PAGE_SIZE);
+        next = look_at(some, first, (rows, next), vouched, &mut seen);
+    });
     pass_over(rows, next, u64::MAX, &mut seen);
     seen
+}
+
+/// The entries of a table of any level that lie together and are not all empty, and the index of the first of them, in the eighths whose
+/// bits are set in `used`.
+#[inline]
+pub fn filled(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usize, &[AtomicU64; AT_ONCE])> {
+    let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate().filter(move |(index, _)| used >> index & 1 != 0);
+    let all =
+        eighths.flat_map(|(index, words)| (index * EIGHTH..).step_by(AT_ONCE).zip(words.as_chunks::<AT_ONCE>().0));
+    all.filter(|(_, some)| some.iter().fold(0, |all, word| all | word.load(Relaxed)) != 0)
 }
 
 /// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next` on. The result is the first

@@ -78,7 +78,7 @@ impl Space {
             return Err(Errno::EAGAIN);
         }
         self.check_room(area, more)?;
-        if area.is_data() && more > self.room.at_once { Err(Errno::ENOMEM) } else { Ok(()) }
+        self.check_commitment(area, more)
     }
 
     /// Puts what is wanted of a mapping to another place.

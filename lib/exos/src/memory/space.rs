@@ -458,12 +458,12 @@ impl Space {
         if too_much { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// Whether there could be so many bytes of memory of its own.
+    /// Whether there could be so many more bytes of an area's, if it is memory of its own.
     ///
     /// # Errors
     /// `ENOMEM` where no machine has as many.
-    pub const fn check_commitment(&self, area: &Area) -> Result<()> {
-        if area.is_data() && area.bytes() > self.room.at_once { Err(Errno::ENOMEM) } else { Ok(()) }
+    pub const fn check_commitment(&self, area: &Area, more: u64) -> Result<()> {
+        if area.is_data() && more > self.room.at_once { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// `brk`: moves the end of the heap; the result is where it is afterwards.
@@ -479,7 +479,7 @@ impl Space {
             }
             let locked = self.locks_new;
             let area = Area { locked, ..Area::anonymous(old_top, new_top, Protection::READ_WRITE) };
-            if self.check_room(&area, area.bytes()).and(self.check_commitment(&area)).is_err() {
+            if self.check_room(&area, area.bytes()).and(self.check_commitment(&area, area.bytes())).is_err() {
                 return end;
             }
             self.areas.insert(area);

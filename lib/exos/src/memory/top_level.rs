@@ -3,6 +3,7 @@
 //! Pure, over the words of the root. Who ran there may have linked anything anywhere. Holds always: what [`find`] tells is all that
 //! is linked in the user half.
 
+use super::leaf::filled;
 use crate::layout::{BESIDE, MEMORY_BEFORE, PAGE_SIZE};
 use abi::PageNumber;
 use abi::memory_map::TOP_LEVEL_SLOT;
@@ -10,10 +11,8 @@ use abi::page_table::{PAGE, PRESENT};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Entries of an eighth of a table, of which the user half are the first four.
-const EIGHTH: usize = 512 / 8;
-/// Entries that are looked at together, nearly all being empty.
-const AT_ONCE: usize = 8;
+/// The eighths of a root that are the user half.
+const USER_EIGHTHS: u8 = 0b1111;
 
 /// How a program and the memory that it stands beside are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +34,9 @@ pub fn find(
     others: &[(u64, Option<PageNumber>)],
 ) -> Option<Places> {
     let mut found = [None; 3];
-    let eighths = root.as_chunks::<EIGHTH>().0.iter().take(4).enumerate();
-    let some = eighths.filter(|(index, _)| used >> index & 1 != 0).flat_map(|(index, eighth)| {
-        let first = (index * EIGHTH) as u64;
-        eighth.as_chunks::<AT_ONCE>().0.iter().zip((first..).step_by(AT_ONCE))
-    });
-    for (words, first) in some.filter(|(words, _)| words.iter().fold(0, |all, word| all | word.load(Relaxed)) != 0) {
-        for (address, word) in (first * TOP_LEVEL_SLOT..).step_by(TOP_LEVEL_SLOT as usize).zip(words) {
+    for (index, words) in filled(root, used & USER_EIGHTHS) {
+        let first = index as u64 * TOP_LEVEL_SLOT;
+        for (address, word) in (first..).step_by(TOP_LEVEL_SLOT as usize).zip(words) {
             let entry = word.load(Relaxed);
             if entry & PRESENT == 0 {
                 continue;

@@ -95,7 +95,7 @@ impl Beside {
     pub fn clean(&mut self, editor: &Editor, table: PageNumber, words: &[AtomicU64], used: u8) -> Result<()> {
         let (base, level) = self.tables.place_of(table).ok_or(Errno::EFAULT)?;
         if level != 1 {
-            return self.tables.unlink_others(editor, base, words);
+            return self.tables.unlink_others(editor, base, words, used);
         }
         let rows = self.prepared.edition().1.rows_within(base, base + leaf::SPAN);
         let found = leaf::look(words, used, base, &rows, &(0..0));

@@ -253,7 +253,9 @@ fn program_beside(plan: &Plan, stack: u64) -> Option<Box<Beside>> {
 fn take_from_beside(plan: &Plan, beside: Beside) -> Result<Layout> {
     let was_written = !beside.prepared().is_unwritten(plan);
     let layout = process().change_places(beside, was_written)?;
-    process().with_memory(|space, pages| forget_what_was_cut(space, pages, plan, &layout, plan.files().map(|one| &one.file.touched)))?;
+    process().with_memory(|space, pages| {
+        forget_what_was_cut(space, pages, plan, &layout, plan.files().map(|one| &one.file.touched))
+    })?;
     Ok(layout)
 }
 

@@ -403,7 +403,7 @@ impl Kept {
                 Some(base) if level(table) == 1 => self.mend_program(editor, (table, base), &mut gone.pages)?,
                 Some(base) => {
                     let view = self.view(editor, table)?;
-                    self.tables.unlink_others(editor, base, view.words())?;
+                    self.tables.unlink_others(editor, base, view.words(), used(table))?;
                 }
                 None if self.way.contains(&table) && level(table) == 1 => self.mend_area(editor, table)?,
                 // The root, the program's beside, or of memory that is gone: that is done.

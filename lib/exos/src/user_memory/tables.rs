@@ -7,6 +7,7 @@
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::memory::fill::AHEAD;
+use crate::memory::leaf::filled;
 use crate::memory::space::run;
 use abi::limits::MAP_ROWS;
 use abi::page_table::{MapRow, PAGE, PRESENT};
@@ -91,14 +92,15 @@ impl Tables {
     }
 
     /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here. `words` are its entries,
-    /// which translate the addresses from `base` on.
+    /// which translate the addresses from `base` on, in the eighths whose bits are set in `used`.
     ///
     /// # Errors
     /// `EFAULT` where one is missing that is noted; the kernel's refusals.
-    pub fn unlink_others(&self, editor: &Editor, base: u64, words: &[AtomicU64]) -> Result<()> {
+    pub fn unlink_others(&self, editor: &Editor, base: u64, words: &[AtomicU64], used: u8) -> Result<()> {
         let mut missing = self.children(2, base).len();
-        let places = (base..).step_by(span(1) as usize);
-        let there = places.zip(words).map(|(address, word)| (address, word.load(Relaxed)));
+        let address = |index: usize| base + index as u64 * span(1);
+        let all = filled(words, used).flat_map(|(index, some)| (index..).zip(some));
+        let there = all.map(|(index, word)| (address(index), word.load(Relaxed)));
         for (address, entry) in there.filter(|(_, entry)| entry & PRESENT != 0) {
             match self.linked.get(&(1, address)) {
                 Some(noted) if noted.page.address() == entry & PAGE => missing -= 1,
