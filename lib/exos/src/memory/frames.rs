@@ -256,14 +256,6 @@ impl Frames {
         rows
     }
 
-    /// The same in `start..end`.
-    pub fn rows_within(&self, start: u64, end: u64) -> Vec<MapRow> {
-        let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
-        let all = chunks.flat_map(|(key, chunk)| entries(*key, chunk, chunk.present & bits_within(*key, start, end)));
-        let present = all.filter(|(_, entry)| entry & page_table::PRESENT != 0);
-        present.map(|(address, entry)| MapRow { address, entry }).collect()
-    }
-
     /// The pages of files among them in `start..end`.
     pub fn of_files_within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));

@@ -3,6 +3,7 @@
 use super::attributes::Attributes;
 use super::beside::{Beside, Neighbours};
 use super::children::{Children, public};
+use super::dowry::Dowry;
 use super::fork::Options;
 use super::futex::Futexes;
 use super::identity::Identity;
@@ -65,6 +66,8 @@ pub struct Inherited {
     memory: Option<OwnMemory>,
     /// The program that stands beside its memory.
     pub(super) beside: Option<Box<Beside>>,
+    /// What it gets along for a child of its own.
+    pub(super) dowry: Option<Box<Dowry>>,
     /// Pages of the window that the guardian and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
 }
@@ -93,6 +96,7 @@ impl Inherited {
             parent_mailbox,
             memory: None,
             beside: None,
+            dowry: None,
             window: None,
         }
     }
@@ -124,6 +128,7 @@ pub extern "C" fn forked(_argument: u64) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
+    process().receive(inherited.dowry.take());
     let request = process().exec.lock().take();
     match request {
         Some(request) if inherited.executes() => {

@@ -32,6 +32,8 @@ use runtime::{PageNumber, exposed};
 #[derive(Clone, Debug)]
 pub struct Beside {
     prepared: Box<Prepared>,
+    /// What maps it, in the order of addresses.
+    rows: Vec<MapRow>,
     tables: Tables,
     /// What a child has unmapped of it.
     missing: Vec<u64>,
@@ -56,7 +58,9 @@ impl Beside {
         editor.tables.copy_many(editor.key, &mut pages)?;
         prepared.give(&pages, &mut 0);
         let window = process().windows.lock().open_own(pages, editor.key, true)?;
-        Ok(Self { prepared: Box::new(prepared), tables: Tables::default(), missing: Vec::new(), window })
+        let rows = prepared.edition().1.rows();
+        let (prepared, tables) = (Box::new(prepared), Tables::default());
+        Ok(Self { prepared, rows, tables, missing: Vec::new(), window })
     }
 
     /// Maps it in an address space that has no program, with `spare` pages for tables, and puts it beside.
@@ -65,7 +69,7 @@ impl Beside {
     /// `EFAULT` where it does not lie in one slot; the kernel's refusals.
     pub fn put(&mut self, editor: &Editor, spare: &mut Vec<PageNumber>) -> Result<()> {
         self.tables.give_spare(core::mem::take(spare));
-        let mapped = self.tables.edit(editor, &self.prepared.edition().1.rows());
+        let mapped = self.tables.edit(editor, &self.rows);
         *spare = self.tables.take_spare();
         mapped?;
         Tables::move_slot(editor, 0, BESIDE, self.table()?)
@@ -97,8 +101,9 @@ impl Beside {
         if level != 1 {
             return self.tables.unlink_others(editor, base, words, used);
         }
-        let rows = self.prepared.edition().1.rows_within(base, base + leaf::SPAN);
-        let found = leaf::look(words, used, base, &rows, &(0..0));
+        let place = |address: u64| self.rows.partition_point(|row| row.address < address);
+        let rows = &self.rows[place(base)..place(base + leaf::SPAN)];
+        let found = leaf::look(words, used, base, rows, &(0..0));
         self.missing.extend(found.missing.iter().map(|index| rows[*index].address));
         kept::empty(editor, &found.others)
     }

@@ -21,8 +21,10 @@ use runtime::predicate::{Operator, Term, word};
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
 /// Words of the library's half of the public page: what anybody may know of a process.
 pub mod public {
-    use super::PUBLIC_LIBRARY;
+    use super::{PUBLIC_LIBRARY, Shared};
+    use alloc::vec::Vec;
     use core::ops::Range;
+    use core::sync::atomic::Ordering::Acquire;
     /// Index in the page of the first of them.
     pub const BASE: usize = (PUBLIC_LIBRARY / 8) as usize;
     /// Marks the page of a process of ExOS.
@@ -79,8 +81,10 @@ pub mod public {
     pub const ADOPTED: usize = BASE + 30;
     /// Not 0: it adopts those below it whose parents end.
     pub const REAPS: usize = BASE + 31;
-    /// Bytes of the path of the program that it executed by itself, then the path; 0: it is not known, or longer.
-    pub const PATH: usize = TOUCHED + TOUCHED_WORDS;
+    /// Its first child, or the environment that it had of its parent for that, as the number is now; 0: it had none.
+    pub const CHILD: usize = TOUCHED + TOUCHED_WORDS;
+    /// Bytes of the path of the program that it executed, then the path; 0: it is not known, or longer.
+    pub const PATH: usize = CHILD + 1;
     /// Bytes of a path that there is room for.
     pub const PATH_BYTES: usize = (ARGUMENTS - PATH - 1) * 8;
     /// Bytes of the arguments, then the arguments themselves.
@@ -89,12 +93,28 @@ pub mod public {
     pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// What tells something of a process unless it is 0, what the kernel and the runtime say of its end among it. All other words
     /// mean nothing as long as these are 0.
-    pub const TELLING: [Range<usize>; 3] =
-        [0..super::STATUS_WORD + 1, BASE..TOUCHED + TOUCHED_WORDS, ARGUMENTS..ARGUMENTS + 1];
+    pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..CHILD + 1, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
     /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].
     pub const MAGIC_READY: u64 = 0x736f_7845_7964_6165;
+
+    /// The program that a process has executed, as its page says: the path, and where its stack began.
+    pub fn program(page: &Shared) -> Option<(Vec<u8>, u64)> {
+        let word = |index: usize| page.words()[index].load(Acquire);
+        let bytes = word(PATH) as usize;
+        if bytes == 0 || bytes > PATH_BYTES {
+            return None;
+        }
+        let mut path: Vec<u8> = (1..=bytes.div_ceil(8)).flat_map(|at| word(PATH + at).to_le_bytes()).collect();
+        path.truncate(bytes);
+        Some((path, word(EXECUTED)))
+    }
+
+    /// The first child of a process, as its page says; 0: it had none.
+    pub fn first_child(page: &Shared) -> u64 {
+        page.words()[CHILD].load(Acquire)
+    }
 }
 
 /// A child.
@@ -156,16 +176,9 @@ impl Child {
         self.public.words()[public::EXECUTED].load(Acquire) != 0
     }
 
-    /// The program that it has executed by itself, as it says: the path, and where its stack began.
+    /// The program that it has executed, as it says: the path, and where its stack began.
     pub fn program(&self) -> Option<(Vec<u8>, u64)> {
-        let word = |index: usize| self.public.words()[index].load(Acquire);
-        let bytes = word(public::PATH) as usize;
-        if self.is_adopted || bytes == 0 || bytes > public::PATH_BYTES {
-            return None;
-        }
-        let mut path: Vec<u8> = (1..=bytes.div_ceil(8)).flat_map(|at| word(public::PATH + at).to_le_bytes()).collect();
-        path.truncate(bytes);
-        Some((path, word(public::EXECUTED)))
+        if self.is_adopted { None } else { public::program(&self.public) }
     }
 
     /// The change that came last, if there was one.

@@ -33,6 +33,8 @@ use runtime::{
 pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
 /// Slot of a key that a process has beside it, of whoever it came from: see `guardian::keys`.
 pub const BORROWED_SLOT: KeyIndex = KeyIndex(4);
+/// Slot of a key that a process has of its parent for an environment of a child of its own: see `dowry`.
+pub const DOWRY_SLOT: KeyIndex = KeyIndex(5);
 /// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
 pub const ROOM_ABOVE: u64 = 1024;
 
@@ -306,7 +308,7 @@ fn dig(made: &Made, session: KeyIndex) -> Option<Grave> {
 }
 
 /// Frees all pages under a list that are charged to the running environment, which made them, and the list.
-fn free_all(pages: Allocator) {
+pub(super) fn free_all(pages: Allocator) {
     // One that was given up already, with the thread that made it, goes with what is under it.
     let keeps_list = exposed::page(pages.list).is_some_and(|info| !info.is_orphan());
     free_pages(area::number().0, pages);

@@ -44,8 +44,10 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     let lent: Vec<PageNumber> = process.lent.lock().pages().collect();
     let windows = process.windows.lock();
     let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Shared::pages).copied();
-    // Most pages show here alone.
-    let mut here: Vec<PageNumber> = pages.filter(|page| references(*page) > 1 || lent.contains(page)).collect();
+    // Most pages are others', or show here alone.
+    let is_shown =
+        |page: &PageNumber| can_leave(process.environment(), *page) && (references(*page) > 1 || lent.contains(page));
+    let mut here: Vec<PageNumber> = pages.filter(is_shown).collect();
     here.sort_unstable();
     let closed = lent.iter().filter(|page| here.binary_search(page).is_err() && references(**page) > 0);
     let shown = here.chunk_by(PartialEq::eq).filter(|same| references(same[0]) > same.len() as u64);

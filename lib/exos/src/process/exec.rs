@@ -20,6 +20,7 @@ use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, segments, vdso};
 use crate::memory::area::{Area, Protection};
 use crate::memory::frames::{FROM_FILE, page_of};
+use crate::memory::leaf::SPAN;
 use crate::memory::space::{Pages, Space};
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::own_pages::OwnPages;
@@ -208,18 +209,23 @@ pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
 pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
-    // Its parent knows what it had prepared.
-    let stack = if prepared.is_some() { None } else { Some(request.stack()?) };
-    let beside = stack.and_then(|stack| program_beside(plan, stack));
+    let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| Ok(prepared.stack()))?;
+    let (by_itself, beside) = match &prepared {
+        Some(_) => (false, None),
+        None => (true, program_beside(plan, stack)),
+    };
     forget_old_program(if beside.is_some() { Old::Stays } else { Old::Goes })?;
     let layout = match (prepared, beside) {
         (Some(prepared), _) => Ok(take_up(prepared)),
         (None, Some(beside)) => take_from_beside(plan, *beside),
-        (None, None) => load(plan, stack.unwrap_or(STACK_TOP)),
+        (None, None) => load(plan, stack),
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
-    tell_that_it_began(stack.map(|stack| (stack, &*plan.program.file.absolute)));
+    if by_itself {
+        process().with_memory(|_, pages| pages.give_up_at_hand());
+    }
+    tell_that_it_began(&plan.program.file.absolute, stack);
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -313,7 +319,7 @@ pub(super) fn lay_out(
         None => (image.entry.wrapping_add(bias), 0),
         Some(interpreter) => {
             let Executable { file, image } = &**interpreter;
-            let base = place_movable(space, image)?;
+            let base = place_interpreter(space, image)?;
             segments::map((space, pages), (file.opened.node, touched(1)), image, base, &mut zeros)?;
             (image.entry.wrapping_add(base), base)
         }
@@ -322,15 +328,10 @@ pub(super) fn lay_out(
     Ok(Layout { bias, interpreter_base, entry, zeros })
 }
 
-/// Tells the parent that it has another program; where its stack begins and its path, if it did not come from there. What pages it had
-/// no need of go.
-fn tell_that_it_began(own: Option<(u64, &[u8])>) {
-    let process = process();
-    if let Some((_, path)) = own {
-        process.with_memory(|_, pages| pages.give_up_at_hand());
-        tell_path(if path.len() > public::PATH_BYTES { &[] } else { path });
-    }
-    process.public_word(public::EXECUTED).store(own.map_or(1, |(stack, _)| stack), Release);
+/// Tells the parent which program it has, and where the stack of that began.
+fn tell_that_it_began(path: &[u8], stack: u64) {
+    tell_path(if path.len() > public::PATH_BYTES { &[] } else { path });
+    process().public_word(public::EXECUTED).store(stack, Release);
 }
 
 fn tell_path(path: &[u8]) {
@@ -569,6 +570,16 @@ fn place_movable(space: &Space, image: &Image) -> Result<u64> {
     }
     let bytes = page_up(last - first).ok_or(Errno::ENOMEM)?;
     Ok(space.areas.find_place(bytes)? - first)
+}
+
+/// The same of an interpreter, at the beginning of what a table translates: the libraries below it have tables of their own, which go as a
+/// whole when the program does.
+fn place_interpreter(space: &Space, image: &Image) -> Result<u64> {
+    let base = place_movable(space, image)?;
+    let (first, last) = image.span();
+    let lower = (base + first) & !(SPAN - 1);
+    let is_free = image.movable && space.areas.within(lower, base + last).is_empty();
+    Ok(if is_free { lower - first } else { base })
 }
 
 fn map_stack(space: &mut Space, pages: &mut impl Pages, executable: bool) -> Result<()> {

@@ -259,6 +259,7 @@ pub(super) fn release_children() {
     }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
+    alive.iter().filter_map(|child| child.room.dowry.as_ref()).for_each(|dowry| process.lend(dowry.data()));
     if process.may_have_heirs() {
         estate::leave(process, &alive);
     }

@@ -103,7 +103,10 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
     nursery.is_busy = false;
-    ready.take_back_beside(nursery.inherited.take().and_then(|inherited| inherited.beside));
+    if let Some(inherited) = nursery.inherited.take() {
+        ready.take_back_beside(inherited.beside);
+        ready.room.dowry = inherited.dowry;
+    }
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
         Err(error) => {
@@ -130,6 +133,7 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
     } else {
         inherited.beside = ready.lend_beside();
     }
+    inherited.dowry = nursery.endow(ready.made.number);
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);
     endow(&ready.made, begins).inspect_err(|_| process().keep_copies_beside(nursery, &copies))?;
@@ -175,20 +179,20 @@ fn copy_held(
     let process = process();
     let is_alone = held.is_alone;
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
-    let edition = held.windows.edition();
-    let windows = (!ready.shows(edition))
-        .then(|| Shown { edition, rows: windows_of_child(&held.windows, own_mailbox, ready.mailbox()) });
+    let windows = windows_to_show(ready, &held.windows, own_mailbox);
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
     let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE)).collect();
-    let (start, pages, stays) = copy_heap(ready, nursery, is_noted)?;
+    let Data { start, pages, came_along, stays } = copy_heap(ready, nursery, is_noted)?;
     let data = rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
         ready.show(windows, window, core::iter::empty())?;
         ready.give(data)?;
+        ready.room.forget();
         return Ok(Vec::new());
     }
-    ready.show(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
-    Ok(pages)
+    let own = &pages[came_along..];
+    ready.show(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, own))?;
+    Ok(own.to_vec())
 }
 
 /// Gives the child the program's memory.
@@ -291,6 +295,13 @@ fn copy_kept(nursery: &Nursery, kept: &[u64], copies: &[PageNumber]) -> Result<(
     Ok(())
 }
 
+/// The windows that the child gets, if those that it has are others.
+pub(super) fn windows_to_show(ready: &Ready, windows: &Windows, own_mailbox: &Mailbox) -> Option<Shown> {
+    let edition = windows.edition();
+    let rows = || windows_of_child(windows, own_mailbox, ready.mailbox());
+    (!ready.shows(edition)).then(|| Shown { edition, rows: rows() })
+}
+
 /// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has
 /// its own, and this process's beside it.
 fn windows_of_child(windows: &Windows, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
@@ -306,10 +317,20 @@ fn windows_of_child(windows: &Windows, own_mailbox: &Mailbox, mailbox: PageNumbe
     all
 }
 
-/// Copies ExOS's own data: the result is where that begins, and the pages for it. They stay this process's, if the third is
-/// true, where they are few and the child `is_noted`, to be used again for the next. Else they go with the child, as what
-/// another thread than the first is charged for must.
-fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, Vec<PageNumber>, bool)> {
+/// A copy of ExOS's own data.
+struct Data {
+    /// Where it begins.
+    start: u64,
+    /// The pages for it, of which the first so many came along with the environment.
+    pages: Vec<PageNumber>,
+    came_along: usize,
+    /// Whether they are used again for the next child.
+    stays: bool,
+}
+
+/// Copies ExOS's own data. Its pages stay this process's where they are few and the child `is_noted`, to be used again for the next. Else
+/// they go with the child, as what another thread than the first is charged for must.
+fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Data> {
     const AT_ONCE: usize = WINDOW_PAGES;
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
     let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE_SIZE) as usize;
@@ -327,10 +348,11 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, V
     budget::foresee(pages.len() as u64 + FOR_THE_REST)?;
     let process = process();
     let stays = is_noted && pages.len() <= NOTED_DATA;
-    let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
+    let came_along = if stays { ready.take_data(&mut pages) } else { 0 };
+    let used_before = came_along + if stays { take_copies(process, &mut pages[came_along..]) } else { 0 };
     let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);
-    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
+    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[came_along..used_before]))?;
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE_SIZE as usize).zip(pages.chunks(AT_ONCE)) {
         let place = nursery.place_of(ready.filled(), some);
@@ -338,7 +360,7 @@ fn copy_heap(ready: &Ready, nursery: &Nursery, is_noted: bool) -> Result<(u64, V
         critical_section::give_way();
     }
     drop(held);
-    Ok((start, pages, stays))
+    Ok(Data { start, pages, came_along, stays })
 }
 
 /// Whether a further child of the running thread is one to make another of.
@@ -385,10 +407,8 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
         return Err(error);
     }
     process.has_made_children.store(true, Relaxed);
-    let Ready { made, public, mut room } = ready;
-    if copies.is_empty() {
-        room.forget();
-    }
+    let _ = process.public_word(public::CHILD).compare_exchange(0, number, Release, Relaxed);
+    let Ready { made, public, room } = ready;
     children.all.push(Child { made, public, room, copies, told: 0, is_adopted: false });
     // A parent that waits next gives it the CPU.
     block::note_awakened(number);

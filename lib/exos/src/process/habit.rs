@@ -4,15 +4,18 @@
 
 use alloc::vec::Vec;
 
-/// How often children have to execute the same program for the next one to be thought to do so, too, and how much more at most.
+/// How often children have to execute the same program for the next one to be thought to do so, too, if nothing else speaks for it, and how
+/// much more at most.
 const NEEDED: u32 = 3;
 const MOST: u32 = 64;
 /// How many children may have no use of what stands ready.
 const PATIENCE: u32 = 4;
 
 /// What they have executed last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Habit {
+    /// How often they have to do so.
+    needed: u32,
     path: Vec<u8>,
     times: u32,
     /// How many children were made since that had no use of what stood ready.
@@ -21,7 +24,18 @@ pub struct Habit {
     more: u32,
 }
 
+impl Default for Habit {
+    fn default() -> Self {
+        Self::after(NEEDED)
+    }
+}
+
 impl Habit {
+    /// One that so many times make.
+    pub const fn after(needed: u32) -> Self {
+        Self { needed, path: Vec::new(), times: 0, unused: 0, more: 0 }
+    }
+
     /// Notes whether one had use of what stood ready for it; whether it is to go, because none has any more.
     pub fn note_use(&mut self, was_used: bool) -> bool {
         self.unused = if was_used { 0 } else { self.unused + 1 };
@@ -38,7 +52,7 @@ impl Habit {
             self.path.clear();
             self.path.extend_from_slice(path);
         }
-        !path.is_empty() && self.times >= NEEDED + self.more
+        !path.is_empty() && self.times >= self.needed + self.more
     }
 }
 

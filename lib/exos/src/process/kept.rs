@@ -141,6 +141,11 @@ impl Kept {
         u64::from(here.eq(data.iter().map(|page| page.address())))
     }
 
+    /// Whether a page is mapped for ExOS's data.
+    pub fn holds_data(&self, page: PageNumber) -> bool {
+        self.rows[self.windows..].iter().any(|row| row.entry & PAGE == page.address())
+    }
+
     /// How often a page is mapped by windows that are its maker's.
     pub fn maps(&mut self, page: PageNumber) -> u64 {
         let common = &self.rows[..self.common];
@@ -287,6 +292,11 @@ impl Kept {
         let beside = self.beside.iter().flat_map(|beside| beside.tables().pages());
         let all = self.way.iter().copied().chain(self.tables.pages()).chain(beside);
         self.edits.extend(all.map(|table| (table, edits(table))));
+    }
+
+    /// The running process has it of its parent, whose windows are not open here.
+    pub fn begin_elsewhere(&mut self) {
+        (self.views, self.edition_of_windows, self.mapped) = (Vec::new(), 0, None);
     }
 
     /// It is not to be used again: only what shows of it here is still known.

@@ -20,6 +20,8 @@ pub mod children;
 #[cfg(target_os = "none")]
 pub mod create;
 #[cfg(target_os = "none")]
+mod dowry;
+#[cfg(target_os = "none")]
 mod estate;
 #[cfg(target_os = "none")]
 pub mod exec;

@@ -89,6 +89,11 @@ impl Prepared {
         self.sources.clone()
     }
 
+    /// Whether it is the file that this path leads to.
+    pub fn is_called(&self, path: &[u8]) -> bool {
+        self.sources.first().is_some_and(|program| *program.file.absolute == *path)
+    }
+
     /// How many pages of its own it begins with.
     pub const fn own(&self) -> usize {
         self.own.len()
@@ -151,6 +156,16 @@ impl Prepared {
             copy_pages(from.iter().copied(), to, place, key)?;
         }
         Ok(())
+    }
+
+    /// Where its stack begins.
+    pub const fn stack(&self) -> u64 {
+        self.stack
+    }
+
+    /// In a child, where its window is not open.
+    pub fn begin_elsewhere(&mut self) {
+        self.originals = None;
     }
 
     /// Closes its window.

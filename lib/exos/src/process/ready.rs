@@ -10,6 +10,7 @@ use super::begin::{self, Inherited, OwnMemory};
 use super::beside::Beside;
 use super::children::{Child, public};
 use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
+use super::dowry::{Descent, Dowry};
 use super::exec::Request;
 use super::grave::remains;
 use super::habit::Habit;
@@ -33,6 +34,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use runtime::address_space::Access;
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
 
@@ -63,6 +65,12 @@ pub struct Nursery {
     beginning: Option<PageNumber>,
     /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
     first: Option<Box<Child>>,
+    /// What goes along with the next child.
+    pub(super) dowry: Option<Box<Dowry>>,
+    /// What this process has of its parent.
+    pub(super) received: Option<Box<Dowry>>,
+    /// Whether children have children.
+    pub(super) descent: Descent,
 }
 
 /// An environment that has not begun.
@@ -76,26 +84,41 @@ pub struct Ready {
     pub room: Box<Room>,
 }
 
+/// What is known of what a child left, when its environment is another one.
+#[derive(Debug, Default)]
+pub struct Renewed {
+    /// Whether its address space is there.
+    pub(super) keeps: bool,
+    /// What was taken out of that before.
+    gone: Gone,
+}
+
 /// What an environment is made of, for the one after it.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
-    root: PageNumber,
+    pub(super) root: PageNumber,
     private: Vec<PageNumber>,
     /// Pages under its list when it was made.
     pages: u64,
-    /// Whether a child has been it before.
-    is_renewed: bool,
+    /// Whether a child of this process has been it before.
+    pub(super) is_renewed: bool,
     /// Whether it goes with the child: nothing else is noted of it.
     is_forgotten: bool,
     /// What its list tells of its edits, if nobody but its maker has made any.
-    edits: (u64, u64),
+    pub(super) edits: (u64, u64),
     /// What is in its address space.
-    kept: Kept,
+    pub(super) kept: Kept,
     /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand for the
     /// program that it executes.
     given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
     spare: [Vec<PageNumber>; 3],
+    /// Pages of who made it for ExOS's data, where it is made for a child of a child.
+    pub(super) data: Vec<PageNumber>,
+    /// What went along with its child.
+    pub(super) dowry: Option<Box<Dowry>>,
+    /// Whether the running process has it of its parent, whose its pages are.
+    pub(super) is_dowry: bool,
 }
 
 impl Room {
@@ -104,6 +127,16 @@ impl Room {
         self.is_forgotten = true;
         (self.private, self.given, self.spare) = Default::default();
         self.kept.forget();
+    }
+
+    /// What it was given is to be given again, just as it is.
+    pub(super) fn take_all_back(&mut self) {
+        self.spare.iter_mut().zip(&mut self.given).for_each(|(spare, given)| spare.append(given));
+    }
+
+    /// The other way round: what is to be given is counted as given.
+    pub(super) fn give_all(&mut self) {
+        self.given.iter_mut().zip(&mut self.spare).for_each(|(given, spare)| given.append(spare));
     }
 
     /// Whether its child was given the program that it is to execute.
@@ -121,7 +154,7 @@ impl Nursery {
         let is_first = thread().number() == process().environment();
         let ready = match self.ready.take_if(|_| is_first) {
             Some(ready) => ready,
-            None => Ready::make()?,
+            None => self.make_ready(is_first)?,
         };
         self.is_busy = true;
         Ok(ready)
@@ -133,9 +166,18 @@ impl Nursery {
     /// As [`Self::prepare`].
     pub fn reserve(&mut self) -> Result<u64> {
         if self.ready.is_none() {
-            self.ready = Some(Ready::make()?);
+            self.ready = Some(self.make_ready(true)?);
         }
         Ok(self.ready.as_ref().map_or(0, |ready| ready.made.number.0))
+    }
+
+    /// Of what this process has of its parent, if it has that yet, for a child of the `first` thread.
+    fn make_ready(&mut self, first: bool) -> Result<Ready> {
+        let received = self.received.take_if(|_| first);
+        let taken = received.and_then(|dowry| dowry.take_over().ok());
+        let Some((ready, program)) = taken else { return Ready::make() };
+        (self.prepared, self.editions) = program.into_parts();
+        Ok(ready)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -154,7 +196,7 @@ impl Nursery {
     }
 
     /// The page that renewed environments begin with.
-    fn beginning(&mut self) -> Result<PageNumber> {
+    pub(super) fn beginning(&mut self) -> Result<PageNumber> {
         if let Some(page) = self.beginning {
             return Ok(page);
         }
@@ -236,7 +278,11 @@ fn beginning() -> Beginning {
 }
 
 impl Ready {
-    fn make() -> Result<Self> {
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// `EAGAIN` where there are too many environments; what the kernel refuses.
+    pub(super) fn make() -> Result<Self> {
         let process = process();
         crate::budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
         let key = process.session_key;
@@ -366,6 +412,17 @@ impl Ready {
         self.room.kept.note();
     }
 
+    /// The running process ends, and all pages with it that are charged to it.
+    fn leave(self) {
+        if self.room.is_dowry {
+            // The session would take it for an orphan.
+            mark_for(&self.public, process().parent.load(Relaxed));
+            self.condemn();
+        } else if remains(&self.made) {
+            create::release(self.made.number, process().session_key);
+        }
+    }
+
     /// Destroys it.
     pub fn bury(self) {
         bury(&self.made, &self.public, self.room);
@@ -374,6 +431,20 @@ impl Ready {
     /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
     /// may be more of it than of one that is ready, and it is to be destroyed.
     fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
+        let renewed = self.renew_left(nursery, executed)?;
+        // It maps what that one's child is made of, and what is left of that child maps what is this one's.
+        let mut dowry = nursery.renew_dowry(self.room.dowry.take(), public::first_child(&self.public));
+        let tidied = self.tidy(nursery, renewed);
+        dowry.iter_mut().for_each(|dowry| dowry.tidy(nursery));
+        let outcome = tidied.and_then(|()| self.check());
+        for dowry in dowry {
+            nursery.dowry = dowry.keep(nursery).or(nursery.dowry.take());
+        }
+        outcome
+    }
+
+    /// The first step: nobody runs there any more, and nobody will who has not got it from this process.
+    pub(super) fn renew_left(&mut self, nursery: &mut Nursery, executed: bool) -> Result<Renewed> {
         let beginning = nursery.beginning()?;
         let editor = self.editor();
         // Of a program that the child mapped itself there is nothing to keep, unless it stood beside its memory.
@@ -385,6 +456,12 @@ impl Ready {
         }
         self.reclaim_mailbox()?;
         self.renew(beginning, keeps)?;
+        Ok(Renewed { keeps, gone })
+    }
+
+    /// The second step: what the old one has left in its address space, and in pages.
+    pub(super) fn tidy(&mut self, nursery: &mut Nursery, Renewed { keeps, mut gone }: Renewed) -> Result<()> {
+        let editor = self.editor();
         // All is still there: the old one may have run on another CPU until it was renewed.
         let late = if keeps { self.room.kept.mend(&editor) } else { self.room.kept.clean(&editor) };
         let filled = late.and_then(|late| self.room.kept.fill_beside(&editor).map(|()| gone.add(late)));
@@ -395,7 +472,12 @@ impl Ready {
         public::TELLING.into_iter().for_each(|words| self.public.clear(words));
         Post::new(&self.public.words()[PAGE_WORDS..]).clear();
         mark(&self.public);
-        if filled.is_err() || !self.is_whole() {
+        filled
+    }
+
+    /// The last step: there is nothing else.
+    fn check(&mut self) -> Result<()> {
+        if !self.is_whole() {
             return Err(Errno::EBUSY);
         }
         let session = process().session_key;
@@ -427,8 +509,13 @@ impl Ready {
     fn renew_as(&self, key: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
         let session = process().session_key;
         syscall::access_list_set(session, self.made.list, 1, key, u64::from(Rights::ALL.0))?;
+        self.renew_by(key, beginning, keeps)
+    }
+
+    pub(super) fn renew_by(&self, name: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
+        let session = process().session_key;
         loop {
-            match syscall::environment_renew(session, self.made.number, key, beginning, u64::from(keeps)) {
+            match syscall::environment_renew(session, self.made.number, name, beginning, u64::from(keeps)) {
                 Err(Failure { error: Error::Again, .. }) => {}
                 outcome => return Ok(outcome?),
             }
@@ -458,7 +545,7 @@ impl Ready {
 
     /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
     /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
-    fn is_whole(&mut self) -> bool {
+    pub(super) fn is_whole(&mut self) -> bool {
         let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.room.edits
@@ -525,7 +612,7 @@ impl Ready {
         Some(OwnMemory { tables: tables.clone(), copied: copied.to_vec(), has_files: false })
     }
 
-    fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
+    pub(super) fn map_prepared(&mut self, prepared: &Prepared) -> Result<Tables> {
         let editor = self.editor();
         let Room { kept, spare, .. } = &mut *self.room;
         kept.map_prepared(&editor, &mut spare[0], prepared.edition())
@@ -533,7 +620,7 @@ impl Ready {
 
     /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many. Those that the
     /// program before began with come first, in their order and with what was in them, so many; the others begin as they are to be.
-    fn pages_for_program(&mut self, prepared: &Prepared) -> Option<(Vec<PageNumber>, usize)> {
+    pub(super) fn pages_for_program(&mut self, prepared: &Prepared) -> Option<(Vec<PageNumber>, usize)> {
         let spare = &mut self.room.spare[2];
         let mut pages = spare.split_off(spare.len().saturating_sub(prepared.own()));
         let kept = pages.len();
@@ -570,9 +657,13 @@ fn show_public(made: &Made) -> Result<Shared> {
 }
 
 /// Says in a public page whose it is, for the case that its maker is destroyed.
-fn mark(public: &Shared) {
+pub(super) fn mark(public: &Shared) {
+    mark_for(public, process().environment());
+}
+
+fn mark_for(public: &Shared, maker: u64) {
     let words = public.words();
-    words[public::PARENT].store(process().environment(), Relaxed);
+    words[public::PARENT].store(maker, Relaxed);
     words[public::MAGIC].store(public::MAGIC_READY, Release);
 }
 
@@ -582,7 +673,7 @@ fn unmark(public: &Shared) {
 }
 
 /// Whether a page is this process's, for mailboxes.
-fn is_mailbox(page: PageNumber) -> bool {
+pub(super) fn is_mailbox(page: PageNumber) -> bool {
     let process = process();
     let list = process.lists.public(process.session_key).list;
     exposed::page(page).is_some_and(|info| {
@@ -603,11 +694,19 @@ pub fn bury(made: &Made, public: &Shared, mut room: Box<Room>) {
     // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the thread that it is
     // charged to ends.
     room.kept.close(&mut process.windows.lock());
-    made.bury(process.session_key);
+    if room.is_dowry {
+        // The parent has use of what it was made of, when this process is gone.
+        create::release(made.number, process.session_key);
+    } else {
+        made.bury(process.session_key);
+        process.lend(&room.data);
+    }
+    let heir = public::first_child(public);
     process.windows.lock().close(public);
+    room.dowry.into_iter().for_each(|dowry| dowry.give_up(heir));
 }
 
-fn edits(list: PageNumber) -> (u64, u64) {
+pub(super) fn edits(list: PageNumber) -> (u64, u64) {
     exposed::page(list).map_or((0, 0), |info| info.edits())
 }
 
@@ -633,6 +732,9 @@ impl Process {
         if old.begin_again(&mut nursery, executed).is_err() {
             nursery.look_away();
             return old.bury();
+        }
+        if old.room.is_dowry {
+            self.public_word(public::CHILD).store(old.made.number.0, Release);
         }
         let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
         let program = program.filter(|(path, _)| habit.note(path, in_vain));
@@ -680,6 +782,7 @@ impl Process {
             nursery.ready.is_none() && nursery.first.is_none()
         };
         !child.room.is_renewed
+            && child.room.dowry.is_none()
             && !self.has_threads.load(Relaxed)
             && self.can_keep(child)
             && pages() < SMALL
@@ -711,6 +814,7 @@ impl Process {
         if self.children.lock().all.is_empty() {
             self.give_up_spare();
             self.forget_memory_before();
+            self.give_up_dowry();
         }
         self.take_back_first();
         if self.copies.lock().is_empty() {
@@ -740,8 +844,10 @@ impl Process {
         nursery.look_away();
         nursery.forget_program(&mut self.windows.lock());
         let (ready, first, beginning) = (nursery.ready.take(), nursery.first.take(), nursery.beginning.take());
+        let dowry = nursery.dowry.take();
         drop(nursery);
         ready.into_iter().for_each(Ready::bury);
+        dowry.into_iter().for_each(|dowry| dowry.give_up(0));
         for child in first {
             bury(&child.made, &child.public, child.room);
             self.keep_copies(&child.copies);
@@ -752,11 +858,11 @@ impl Process {
     /// The same where this process ends, and all pages that are charged to it go with it.
     pub fn abandon_nursery(&self) {
         let mut nursery = self.nursery.lock();
-        let ready = nursery.ready.take().map(|ready| ready.made);
-        let first = nursery.first.take().map(|child| child.made);
-        for made in ready.iter().chain(&first).filter(|made| remains(made)) {
-            create::release(made.number, self.session_key);
-        }
+        let ready = nursery.ready.take();
+        let first =
+            nursery.first.take().map(|child| Ready { made: child.made, public: child.public, room: child.room });
+        let dowry = nursery.dowry.take().map(|dowry| dowry.into_ready());
+        ready.into_iter().chain(first).chain(dowry).for_each(Ready::leave);
     }
 
     /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as

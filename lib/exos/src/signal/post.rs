@@ -110,8 +110,8 @@ impl<'a> Post<'a> {
 
     /// There is nothing in it, nor in the other words before those of signals.
     pub fn clear(self) {
-        let states = self.entries().map(|entry| &entry[0]);
-        self.fixed[..SINGLE].iter().chain(states).for_each(|word| word.store(0, Relaxed));
+        self.fixed[..SINGLE].iter().for_each(|word| word.store(0, Relaxed));
+        self.entries().for_each(|entry| entry[0].store(0, Relaxed));
     }
 
     fn put_single(self, information: &Information) -> Result<()> {

@@ -1,0 +1,394 @@
+//! What a child has of its parent for a child of its own.
+//!
+//! A shell that runs one command makes one child, and ends: most of what the command costs is to make an environment and to destroy
+//! it. So a process whose children had children, one after the other, keeps an environment ready for the child of its next
+//! child, too, with the program that the children of its children execute. It goes along with the child, which takes it over by renewing
+//! it: from then on it is its own in every way, but that it leaves it behind. Its parent has it back when both who ran there are gone,
+//! and makes it ready again as any other (`ready`).
+//!
+//! Holds always: its pages are charged to who made it; one child has it at a time; and its access list names nobody but the user and
+//! the last name that its maker gave it, the key of which only that child has got.
+
+use super::children::public;
+use super::create::{self, DOWRY_SLOT, Made, give_keys};
+use super::grave::remains;
+use super::habit::Habit;
+use super::prepared::Prepared;
+use super::ready::{Nursery, Ready, Renewed, edits, is_mailbox, mark};
+use super::record::Process;
+use crate::errno::{Errno, Result};
+use crate::layout::PAGE_SIZE;
+use crate::user_memory::current::{process, thread};
+use abi::budget::Resource;
+use abi::capability::Rights;
+use abi::page_table::MapRow;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use runtime::address_space::Access;
+use runtime::page::{Allocator, PageKind};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
+
+/// Pages for ExOS's data that go along beyond those that this process has for its own.
+const DATA_MORE: u64 = 2;
+
+/// The environment.
+#[derive(Clone, Debug)]
+pub struct Dowry {
+    ready: Ready,
+    /// In the ring of who made it: the key of the name that its list has.
+    key: KeyIndex,
+    maker: EnvironmentId,
+    /// The page with the words that it begins with: they are the same for who made it and for that one's child.
+    beginning: PageNumber,
+    program: Program,
+}
+
+/// The program that is mapped there.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    prepared: Option<Box<Prepared>>,
+    /// How many editions there were of programs that were prepared.
+    editions: u64,
+}
+
+/// What the children of children do.
+#[derive(Debug)]
+pub struct Descent {
+    /// Whether there are any.
+    habit: Habit,
+    /// The next child is likely to have one.
+    goes_on: bool,
+    /// What they execute.
+    programs: Habit,
+}
+
+impl Default for Descent {
+    fn default() -> Self {
+        // Who has three children with a child each is likely to have them do the same.
+        Self { habit: Habit::default(), goes_on: false, programs: Habit::after(1) }
+    }
+}
+
+impl Descent {
+    /// Notes whether a child had one, for which something may have gone along in vain.
+    fn note(&mut self, had_child: bool, in_vain: bool) {
+        self.goes_on = self.habit.note(if had_child { b"a child" } else { b"" }, in_vain);
+    }
+}
+
+impl Dowry {
+    /// Of an environment in which nobody runs. Its list gets a name that nobody has a key to.
+    fn of(mut ready: Ready, program: Program, nursery: &mut Nursery) -> Option<Self> {
+        let named = ready.go_along().and_then(|()| ready.rename());
+        match named.and_then(|key| Ok((key, nursery.beginning()?))) {
+            Ok((key, beginning)) => Some(Self { ready, key, maker: area::number(), beginning, program }),
+            Err(_) => {
+                ready.bury();
+                None
+            }
+        }
+    }
+
+    fn give(&self, child: EnvironmentId) -> Result<()> {
+        Ok(syscall::key_copy(self.key, u64::from(Rights::ALL.0), child, DOWRY_SLOT, process().session_key)?)
+    }
+
+    /// The running process, which has it of its parent, makes it the environment of its next child.
+    ///
+    /// # Errors
+    /// `ESRCH` where its parent is gone, with which it goes; the kernel's refusals.
+    pub fn take_over(self) -> Result<(Ready, Program)> {
+        let Self { mut ready, mut program, beginning, maker, .. } = self;
+        ready.come_from_parent(maker, beginning, DOWRY_SLOT)?;
+        program.prepared.iter_mut().for_each(|prepared| prepared.begin_elsewhere());
+        process().public_word(public::CHILD).store(ready.made.number.0, Release);
+        Ok((ready, program))
+    }
+
+    /// The number that it has, which may be the one that a child told: what is there is this process's to renew or to destroy. Nothing where
+    /// it is not there any more, or somebody runs there whose parent is gone.
+    fn come_back(self, taken_as: u64) -> Option<(Ready, Program, bool)> {
+        let Self { mut ready, key, program, .. } = self;
+        let _ = key::discard(key);
+        let number = ready.made.number.0;
+        let Some(now) = [taken_as, number].into_iter().find(|now| ready.is_called(EnvironmentId(*now))) else {
+            // The session has destroyed it, or the child has.
+            ready.abandon();
+            return None;
+        };
+        ready.made.number = EnvironmentId(now);
+        if now != number && exposed::lives(ready.made.number) {
+            // It is the session's.
+            ready.close();
+            return None;
+        }
+        ready.condemn();
+        Some((ready, program, now != number))
+    }
+
+    /// It is not needed any more, or not there: a child that is gone may have renewed it under the number `taken_as`.
+    pub fn give_up(self, taken_as: u64) {
+        if let Some((ready, ..)) = self.come_back(taken_as) {
+            ready.bury();
+        }
+    }
+
+    /// Pages of this process that whoever runs there may use after it.
+    pub fn data(&self) -> &[PageNumber] {
+        &self.ready.room.data
+    }
+
+    /// What it is.
+    pub fn into_ready(self) -> Ready {
+        self.ready
+    }
+}
+
+impl Program {
+    /// Gives up what is mapped, and maps another one, if one is likely to be executed.
+    fn change(&mut self, ready: &mut Ready, likely: Option<(Vec<u8>, u64)>) -> Result<()> {
+        if self.prepared.take().is_some() {
+            ready.drop_program(&mut process().windows.lock())?;
+        }
+        let Some((path, stack)) = likely else { return Ok(()) };
+        let Some(mut prepared) = super::exec::prepare_for_children(&path, stack) else { return Ok(()) };
+        ready.put_program(&mut prepared, &mut self.editions)?;
+        self.prepared = Some(Box::new(prepared));
+        Ok(())
+    }
+
+    /// What is prepared, and how many editions of it there were.
+    pub fn into_parts(self) -> (Option<Box<Prepared>>, u64) {
+        (self.prepared, self.editions)
+    }
+}
+
+/// What came back, and how far it is ready for the next one.
+#[derive(Debug)]
+pub struct Returned {
+    ready: Ready,
+    program: Program,
+    /// What was executed there.
+    executed: Option<(Vec<u8>, u64)>,
+    renewed: Option<Renewed>,
+}
+
+impl Returned {
+    /// Takes out what was left in it, when what its own maker left is taken out.
+    pub fn tidy(&mut self, nursery: &mut Nursery) {
+        let Some(renewed) = self.renewed.take() else { return };
+        self.program.prepared.take_if(|_| !renewed.keeps);
+        self.renewed = self.ready.tidy(nursery, renewed).ok().map(|()| Renewed::default());
+    }
+
+    /// What goes along with the next child.
+    pub fn keep(self, nursery: &mut Nursery) -> Option<Box<Dowry>> {
+        let Self { mut ready, mut program, executed, renewed } = self;
+        let checked =
+            if renewed.is_some_and(|_| ready.is_whole() && ready.has_data()) { Ok(()) } else { Err(Errno::EBUSY) };
+        match checked.and_then(|()| nursery.follow(&mut ready, &mut program, executed)) {
+            Ok(()) => Dowry::of(ready, program, nursery).map(Box::new),
+            Err(_) => {
+                ready.bury();
+                None
+            }
+        }
+    }
+}
+
+impl Nursery {
+    /// What is to go along with a child that does not run yet, where its child is likely to have one.
+    pub fn endow(&mut self, child: EnvironmentId) -> Option<Box<Dowry>> {
+        let is_first = thread().number() == process().environment();
+        let can_be = is_first && !process().has_threads.load(Relaxed) && !process().borrows_key();
+        if !can_be || self.dowry.is_none() && !self.descent.goes_on {
+            return None;
+        }
+        let dowry = match self.dowry.take() {
+            Some(dowry) => dowry,
+            None => Box::new(Dowry::of(Ready::make().ok()?, Program::default(), self)?),
+        };
+        match dowry.give(child) {
+            Ok(()) => Some(dowry),
+            Err(_) => {
+                dowry.give_up(0);
+                None
+            }
+        }
+    }
+
+    /// Takes back what went along with a child that is gone, whose own first child had the number `heir` (0: it had none), as far as it
+    /// goes while that one's memory is not in order.
+    pub fn renew_dowry(&mut self, dowry: Option<Box<Dowry>>, heir: u64) -> Option<Returned> {
+        let Some(dowry) = dowry else {
+            self.descent.note(heir != 0, false);
+            return None;
+        };
+        let (mut ready, program, was_used) = dowry.come_back(heir)?;
+        self.descent.note(heir != 0, !was_used);
+        let is_over = self.descent.habit.note_use(was_used);
+        let executed = public::program(&ready.public);
+        let renewed = if self.dowry.is_none() && !is_over { ready.renew_left(self, true).ok() } else { None };
+        Some(Returned { ready, program, executed, renewed })
+    }
+
+    /// Maps the program that the next one is likely to execute, as this one `executed` one.
+    fn follow(&mut self, ready: &mut Ready, program: &mut Program, executed: Option<(Vec<u8>, u64)>) -> Result<()> {
+        let is_same = |prepared: &&Box<Prepared>| {
+            executed.as_ref().is_some_and(|(path, stack)| prepared.is_called(path) && prepared.stack() == *stack)
+        };
+        if let Some(prepared) = program.prepared.as_ref().filter(is_same) {
+            return ready.map_prepared(prepared).map(drop);
+        }
+        let what = executed.as_ref().map_or(Vec::new(), |(path, stack)| [path, &stack.to_le_bytes()[..]].concat());
+        let is_likely = self.descent.programs.note(&what, program.prepared.is_some());
+        program.change(ready, executed.filter(|_| is_likely))
+    }
+}
+
+impl Ready {
+    /// It has come along with the running process, from its `maker`, who lives as long as it is of use: it becomes this process's own child to
+    /// be, which begins with what is in a page of the maker's. `name`: the key of the name on its list.
+    fn come_from_parent(&mut self, maker: EnvironmentId, beginning: PageNumber, name: KeyIndex) -> Result<()> {
+        let (process, session) = (process(), process().session_key);
+        crate::budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
+        // While they are mapped here they are no other pages.
+        self.public = process.windows.lock().open_own(self.public.pages().to_vec(), session, true)?;
+        let outcome = self.become_own(maker, beginning, name);
+        outcome.inspect_err(|_| process.windows.lock().close(&self.public))
+    }
+
+    fn become_own(&mut self, maker: EnvironmentId, beginning: PageNumber, name: KeyIndex) -> Result<()> {
+        let (process, session) = (process(), process().session_key);
+        let has_maker = || if exposed::lives(maker) { Ok(()) } else { Err(Errno::ESRCH) };
+        has_maker()?;
+        (self.room.is_dowry, self.room.is_renewed) = (true, false);
+        self.room.kept.begin_elsewhere();
+        self.room.take_all_back();
+        syscall::page_claim(session, self.mailbox(), session, process.lists.public(session).list)?;
+        self.condemn();
+        self.made.number = self.renew_by(name, beginning, true)?;
+        let _ = key::discard(name);
+        mark(&self.public);
+        // Else it may have begun with anything.
+        let given = has_maker().and_then(|()| give_keys(self.made.number, session, session, area::channel_key()));
+        given.inspect_err(|_| create::release(self.made.number, session))
+    }
+
+    /// Whether it is there under a number.
+    fn is_called(&self, number: EnvironmentId) -> bool {
+        let is_it = |info: exposed::Environment| {
+            info.public.load(Relaxed) == self.made.public.0 && info.root.load(Relaxed) == self.room.root.0
+        };
+        exposed::environment(number).is_some_and(is_it) && remains(&Made { number, ..self.made })
+    }
+
+    /// Nobody is going to run there who has not begun.
+    pub(super) fn condemn(&self) {
+        if exposed::lives(self.made.number) {
+            let _ = syscall::environment_destroy(process().session_key, self.made.number);
+        }
+    }
+
+    /// It gets another name, which nobody has a key to but this process.
+    fn rename(&mut self) -> Result<KeyIndex> {
+        let session = process().session_key;
+        let key = key::derive(session, Rights::ALL, 0)?;
+        let named = syscall::access_list_set(session, self.made.list, 1, key, u64::from(Rights::ALL.0));
+        named.inspect_err(|_| drop(key::discard(key)))?;
+        self.room.edits.1 += 1;
+        Ok(key)
+    }
+
+    /// It goes along with a child, for whose own child it has what that will find: windows as that one has them by then, but for a few,
+    /// and pages for ExOS's data.
+    fn go_along(&mut self) -> Result<()> {
+        let (process, (start, end)) = (process(), heap::range());
+        self.link_image(process.image_table)?;
+        if self.room.data.is_empty() {
+            let mut pages = vec![PageNumber::NONE; ((end - start) / PAGE_SIZE + DATA_MORE) as usize];
+            Allocator::own().allocate_many(&mut pages)?;
+            self.room.data = pages;
+        }
+        let mailbox = process.mailbox.lock().clone();
+        let windows = super::fork::windows_to_show(self, &process.windows.lock(), &mailbox);
+        let data: Vec<MapRow> = create::rows(process.session_key, start, &self.room.data, Access::WRITE).collect();
+        self.show(windows, Vec::new(), data.into_iter())?;
+        self.room.give_all();
+        self.note();
+        Ok(())
+    }
+
+    /// Maps a program that its child is likely to execute.
+    fn put_program(&mut self, prepared: &mut Prepared, editions: &mut u64) -> Result<()> {
+        let (pages, _) = self.pages_for_program(prepared).ok_or(Errno::ENOMEM)?;
+        prepared.give(&pages, editions);
+        self.map_prepared(prepared).map(drop)
+    }
+
+    /// Puts the pages for ExOS's data that came along with it into the first places; how many.
+    pub fn take_data(&self, places: &mut [PageNumber]) -> usize {
+        places.iter_mut().zip(&self.room.data).map(|(place, page)| *place = *page).count()
+    }
+
+    /// Whether nobody has those pages any more.
+    fn has_data(&self) -> bool {
+        let (own, list) = (area::number(), area::access_list());
+        let is_free = |page: &PageNumber| {
+            exposed::page(*page).is_some_and(|info| {
+                let is_ours = info.owner() == own && info.access() == list && info.kind() == PageKind::Ordinary;
+                is_ours && !info.is_orphan() && info.references() == u64::from(self.room.kept.holds_data(*page))
+            })
+        };
+        self.room.data.iter().all(is_free)
+    }
+
+    /// Somebody else destroys it.
+    fn close(mut self) {
+        let mut windows = process().windows.lock();
+        self.room.kept.close(&mut windows);
+        windows.close(&self.public);
+        drop(windows);
+        process().lend(&self.room.data);
+    }
+
+    /// Somebody has destroyed it: gives up those of its pages that are this process's.
+    fn abandon(self) {
+        let (session, mailbox, made) = (process().session_key, self.mailbox(), self.made.clone());
+        // A list in the place of the one that it was is another one's.
+        let has_list = edits(made.list).0 == self.room.edits.0;
+        self.close();
+        let public = process().lists.public(session);
+        let is_left =
+            |page: &PageNumber| is_mailbox(*page) && exposed::page(*page).is_some_and(|info| info.references() == 0);
+        public.free_many(&[made.public, mailbox].into_iter().filter(is_left).collect::<Vec<_>>());
+        if has_list {
+            create::free_all(Allocator { key: session, list: made.list });
+        }
+    }
+}
+
+impl Process {
+    /// Notes what this process, which just began, has of its parent.
+    pub fn receive(&self, dowry: Option<Box<Dowry>>) {
+        if dowry.is_some() {
+            key::note_slot(DOWRY_SLOT);
+            self.nursery.lock().received = dowry;
+        }
+    }
+
+    /// What this process has of its parent is of no use to whom it becomes.
+    pub fn forget_received(&self) {
+        if self.nursery.lock().received.take().is_some() {
+            let _ = key::discard(DOWRY_SLOT);
+        }
+    }
+
+    /// What is kept for the child of the next child is given up.
+    pub fn give_up_dowry(&self) {
+        let dowry = self.nursery.lock().dowry.take();
+        dowry.into_iter().for_each(|dowry| dowry.give_up(0));
+    }
+}
