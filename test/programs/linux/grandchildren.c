@@ -206,34 +206,44 @@ static void in_turns(void) {
     puts("in turns");
 }
 
-// Grandchildren that live longer than their parents, and some than those who made these.
+// Grandchildren that live longer than their parents, and some than those who made these, who are gone before some of them begin.
+enum { CLANS = 4, EACH = 6 };
+
+static void leave_one(int number) {
+    struct pollfd told = {until[0], POLLIN, 0};
+    if (number == EACH - 1)
+        for (pid_t maker = getppid(); getppid() == maker;) usleep(1000);
+    pid_t grandchild = number & 1 ? fork() : vfork();
+    if (!grandchild) execute("outlive");
+    // The last two are there still when who made it all ends.
+    if (number >= EACH - 2) CHECK(poll(&told, 1, 30000) == 1);
+    _exit(grandchild < 0);
+}
+
+static void found_clan(int is_killed) {
+    for (int usual = 0; usual < 5; usual++) CHECK(begin(0, 0));
+    for (int one = 0; one < EACH; one++) {
+        pid_t parent = fork();
+        if (!parent) leave_one(one);
+        if (one < EACH - 2) CHECK(!status_of(parent) && begin(0, 0));
+    }
+    usleep(20000);
+    if (is_killed) kill(getpid(), SIGKILL);
+    _exit(0);
+}
+
 static void outliving(void) {
-    enum { CLANS = 3, EACH = 5 };
     CHECK(!pipe(until) && !pipe(answers));
     for (int clan = 0; clan < CLANS; clan++) {
         pid_t maker = fork();
-        if (!maker) {
-            for (int usual = 0; usual < 5; usual++) CHECK(begin(0, 0));
-            for (int one = 0; one < EACH; one++) {
-                pid_t parent = fork();
-                if (!parent) {
-                    pid_t grandchild = one & 1 ? fork() : vfork();
-                    if (!grandchild) execute("outlive");
-                    // The last ones are there still when who made it all ends.
-                    if (one == EACH - 1) pause();
-                    _exit(grandchild < 0);
-                }
-                if (one < EACH - 1) CHECK(!status_of(parent) && begin(0, 0));
-                else usleep(20000), kill(parent, clan & 1 ? SIGKILL : SIGTERM);
-            }
-            if (clan == 2) kill(getpid(), SIGKILL);
-            _exit(0);
-        }
-        CHECK(status_of(maker) == (clan == 2 ? SIGKILL : 0));
+        if (!maker) found_clan(clan & 1);
+        CHECK(status_of(maker) == (clan & 1 ? SIGKILL : 0));
     }
     // Pages of whoever is gone are others' by now.
     for (int usual = 0; usual < 8; usual++) CHECK(begin(0, 0));
-    char bytes[CLANS * EACH] = "";
+    usleep(50000);
+    // One more than are read: parents only look.
+    char bytes[CLANS * EACH + 1] = "";
     CHECK(write(until[1], bytes, sizeof bytes) == sizeof bytes);
     for (int one = 0; one < CLANS * EACH; one++) {
         struct pollfd answer = {answers[0], POLLIN, 0};
