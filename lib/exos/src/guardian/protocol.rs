@@ -111,6 +111,7 @@ impl Operation {
                     | Is::Join
                     | Is::Succeed
                     | Is::OpenProgram
+                    | Is::HoldPrograms
                     | Is::Bequeath
                     | Is::Ask
                     | Is::MakeWatcher
@@ -287,6 +288,9 @@ operations! {
     /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
     /// begins with there is a script's first line.
     OpenProgram = 100,
+    /// (node, and another one or 0, as `OpenProgram` told them to who knows what they are): the caller holds them as if it had opened
+    /// them, if everybody finds them and it may.
+    HoldPrograms = 105,
     /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the caller ends.
     Bequeath = 101,
     /// (principal that the caller is going to be, and may be; count; so many pages in the window): those of them that were left to the

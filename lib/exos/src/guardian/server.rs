@@ -149,6 +149,7 @@ impl Server {
             Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
             Operation::Attribute => self.attribute(caller, who, [a, b, c, d, e]),
             Operation::OpenProgram => self.open_program(caller, who, (a, b), c != 0),
+            Operation::HoldPrograms => self.hold_programs(caller, who, [a, b]),
             Operation::ReadLink => {
                 self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
             }

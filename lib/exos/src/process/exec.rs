@@ -15,7 +15,7 @@ use crate::file_system::tree::access;
 use crate::guardian::client::{Opened, Touched};
 use crate::guardian::protocol::FOLLOW;
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
-use crate::loader::image::Image;
+use crate::loader::image::{self, Image};
 use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, segments, vdso};
 use crate::memory::area::{Area, Protection};
@@ -434,23 +434,22 @@ fn plan_image((file, head): (File, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<
     };
     let interpreter = match image.interpreter {
         None => None,
-        Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| file.close())?),
+        Some(name) => Some(open_interpreter((&file, &head), name).inspect_err(|_| file.close())?),
     };
-    Plan::of(core::iter::once(Executable { file, image }).chain(interpreter).map(Arc::new), arguments)
+    Plan::of(core::iter::once(Arc::new(Executable { file, image })).chain(interpreter), arguments)
 }
 
-fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<Executable> {
-    if offset > i64::MAX as u64 {
-        return Err(Errno::EINVAL);
-    }
-    let name = read_from(file)(offset, bytes as usize)?;
-    if (name.len() as u64) < bytes {
-        return Err(Errno::EIO);
-    }
+/// Opens the interpreter of a program that begins with `head`.
+fn open_interpreter((file, head): (&File, &[u8]), name: (u64, u64)) -> Result<Arc<Executable>> {
+    let name = image::part(head, name, read_from(file))?;
     let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
-    let (file, head) = program::open(name.split(|byte| *byte == 0).next().unwrap_or_default(), false)?;
+    let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if let Some(known) = program::reopen_interpreter(path) {
+        return Ok(known);
+    }
+    let (file, head) = program::open(path, false)?;
     let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
-    Ok(Executable { file, image })
+    Ok(Arc::new(Executable { file, image }))
 }
 
 /// What becomes of the memory of the old program.
@@ -616,6 +615,7 @@ fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
         let mut program = process.program.lock();
         program.path = path;
         program.node = file.opened.node;
+        program.interpreter.clone_from(&plan.interpreter);
         program.name = name[..name.len().min(15)].to_vec();
         program.arguments = joined(&plan.arguments);
         program.environment = joined(environment);
