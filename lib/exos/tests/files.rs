@@ -15,6 +15,7 @@ const LINK: u32 = 0o120_777;
 struct HostStore {
     pages: Vec<Vec<u8>>,
     free: Vec<u32>,
+    shared: Vec<u32>,
     limit: usize,
 }
 
@@ -49,15 +50,17 @@ impl Store for HostStore {
     fn archive(&self) -> &[u8] {
         &[]
     }
-    fn is_shared(&self, _: u32) -> bool {
-        false
+    fn is_shared(&self, page: u32) -> bool {
+        self.shared.contains(&page)
     }
-    fn share(&mut self, _: u32) {}
+    fn share(&mut self, page: u32) {
+        self.shared.push(page);
+    }
     fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
 }
 
 fn tree(limit: usize) -> Tree<HostStore> {
-    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), limit }, 7)
+    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
 }
 
 const ROOT_USER: Credentials = Credentials { uid: 0, gid: 0 };
@@ -584,6 +587,51 @@ fn an_entry_that_is_being_written_is_not_there() {
         sequence.fetch_or(1, SeqCst);
     });
     assert_eq!(catalogue.name(ROOT, b"name"), None, "its sequence number is odd");
+}
+
+/// What is shown that a file begins with, as `words` of a catalogue tell it.
+fn head_of(catalogue: exos::file_system::catalogue::Catalogue<'_>, id: u64) -> Option<Vec<u8>> {
+    use std::sync::atomic::Ordering::SeqCst;
+    let (stamp, status) = catalogue.stamped(id)?;
+    let head = catalogue.head(id, stamp)?;
+    let bytes: Vec<u8> = head.words().iter().flat_map(|word| word.load(SeqCst).to_le_bytes()).collect();
+    head.is_same().then(|| bytes[..bytes.len().min(status.size as usize)].to_vec())
+}
+
+#[test]
+fn what_a_library_begins_with_is_shown_until_it_may_be_another() {
+    use exos::file_system::catalogue::{Catalogue, HEAD_BYTES, WORDS};
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let mut tree = tree(20);
+    let id = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    tree.write(id, 0, 5000, |place, piece| {
+        (place..).zip(piece).for_each(|(place, byte)| *byte = place as u8);
+    })
+    .expect("there is room");
+    let show = |tree: &mut Tree<HostStore>| {
+        tree.carry_out(catalogue);
+        tree.show(catalogue, ROOT, b"/f").expect("it is there");
+        tree.head_of_library(id).into_iter().for_each(|head| catalogue.show_head(id, head));
+        head_of(catalogue, id)
+    };
+    assert_eq!(show(&mut tree), None, "nobody maps it");
+    tree.working_sets.note(id, 0);
+    let mut expected: Vec<u8> = (0..HEAD_BYTES).map(|place| place as u8).collect();
+    assert_eq!(show(&mut tree), Some(expected.clone()));
+    tree.write(id, 3, 1, |_, piece| piece.fill(99)).expect("there is room");
+    tree.carry_out(catalogue);
+    assert_eq!(head_of(catalogue, id), None, "it was written");
+    expected[3] = 99;
+    assert_eq!(show(&mut tree), Some(expected.clone()));
+    catalogue.hide_head(id + 1);
+    assert!(head_of(catalogue, id).is_some(), "that is another one");
+    catalogue.hide_head(id);
+    assert_eq!(head_of(catalogue, id), None);
+    tree.truncate(id, 10).expect("it is shorter");
+    assert_eq!(show(&mut tree).as_deref(), Some(&expected[..10]));
+    tree.page(id, 0, true).expect("it is mapped");
+    assert_eq!(show(&mut tree), None, "others write it by a mapping");
 }
 
 #[test]

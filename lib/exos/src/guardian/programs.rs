@@ -8,6 +8,7 @@ use super::handle::{Handle, node_of, right};
 use super::protocol;
 use super::server::{NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::catalogue::Catalogue;
 use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::path::{PATH_BYTES, Place};
@@ -172,10 +173,13 @@ impl Server {
 
     /// A handle that may write is held once more, or once less.
     pub(super) fn note_writer(&mut self, handle: Handle, hold: bool) {
-        if handle.writes()
-            && let Ok(node) = self.tree.node_mut(handle.at.node)
-        {
+        if !handle.writes() {
+            return;
+        }
+        if let Ok(node) = self.tree.node_mut(handle.at.node) {
             node.writers = if hold { node.writers.saturating_add(1) } else { node.writers.saturating_sub(1) };
         }
+        // It may be mapped, and then be written unseen.
+        Catalogue::new(self.catalogue.words()).hide_head(handle.at.node);
     }
 }

@@ -10,7 +10,7 @@ use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WIND
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
-use crate::file_system::catalogue::{Catalogue, word_of};
+use crate::file_system::catalogue::{Catalogue, HEAD_BYTES, word_of};
 use crate::file_system::contents::Store;
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
@@ -449,7 +449,22 @@ impl Server {
         let count = self.tree.read_noted(handle.at.node, range, !handle.is_unnoted(), |place, bytes| {
             outcome = outcome.and(window.write(place as u64, bytes));
         })?;
-        outcome.map(|()| [count, 0, 0, 0, 0])
+        outcome?;
+        if range[0].saturating_add(range[1]) <= HEAD_BYTES as u64 {
+            self.show_head(handle.at);
+        }
+        Ok([count, 0, 0, 0, 0])
+    }
+
+    /// Shows what a file begins with that somebody has looked at, for the next one who does: only of what programs map, such as
+    /// libraries, that everybody finds and may read, and that nobody changes by a mapping.
+    fn show_head(&self, at: Location) {
+        let Ok(node) = self.tree.node(at.node) else { return };
+        let is_for_all = at.mount == FIRST && node.mode & linux::S_IROTH != 0 && node.writers == 0;
+        if is_for_all && self.tree.changes.is_empty() {
+            let head = self.tree.head_of_library(at.node);
+            head.into_iter().for_each(|head| Catalogue::new(self.catalogue.words()).show_head(at.node, head));
+        }
     }
 
     fn write(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
