@@ -730,11 +730,21 @@ impl Server {
     /// One holder less; the pipe of a FIFO that nobody holds is empty the next time, and locks on what nobody holds are gone.
     pub fn let_go(&mut self, handle: Handle) -> Result<()> {
         let node = handle.at.node;
-        let found = self.tree.node(node)?;
-        if found.holds == 1 {
-            self.locks.forget_node(node);
-        }
-        if found.holds == 1 && !found.is_file() {
+        let outcome = if self.tree.let_go_if_shared(node)? {
+            self.note_writer(handle, false);
+            Ok(())
+        } else {
+            self.is_left(node)?;
+            self.note_writer(handle, false);
+            self.tree.hold(node, false)
+        };
+        self.tree.hold_mount(handle.at.mount, false, handle.writes());
+        outcome
+    }
+
+    fn is_left(&mut self, node: NodeId) -> Result<()> {
+        self.locks.forget_node(node);
+        if !self.tree.node(node)?.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
                 keys::ANY_WINDOW.free_many(&pages);
             }
@@ -742,10 +752,7 @@ impl Server {
             self.tree.watches.destroy(node);
             self.tell_watchers();
         }
-        self.note_writer(handle, false);
-        let outcome = self.tree.hold(node, false);
-        self.tree.hold_mount(handle.at.mount, false, handle.writes());
-        outcome
+        Ok(())
     }
 
     pub(super) fn window(&self, caller: u64) -> Result<Shared> {
