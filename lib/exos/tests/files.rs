@@ -3,6 +3,7 @@
 use exos::errno::{Errno, Result};
 use exos::file_system::contents::Store;
 use exos::file_system::mount_table::Location;
+use exos::file_system::node::Status;
 use exos::file_system::path::{Place, Walk};
 use exos::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use std::collections::BTreeMap;
@@ -571,6 +572,28 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
         }
     }
     assert!(shown > 3000 && asked > 1000, "{shown} of {asked} were found");
+}
+
+#[test]
+fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
+    use exos::file_system::catalogue::{Catalogue, NAME_BYTES, Named, WORDS};
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let status = |node, mode| Status { node, mode_links: mode, ..Status::default() };
+    catalogue.show_node(&status(7, 0o040_755));
+    catalogue.show_node(&status(8, 0o100_644));
+    for length in 1..=NAME_BYTES + 1 {
+        let name = "n".repeat(length);
+        catalogue.show_name(ROOT, name.as_bytes(), Named { node: 7, kind: 4 });
+        catalogue.show_name(7, name.as_bytes(), Named { node: 8, kind: 8 });
+        let find =
+            |path: String| catalogue.find(ROOT, path.as_bytes(), true).map(|found| found.map(|status| status.node));
+        let is_shown = length <= NAME_BYTES;
+        for (path, node) in [(format!("/{name}"), 7), (format!("{name}/{name}"), 8), (format!("/{name}/{name}"), 8)] {
+            assert_eq!(find(path), is_shown.then_some(Ok(node)), "a name of {length} bytes");
+        }
+        assert_eq!([find(format!("/{name}n")), find(format!("/{name}/m{}", &name[1..]))], [None, None]);
+    }
 }
 
 #[test]
