@@ -9,7 +9,6 @@ use super::prepared::{Prepared, ZEROS};
 use super::program::{self, Executable, File, read_from};
 use super::set_id;
 use super::status::Status;
-use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
 use crate::guardian::client::{Opened, Touched};
@@ -24,7 +23,7 @@ use crate::memory::space::{Pages, Space};
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
-use crate::user_memory::{copy, vectors};
+use crate::user_memory::{copy, entropy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -549,15 +548,23 @@ fn clear(place: &Range<u64>) -> Result<()> {
     copy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
 }
 
-/// Bytes for AT_RANDOM, from which libc makes guards against overruns. A machine without a source of entropy gives what
-/// its clock gives: guesses are harder, and nothing that must be secret is made of it (`getrandom` refuses there).
+/// Bytes for AT_RANDOM, from which libc makes guards against overruns: from the CPU's own source, else from the kernel's. What the
+/// clock gives is mixed in: on a machine without a source it is all there is, which makes guesses harder, and nothing that must be
+/// secret is made of it (`getrandom` refuses there).
 fn start_random() -> [u8; 16] {
-    let from_clock = || {
-        let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let first = spread(runtime::clock::ticks() ^ spread(process().number()));
-        u128::from(first) << 64 | u128::from(spread(first))
-    };
-    random(16).ok().and_then(|bytes| bytes.try_into().ok()).unwrap_or_else(|| from_clock().to_le_bytes())
+    let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let first = spread(runtime::clock::ticks() ^ spread(process().number()));
+    let mut words = [first, spread(first)];
+    match [enter::random(), enter::random()] {
+        [Some(one), Some(other)] => words = [words[0] ^ one, words[1] ^ other],
+        _ => {
+            let mut bytes = [0; 16];
+            if entropy(&mut bytes).is_ok() {
+                return bytes;
+            }
+        }
+    }
+    (u128::from(words[1]) << 64 | u128::from(words[0])).to_le_bytes()
 }
 
 /// Where an interpreter or an object goes, as a distance from where its file would have it.
