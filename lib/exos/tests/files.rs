@@ -3,6 +3,7 @@
 use exos::errno::{Errno, Result};
 use exos::file_system::contents::Store;
 use exos::file_system::mount_table::Location;
+use exos::file_system::node::Status;
 use exos::file_system::path::{Place, Walk};
 use exos::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ const LINK: u32 = 0o120_777;
 struct HostStore {
     pages: Vec<Vec<u8>>,
     free: Vec<u32>,
+    shared: Vec<u32>,
     limit: usize,
 }
 
@@ -49,15 +51,17 @@ impl Store for HostStore {
     fn archive(&self) -> &[u8] {
         &[]
     }
-    fn is_shared(&self, _: u32) -> bool {
-        false
+    fn is_shared(&self, page: u32) -> bool {
+        self.shared.contains(&page)
     }
-    fn share(&mut self, _: u32) {}
+    fn share(&mut self, page: u32) {
+        self.shared.push(page);
+    }
     fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
 }
 
 fn tree(limit: usize) -> Tree<HostStore> {
-    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), limit }, 7)
+    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
 }
 
 const ROOT_USER: Credentials = Credentials { uid: 0, gid: 0 };
@@ -571,6 +575,28 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
 }
 
 #[test]
+fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
+    use exos::file_system::catalogue::{Catalogue, NAME_BYTES, Named, WORDS};
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let status = |node, mode| Status { node, mode_links: mode, ..Status::default() };
+    catalogue.show_node(&status(7, 0o040_755));
+    catalogue.show_node(&status(8, 0o100_644));
+    for length in 1..=NAME_BYTES + 1 {
+        let name = "n".repeat(length);
+        catalogue.show_name(ROOT, name.as_bytes(), Named { node: 7, kind: 4 });
+        catalogue.show_name(7, name.as_bytes(), Named { node: 8, kind: 8 });
+        let find =
+            |path: String| catalogue.find(ROOT, path.as_bytes(), true).map(|found| found.map(|status| status.node));
+        let is_shown = length <= NAME_BYTES;
+        for (path, node) in [(format!("/{name}"), 7), (format!("{name}/{name}"), 8), (format!("/{name}/{name}"), 8)] {
+            assert_eq!(find(path), is_shown.then_some(Ok(node)), "a name of {length} bytes");
+        }
+        assert_eq!([find(format!("/{name}n")), find(format!("/{name}/m{}", &name[1..]))], [None, None]);
+    }
+}
+
+#[test]
 fn an_entry_that_is_being_written_is_not_there() {
     use exos::file_system::catalogue::{Catalogue, Named, WORDS};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -584,6 +610,51 @@ fn an_entry_that_is_being_written_is_not_there() {
         sequence.fetch_or(1, SeqCst);
     });
     assert_eq!(catalogue.name(ROOT, b"name"), None, "its sequence number is odd");
+}
+
+/// What is shown that a file begins with, as `words` of a catalogue tell it.
+fn head_of(catalogue: exos::file_system::catalogue::Catalogue<'_>, id: u64) -> Option<Vec<u8>> {
+    use std::sync::atomic::Ordering::SeqCst;
+    let (stamp, status) = catalogue.stamped(id)?;
+    let head = catalogue.head(id, stamp)?;
+    let bytes: Vec<u8> = head.words().iter().flat_map(|word| word.load(SeqCst).to_le_bytes()).collect();
+    head.is_same().then(|| bytes[..bytes.len().min(status.size as usize)].to_vec())
+}
+
+#[test]
+fn what_a_library_begins_with_is_shown_until_it_may_be_another() {
+    use exos::file_system::catalogue::{Catalogue, HEAD_BYTES, WORDS};
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Catalogue::new(&words);
+    let mut tree = tree(20);
+    let id = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
+    tree.write(id, 0, 5000, |place, piece| {
+        (place..).zip(piece).for_each(|(place, byte)| *byte = place as u8);
+    })
+    .expect("there is room");
+    let show = |tree: &mut Tree<HostStore>| {
+        tree.carry_out(catalogue);
+        tree.show(catalogue, ROOT, b"/f").expect("it is there");
+        tree.head_of_library(id).into_iter().for_each(|head| catalogue.show_head(id, head));
+        head_of(catalogue, id)
+    };
+    assert_eq!(show(&mut tree), None, "nobody maps it");
+    tree.working_sets.note(id, 0);
+    let mut expected: Vec<u8> = (0..HEAD_BYTES).map(|place| place as u8).collect();
+    assert_eq!(show(&mut tree), Some(expected.clone()));
+    tree.write(id, 3, 1, |_, piece| piece.fill(99)).expect("there is room");
+    tree.carry_out(catalogue);
+    assert_eq!(head_of(catalogue, id), None, "it was written");
+    expected[3] = 99;
+    assert_eq!(show(&mut tree), Some(expected.clone()));
+    catalogue.hide_head(id + 1);
+    assert!(head_of(catalogue, id).is_some(), "that is another one");
+    catalogue.hide_head(id);
+    assert_eq!(head_of(catalogue, id), None);
+    tree.truncate(id, 10).expect("it is shorter");
+    assert_eq!(show(&mut tree).as_deref(), Some(&expected[..10]));
+    tree.page(id, 0, true).expect("it is mapped");
+    assert_eq!(show(&mut tree), None, "others write it by a mapping");
 }
 
 #[test]

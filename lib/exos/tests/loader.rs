@@ -2,7 +2,7 @@
 
 use exos::errno::Errno;
 use exos::layout::PROGRAM_END;
-use exos::loader::image::{HEAD, Image};
+use exos::loader::image::{self, HEAD, Image};
 use exos::loader::stack::{self, Auxiliary, STRING_BYTES};
 use exos::loader::{script, segments};
 use exos::memory::area::Backing;
@@ -150,6 +150,18 @@ fn fault_82_the_first_interpreter_counts_and_a_long_one_is_enoexec() {
     for bytes in [0, 1, 4097, u64::MAX] {
         assert_eq!(read(&file(3, 0x40_0100, &[(INTERPRETER, 4, 0x200, 0, bytes, 0), TEXT])), Err(Errno::ENOEXEC));
     }
+}
+
+#[test]
+fn fault_82_a_part_of_a_file_is_whole_or_an_error() {
+    let bytes: Vec<u8> = (0..2000u32).map(|number| number as u8).collect();
+    let part = |place| image::part(&bytes[..HEAD], place, reader(&bytes)).map(|part| part.into_owned());
+    let head = HEAD as u64;
+    for (offset, count) in [(0, 28), (head - 4, 4), (head - 4, 5), (head, 10), (1990, 10)] {
+        assert_eq!(part((offset, count)).as_deref(), Ok(&bytes[offset as usize..(offset + count) as usize]));
+    }
+    assert_eq!([part((1990, 11)), part((i64::MAX as u64, 4))], [const { Err(Errno::EIO) }; 2]);
+    assert_eq!(part((i64::MAX as u64 + 1, 4)), Err(Errno::EINVAL));
 }
 
 #[test]

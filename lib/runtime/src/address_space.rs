@@ -13,6 +13,7 @@ use core::ops::Range;
 
 /// Rows up to which no room for all rows of a call is filled.
 const FEW: usize = 4;
+const SOME: usize = 16;
 
 /// How a page is mapped: bits of [`entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,13 +140,14 @@ impl AddressSpace {
     unsafe fn edit_range(&self, address: u64, count: usize, entry: impl Fn(usize) -> u64) -> Result<(), Failure> {
         for from in (0..count).step_by(MAP_ROWS) {
             let until = count.min(from + MAP_ROWS);
-            if until - from <= FEW {
-                // SAFETY: as the caller says.
-                unsafe { self.edit_some::<FEW>(address, from..until, &entry) }?;
-            } else {
-                // SAFETY: as the caller says.
-                unsafe { self.edit_some::<MAP_ROWS>(address, from..until, &entry) }?;
-            }
+            // SAFETY: as the caller says.
+            unsafe {
+                match until - from {
+                    ..=FEW => self.edit_some::<FEW>(address, from..until, &entry),
+                    ..=SOME => self.edit_some::<SOME>(address, from..until, &entry),
+                    _ => self.edit_some::<MAP_ROWS>(address, from..until, &entry),
+                }
+            }?;
         }
         Ok(())
     }

@@ -106,6 +106,12 @@ impl Entries {
         self.removed = 0;
     }
 
+    /// The first name that leads to a node. `hint`: the number that it had when it was looked for before, or 0.
+    pub fn of_node(&self, node: NodeId, hint: u64) -> Option<&Entry> {
+        let known = self.all.binary_search_by_key(&hint, |entry| entry.number).ok().map(|place| &self.all[place]);
+        known.filter(|entry| entry.node == node).or_else(|| self.all.iter().find(|entry| entry.node == node))
+    }
+
     /// Those with greater numbers than `number`, in their order.
     pub fn after(&self, number: u64) -> impl Iterator<Item = &Entry> {
         let start = self.all.partition_point(|entry| entry.number <= number);
@@ -172,6 +178,14 @@ mod tests {
                 assert_eq!(entries.get(&name), model.get(&name).copied(), "seed {seed}, step {step}");
                 assert_eq!(entries.len(), model.len(), "seed {seed}, step {step}");
             }
+            for entry in entries.after(0) {
+                let found = [0, entry.number, entry.number - 1].map(|hint| entries.of_node(entry.node, hint));
+                assert!(
+                    found.into_iter().flatten().filter(|found| found.name == entry.name).count() == 3,
+                    "seed {seed}"
+                );
+            }
+            assert!(entries.of_node(2000, DOTS[1] + 1).is_none(), "seed {seed}");
             let told: BTreeMap<Vec<u8>, u64> =
                 entries.after(0).map(|entry| (entry.name.to_vec(), entry.node)).collect();
             assert_eq!(told, model, "seed {seed}");

@@ -221,9 +221,14 @@ impl<S: Store> Tree<S> {
         if read_only { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    /// The flags of the mount that something is seen through, `MS_RDONLY` of its volume among them.
+    /// The flags of the mount that something is seen through.
     pub fn flags_at(&self, at: Location) -> u32 {
-        let flags = self.mounts.get(at.mount).map_or(0, |mount| mount.flags);
+        self.mounts.get(at.mount).map_or(0, |mount| mount.flags)
+    }
+
+    /// The same, `MS_RDONLY` of the volume among them.
+    pub fn all_flags_at(&self, at: Location) -> u32 {
+        let flags = self.flags_at(at);
         if self.check_writable(at).is_err() { flags | linux::MS_RDONLY } else { flags }
     }
 
@@ -285,7 +290,7 @@ impl<S: Store> Tree<S> {
         let mut path = Vec::new();
         while node != root {
             let Ok((name, parent)) = self.name_of(Location::first(node)) else { break };
-            path.splice(..0, [b"/", name.as_slice()].concat());
+            path.splice(..0, [b"/", name].concat());
             node = parent;
         }
         if path.is_empty() { b"/".to_vec() } else { path }
@@ -373,8 +378,9 @@ impl<S: Store> Tree<S> {
 
     /// A mount that lies nowhere and that nobody holds goes, and its volume with the last mount of it.
     fn forget_unused(&mut self, id: MountId) {
-        let is_unused = self.mounts.get(id).is_ok_and(|mount| mount.on.is_none() && mount.holds == 0);
-        if id == FIRST || id == self.mounts.root || !is_unused || !self.mounts.children(id).is_empty() {
+        let is_kept = id == FIRST || id == self.mounts.root;
+        let is_unused = || self.mounts.get(id).is_ok_and(|mount| mount.on.is_none() && mount.holds == 0);
+        if is_kept || !is_unused() || !self.mounts.children(id).is_empty() {
             return;
         }
         let Some(mount) = self.mounts.forget(id) else { return };

@@ -10,6 +10,7 @@ use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
 use crate::process::groups::Groups;
 use alloc::boxed::Box;
+use core::cell::Cell;
 use linux_raw_sys::general as linux;
 
 /// Number of a node: never given twice, so that an old one never reaches another file.
@@ -67,6 +68,8 @@ pub struct Node {
     pub writers: u32,
     /// The directory that it got its last name in.
     pub named_in: NodeId,
+    /// The number that this name had there when it was last looked for.
+    pub named_as: Cell<u64>,
     /// Made without a name, and may get one (`O_TMPFILE`).
     pub nameable: bool,
     /// What is not to be done to its contents: bits `F_SEAL_…`.
@@ -105,6 +108,14 @@ pub const fn is_read_noted([accessed, modified, changed]: [u64; 3], now: u64) ->
 }
 
 impl Node {
+    /// The directory that it got its last name in.
+    pub const fn directory_of_name(&self) -> NodeId {
+        match self.body {
+            Body::Directory { parent, .. } => parent,
+            _ => self.named_in,
+        }
+    }
+
     /// What `name` leads to in this directory, whose number is `own`.
     pub fn look_up(&self, own: NodeId, name: &[u8]) -> Result<NodeId> {
         match (&self.body, name) {
@@ -118,7 +129,7 @@ impl Node {
     /// A name that this directory has for a node.
     pub fn name_of(&self, id: NodeId) -> Option<&[u8]> {
         let Body::Directory { entries, .. } = &self.body else { return None };
-        entries.after(0).find(|entry| entry.node == id).map(|entry| &*entry.name)
+        entries.of_node(id, 0).map(|entry| &*entry.name)
     }
 
     /// Whether somebody may do this to it.

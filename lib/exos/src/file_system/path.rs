@@ -3,7 +3,6 @@
 //! Source: path_resolution(7). Limits: 4096 bytes a path with its NUL, 255 a name, 40 symbolic links.
 
 use super::contents::Store;
-use super::entries::DOTS;
 use super::mount_table::Location;
 use super::node::{Body, Node, NodeId};
 use super::tree::{Credentials, NAME_BYTES, Tree, access};
@@ -224,16 +223,12 @@ impl<S: Store> Tree<S> {
 
     /// The directory that a node got its last name in.
     fn directory_of(&self, id: NodeId) -> Result<NodeId> {
-        let node = self.node(id)?;
-        Ok(match node.body {
-            Body::Directory { parent, .. } => parent,
-            _ => node.named_in,
-        })
+        self.node(id).map(Node::directory_of_name)
     }
 
     /// The path of a place from another one, and whether that lies above it at all.
     pub(super) fn path_from(&self, mut at: Location, from: Location) -> Result<(Vec<u8>, bool)> {
-        let mut names = Vec::new();
+        let mut names: Vec<&[u8]> = Vec::new();
         while at != from {
             let mount = self.mounts.get(at.mount)?;
             if at.node == mount.root {
@@ -247,7 +242,7 @@ impl<S: Store> Tree<S> {
             names.push(name);
             at = at.beside(parent);
         }
-        let mut path = Vec::with_capacity(names.iter().map(|name: &Vec<u8>| name.len() + 1).sum());
+        let mut path = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
         for name in names.iter().rev() {
             path.push(b'/');
             path.extend_from_slice(name);
@@ -259,16 +254,12 @@ impl<S: Store> Tree<S> {
     }
 
     /// The name of a node, and the directory that it is in.
-    pub(super) fn name_of(&self, at: Location) -> Result<(Vec<u8>, NodeId)> {
-        let parent = self.directory_of(at.node)?;
-        let mut found = None;
-        self.list(parent, DOTS[1], |name, node, _, _| {
-            if node == at.node {
-                found = Some(name.to_vec());
-            }
-            found.is_none()
-        })?;
-        Ok((found.ok_or(Errno::ENOENT)?, parent))
+    pub(super) fn name_of(&self, at: Location) -> Result<(&[u8], NodeId)> {
+        let node = self.node(at.node)?;
+        let parent = node.directory_of_name();
+        let entry = self.directory(parent)?.1.of_node(at.node, node.named_as.get()).ok_or(Errno::ENOENT)?;
+        node.named_as.set(entry.number);
+        Ok((&entry.name, parent))
     }
 
     fn check_step(&self, here: &Node, name: &[u8], who: Credentials) -> Result<()> {

@@ -19,6 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::process::groups::Groups;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use linux_raw_sys::general as linux;
 
 /// Number of the root directory.
@@ -105,6 +106,7 @@ impl<S: Store> Tree<S> {
             holds: 0,
             writers: 0,
             named_in: ROOT,
+            named_as: Cell::new(0),
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
@@ -224,6 +226,7 @@ impl<S: Store> Tree<S> {
             holds: 0,
             writers: 0,
             named_in: directory,
+            named_as: Cell::new(0),
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: self.node(directory)?.volume,
@@ -363,6 +366,14 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
+    /// One holder less of a node, unless it is the last one; whether it was another.
+    pub fn let_go_if_shared(&mut self, id: NodeId) -> Result<bool> {
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
+        let are_more = node.holds > 1;
+        node.holds -= u32::from(are_more);
+        Ok(are_more)
+    }
+
     /// Names of a directory were read: the time is kept, as for a file.
     pub fn note_listed(&mut self, id: NodeId) -> Result<()> {
         let now = self.now;
@@ -421,7 +432,7 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    fn directory(&self, id: NodeId) -> Result<(NodeId, &Entries)> {
+    pub(super) fn directory(&self, id: NodeId) -> Result<(NodeId, &Entries)> {
         match &self.node(id)?.body {
             Body::Directory { parent, entries } => Ok((*parent, entries)),
             _ => Err(Errno::ENOTDIR),

@@ -5,7 +5,7 @@
 //! one comparison.
 
 use super::contents::Store;
-use super::node::{Body, Node, NodeId};
+use super::node::{Node, NodeId};
 use super::tree::Tree;
 use crate::errno::{Errno, Result};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -246,10 +246,7 @@ impl<S: Store> Tree<S> {
         }
         let Some(node) = self.nodes.get(&id) else { return };
         let event = event | directory_bit(node.is_directory());
-        let above = match &node.body {
-            Body::Directory { parent, .. } => *parent,
-            _ => node.named_in,
-        };
+        let above = node.directory_of_name();
         if above != id && self.watches.is_watched(above) {
             if let Some(name) = self.nodes.get(&above).and_then(|directory| directory.name_of(id)).map(<[u8]>::to_vec) {
                 self.watches.note(above, event, 0, &name);

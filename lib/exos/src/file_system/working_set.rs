@@ -77,6 +77,11 @@ impl WorkingSets {
         &set.answer[from..to.max(from)]
     }
 
+    /// Whether programs touch any pages of a file.
+    pub fn knows(&self, file: NodeId) -> bool {
+        self.files.contains_key(&file)
+    }
+
     /// The file is gone.
     pub fn forget(&mut self, file: NodeId) {
         self.files.remove(&file);

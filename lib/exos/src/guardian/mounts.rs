@@ -111,7 +111,7 @@ impl Server {
     pub(super) fn space(&mut self, at: Location) -> Result<Outcome> {
         let [all, free, nodes] = self.tree.space(at.node, self.tree.store.capacity(), self.tree.store.room())?;
         let kind = if self.is_terminal(at.node) { Kind::Terminals } else { self.tree.mounts.get(at.mount)?.kind };
-        let flags = self.tree.flags_at(at);
+        let flags = self.tree.all_flags_at(at);
         Ok([all, free, nodes, kind.magic() | u64::from(flags) << 32, 0].into())
     }
 

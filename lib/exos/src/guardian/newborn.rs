@@ -61,6 +61,7 @@ impl Operation {
             || is_within(Self::WorkingSet, Self::WorkingSet)
             || is_within(Self::Attribute, Self::Attribute)
             || is_within(Self::OpenProgram, Self::OpenProgram)
+            || is_within(Self::HoldPrograms, Self::HoldPrograms)
     }
 }
 

@@ -6,12 +6,13 @@
 
 use super::handle::{Handle, node_of, right};
 use super::protocol;
-use super::server::{Outcome, Server};
+use super::server::{NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
+use crate::file_system::catalogue::Catalogue;
 use crate::file_system::mount_table::Location;
 use crate::file_system::node::NodeId;
 use crate::file_system::path::{PATH_BYTES, Place};
-use crate::file_system::tree::{Credentials, access};
+use crate::file_system::tree::{Credentials, ROOT, access};
 use crate::loader::image::HEAD;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -46,15 +47,43 @@ impl Server {
                 }
             }
         };
-        self.access(who, at, access::EXECUTE)?;
-        if !self.tree.node(at.node)?.is_file() {
-            return Err(Errno::EACCES);
-        }
-        self.check_unwritten(at.node)?;
+        self.check_program(who, at)?;
         match self.check_open(at, who, linux::O_RDONLY, false) {
             Err(Errno::EACCES) if runs => self.begin_unread(caller, at),
             outcome => outcome.and_then(|()| self.begin(caller, at, runs)),
         }
+    }
+
+    fn check_program(&mut self, who: Credentials, at: Location) -> Result<()> {
+        self.access(who, at, access::EXECUTE)?;
+        if self.tree.node(at.node)?.is_file() { self.check_unwritten(at.node) } else { Err(Errno::EACCES) }
+    }
+
+    /// See [`protocol::Operation::HoldPrograms`].
+    pub(super) fn hold_programs(&mut self, caller: u64, who: Credentials, words: [u64; 2]) -> Result<Outcome> {
+        let programs = words.into_iter().filter(|word| *word != 0).map(Handle::from_word);
+        programs.clone().try_for_each(|program| self.check_found(who, program))?;
+        for program in programs {
+            if self.is_other_than_zero(caller) {
+                // It knows them, and may open them from now on.
+                self.put_working_set(caller, program.at.node, (0, u64::MAX), &[])?;
+            }
+            self.hold(caller, program)?;
+        }
+        Ok(NOTHING.into())
+    }
+
+    /// Whether somebody finds a program and may open it, by this handle.
+    fn check_found(&mut self, who: Credentials, program: Handle) -> Result<()> {
+        let Handle { at, .. } = program;
+        let is_found = self.tree.root == Location::first(ROOT) && at == Location::first(at.node);
+        if !is_found || !self.tree.is_found_by_all(at.node)? {
+            return Err(Errno::EBADF);
+        }
+        self.check_program(who, at)?;
+        self.check_open(at, who, linux::O_RDONLY, false)?;
+        let opened = self.readable_program(at)?;
+        if program == opened || program == opened.at_rest() { Ok(()) } else { Err(Errno::EBADF) }
     }
 
     fn begin(&mut self, caller: u64, at: Location, runs: bool) -> Result<Outcome> {
@@ -144,10 +173,13 @@ impl Server {
 
     /// A handle that may write is held once more, or once less.
     pub(super) fn note_writer(&mut self, handle: Handle, hold: bool) {
-        if handle.writes()
-            && let Ok(node) = self.tree.node_mut(handle.at.node)
-        {
+        if !handle.writes() {
+            return;
+        }
+        if let Ok(node) = self.tree.node_mut(handle.at.node) {
             node.writers = if hold { node.writers.saturating_add(1) } else { node.writers.saturating_sub(1) };
         }
+        // It may be mapped, and then be written unseen.
+        Catalogue::new(self.catalogue.words()).hide_head(handle.at.node);
     }
 }

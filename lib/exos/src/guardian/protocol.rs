@@ -111,6 +111,7 @@ impl Operation {
                     | Is::Join
                     | Is::Succeed
                     | Is::OpenProgram
+                    | Is::HoldPrograms
                     | Is::Bequeath
                     | Is::Ask
                     | Is::MakeWatcher
@@ -180,7 +181,8 @@ operations! {
     Space = 21,
     /// (at, length of path) -> node, if a directory is there that may be entered. The caller holds it.
     Enter = 22,
-    /// (node): the caller holds it once more.
+    /// (node, 1 where the caller maps it): the caller holds it once more -> 1 and, as of `WorkingSet`, how many of all its pages are told, or
+    /// 0 where none are.
     Hold = 23,
     /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory, or 0 and the length of what it
     /// is called) -> node of a file without a name, held.
@@ -287,6 +289,9 @@ operations! {
     /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
     /// begins with there is a script's first line.
     OpenProgram = 100,
+    /// (node, and another one or 0, as `OpenProgram` told them to who knows what they are): the caller holds them as if it had opened
+    /// them, if everybody finds them and it may.
+    HoldPrograms = 105,
     /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the caller ends.
     Bequeath = 101,
     /// (principal that the caller is going to be, and may be; count; so many pages in the window): those of them that were left to the

@@ -10,7 +10,7 @@ use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WIND
 use super::questions::Questions;
 use super::terminals::PseudoTerminal;
 use crate::errno::{Errno, Result};
-use crate::file_system::catalogue::{Catalogue, word_of};
+use crate::file_system::catalogue::{Catalogue, HEAD_BYTES, word_of};
 use crate::file_system::contents::Store;
 use crate::file_system::lock::Locks;
 use crate::file_system::mount_table::{FIRST, Location};
@@ -149,6 +149,7 @@ impl Server {
             Operation::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
             Operation::Attribute => self.attribute(caller, who, [a, b, c, d, e]),
             Operation::OpenProgram => self.open_program(caller, who, (a, b), c != 0),
+            Operation::HoldPrograms => self.hold_programs(caller, who, [a, b]),
             Operation::ReadLink => {
                 self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
             }
@@ -251,7 +252,10 @@ impl Server {
                 if begins_to_hold && handle.is_mapped() {
                     self.tree.check_mapping(node, false)?;
                 }
-                self.hold(caller, handle).map(|()| NOTHING)
+                self.hold(caller, handle)?;
+                // Who maps a file touches it next; what cannot be told is asked for then.
+                let told = if b != 0 { self.working_set(caller, node, 0, u64::MAX).ok() } else { None };
+                Ok(told.map_or(NOTHING, |[count, ..]| [1, count, 0, 0, 0]))
             }
             Operation::PathOf => {
                 let path = if b != 0 { self.tree.shown_path_of(handle.at) } else { self.tree.path_of(handle.at) }?;
@@ -448,7 +452,22 @@ impl Server {
         let count = self.tree.read_noted(handle.at.node, range, !handle.is_unnoted(), |place, bytes| {
             outcome = outcome.and(window.write(place as u64, bytes));
         })?;
-        outcome.map(|()| [count, 0, 0, 0, 0])
+        outcome?;
+        if range[0].saturating_add(range[1]) <= HEAD_BYTES as u64 {
+            self.show_head(handle.at);
+        }
+        Ok([count, 0, 0, 0, 0])
+    }
+
+    /// Shows what a file begins with that somebody has looked at, for the next one who does: only of what programs map, such as
+    /// libraries, that everybody finds and may read, and that nobody changes by a mapping.
+    fn show_head(&self, at: Location) {
+        let Ok(node) = self.tree.node(at.node) else { return };
+        let is_for_all = at.mount == FIRST && node.mode & linux::S_IROTH != 0 && node.writers == 0;
+        if is_for_all && self.tree.changes.is_empty() {
+            let head = self.tree.head_of_library(at.node);
+            head.into_iter().for_each(|head| Catalogue::new(self.catalogue.words()).show_head(at.node, head));
+        }
     }
 
     fn write(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
@@ -714,11 +733,21 @@ impl Server {
     /// One holder less; the pipe of a FIFO that nobody holds is empty the next time, and locks on what nobody holds are gone.
     pub fn let_go(&mut self, handle: Handle) -> Result<()> {
         let node = handle.at.node;
-        let found = self.tree.node(node)?;
-        if found.holds == 1 {
-            self.locks.forget_node(node);
-        }
-        if found.holds == 1 && !found.is_file() {
+        let outcome = if self.tree.let_go_if_shared(node)? {
+            self.note_writer(handle, false);
+            Ok(())
+        } else {
+            self.is_left(node)?;
+            self.note_writer(handle, false);
+            self.tree.hold(node, false)
+        };
+        self.tree.hold_mount(handle.at.mount, false, handle.writes());
+        outcome
+    }
+
+    fn is_left(&mut self, node: NodeId) -> Result<()> {
+        self.locks.forget_node(node);
+        if !self.tree.node(node)?.is_file() {
             if let Some(pages) = self.fifos.remove(&node) {
                 keys::ANY_WINDOW.free_many(&pages);
             }
@@ -726,10 +755,7 @@ impl Server {
             self.tree.watches.destroy(node);
             self.tell_watchers();
         }
-        self.note_writer(handle, false);
-        let outcome = self.tree.hold(node, false);
-        self.tree.hold_mount(handle.at.mount, false, handle.writes());
-        outcome
+        Ok(())
     }
 
     pub(super) fn window(&self, caller: u64) -> Result<Shared> {

@@ -64,6 +64,17 @@ pub fn keep_segment_base<T>(transfer: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// 64 random bits from the CPU's own source (RDRAND, SDM volume 1, section 7.3.17); nothing where it has none, or gives none now.
+pub fn random() -> Option<u64> {
+    if !exposed::has(abi::feature::RDRAND) {
+        return None;
+    }
+    let (value, valid): (u64, u8);
+    // SAFETY: the kernel says that the CPU has the instruction.
+    unsafe { asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) valid, options(nomem, nostack)) };
+    (valid != 0).then_some(value)
+}
+
 /// AT_HWCAP: register edx of CPUID leaf 1.
 pub fn hardware_capabilities() -> u64 {
     u64::from(core::arch::x86_64::__cpuid(1).edx)

@@ -9,12 +9,12 @@ use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, page_up};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use elf::abi as constants;
-use elf::endian::LittleEndian;
-use elf::parse::ParseAt;
 use elf::segment::ProgramHeader;
 
 /// Bytes of a file that are read first; nearly all have their program headers there, scripts their first line.
 pub const HEAD: usize = 1024;
+/// Segments that a program mostly has: text between two pieces that are only read, and data.
+const USUAL_SEGMENTS: usize = 4;
 /// Bytes of program headers at most.
 const HEADERS_MOST: usize = 65536;
 
@@ -87,7 +87,7 @@ impl Image {
     fn read_any(head: &[u8], read: impl FnOnce(u64, usize) -> Result<Vec<u8>>) -> Result<Self> {
         let header = FileHeader::read(head)?;
         let mut image = Self {
-            segments: Vec::new(),
+            segments: Vec::with_capacity(USUAL_SEGMENTS),
             is_sound: true,
             has_kind: matches!(header.kind, constants::ET_EXEC | constants::ET_DYN),
             entry: header.entry,
@@ -151,6 +151,25 @@ impl Image {
     }
 }
 
+/// So many bytes of a file from an offset on: mostly they lie in what it begins with.
+///
+/// # Errors
+/// `EINVAL`: no file reaches so far; `EIO`: this one does not.
+pub fn part<'a>(
+    head: &'a [u8],
+    (offset, bytes): (u64, u64),
+    read: impl FnOnce(u64, usize) -> Result<Vec<u8>>,
+) -> Result<Cow<'a, [u8]>> {
+    if offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(part) = head.get(offset as usize..(offset + bytes) as usize) {
+        return Ok(Cow::Borrowed(part));
+    }
+    let part = read(offset, bytes as usize)?;
+    if part.len() as u64 == bytes { Ok(Cow::Owned(part)) } else { Err(Errno::EIO) }
+}
+
 /// What a program header says is to be loaded; nothing where that cannot be.
 fn segment(header: &ProgramHeader) -> Option<Segment> {
     header.p_offset.checked_add(header.p_memsz).filter(|end| *end <= i64::MAX as u64)?;
@@ -206,8 +225,23 @@ impl FileHeader {
     }
 
     fn program_headers(table: &[u8]) -> impl Iterator<Item = ProgramHeader> {
-        table
-            .chunks(usize::from(Self::PROGRAM_HEADER_BYTES))
-            .filter_map(|bytes| ProgramHeader::parse_at(LittleEndian, elf::file::Class::ELF64, &mut 0, bytes).ok())
+        table.as_chunks().0.iter().map(program_header)
+    }
+}
+
+/// A program header of the 64-bit form, least byte first.
+#[inline]
+fn program_header(bytes: &[u8; FileHeader::PROGRAM_HEADER_BYTES as usize]) -> ProgramHeader {
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |index: usize| u64::from_le_bytes(words[index]);
+    ProgramHeader {
+        p_type: word(0) as u32,
+        p_flags: (word(0) >> 32) as u32,
+        p_offset: word(1),
+        p_vaddr: word(2),
+        p_paddr: word(3),
+        p_filesz: word(4),
+        p_memsz: word(5),
+        p_align: word(6),
     }
 }

@@ -176,7 +176,12 @@ impl Neighbours {
         Self { program, before: None }
     }
 
-    /// That program, if it is what is to be executed: it is not for anything else any more.
+    /// That program.
+    pub(super) fn program(&self) -> Option<&Prepared> {
+        self.program.as_ref().map(|beside| &*beside.prepared)
+    }
+
+    /// The same, if it is what is to be executed: it is not for anything else any more.
     pub fn take_if(&mut self, is_it: impl FnOnce(&Prepared) -> bool) -> Option<Box<Beside>> {
         self.program.take().filter(|beside| is_it(&beside.prepared))
     }

@@ -37,17 +37,18 @@ fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
     own.pages().filter(|page| exposed::page(*page).is_some_and(|info| info.access() == child.made.list)).collect()
 }
 
-/// Pages that show through windows here, and through more elsewhere; and those that this process has closed already.
+/// Pages of this process that show through windows here, and through more elsewhere; and those that it has closed already.
 fn seen_by_others(process: &Process) -> Vec<PageNumber> {
+    let own = EnvironmentId(process.environment());
     let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
+    let is_shared =
+        |page: PageNumber| exposed::page(page).is_some_and(|info| info.owner() == own && info.references() > 1);
     let mailbox = process.mailbox.lock().window().address();
     let lent: Vec<PageNumber> = process.lent.lock().pages().collect();
     let windows = process.windows.lock();
     let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Shared::pages).copied();
-    // Most pages are others', or show here alone.
-    let is_shown =
-        |page: &PageNumber| can_leave(process.environment(), *page) && (references(*page) > 1 || lent.contains(page));
-    let mut here: Vec<PageNumber> = pages.filter(is_shown).collect();
+    // Most pages show here alone, or are somebody else's.
+    let mut here: Vec<PageNumber> = pages.filter(|page| is_shared(*page) || lent.contains(page)).collect();
     here.sort_unstable();
     let closed = lent.iter().filter(|page| here.binary_search(page).is_err() && references(**page) > 0);
     let shown = here.chunk_by(PartialEq::eq).filter(|same| references(same[0]) > same.len() as u64);

@@ -9,13 +9,12 @@ use super::prepared::{Prepared, ZEROS};
 use super::program::{self, Executable, File, read_from};
 use super::set_id;
 use super::status::Status;
-use crate::descriptor::object::random;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
 use crate::guardian::client::{Opened, Touched};
 use crate::guardian::protocol::FOLLOW;
 use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
-use crate::loader::image::Image;
+use crate::loader::image::{self, Image};
 use crate::loader::stack::{self, Auxiliary};
 use crate::loader::{enter, script, segments, vdso};
 use crate::memory::area::{Area, Protection};
@@ -25,7 +24,7 @@ use crate::memory::space::{Pages, Space};
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::own_pages::OwnPages;
 use crate::user_memory::shared::Windows;
-use crate::user_memory::{copy, vectors};
+use crate::user_memory::{copy, entropy, vectors};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -435,23 +434,22 @@ fn plan_image((file, head): (File, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<
     };
     let interpreter = match image.interpreter {
         None => None,
-        Some((offset, bytes)) => Some(open_interpreter(&file, offset, bytes).inspect_err(|_| file.close())?),
+        Some(name) => Some(open_interpreter((&file, &head), name).inspect_err(|_| file.close())?),
     };
-    Plan::of(core::iter::once(Executable { file, image }).chain(interpreter).map(Arc::new), arguments)
+    Plan::of(core::iter::once(Arc::new(Executable { file, image })).chain(interpreter), arguments)
 }
 
-fn open_interpreter(file: &File, offset: u64, bytes: u64) -> Result<Executable> {
-    if offset > i64::MAX as u64 {
-        return Err(Errno::EINVAL);
-    }
-    let name = read_from(file)(offset, bytes as usize)?;
-    if (name.len() as u64) < bytes {
-        return Err(Errno::EIO);
-    }
+/// Opens the interpreter of a program that begins with `head`.
+fn open_interpreter((file, head): (&File, &[u8]), name: (u64, u64)) -> Result<Arc<Executable>> {
+    let name = image::part(head, name, read_from(file))?;
     let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
-    let (file, head) = program::open(name.split(|byte| *byte == 0).next().unwrap_or_default(), false)?;
+    let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if let Some(known) = program::reopen_interpreter(path) {
+        return Ok(known);
+    }
+    let (file, head) = program::open(path, false)?;
     let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
-    Ok(Executable { file, image })
+    Ok(Arc::new(Executable { file, image }))
 }
 
 /// What becomes of the memory of the old program.
@@ -551,15 +549,23 @@ fn clear(place: &Range<u64>) -> Result<()> {
     copy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
 }
 
-/// Bytes for AT_RANDOM, from which libc makes guards against overruns. A machine without a source of entropy gives what
-/// its clock gives: guesses are harder, and nothing that must be secret is made of it (`getrandom` refuses there).
+/// Bytes for AT_RANDOM, from which libc makes guards against overruns: from the CPU's own source, else from the kernel's. What the
+/// clock gives is mixed in: on a machine without a source it is all there is, which makes guesses harder, and nothing that must be
+/// secret is made of it (`getrandom` refuses there).
 fn start_random() -> [u8; 16] {
-    let from_clock = || {
-        let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let first = spread(runtime::clock::ticks() ^ spread(process().number()));
-        u128::from(first) << 64 | u128::from(spread(first))
-    };
-    random(16).ok().and_then(|bytes| bytes.try_into().ok()).unwrap_or_else(|| from_clock().to_le_bytes())
+    let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let first = spread(runtime::clock::ticks() ^ spread(process().number()));
+    let mut words = [first, spread(first)];
+    match [enter::random(), enter::random()] {
+        [Some(one), Some(other)] => words = [words[0] ^ one, words[1] ^ other],
+        _ => {
+            let mut bytes = [0; 16];
+            if entropy(&mut bytes).is_ok() {
+                return bytes;
+            }
+        }
+    }
+    (u128::from(words[1]) << 64 | u128::from(words[0])).to_le_bytes()
 }
 
 /// Where an interpreter or an object goes, as a distance from where its file would have it.
@@ -627,6 +633,7 @@ fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
         let mut program = process.program.lock();
         program.path = path;
         program.node = file.opened.node;
+        program.interpreter.clone_from(&plan.interpreter);
         program.name = name[..name.len().min(15)].to_vec();
         program.arguments = joined(&plan.arguments);
         program.environment = joined(environment);

@@ -1,10 +1,13 @@
 //! Files that a process executes: found, opened and read; and found again without asking anybody.
 //!
 //! Who has one child after the other execute the same program holds its files without need in between (`guardian::idle`), and knows
-//! from the last time what they say, what they are called and which of their pages programs touch (`prepared`). Holds always: of
+//! from the last time what they say, what they are called and which of their pages programs touch (`prepared`). A child that is to
+//! execute what its parent put beside its memory knows that, too, and so does who executes another program with the interpreter that
+//! its own has; these only ask the guardian to hold them. Holds always: of
 //! what is found again all that is so still. The guardian counts what may change any of it (`protocol::PROGRAMS`), and takes
 //! back what is held without need before anybody writes there; where a path leads and who may execute it tells the catalogue.
 
+use super::prepared::Prepared;
 use crate::call::walk::{Last, walk};
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::access;
@@ -60,17 +63,15 @@ impl File {
         self.edition == later.edition
     }
 
-    /// Opens it again, if a path leads to it and it is as it was. False where it has to be asked for.
-    fn reopen(&self, path: &[u8]) -> bool {
+    /// Whether a path leads to it, it is as it was, and this process may open it, as far as everybody sees that.
+    fn is_found(&self, path: &[u8]) -> bool {
         let process = process();
         let (directory, from_there) = process.place.lock().start(path);
         let found = process.files.lock().find_owned(directory, &from_there, true);
         let Some(Ok(shown)) = found else { return false };
         let identity = process.identity.lock();
         let may = shown.permits(identity.acting_on_files(), &identity.groups, access::READ | access::EXECUTE);
-        drop(identity);
-        let is_same = shown.node == node_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode;
-        may && is_same && process.files.lock().reopen_program(self.opened.node, self.edition)
+        may && shown.node == node_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode
     }
 
     /// Lets it go.
@@ -86,16 +87,30 @@ pub(super) fn open(path: &[u8], runs: bool) -> Result<(File, Vec<u8>)> {
     Ok(File::of(found.here(Errno::EACCES)?, path))
 }
 
-/// The files of the program that a child executed last, opened again, if a path leads to it and it is as it was.
+/// The files of a program that this process knows, opened again, if a path leads to it and it is as it was: the one that stands beside its
+/// memory, or the one that a child executed last.
 pub(super) fn reopen(path: &[u8]) -> Option<Vec<Arc<Executable>>> {
-    let known = process().nursery.lock().program()?;
-    for (index, Executable { file, .. }) in known.iter().map(Arc::as_ref).enumerate() {
-        if !file.reopen(if index == 0 { path } else { &file.path }) {
-            known[..index].iter().for_each(|known| known.file.close());
-            return None;
-        }
-    }
-    Some(known)
+    let process = process();
+    let beside = process.neighbours.lock().program().map(Prepared::sources);
+    beside.filter(|known| reopen_all(known, path)).or_else(|| {
+        let executed = process.nursery.lock().program();
+        executed.filter(|known| reopen_all(known, path))
+    })
+}
+
+/// The interpreter that this process's own program has, opened once more, if a path leads to it and it is as it was.
+pub(super) fn reopen_interpreter(path: &[u8]) -> Option<Arc<Executable>> {
+    let known = process().program.lock().interpreter.clone();
+    known.filter(|known| reopen_all(core::slice::from_ref(known), path))
+}
+
+fn reopen_all(known: &[Arc<Executable>], path: &[u8]) -> bool {
+    let [first, second] = [known.first(), known.get(1)].map(|known| known.map(|known| &known.file));
+    let Some(program) = first.filter(|program| program.is_found(path)) else { return false };
+    let is_whole = second
+        .is_none_or(|interpreter| interpreter.edition == program.edition && interpreter.is_found(&interpreter.path));
+    let nodes = [program.opened.node, second.map_or(0, |interpreter| interpreter.opened.node)];
+    is_whole && process().files.lock().reopen_programs(nodes, program.edition)
 }
 
 /// Reads more of a file than its beginning.

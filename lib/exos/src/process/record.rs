@@ -18,6 +18,7 @@ use crate::process::lent::Lent;
 use crate::process::limits::Limits;
 use crate::process::peer::Peer;
 use crate::process::place::Place;
+use crate::process::program::Executable;
 use crate::process::ready::Nursery;
 use crate::process::spawn::Remains;
 use crate::process::thread::Thread;
@@ -34,6 +35,7 @@ use crate::user_memory::shared::{Shared, Windows};
 use crate::user_memory::tables::Tables;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::Cell;
@@ -62,6 +64,8 @@ pub struct Program {
     pub path: Vec<u8>,
     /// The file.
     pub node: u64,
+    /// The file of its interpreter, and what that says of itself.
+    pub(super) interpreter: Option<Arc<Executable>>,
     /// Its short name.
     pub name: Vec<u8>,
     /// Its arguments, each with its NUL, as it began with them.

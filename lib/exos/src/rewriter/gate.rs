@@ -218,7 +218,7 @@ extern "C" fn call_by_gate(context: &mut Context) -> u32 {
     let (site, number) = (context.frame.rip, context.registers.rax);
     let left = call_quickly(context);
     if left < left::ALL {
-        super::rewrite::rewrite(site, number);
+        super::rewrite::note_trap(site, number);
     }
     left
 }

@@ -12,11 +12,16 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// Counts the trap of the `syscall` that ends at `end` and was made with `number`; one that came often is made a call,
 /// where that is allowed. A refusal or a failure leaves the gate, which always works.
-pub fn rewrite(end: u64, number: u64) {
+#[inline]
+pub fn note_trap(end: u64, number: u64) {
     let process = process();
-    if process.gate_only.load(Relaxed) || !process.traps.has_come_often(end) {
-        return;
+    if !process.gate_only.load(Relaxed) && process.traps.has_come_often(end) {
+        rewrite(end, number);
     }
+}
+
+#[cold]
+fn rewrite(end: u64, number: u64) {
     let Some(start) = end.checked_sub(SYSCALL_BYTES as u64) else { return };
     let page = start & PAGE_MASK;
     if !may_rewrite(page) {

@@ -93,6 +93,7 @@ impl Shared {
     }
 
     /// Fills some of its words with zeros.
+    #[inline]
     pub fn clear(&self, words: Range<usize>) {
         self.words()[words].iter().for_each(|word| word.store(0, Relaxed));
     }

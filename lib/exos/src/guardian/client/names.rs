@@ -75,7 +75,9 @@ impl Client {
 
     /// The absolute path of a node.
     pub fn path_of(&mut self, node: u64) -> Result<Vec<u8>> {
-        self.ask_path(node, false)
+        // What is shown is what everybody finds from there.
+        let is_root = node == ROOT && self.catalogue().is_some_and(|catalogue| catalogue.kind(ROOT).is_some());
+        if is_root { Ok(b"/".to_vec()) } else { self.ask_path(node, false) }
     }
 
     /// What a node is called that a process holds: where it has no path any more, the one that it had, and ` (deleted)`.

@@ -96,17 +96,33 @@ impl Client {
         })
     }
 
-    /// Takes up a program again that this process holds without need, if nothing made it another one since.
-    pub fn reopen_program(&mut self, node: u64, edition: u64) -> bool {
-        if !self.idle().is_some_and(|idle| idle.take(node)) {
+    /// Takes up a program again, and its interpreter or 0, that everybody finds, if nothing made either another one since that edition.
+    pub fn reopen_programs(&mut self, nodes: [u64; 2], edition: u64) -> bool {
+        let are_same = || notice(protocol::PROGRAMS).load(Acquire) == edition;
+        // Who watches one is told of all that is done with it.
+        if !are_same() || self.has_watchers() {
             return false;
         }
-        // Who makes it another counts that before it takes back what is held without need.
-        let is_same = notice(protocol::PROGRAMS).load(Acquire) == edition;
-        if !is_same {
-            self.close_program(node);
+        let held = self.hold_again(nodes);
+        // Who makes one another one counts that before it takes back what is held without need.
+        let are_open = held == nodes && are_same();
+        if !are_open {
+            held.into_iter().filter(|node| *node != 0).for_each(|node| self.close_program(node));
         }
-        is_same
+        are_open
+    }
+
+    /// Holds programs: the guardian is asked only for what this process does not hold without need. The result: those that it holds now.
+    fn hold_again(&self, nodes: [u64; 2]) -> [u64; 2] {
+        let idle = self.idle();
+        let kept = nodes.map(|node| if idle.is_some_and(|idle| idle.take(node)) { node } else { 0 });
+        let [first, second] = core::array::from_fn(|index| nodes[index] & !kept[index]);
+        let are_all = first | second == 0;
+        if are_all || self.exchange([Operation::HoldPrograms as u64, first, second, 0, 0, 0]).is_ok() {
+            nodes
+        } else {
+            kept
+        }
     }
 
     /// There is no need of a program any more that was opened: it is held without, if that can be.

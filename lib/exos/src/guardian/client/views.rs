@@ -1,5 +1,5 @@
 //! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy, and nobody is
-//! asked (exposed structure, xok-exos-sosp97 §3).
+//! asked (exposed structure, xok-exos-sosp97 §3). What libraries begin with the guardian shows to everybody.
 //!
 //! Holds always: bytes are taken from a page only while the catalogue shows of the file what it showed when the guardian
 //! told the page's number. Whoever changes a file by the guardian changes that; who changes it by a shared mapping changes
@@ -8,9 +8,11 @@
 
 use super::Client;
 use crate::errno::Result;
+use crate::file_system::catalogue::HEAD_BYTES;
 use crate::file_system::node::{Status, is_read_noted};
 use crate::guardian::handle::{is_first_mount, node_of};
 use crate::layout::PAGE_SIZE;
+use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
@@ -59,6 +61,12 @@ impl Client {
         let count = count.min(status.size.saturating_sub(offset));
         if count == 0 {
             return Some(Ok(0));
+        }
+        if offset + count <= HEAD_BYTES as u64
+            && let Some(head) = self.catalogue()?.head(node_of(node), sequence)
+        {
+            let outcome = copy::write_from_words(to, head.words(), offset as usize, count as usize);
+            return head.is_same().then_some(outcome.map(|()| count));
         }
         let within = offset % PAGE_SIZE;
         if within + count > PAGE_SIZE {
