@@ -115,6 +115,14 @@ impl Area {
         !self.shared && self.protection.allows(Protection::WRITE)
     }
 
+    /// The file that it shows.
+    pub const fn node(&self) -> Option<u64> {
+        match self.backing {
+            Backing::File { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
     /// Whether the program may have this protection there.
     ///
     /// # Errors

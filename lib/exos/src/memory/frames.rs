@@ -213,6 +213,12 @@ impl Frames {
         }
     }
 
+    /// Whether there are entries in `start..end`.
+    pub fn has_any(&self, start: u64, end: u64) -> bool {
+        let mut chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
+        chunks.any(|(key, chunk)| chunk.present & bits_within(*key, start, end) != 0)
+    }
+
     /// The entries in `start..end`, with their addresses, in ascending order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let (first, behind) = (start / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));

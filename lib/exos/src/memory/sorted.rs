@@ -36,8 +36,11 @@ impl Sorted {
     #[inline]
     pub(super) fn last_at(&self, address: u64) -> Option<Place> {
         let last = self.last.get();
-        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index));
-        if there.is_some_and(|area| area.start <= address && address < area.end) {
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index..));
+        if let Some([area, behind @ ..]) = there
+            && area.start <= address
+            && (address < area.end || behind.first().is_some_and(|next| address < next.start))
+        {
             return Some(last);
         }
         let found = self.search(address);

@@ -246,10 +246,12 @@ impl Space {
 
     /// Puts an area in; what lay there goes. The file behind it is held.
     pub fn map(&mut self, pages: &mut impl Pages, area: Area) -> Result<()> {
-        self.unmap(pages, area.start, area.end)?;
-        if let Backing::File { node, .. } = area.backing
-            && !self.names(node)
-        {
+        let node = area.node();
+        // A library's parts are mapped over the whole of it: its file is held all the time.
+        let unheld = node.filter(|node| !self.names(*node));
+        let is_free = self.areas.is_free(area.start, area.end);
+        let gone = if is_free { Vec::new() } else { self.vacate(pages, area.start, area.end, node)? };
+        if let Some(node) = unheld {
             match self.held.iter().position(|held| *held == node) {
                 Some(place) => drop(self.held.swap_remove(place)),
                 None => pages.hold_file(node, true),
@@ -257,6 +259,7 @@ impl Space {
         }
         self.has_marks |= area.locked || area.at_fork != AtFork::default();
         self.areas.insert(area);
+        gone.into_iter().for_each(|node| pages.hold_file(node, false));
         Ok(())
     }
 
@@ -305,14 +308,22 @@ impl Space {
         if self.areas.is_free(start, end) {
             return Ok(());
         }
-        let shown = files_of(self.areas.parts(start, end));
-        self.drop_pages(pages, start, end)?;
+        let gone = self.vacate(pages, start, end, None)?;
         self.areas.remove(start, end);
+        gone.into_iter().for_each(|node| pages.hold_file(node, false));
+        Ok(())
+    }
+
+    /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no area shows then.
+    fn vacate(&mut self, pages: &mut impl Pages, start: u64, end: u64, kept: Option<u64>) -> Result<Vec<u64>> {
+        if self.frames.has_any(start, end) {
+            self.drop_pages(pages, start, end)?;
+        }
         self.forget_warm(start, end);
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
-        let gone = shown.into_iter().filter(|node| !self.names(*node));
-        gone.for_each(|node| pages.hold_file(node, false));
-        Ok(())
+        let reaches_out = |area: &Area| area.start < start || end < area.end;
+        let stays = |node| node == kept || self.areas.iter().any(|area| area.node() == node && reaches_out(area));
+        Ok(files_of(self.areas.parts(start, end).filter(|part| part.node().is_some() && !stays(part.node()))))
     }
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
@@ -535,7 +546,7 @@ impl Space {
 
     /// Whether an area shows a file.
     fn names(&self, wanted: u64) -> bool {
-        self.areas.iter().any(|area| matches!(area.backing, Backing::File { node, .. } if node == wanted))
+        self.areas.iter().any(|area| area.node() == Some(wanted))
     }
 
     /// The stack, grown down to `address`, if that is where it grows.
@@ -601,11 +612,7 @@ pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
 
 /// The files that areas show, each once.
 fn files_of(areas: impl Iterator<Item = Area>) -> Vec<u64> {
-    let node = |area: Area| match area.backing {
-        Backing::File { node, .. } => Some(node),
-        _ => None,
-    };
-    let mut nodes: Vec<u64> = areas.filter_map(node).collect();
+    let mut nodes: Vec<u64> = areas.filter_map(|area| area.node()).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes

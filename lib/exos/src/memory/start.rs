@@ -74,7 +74,7 @@ impl Space {
         let first = offset / PAGE_SIZE;
         let place = |index: u64| set.partition_point(|(other, _)| *other < index);
         let here = &set[place(first)..place(first + (area.end - area.start) / PAGE_SIZE)];
-        let is_empty = self.frames.within(area.start, area.end).next().is_none();
+        let is_empty = !self.frames.has_any(area.start, area.end);
         let address = |index: u64| area.start + (index - first) * PAGE_SIZE;
         let is_missing = |(index, _): &&(u64, u64)| is_empty || self.frames.get(address(*index)) == 0;
         let copied = if writable { here.len().min(COPIES.saturating_sub(plan.copies.len())) } else { 0 };
