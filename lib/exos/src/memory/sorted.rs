@@ -36,11 +36,8 @@ impl Sorted {
     #[inline]
     pub(super) fn last_at(&self, address: u64) -> Option<Place> {
         let last = self.last.get();
-        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index..));
-        if let Some([area, behind @ ..]) = there
-            && area.start <= address
-            && (address < area.end || behind.first().is_some_and(|next| address < next.start))
-        {
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index));
+        if there.is_some_and(|area| area.start <= address && address < area.end) {
             return Some(last);
         }
         let found = self.search(address);
@@ -50,6 +47,12 @@ impl Sorted {
 
     #[inline(never)]
     fn search(&self, address: u64) -> Option<Place> {
+        let last = self.last.get();
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index..));
+        // Where nothing lies, who looks again mostly looks for the same, too.
+        if matches!(there, Some([area, next, ..]) if area.start <= address && address < next.start) {
+            return Some(last);
+        }
         let begins = |area: &Area| area.start <= address;
         let pieces = self.pieces.partition_point(|piece| piece.first().is_some_and(begins));
         let piece = pieces.checked_sub(1)?;
