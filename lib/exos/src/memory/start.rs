@@ -80,6 +80,8 @@ impl Space {
         let is_missing = |(index, _): &&(u64, u64)| is_empty || self.frames.get(address(*index)) == 0;
         let copied = if writable { here.len().min(COPIES.saturating_sub(plan.copies.len())) } else { 0 };
         let (copied, shown) = here.split_at(copied);
+        plan.fresh.reserve(copied.len());
+        plan.copies.reserve(copied.len());
         for (index, page) in copied.iter().filter(is_missing) {
             plan.fresh.push((address(*index), entry_for(area, 0, 0)));
             plan.copies.push((*page, address(*index)));
