@@ -321,7 +321,7 @@ impl Areas {
                 (Some(before), Some(above)) => {
                     self.all.change_at(before).end = part.end;
                     *self.all.change_at(place) = above;
-                    return;
+                    return self.all.expect_at(before);
                 }
                 (Some(before), None) => {
                     self.all.change_at(before).end = part.end;
@@ -338,6 +338,7 @@ impl Areas {
             Some(above) => _ = self.all.insert_behind(Some(here), above),
             None => self.join_behind(here),
         }
+        self.all.expect_at(here);
     }
 
     /// Joins an area with the one behind it, where they could be one.

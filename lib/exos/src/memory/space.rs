@@ -322,8 +322,9 @@ impl Space {
         self.forget_warm(start, end);
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
         let reaches_out = |area: &Area| area.start < start || end < area.end;
-        let stays = |node| node == kept || self.areas.iter().any(|area| area.node() == node && reaches_out(area));
-        Ok(files_of(self.areas.parts(start, end).filter(|part| part.node().is_some() && !stays(part.node()))))
+        let is_elsewhere = |node| self.areas.iter().any(|area| area.node() == Some(node) && reaches_out(area));
+        let shown = self.areas.parts(start, end).filter_map(|part| part.node());
+        Ok(each_once(shown.filter(|node| kept != Some(*node) && !is_elsewhere(*node))))
     }
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
@@ -541,7 +542,7 @@ impl Space {
 
     /// The files that areas show, each once.
     pub fn files(&self) -> Vec<u64> {
-        files_of(self.areas.iter().copied())
+        each_once(self.areas.iter().filter_map(Area::node))
     }
 
     /// Whether an area shows a file.
@@ -610,9 +611,9 @@ pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
     rows.filter(|(_, entry)| **entry != 0).map(|(address, entry)| MapRow { address, entry: *entry })
 }
 
-/// The files that areas show, each once.
-fn files_of(areas: impl Iterator<Item = Area>) -> Vec<u64> {
-    let mut nodes: Vec<u64> = areas.filter_map(|area| area.node()).collect();
+/// Files, each once.
+fn each_once(nodes: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut nodes: Vec<u64> = nodes.collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
