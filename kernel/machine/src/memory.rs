@@ -146,7 +146,13 @@ pub fn set_flags(info: &PageInfo, set: u8, clear: u8) {
 /// What is in the page may be something else than zeros from now on.
 #[inline(always)]
 pub fn forget_zeroed(info: &PageInfo) {
-    if info.state.load(Ordering::Relaxed) & u64::from(abi::page::ZEROED) << 8 != 0 {
+    forget_zeroed_as(info, info.state.load(Ordering::Relaxed));
+}
+
+/// The same, whose word of state was just read.
+#[inline(always)]
+pub(crate) fn forget_zeroed_as(info: &PageInfo, state: u64) {
+    if state & u64::from(abi::page::ZEROED) << 8 != 0 {
         set_flags(info, 0, abi::page::ZEROED);
     }
 }

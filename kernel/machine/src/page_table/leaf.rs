@@ -68,8 +68,15 @@ impl Grant {
     /// The record of the page of a row that maps a small one, one of all `pages`, if the row may map it by this.
     #[inline(always)]
     pub(super) fn bindable(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
+        if row.address % PAGE_SIZE == self.key { self.opens(row.entry, pages).map(|(info, _)| info) } else { None }
+    }
+
+    /// The record of the page of an entry that maps a small one, one of all `pages`, and the word of its state, if who has the key may
+    /// map it so.
+    #[inline(always)]
+    pub(super) fn opens(self, entry: u64, pages: &'static [PageInfo]) -> Option<(&'static PageInfo, u64)> {
         let refused = LARGE | !ALLOWED | if self.write { 0 } else { WRITE };
-        if row.entry & (PRESENT | refused) == PRESENT { self.covering(row, pages) } else { None }
+        if entry & (PRESENT | refused) == PRESENT { self.covering_page(entry, pages) } else { None }
     }
 
     /// The record of the page of a row, one of all `pages`, if the row may map it by this.
@@ -81,15 +88,26 @@ impl Grant {
     /// The same, whether it is to be written or not.
     #[inline(always)]
     fn covering(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
-        let page = page_of(row.entry).0 as usize;
+        if row.address % PAGE_SIZE == self.key {
+            self.covering_page(row.entry, pages).map(|(info, _)| info)
+        } else {
+            None
+        }
+    }
+
+    /// The same for who has the key; and the word of the page's state.
+    #[inline(always)]
+    fn covering_page(self, entry: u64, pages: &'static [PageInfo]) -> Option<(&'static PageInfo, u64)> {
+        let page = page_of(entry).0 as usize;
         if page >= pages.len() {
             return None;
         }
         let info = &pages[page];
-        let may = row.address % PAGE_SIZE == self.key
-            && info.access.load(Ordering::Relaxed) as u32 == self.list.0 as u32
-            && info.state.load(Ordering::Relaxed) as u8 == PageKind::Ordinary as u8;
-        may.then_some(info)
+        if info.access.load(Ordering::Relaxed) as u32 != self.list.0 as u32 {
+            return None;
+        }
+        let state = info.state.load(Ordering::Relaxed);
+        if state as u8 == PageKind::Ordinary as u8 { Some((info, state)) } else { None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A level-1 table that is found once for many changes of its entries.
 
 use super::leaf::{Grant, count_reference, note_bound, note_dirty, note_left, note_shown};
-use super::used::{eighth_of, note_used, note_used_eighths};
+use super::used::{EIGHTH, eighth_of, note_used, note_used_eighths};
 use super::walk::walk;
 use super::{ENTRIES, Slot, index, page_of, table};
 use crate::exposed;
@@ -117,23 +117,29 @@ impl LeafTable<'_> {
     }
 
     /// The rows up to the first that does not map a page where nothing was, as `grant` allows; how many.
-    #[inline(always)]
+    #[inline(never)]
     fn bind_run(&self, rows: &[MapRow], grant: Grant) -> usize {
+        if grant.key >= PAGE_SIZE {
+            return 0;
+        }
         let (pages, known) = (exposed::pages(), self.memory.entry_bits);
-        let (mut used, mut uses) = (0, Uses::begin());
+        let (keyed, mut used, mut uses) = (self.first + grant.key, 0, Uses::begin());
         let bound = rows.iter().position(|row| {
-            let Some(word) = self.word(row.address).filter(|word| word.load(Ordering::Relaxed) == 0) else {
+            // Too large for an address elsewhere, or with another key.
+            let index = row.address.wrapping_sub(keyed).rotate_right(PAGE_SIZE.trailing_zeros()) as usize;
+            let Some(word) = self.entries.get(index).filter(|word| word.load(Ordering::Relaxed) == 0) else {
                 return true;
             };
-            let Some(info) = grant.bindable(row, pages) else { return true };
-            used |= eighth_of(index(row.address, 1));
+            let Some((info, state)) = grant.opens(row.entry, pages) else { return true };
+            used |= 1_u64 << (index / EIGHTH);
             word.store((row.entry | USER) & known, Ordering::Release);
             uses.note(info);
-            note_shown(info);
+            memory::forget_zeroed_as(info, state);
+            count_reference(info, 1);
             false
         });
         uses.end();
-        note_used_eighths(self.info, used);
+        note_used_eighths(self.info, used as u8);
         bound.unwrap_or(rows.len())
     }
 

@@ -8,7 +8,7 @@ use abi::page_table::PRESENT;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of an eighth of a table.
-const EIGHTH: usize = ENTRIES / 8;
+pub(super) const EIGHTH: usize = ENTRIES / 8;
 /// Entries that are looked at together.
 const TOGETHER: usize = 8;
 const _: () = assert!(TOGETHER == 8);

@@ -62,7 +62,7 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         if locked {
             check_lock(space, bytes, flags, most_locked)?;
         }
-        let replaced: u64 = space.areas.within(start, start + bytes).iter().map(Area::bytes).sum();
+        let replaced: u64 = space.areas.parts(start, start + bytes).map(|part| part.bytes()).sum();
         space.check_room(&area, bytes - replaced)?;
         if flags & linux::MAP_NORESERVE == 0 {
             space.check_commitment(&area, bytes)?;

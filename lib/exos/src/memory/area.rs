@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::guardian::handle::is_executable;
 use crate::layout::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
+use core::iter::successors;
 use core::ops::Range;
 
 /// What a program may do with an area: the bits of `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
@@ -115,6 +116,14 @@ impl Area {
         !self.shared && self.protection.allows(Protection::WRITE)
     }
 
+    /// The file that it shows.
+    pub const fn node(&self) -> Option<u64> {
+        match self.backing {
+            Backing::File { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
     /// Whether the program may have this protection there.
     ///
     /// # Errors
@@ -201,13 +210,23 @@ impl Areas {
 
     /// The range of an area and of those beside it, without a gap, that belong to it: `most` at most on each side.
     pub fn beside(&self, area: &Area, most: usize, belongs: impl Fn(&Area) -> bool) -> Range<u64> {
-        let (mut start, mut end) = (area.start, area.end);
-        for _ in 0..most {
-            let below = self.last_below(start).filter(|below| below.end == start && belongs(below));
-            let above = self.find(end).filter(|above| belongs(above));
-            (start, end) = (below.map_or(start, |area| area.start), above.map_or(end, |area| area.end));
+        let here = self.holding(area.start);
+        let mut range = area.start..area.end;
+        let below = successors(here, |place| self.all.before(*place)).skip(1).take(most);
+        for part in below.map(|place| self.all.at(place)).take_while(|part| belongs(part)) {
+            if part.end != range.start {
+                break;
+            }
+            range.start = part.start;
         }
-        start..end
+        let above = successors(here, |place| self.all.behind(*place)).skip(1).take(most);
+        for part in above.map(|place| self.all.at(place)).take_while(|part| belongs(part)) {
+            if part.start != range.end {
+                break;
+            }
+            range.end = part.end;
+        }
+        range
     }
 
     /// The first area of which a part lies in `start..end`.
@@ -302,7 +321,7 @@ impl Areas {
                 (Some(before), Some(above)) => {
                     self.all.change_at(before).end = part.end;
                     *self.all.change_at(place) = above;
-                    return;
+                    return self.all.expect_at(before);
                 }
                 (Some(before), None) => {
                     self.all.change_at(before).end = part.end;
@@ -319,6 +338,7 @@ impl Areas {
             Some(above) => _ = self.all.insert_behind(Some(here), above),
             None => self.join_behind(here),
         }
+        self.all.expect_at(here);
     }
 
     /// Joins an area with the one behind it, where they could be one.

@@ -131,19 +131,20 @@ impl Space {
             return !self.is_copy;
         }
         let place = self.areas.beside(area, PARTS, |other| shows(other, node).is_some());
-        let parts = self.areas.within(place.start, place.end);
-        let ends = parts.iter().filter_map(|part| Some((shows(part, node)?, part.bytes())));
-        let first = ends.clone().map(|(offset, _)| offset).min().unwrap_or(0);
-        let end = ends.map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+        let (mut count, mut first, mut end) = (0, u64::MAX, 0);
+        for part in self.areas.parts(place.start, place.end) {
+            let offset = shows(&part, node).unwrap_or(0);
+            (count, first, end) = (count + 1, offset.min(first), end.max(offset + part.bytes()));
+        }
         let set = pages.working_set(node, first / PAGE_SIZE, end.div_ceil(PAGE_SIZE)).unwrap_or_default();
         if set.is_empty() {
             return false;
         }
-        self.note_warm(place);
-        let writes = (writes || parts.len() > 1) && !self.keeps_journal();
+        self.note_warm(place.clone());
+        let writes = (writes || count > 1) && !self.keeps_journal();
         let mut plan = Plan::of(set.len());
-        for part in &parts {
-            self.plan_pages(&mut plan, part, (shows(part, node).unwrap_or(0), writes), &set);
+        for part in self.areas.parts(place.start, place.end) {
+            self.plan_pages(&mut plan, &part, (shows(&part, node).unwrap_or(0), writes), &set);
         }
         self.carry_out(pages, plan);
         true

@@ -83,33 +83,41 @@ impl Chunk {
             }
             bit <<= 1;
         }
+        self.note_set(set, of_files)
+    }
+
+    /// Sets the entries of the first rows, as long as they lie in this chunk: how many these are; and as [`Self::set_many`].
+    #[inline]
+    fn set_rows(&mut self, key: u64, rows: &[MapRow]) -> (usize, [isize; 2]) {
+        let (first, mut set, mut of_files) = (key * CHUNK_BYTES, 0, 0);
+        let beyond = rows.iter().position(|row| {
+            let distance = row.address.wrapping_sub(first);
+            if distance >= CHUNK_BYTES {
+                return true;
+            }
+            let index = (distance / PAGE_SIZE) as usize;
+            self.entries[index] = row.entry;
+            set |= 1 << index;
+            of_files |= u64::from(row.entry & FROM_FILE != 0) << index;
+            false
+        });
+        (beyond.unwrap_or(rows.len()), self.note_set(set, of_files))
+    }
+
+    /// Notes that entries are set, those whose bits are; how many more are there then, and of them the pages of files.
+    #[inline]
+    fn note_set(&mut self, set: u64, of_files: u64) -> [isize; 2] {
         let (fresh, were_files) = (set & !self.present, set & self.of_files);
+        let more = fresh.count_ones() as isize;
         self.present |= set;
         if were_files | of_files == 0 {
-            return [fresh.count_ones() as isize, 0];
+            return [more, 0];
         }
         self.of_files = self.of_files & !set | of_files;
-        [fresh.count_ones() as isize, of_files.count_ones() as isize - were_files.count_ones() as isize]
-    }
-
-    /// Sets the entries of the first rows, as long as they lie in this chunk; how many.
-    fn set_rows(&mut self, key: u64, rows: &[MapRow]) -> usize {
-        let (mut present, mut of_files, mut count) = (self.present, self.of_files, 0);
-        for row in rows.iter().take_while(|row| row.address / CHUNK_BYTES == key) {
-            let index = index(row.address);
-            let bit = |is_set: bool| u64::from(is_set) << index;
-            present = present & !bit(true) | bit(row.entry != 0);
-            of_files = of_files & !bit(true) | bit(row.entry & FROM_FILE != 0);
-            self.entries[index] = row.entry;
-            count += 1;
+        if were_files == 0 && of_files == fresh {
+            return [more, more];
         }
-        (self.present, self.of_files) = (present, of_files);
-        count
-    }
-
-    /// How many are there, and how many of them are the pages of files.
-    fn counts(&self) -> [isize; 2] {
-        [self.present, self.of_files].map(|bits| bits.count_ones() as isize)
+        [more, of_files.count_ones() as isize - were_files.count_ones() as isize]
     }
 
     /// Takes out those whose bits are set.
@@ -195,7 +203,7 @@ impl Frames {
         }
     }
 
-    /// Sets the entries of rows, whose pages are mapped, in any order; quicker where neighbours stand together.
+    /// Sets the entries of rows, none of which is 0, in any order; quicker where neighbours stand together.
     pub fn set_rows(&mut self, rows: &[MapRow]) {
         if let [row] = rows {
             self.set(row.address, row.entry);
@@ -205,12 +213,16 @@ impl Frames {
         while let [first, ..] = left {
             let key = first.address / CHUNK_BYTES;
             let chunk = self.chunks.entry(key).or_insert_with(Chunk::empty);
-            let before = chunk.counts();
-            let count = chunk.set_rows(key, left);
-            let after = chunk.counts();
-            self.add(after[0] - before[0], after[1] - before[1]);
+            let (count, [present, of_files]) = chunk.set_rows(key, left);
+            self.add(present, of_files);
             left = &left[count..];
         }
+    }
+
+    /// Whether there are entries in `start..end`.
+    pub fn has_any(&self, start: u64, end: u64) -> bool {
+        let mut chunks = self.chunks.range(start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES));
+        chunks.any(|(key, chunk)| chunk.present & bits_within(*key, start, end) != 0)
     }
 
     /// The entries in `start..end`, with their addresses, in ascending order.

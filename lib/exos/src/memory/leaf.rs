@@ -54,6 +54,7 @@ pub fn filled(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usize, &[A
 
 /// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next` on. The result is the first
 /// row behind them.
+#[inline(never)]
 fn look_at(
     some: &[AtomicU64; AT_ONCE],
     first: u64,

@@ -246,10 +246,12 @@ impl Space {
 
     /// Puts an area in; what lay there goes. The file behind it is held.
     pub fn map(&mut self, pages: &mut impl Pages, area: Area) -> Result<()> {
-        self.unmap(pages, area.start, area.end)?;
-        if let Backing::File { node, .. } = area.backing
-            && !self.names(node)
-        {
+        let node = area.node();
+        // A library's parts are mapped over the whole of it: its file is held all the time.
+        let unheld = node.filter(|node| !self.names(*node));
+        let is_free = self.areas.is_free(area.start, area.end);
+        let gone = if is_free { Vec::new() } else { self.vacate(pages, area.start, area.end, node)? };
+        if let Some(node) = unheld {
             match self.held.iter().position(|held| *held == node) {
                 Some(place) => drop(self.held.swap_remove(place)),
                 None => pages.hold_file(node, true),
@@ -257,6 +259,7 @@ impl Space {
         }
         self.has_marks |= area.locked || area.at_fork != AtFork::default();
         self.areas.insert(area);
+        gone.into_iter().for_each(|node| pages.hold_file(node, false));
         Ok(())
     }
 
@@ -305,14 +308,23 @@ impl Space {
         if self.areas.is_free(start, end) {
             return Ok(());
         }
-        let shown = files_of(self.areas.parts(start, end));
-        self.drop_pages(pages, start, end)?;
+        let gone = self.vacate(pages, start, end, None)?;
         self.areas.remove(start, end);
+        gone.into_iter().for_each(|node| pages.hold_file(node, false));
+        Ok(())
+    }
+
+    /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no area shows then.
+    fn vacate(&mut self, pages: &mut impl Pages, start: u64, end: u64, kept: Option<u64>) -> Result<Vec<u64>> {
+        if self.frames.has_any(start, end) {
+            self.drop_pages(pages, start, end)?;
+        }
         self.forget_warm(start, end);
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
-        let gone = shown.into_iter().filter(|node| !self.names(*node));
-        gone.for_each(|node| pages.hold_file(node, false));
-        Ok(())
+        let reaches_out = |area: &Area| area.start < start || end < area.end;
+        let is_elsewhere = |node| self.areas.iter().any(|area| area.node() == Some(node) && reaches_out(area));
+        let shown = self.areas.parts(start, end).filter_map(|part| part.node());
+        Ok(each_once(shown.filter(|node| kept != Some(*node) && !is_elsewhere(*node))))
     }
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
@@ -530,12 +542,12 @@ impl Space {
 
     /// The files that areas show, each once.
     pub fn files(&self) -> Vec<u64> {
-        files_of(self.areas.iter().copied())
+        each_once(self.areas.iter().filter_map(Area::node))
     }
 
     /// Whether an area shows a file.
     fn names(&self, wanted: u64) -> bool {
-        self.areas.iter().any(|area| matches!(area.backing, Backing::File { node, .. } if node == wanted))
+        self.areas.iter().any(|area| area.node() == Some(wanted))
     }
 
     /// The stack, grown down to `address`, if that is where it grows.
@@ -599,13 +611,9 @@ pub fn run(start: u64, entries: &[u64]) -> impl Iterator<Item = MapRow> {
     rows.filter(|(_, entry)| **entry != 0).map(|(address, entry)| MapRow { address, entry: *entry })
 }
 
-/// The files that areas show, each once.
-fn files_of(areas: impl Iterator<Item = Area>) -> Vec<u64> {
-    let node = |area: Area| match area.backing {
-        Backing::File { node, .. } => Some(node),
-        _ => None,
-    };
-    let mut nodes: Vec<u64> = areas.filter_map(node).collect();
+/// Files, each once.
+fn each_once(nodes: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut nodes: Vec<u64> = nodes.collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes

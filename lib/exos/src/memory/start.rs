@@ -74,11 +74,14 @@ impl Space {
         let first = offset / PAGE_SIZE;
         let place = |index: u64| set.partition_point(|(other, _)| *other < index);
         let here = &set[place(first)..place(first + (area.end - area.start) / PAGE_SIZE)];
-        let is_empty = self.frames.within(area.start, area.end).next().is_none();
-        let address = |index: u64| area.start + (index - first) * PAGE_SIZE;
+        let is_empty = !self.frames.has_any(area.start, area.end);
+        let start_of_file = area.start.wrapping_sub(offset);
+        let address = |index: u64| start_of_file.wrapping_add(index << PAGE_SIZE.trailing_zeros());
         let is_missing = |(index, _): &&(u64, u64)| is_empty || self.frames.get(address(*index)) == 0;
         let copied = if writable { here.len().min(COPIES.saturating_sub(plan.copies.len())) } else { 0 };
         let (copied, shown) = here.split_at(copied);
+        plan.fresh.reserve(copied.len());
+        plan.copies.reserve(copied.len());
         for (index, page) in copied.iter().filter(is_missing) {
             plan.fresh.push((address(*index), entry_for(area, 0, 0)));
             plan.copies.push((*page, address(*index)));

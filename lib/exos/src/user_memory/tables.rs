@@ -179,18 +179,21 @@ impl Tables {
     /// At most [`MAP_ROWS`] of them; how many are done.
     fn edit_rows(&mut self, editor: &Editor, rows: &[MapRow]) -> Result<usize> {
         // What is ready: the address where a table begins, and whether it is to be mapped into.
-        let mut ready = u64::MAX;
-        for row in rows {
+        let (mut ready, mut outcome) = (u64::MAX, Ok(()));
+        let keyed = rows.iter().map_while(|row| {
             let mapped = row.entry & PRESENT;
             let wanted = row.address & !(span(1) - 1) | mapped;
             if ready != wanted {
-                self.prepare(editor, row.address, mapped != 0)?;
+                outcome = self.prepare(editor, row.address, mapped != 0);
+                outcome.is_ok().then_some(())?;
                 ready = wanted;
             }
-        }
-        let entry = |row: &MapRow| if row.entry & PRESENT == 0 { 0 } else { row.entry };
-        let keyed = rows.iter().map(|row| MapRow { address: row.address | editor.key.0, entry: entry(row) });
-        self.edit_some(editor, Rows::<MapRow, MAP_ROWS>::new().fill(keyed))
+            Some(MapRow { address: row.address | editor.key.0, entry: if mapped == 0 { 0 } else { row.entry } })
+        });
+        let mut copy = Rows::<MapRow, MAP_ROWS>::new();
+        let keyed = copy.fill(keyed);
+        outcome?;
+        self.edit_some(editor, keyed)
     }
 
     /// Sees to it that the tables on the way to an address can be changed, and, if something is to be mapped, are there.

@@ -1,15 +1,13 @@
 //! Mappings that move, grow and go, wherever memory ends.
 
-use crate::machine::{BASE, Machine, Process, alone};
+use crate::machine::{BASE, alone};
 use exos::errno::Errno;
 use exos::layout::{MMAP_TOP, PAGE_SIZE};
 use exos::memory::advice::Advice;
 use exos::memory::area::{Area, Protection};
 use exos::memory::remap::Remap;
 use exos::memory::space::{Access, Space, Violation};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 /// Memory is moved and taken away whole, or stays as it was, wherever the memory for page tables ends.
 #[test]
@@ -87,9 +85,7 @@ fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
 
 #[test]
 fn the_stack_grows_and_brk_moves() {
-    let machine = Rc::new(RefCell::new(Machine::default()));
-    let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None, at_hand: 0 };
+    let mut process = alone();
     let mut space = Space::default();
     space.brk = (BASE, BASE);
     let top = MMAP_TOP + (64 << 20);

@@ -1,14 +1,12 @@
 //! Faults: how much comes with what was touched, and what is refused.
 
-use crate::machine::{BASE, Machine, Process, alone};
+use crate::machine::{BASE, alone};
 use abi::page_table::WRITE;
 use exos::layout::PAGE_SIZE;
 use exos::memory::area::{Area, Protection};
 use exos::memory::frames::{COPY_ON_WRITE, page_of};
 use exos::memory::space::{Access, Space, Violation};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 #[test]
 fn who_walks_over_fresh_memory_faults_less_and_less() {
@@ -103,9 +101,7 @@ fn who_walks_over_shared_memory_faults_less_and_less() {
 
 #[test]
 fn violations_are_told_apart() {
-    let machine = Rc::new(RefCell::new(Machine::default()));
-    let others = Rc::new(RefCell::new(vec![BTreeMap::new()]));
-    let mut process = Process { number: 0, machine, table: BTreeMap::new(), others, rows_left: None, at_hand: 0 };
+    let mut process = alone();
     let mut space = Space::default();
     space.map(&mut process, Area::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
     assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(Violation::NotMapped));

@@ -41,6 +41,34 @@ fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
     }
 }
 
+/// However areas are mapped over each other.
+#[test]
+fn a_file_is_held_once_while_an_area_shows_it() {
+    for seed in 0..100 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut process, mut space) = (alone(), Space::default());
+        for step in 0..60 {
+            let (first, count) = (random.u64(..20), random.u64(1..12));
+            let (start, end) = (BASE + first * PAGE_SIZE, BASE + (first + count) * PAGE_SIZE);
+            match random.u64(..6) {
+                0 => space.unmap(&mut process, start, end).expect("it may"),
+                1 => space.map(&mut process, Area::anonymous(start, end, Protection::READ_WRITE)).expect("it maps"),
+                2 => drop(process.write(&mut space, start, 1)),
+                node => {
+                    let backing = Backing::File { node, offset: random.u64(..9) * PAGE_SIZE, writable: false };
+                    let area = Area { backing, ..Area::anonymous(start, end, Protection::READ_WRITE) };
+                    space.map(&mut process, area).expect("it maps");
+                }
+            }
+            let files = space.files();
+            let held = |node| i32::from(files.contains(&node));
+            assert!((3..6).all(|node| process.held.get(&node).copied().unwrap_or(0) == held(node)), "{seed}, {step}");
+            let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
+            assert_eq!(recorded, process.table, "seed {seed}, step {step}");
+        }
+    }
+}
+
 /// Who becomes another user keeps what is its own, and asks for the pages of files anew.
 #[test]
 fn pages_of_files_are_let_go_of_and_come_again() {

@@ -37,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) rows_left: Option<(usize, BTreeSet<u64>)>,
     /// Pages that are at hand for a program that begins.
     pub(crate) at_hand: usize,
+    /// How often each file is held.
+    pub(crate) held: BTreeMap<u64, i32>,
 }
 
 impl Process {
@@ -192,7 +194,9 @@ impl Pages for Process {
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
-    fn hold_file(&mut self, _: u64, _: bool) {}
+    fn hold_file(&mut self, node: u64, hold: bool) {
+        *self.held.entry(node).or_default() += if hold { 1 } else { -1 };
+    }
 }
 
 /// One process alone in a machine.
@@ -205,5 +209,6 @@ pub(crate) fn alone() -> Process {
         others: Rc::new(RefCell::new(vec![BTreeMap::new()])),
         rows_left: None,
         at_hand: 0,
+        held: BTreeMap::new(),
     }
 }
