@@ -39,8 +39,8 @@ struct Heap {
 
 /// Sizes of small blocks are multiples of this.
 const CLASS_BYTES: usize = 32;
-/// How many such sizes there are.
-const CLASSES: usize = 16;
+/// How many such sizes there are: the largest holds what ExOS notes of 64 pages.
+const CLASSES: usize = 17;
 /// Blocks of a size that are kept.
 const KEPT: usize = 8;
 /// Alignment of small blocks.

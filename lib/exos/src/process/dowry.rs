@@ -13,12 +13,14 @@ use super::children::public;
 use super::create::{self, DOWRY_SLOT, Made, give_keys};
 use super::grave::remains;
 use super::habit::Habit;
+use super::kept::Kept;
 use super::prepared::Prepared;
 use super::ready::{Nursery, Ready, Renewed, edits, is_mailbox, mark};
 use super::record::Process;
 use crate::errno::{Errno, Result};
-use crate::layout::PAGE_SIZE;
+use crate::layout::{NEAR_OWN_WINDOWS, NEAR_WINDOWS_END, PAGE_SIZE};
 use crate::user_memory::current::{process, thread};
+use crate::user_memory::shared::Shared;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
@@ -30,8 +32,10 @@ use runtime::address_space::Access;
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
 
-/// Pages for ExOS's data that go along beyond those that this process has for its own.
-const DATA_MORE: u64 = 2;
+/// Room for windows of a child's own that are near, beside the one onto what it fills.
+const ROOM_FOR_OTHERS: u64 = 64 << 10;
+/// Pages for ExOS's data that go along at most: more than a small process's data takes.
+const DATA_MOST: usize = 32;
 
 /// The environment.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub struct Dowry {
     /// The page with the words that it begins with: they are the same for who made it and for that one's child.
     beginning: PageNumber,
     program: Program,
+    /// In the child: a window onto what it fills for its own child, pages of the program and for ExOS's data.
+    through: Option<Shared>,
 }
 
 /// The program that is mapped there.
@@ -80,10 +86,10 @@ impl Descent {
 
 impl Dowry {
     /// Of an environment in which nobody runs. Its list gets a name that nobody has a key to.
-    fn of(mut ready: Ready, program: Program, nursery: &mut Nursery) -> Option<Self> {
-        let named = ready.go_along().and_then(|()| ready.rename());
+    fn of(mut ready: Ready, program: Program, data: usize, nursery: &mut Nursery) -> Option<Self> {
+        let named = ready.go_along(data).and_then(|()| ready.rename());
         match named.and_then(|key| Ok((key, nursery.beginning()?))) {
-            Ok((key, beginning)) => Some(Self { ready, key, maker: area::number(), beginning, program }),
+            Ok((key, beginning)) => Some(Self { ready, key, maker: area::number(), beginning, program, through: None }),
             Err(_) => {
                 ready.bury();
                 None
@@ -99,12 +105,12 @@ impl Dowry {
     ///
     /// # Errors
     /// `ESRCH` where its parent is gone, with which it goes; the kernel's refusals.
-    pub fn take_over(self) -> Result<(Ready, Program)> {
-        let Self { mut ready, mut program, beginning, maker, .. } = self;
+    pub fn take_over(self) -> Result<(Ready, Program, Option<Shared>)> {
+        let Self { mut ready, mut program, beginning, maker, through, .. } = self;
         ready.come_from_parent(maker, beginning, DOWRY_SLOT)?;
         program.prepared.iter_mut().for_each(|prepared| prepared.begin_elsewhere());
         process().public_word(public::CHILD).store(ready.made.number.0, Release);
-        Ok((ready, program))
+        Ok((ready, program, through))
     }
 
     /// The number that it has, which may be the one that a child told: what is there is this process's to renew or to destroy. Nothing where
@@ -133,6 +139,25 @@ impl Dowry {
         if let Some((ready, ..)) = self.come_back(taken_as) {
             ready.bury();
         }
+    }
+
+    /// The pages that a child fills for its own one, and where they show in its memory: behind all windows of its own that are near.
+    fn to_fill(&self) -> Option<(u64, Vec<PageNumber>)> {
+        let room = &self.ready.room;
+        let pages = [room.program_pages(), &room.data].concat();
+        let place = NEAR_WINDOWS_END - pages.len() as u64 * PAGE_SIZE;
+        (place >= NEAR_OWN_WINDOWS + ROOM_FOR_OTHERS).then_some((place, pages))
+    }
+
+    /// What maps them there.
+    pub fn rows(&self) -> impl Iterator<Item = MapRow> {
+        let session = process().session_key;
+        let shown = self.to_fill();
+        let (place, pages) = shown.unwrap_or_default();
+        (place..).step_by(PAGE_SIZE as usize).zip(pages).map(move |(address, page)| MapRow {
+            address: address | session.0,
+            entry: page.address() | Access::WRITE.0,
+        })
     }
 
     /// Pages of this process that whoever runs there may use after it.
@@ -172,24 +197,26 @@ pub struct Returned {
     program: Program,
     /// What was executed there.
     executed: Option<(Vec<u8>, u64)>,
+    /// Pages that its child had for ExOS's data.
+    data: usize,
     renewed: Option<Renewed>,
 }
 
 impl Returned {
     /// Takes out what was left in it, when what its own maker left is taken out.
-    pub fn tidy(&mut self, nursery: &mut Nursery) {
+    pub fn tidy(&mut self, nursery: &mut Nursery, maker: &Kept) {
         let Some(renewed) = self.renewed.take() else { return };
         self.program.prepared.take_if(|_| !renewed.keeps);
-        self.renewed = self.ready.tidy(nursery, renewed).ok().map(|()| Renewed::default());
+        self.renewed = self.ready.tidy(nursery, renewed, Some(maker)).ok().map(|()| Renewed::default());
     }
 
     /// What goes along with the next child.
-    pub fn keep(self, nursery: &mut Nursery) -> Option<Box<Dowry>> {
-        let Self { mut ready, mut program, executed, renewed } = self;
+    pub fn keep(self, nursery: &mut Nursery, maker: &Kept) -> Option<Box<Dowry>> {
+        let Self { mut ready, mut program, executed, data, renewed } = self;
         let checked =
-            if renewed.is_some_and(|_| ready.is_whole() && ready.has_data()) { Ok(()) } else { Err(Errno::EBUSY) };
+            if renewed.is_some_and(|_| ready.is_whole() && ready.has_data(maker)) { Ok(()) } else { Err(Errno::EBUSY) };
         match checked.and_then(|()| nursery.follow(&mut ready, &mut program, executed)) {
-            Ok(()) => Dowry::of(ready, program, nursery).map(Box::new),
+            Ok(()) => Dowry::of(ready, program, data, nursery).map(Box::new),
             Err(_) => {
                 ready.bury();
                 None
@@ -208,7 +235,7 @@ impl Nursery {
         }
         let dowry = match self.dowry.take() {
             Some(dowry) => dowry,
-            None => Box::new(Dowry::of(Ready::make().ok()?, Program::default(), self)?),
+            None => Box::new(Dowry::of(Ready::make().ok()?, Program::default(), 0, self)?),
         };
         match dowry.give(child) {
             Ok(()) => Some(dowry),
@@ -219,9 +246,9 @@ impl Nursery {
         }
     }
 
-    /// Takes back what went along with a child that is gone, whose own first child had the number `heir` (0: it had none), as far as it
+    /// Takes back what went along with a child that is gone, whose own first child had the number `heir` (0: it had none) and so many pages of `data`, as far as it
     /// goes while that one's memory is not in order.
-    pub fn renew_dowry(&mut self, dowry: Option<Box<Dowry>>, heir: u64) -> Option<Returned> {
+    pub fn renew_dowry(&mut self, dowry: Option<Box<Dowry>>, [heir, data]: [u64; 2]) -> Option<Returned> {
         let Some(dowry) = dowry else {
             self.descent.note(heir != 0, false);
             return None;
@@ -231,7 +258,7 @@ impl Nursery {
         let is_over = self.descent.habit.note_use(was_used);
         let executed = public::program(&ready.public);
         let renewed = if self.dowry.is_none() && !is_over { ready.renew_left(self, true).ok() } else { None };
-        Some(Returned { ready, program, executed, renewed })
+        Some(Returned { ready, program, executed, data: data as usize, renewed })
     }
 
     /// Maps the program that the next one is likely to execute, as this one `executed` one.
@@ -303,14 +330,14 @@ impl Ready {
     }
 
     /// It goes along with a child, for whose own child it has what that will find: windows as that one has them by then, but for a few,
-    /// and pages for ExOS's data.
-    fn go_along(&mut self) -> Result<()> {
-        let (process, (start, end)) = (process(), heap::range());
+    /// and so many pages for ExOS's data.
+    fn go_along(&mut self, data: usize) -> Result<()> {
+        let (process, (start, _)) = (process(), heap::range());
         self.link_image(process.image_table)?;
-        if self.room.data.is_empty() {
-            let mut pages = vec![PageNumber::NONE; ((end - start) / PAGE_SIZE + DATA_MORE) as usize];
-            Allocator::own().allocate_many(&mut pages)?;
-            self.room.data = pages;
+        let mut more = vec![PageNumber::NONE; data.min(DATA_MOST).saturating_sub(self.room.data.len())];
+        if !more.is_empty() {
+            Allocator::own().allocate_many(&mut more)?;
+            self.room.data.append(&mut more);
         }
         let mailbox = process.mailbox.lock().clone();
         let windows = super::fork::windows_to_show(self, &process.windows.lock(), &mailbox);
@@ -333,16 +360,17 @@ impl Ready {
         places.iter_mut().zip(&self.room.data).map(|(place, page)| *place = *page).count()
     }
 
-    /// Whether nobody has those pages any more.
-    fn has_data(&self) -> bool {
+    /// Whether nobody has those pages any more, but for its `maker`'s window.
+    fn has_data(&self, maker: &Kept) -> bool {
         let (own, list) = (area::number(), area::access_list());
-        let is_free = |page: &PageNumber| {
+        let in_maker = u64::from(maker.own_windows_map(&self.room.data));
+        let is_free = |(page, is_mapped): (&PageNumber, bool)| {
             exposed::page(*page).is_some_and(|info| {
                 let is_ours = info.owner() == own && info.access() == list && info.kind() == PageKind::Ordinary;
-                is_ours && !info.is_orphan() && info.references() == u64::from(self.room.kept.holds_data(*page))
+                is_ours && !info.is_orphan() && info.references() == u64::from(is_mapped) + in_maker
             })
         };
-        self.room.data.iter().all(is_free)
+        self.room.data.iter().zip(self.room.kept.maps_data()).all(is_free)
     }
 
     /// Somebody else destroys it.
@@ -373,16 +401,18 @@ impl Ready {
 impl Process {
     /// Notes what this process, which just began, has of its parent.
     pub fn receive(&self, dowry: Option<Box<Dowry>>) {
-        if dowry.is_some() {
-            key::note_slot(DOWRY_SLOT);
-            self.nursery.lock().received = dowry;
-        }
+        let Some(mut dowry) = dowry else { return };
+        key::note_slot(DOWRY_SLOT);
+        dowry.through = dowry.to_fill().map(|(place, pages)| self.windows.lock().note_own(place, pages));
+        self.nursery.lock().received = Some(dowry);
     }
 
     /// What this process has of its parent is of no use to whom it becomes.
     pub fn forget_received(&self) {
-        if self.nursery.lock().received.take().is_some() {
+        let received = self.nursery.lock().received.take();
+        if let Some(dowry) = received {
             let _ = key::discard(DOWRY_SLOT);
+            dowry.through.iter().for_each(|window| self.windows.lock().close(window));
         }
     }
 

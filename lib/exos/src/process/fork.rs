@@ -181,7 +181,12 @@ fn copy_held(
     held.with_memory(process, |space, pages, windows| copy_memory(ready, (space, pages, windows), nursery, is_alone))?;
     let windows = windows_to_show(ready, &held.windows, own_mailbox);
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
-    let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE)).collect();
+    let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE));
+    let mut window: Vec<MapRow> = window.collect();
+    if let Some(dowry) = nursery.inherited.as_ref().and_then(|inherited| inherited.dowry.as_ref()) {
+        window.extend(dowry.rows());
+        window.sort_unstable_by_key(|row| row.address);
+    }
     let Data { start, pages, came_along, stays } = copy_heap(ready, nursery, is_noted)?;
     let data = rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
@@ -349,6 +354,9 @@ fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Dat
     let process = process();
     let stays = is_noted && pages.len() <= NOTED_DATA;
     let came_along = if stays { ready.take_data(&mut pages) } else { 0 };
+    if ready.room.is_dowry {
+        process.public_word(public::CHILDS_DATA).store(pages.len() as u64, Release);
+    }
     let used_before = came_along + if stays { take_copies(process, &mut pages[came_along..]) } else { 0 };
     let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);

@@ -141,9 +141,18 @@ impl Kept {
         u64::from(here.eq(data.iter().map(|page| page.address())))
     }
 
-    /// Whether a page is mapped for ExOS's data.
-    pub fn holds_data(&self, page: PageNumber) -> bool {
-        self.rows[self.windows..].iter().any(|row| row.entry & PAGE == page.address())
+    /// Whether windows of its own map pages, in a row.
+    pub fn own_windows_map(&self, pages: &[PageNumber]) -> bool {
+        let own = &self.rows[self.common..self.windows];
+        let Some(first) = pages.first().and_then(|first| own.iter().position(|row| page(row) == *first)) else {
+            return false;
+        };
+        own[first..].len() >= pages.len() && own[first..].iter().zip(pages).all(|(row, other)| page(row) == *other)
+    }
+
+    /// Which of the pages for ExOS's data are mapped, in their order.
+    pub fn maps_data(&self) -> impl Iterator<Item = bool> {
+        self.rows[self.windows..].iter().map(|row| row.entry != 0)
     }
 
     /// How often a page is mapped by windows that are its maker's.

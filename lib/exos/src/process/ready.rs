@@ -129,6 +129,11 @@ impl Room {
         self.kept.forget();
     }
 
+    /// Pages of the program that it is given.
+    pub(super) fn program_pages(&self) -> &[PageNumber] {
+        &self.given[2]
+    }
+
     /// What it was given is to be given again, just as it is.
     pub(super) fn take_all_back(&mut self) {
         self.spare.iter_mut().zip(&mut self.given).for_each(|(spare, given)| spare.append(given));
@@ -175,8 +180,9 @@ impl Nursery {
     fn make_ready(&mut self, first: bool) -> Result<Ready> {
         let received = self.received.take_if(|_| first);
         let taken = received.and_then(|dowry| dowry.take_over().ok());
-        let Some((ready, program)) = taken else { return Ready::make() };
+        let Some((ready, program, through)) = taken else { return Ready::make() };
         (self.prepared, self.editions) = program.into_parts();
+        self.through = through;
         Ok(ready)
     }
 
@@ -434,11 +440,12 @@ impl Ready {
         let renewed = self.renew_left(nursery, executed)?;
         // It maps what that one's child is made of, and what is left of that child maps what is this one's.
         let mut dowry = nursery.renew_dowry(self.room.dowry.take(), public::first_child(&self.public));
-        let tidied = self.tidy(nursery, renewed);
-        dowry.iter_mut().for_each(|dowry| dowry.tidy(nursery));
+        let tidied = self.tidy(nursery, renewed, None);
+        let kept = &self.room.kept;
+        dowry.iter_mut().for_each(|dowry| dowry.tidy(nursery, kept));
         let outcome = tidied.and_then(|()| self.check());
         for dowry in dowry {
-            nursery.dowry = dowry.keep(nursery).or(nursery.dowry.take());
+            nursery.dowry = dowry.keep(nursery, &self.room.kept).or(nursery.dowry.take());
         }
         outcome
     }
@@ -459,14 +466,19 @@ impl Ready {
         Ok(Renewed { keeps, gone })
     }
 
-    /// The second step: what the old one has left in its address space, and in pages.
-    pub(super) fn tidy(&mut self, nursery: &mut Nursery, Renewed { keeps, mut gone }: Renewed) -> Result<()> {
+    /// The second step: what the old one has left in its address space, and in pages, which its `maker` may map, if that is another.
+    pub(super) fn tidy(
+        &mut self,
+        nursery: &mut Nursery,
+        Renewed { keeps, mut gone }: Renewed,
+        maker: Option<&Kept>,
+    ) -> Result<()> {
         let editor = self.editor();
         // All is still there: the old one may have run on another CPU until it was renewed.
         let late = if keeps { self.room.kept.mend(&editor) } else { self.room.kept.clean(&editor) };
         let filled = late.and_then(|late| self.room.kept.fill_beside(&editor).map(|()| gone.add(late)));
         self.room.given[0].append(&mut gone.tables);
-        self.take_given(nursery, keeps.then_some(&*gone.pages));
+        self.take_given(nursery, keeps.then_some(&*gone.pages), maker);
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
         public::TELLING.into_iter().for_each(|words| self.public.clear(words));
@@ -524,18 +536,19 @@ impl Ready {
 
     /// What the program of the old one was given, and nobody uses any more, is for the next one's. `gone`: the tables that mapped it
     /// stay, and map all of it but these pages.
-    fn take_given(&mut self, nursery: &Nursery, gone: Option<&[PageNumber]>) {
+    fn take_given(&mut self, nursery: &Nursery, gone: Option<&[PageNumber]>, maker: Option<&Kept>) {
         let list = self.made.list;
         let Room { spare, given, .. } = &mut *self.room;
         for (spare, given) in spare.iter_mut().zip(given) {
             let mapped = nursery.mapped(given);
+            let in_maker = maker.is_some_and(|maker| maker.own_windows_map(given));
             let is_free = |page: &PageNumber| {
                 let is_here = gone.is_some_and(|gone| !gone.contains(page));
                 exposed::page(*page).is_some_and(|info| {
                     info.access() == list
                         && info.kind() == PageKind::Ordinary
                         && !info.is_orphan()
-                        && info.references() == mapped(page) + u64::from(is_here)
+                        && info.references() == mapped(page) + u64::from(is_here) + u64::from(in_maker)
                 })
             };
             spare.reserve(given.len());
@@ -701,7 +714,7 @@ pub fn bury(made: &Made, public: &Shared, mut room: Box<Room>) {
         made.bury(process.session_key);
         process.lend(&room.data);
     }
-    let heir = public::first_child(public);
+    let [heir, _] = public::first_child(public);
     process.windows.lock().close(public);
     room.dowry.into_iter().for_each(|dowry| dowry.give_up(heir));
 }
