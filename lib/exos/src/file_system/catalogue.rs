@@ -55,18 +55,25 @@ impl Name {
     fn at(path: &[u8], place: usize) -> Option<Self> {
         let some = word_at(path, place);
         let length = first_slash(some).min(path.len() - place);
-        if length < 8 {
-            return Some(Self { length: length as u64, bytes: [some & ((1 << (length * 8)) - 1), 0, 0, 0] });
-        }
+        let bytes = match length {
+            0..8 => some & ((1 << (length * 8)) - 1),
+            // Most names are not longer.
+            _ if matches!(path.get(place + 8), None | Some(b'/')) => some,
+            _ => return Self::longer_at(path, place, some),
+        };
+        Some(Self { length: length as u64, bytes: [bytes, 0, 0, 0] })
+    }
+
+    /// The same, where it is longer than these first eight bytes.
+    fn longer_at(path: &[u8], place: usize, first: u64) -> Option<Self> {
         let next = word_at(path, place + 8);
         let more = first_slash(next).min(path.len() - place - 8);
         let next = match more {
             0..8 => next & ((1 << (more * 8)) - 1),
-            // Most names are not longer.
             _ if matches!(path.get(place + 16), None | Some(b'/')) => next,
             _ => return Self::first_of(&path[place..]),
         };
-        Some(Self { length: (8 + more) as u64, bytes: [some, next, 0, 0] })
+        Some(Self { length: (8 + more) as u64, bytes: [first, next, 0, 0] })
     }
 
     /// The first name of a path.

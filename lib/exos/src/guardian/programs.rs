@@ -62,14 +62,14 @@ impl Server {
     /// See [`protocol::Operation::HoldPrograms`].
     pub(super) fn hold_programs(&mut self, caller: u64, who: Credentials, words: [u64; 2]) -> Result<Outcome> {
         let programs = words.into_iter().filter(|word| *word != 0).map(Handle::from_word);
-        programs.clone().try_for_each(|program| self.check_found(who, program))?;
-        for program in programs {
+        for program in programs.clone() {
+            self.check_found(who, program)?;
             if self.is_other_than_zero(caller) {
-                // It knows them, and may open them from now on.
+                // It knows their pages, and may open them from now on.
                 self.put_working_set(caller, program.at.node, (0, u64::MAX), &[])?;
             }
-            self.hold(caller, program)?;
         }
+        programs.into_iter().try_for_each(|program| self.hold(caller, program))?;
         Ok(NOTHING.into())
     }
 

@@ -62,22 +62,29 @@ impl Client {
         if count == 0 {
             return Some(Ok(0));
         }
-        if offset + count <= HEAD_BYTES as u64
-            && let Some(head) = self.catalogue()?.head(node_of(node), sequence)
-        {
-            let outcome = copy::write_from_words(to, head.words(), offset as usize, count as usize);
-            return head.is_same().then_some(outcome.map(|()| count));
-        }
         let within = offset % PAGE_SIZE;
         if within + count > PAGE_SIZE {
             return None;
         }
         let place = Place { node, index: offset / PAGE_SIZE };
-        let window = match self.views.mapped.iter().find(|view| view.place == place && view.sequence == sequence) {
-            Some(view) => &view.window,
-            None => self.map_if_often(place, status.size)?,
-        };
+        if let Some(view) = self.views.mapped.iter().find(|view| view.place == place && view.sequence == sequence) {
+            return Some(view.window.give_to_program(within, to, count).map(|()| count));
+        }
+        if offset + count <= HEAD_BYTES as u64
+            && let Some(outcome) = self.read_head(node, sequence, [offset, to, count])
+        {
+            return Some(outcome);
+        }
+        let window = self.map_if_often(place, status.size)?;
         Some(window.give_to_program(within, to, count).map(|()| count))
+    }
+
+    /// Reads from what a library begins with, if that is shown.
+    #[inline(never)]
+    fn read_head(&self, node: u64, sequence: u64, [offset, to, count]: [u64; 3]) -> Option<Result<u64>> {
+        let head = self.catalogue()?.head(node_of(node), sequence)?;
+        let outcome = copy::write_from_words(to, head.words(), offset as usize, count as usize);
+        head.is_same().then_some(outcome.map(|()| count))
     }
 
     /// Maps a page that was asked for often; the one that was mapped first goes.
@@ -110,6 +117,7 @@ impl Client {
 }
 
 /// Whether reading changes nothing that is shown: the time of the last read stays as it is.
+#[inline(always)]
 fn can_be_read(status: &Status) -> bool {
     let now = clock::wall_clock().unwrap_or_else(clock::now);
     status.kind() == S_IFREG && !is_read_noted([status.accessed, status.modified, status.changed], now)
