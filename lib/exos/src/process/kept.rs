@@ -297,10 +297,13 @@ impl Kept {
 
     /// Notes what the tables are like, before anybody runs there.
     pub fn note(&mut self) {
-        self.edits.clear();
-        let beside = self.beside.iter().flat_map(|beside| beside.tables().pages());
-        let all = self.way.iter().copied().chain(self.tables.pages()).chain(beside);
-        self.edits.extend(all.map(|table| (table, edits(table))));
+        let Self { way, tables, beside, edits: noted, .. } = self;
+        noted.clear();
+        // One after the other: a loop over all of them in a row takes three times as long.
+        let mut note = |table: PageNumber| noted.push((table, edits(table)));
+        way.iter().copied().for_each(&mut note);
+        tables.pages().for_each(&mut note);
+        beside.iter().for_each(|beside| beside.tables().pages().for_each(&mut note));
     }
 
     /// The running process has it of its parent, whose windows are not open here.
