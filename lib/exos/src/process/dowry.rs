@@ -34,7 +34,9 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, heap, key, sys
 
 /// Room for windows of a child's own that are near, beside the one onto what it fills.
 const ROOM_FOR_OTHERS: u64 = 64 << 10;
-/// Pages for ExOS's data that go along at most: more than a small process's data takes.
+/// Pages for ExOS's data that go along at first beyond those that this process has for its own.
+const DATA_MORE: usize = 2;
+/// How many go along at most: more than a small process's data takes.
 const DATA_MOST: usize = 32;
 
 /// The environment.
@@ -171,6 +173,12 @@ impl Dowry {
     }
 }
 
+/// Pages that hold ExOS's data.
+fn own_data() -> usize {
+    let (start, end) = heap::range();
+    ((end - start) / PAGE_SIZE) as usize
+}
+
 impl Program {
     /// Gives up what is mapped, and maps another one, if one is likely to be executed.
     fn change(&mut self, ready: &mut Ready, likely: Option<(Vec<u8>, u64)>) -> Result<()> {
@@ -235,7 +243,7 @@ impl Nursery {
         }
         let dowry = match self.dowry.take() {
             Some(dowry) => dowry,
-            None => Box::new(Dowry::of(Ready::make().ok()?, Program::default(), 0, self)?),
+            None => Box::new(Dowry::of(Ready::make().ok()?, Program::default(), own_data() + DATA_MORE, self)?),
         };
         match dowry.give(child) {
             Ok(()) => Some(dowry),
@@ -258,7 +266,7 @@ impl Nursery {
         let is_over = self.descent.habit.note_use(was_used);
         let executed = public::program(&ready.public);
         let renewed = if self.dowry.is_none() && !is_over { ready.renew_left(self, true).ok() } else { None };
-        Some(Returned { ready, program, executed, data: data as usize, renewed })
+        Some(Returned { ready, program, executed, data: if data == 0 { own_data() } else { data as usize }, renewed })
     }
 
     /// Maps the program that the next one is likely to execute, as this one `executed` one.
@@ -334,11 +342,13 @@ impl Ready {
     fn go_along(&mut self, data: usize) -> Result<()> {
         let (process, (start, _)) = (process(), heap::range());
         self.link_image(process.image_table)?;
-        let mut more = vec![PageNumber::NONE; data.min(DATA_MOST).saturating_sub(self.room.data.len())];
-        if !more.is_empty() {
-            Allocator::own().allocate_many(&mut more)?;
-            self.room.data.append(&mut more);
-        }
+        let wanted = data.min(DATA_MOST);
+        let kept = self.room.data.len().min(wanted);
+        // They are free when they are not mapped any more.
+        process.lend(&self.room.data.split_off(kept));
+        let mut more = vec![PageNumber::NONE; wanted - kept];
+        Allocator::own().allocate_many(&mut more)?;
+        self.room.data.append(&mut more);
         let mailbox = process.mailbox.lock().clone();
         let windows = super::fork::windows_to_show(self, &process.windows.lock(), &mailbox);
         let data: Vec<MapRow> = create::rows(process.session_key, start, &self.room.data, Access::WRITE).collect();
