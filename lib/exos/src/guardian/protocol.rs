@@ -181,8 +181,7 @@ operations! {
     Space = 21,
     /// (at, length of path) -> node, if a directory is there that may be entered. The caller holds it.
     Enter = 22,
-    /// (node, 1 where the caller maps it): the caller holds it once more -> 1 and, as of `WorkingSet`, how many of all its pages are told, or
-    /// 0 where none are.
+    /// (node): the caller holds it once more.
     Hold = 23,
     /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory, or 0 and the length of what it
     /// is called) -> node of a file without a name, held.

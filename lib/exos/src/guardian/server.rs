@@ -252,10 +252,7 @@ impl Server {
                 if begins_to_hold && handle.is_mapped() {
                     self.tree.check_mapping(node, false)?;
                 }
-                self.hold(caller, handle)?;
-                // Who maps a file touches it next; what cannot be told is asked for then.
-                let told = if b != 0 { self.working_set(caller, node, 0, u64::MAX).ok() } else { None };
-                Ok(told.map_or(NOTHING, |[count, ..]| [1, count, 0, 0, 0]))
+                self.hold(caller, handle).map(|()| NOTHING)
             }
             Operation::PathOf => {
                 let path = if b != 0 { self.tree.shown_path_of(handle.at) } else { self.tree.path_of(handle.at) }?;

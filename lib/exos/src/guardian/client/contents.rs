@@ -1,13 +1,12 @@
 //! The bytes and pages of files that a process holds, and the entries of directories.
 
-use super::shown::notice;
-use super::{Client, Told};
+use super::Client;
 use crate::errno::Result;
 use crate::guardian::protocol::{self, Operation, WINDOW_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl Client {
     /// Reads into the program's memory, at most what the window holds; fewer bytes than asked for mean the end.
@@ -91,23 +90,9 @@ impl Client {
     /// Of the pages of a file between two indices those that programs touch and that are in memory, in ascending order: index and
     /// number.
     pub fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
-        if let Some(told) = self.told_of(node, first, end) {
-            return Ok(told);
-        }
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Operation::WorkingSet as u64, node, first, end, 0, 0])?;
         Ok(numbered(window.words(), count))
-    }
-
-    /// The same of a file that this process has begun to map, as long as nothing was asked for since.
-    fn told_of(&self, node: u64, first: u64, end: u64) -> Option<Vec<(u64, u64)>> {
-        let Told { node: told, count, cuts } = &self.told;
-        let is_so = told.load(Relaxed) == node && notice(protocol::CUTS).load(Acquire) == *cuts;
-        let window = self.window.as_ref().filter(|_| is_so)?;
-        let words = window.words().get(..*count as usize)?;
-        let place = |index: u64| words.partition_point(|word| word.load(Relaxed) & 0xffff_ffff < index);
-        let (from, to) = (place(first), place(end));
-        Some(numbered(words.get(from..to)?, *count))
     }
 
     /// Seals of a file, after some are added.
@@ -129,6 +114,6 @@ impl Client {
 
 /// Pages of a file by index and number, as the guardian tells them.
 pub(super) fn numbered(words: &[AtomicU64], count: u64) -> Vec<(u64, u64)> {
-    let words = words.get(..count as usize).unwrap_or(words).iter().map(|word| word.load(Relaxed));
+    let words = words.iter().take(count as usize).map(|word| word.load(Relaxed));
     words.map(|word| (word & 0xffff_ffff, word >> 32)).collect()
 }

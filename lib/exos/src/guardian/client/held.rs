@@ -1,15 +1,12 @@
 //! Nodes that a process holds: opened again and closed, the guardian asked only where somebody could tell the difference; and
 //! those that are on their way to others.
 
-use super::shown::notice;
-use super::{Client, Told};
+use super::Client;
 use crate::errno::Result;
 use crate::guardian::handle::{Handle, is_first_mount, node_of, right};
 use crate::guardian::idle::Idle;
 use crate::guardian::protocol::{self, Operation};
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Acquire;
 use linux_raw_sys::general as linux;
 
 /// What became of a node that was closed.
@@ -45,21 +42,9 @@ impl Client {
 
     /// Holds a node once more, or once less.
     pub fn hold(&mut self, node: u64, hold: bool) {
-        if hold {
-            self.hold_to_map(node);
-        } else {
-            // A node that is not held any more needs no release.
-            let _ = self.exchange([Operation::Release as u64, node, 0, 0, 0, 0]);
-        }
-    }
-
-    /// Mostly a file is going to be mapped: who has a window finds there the pages that programs touch of it.
-    fn hold_to_map(&mut self, node: u64) {
-        let cuts = notice(protocol::CUTS).load(Acquire);
-        let has_window = u64::from(self.window.is_some());
-        if let Ok([_, 1, count, ..]) = self.exchange([Operation::Hold as u64, node, has_window, 0, 0, 0]) {
-            self.told = Told { node: AtomicU64::new(node), count, cuts };
-        }
+        let operation = if hold { Operation::Hold } else { Operation::Release };
+        // A node that is not held any more needs no release.
+        let _ = self.exchange([operation as u64, node, 0, 0, 0, 0]);
     }
 
     /// A descriptor of a node was closed; `last`: the last of its description; `locks`: that description, if locks end with

@@ -30,8 +30,7 @@ use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::AtomicBool;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -48,18 +47,6 @@ pub struct Client {
     has_locks: bool,
     /// The guardian may not have heard of this process, or of one that it has made.
     may_have_newborns: AtomicBool,
-    /// Pages that it was told when it began to map a file.
-    told: Told,
-}
-
-/// The pages of a file that programs touch, which lie in the window until that serves something else.
-#[derive(Debug, Default)]
-struct Told {
-    /// The file; 0: none.
-    node: AtomicU64,
-    count: u64,
-    /// The guardian's count of cuts before it told them.
-    cuts: u64,
 }
 
 /// Where an operation on a path came out: done, or in a file system that this process makes itself.
@@ -94,8 +81,7 @@ impl Client {
     pub fn new(guardian: EnvironmentId) -> Self {
         let (has_own_root, has_locks, views) = (false, false, Views::default());
         let may_have_newborns = AtomicBool::new(false);
-        let told = Told::default();
-        Self { guardian, window: None, has_own_root, views, has_locks, may_have_newborns, told }
+        Self { guardian, window: None, has_own_root, views, has_locks, may_have_newborns }
     }
 
     /// Forgets the window: the process is a new one that has another.
@@ -105,7 +91,6 @@ impl Client {
         // It may be one.
         self.may_have_newborns = AtomicBool::new(true);
         self.views = Views::default();
-        self.told = Told::default();
     }
 
     fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
@@ -125,7 +110,6 @@ impl Client {
     }
 
     fn call(&self, mut message: Message) -> Result<Message> {
-        self.told.node.store(0, Relaxed);
         if self.has_newborns() {
             message[0] |= protocol::NEWBORNS;
         }
@@ -140,7 +124,6 @@ impl Client {
     /// The same for who needs it only now.
     #[inline]
     fn attached(&mut self) -> Result<&Shared> {
-        self.told.node.store(0, Relaxed);
         if self.window.is_none() {
             self.attach()?;
         }
