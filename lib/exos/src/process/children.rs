@@ -113,6 +113,11 @@ pub mod public {
         Some((path, word(EXECUTED)))
     }
 
+    /// Whether a process that has ended left children that nobody had waited for, as its page says.
+    pub fn gave_up(page: &Shared) -> bool {
+        page.words()[GIVES_UP].load(Acquire) != 0
+    }
+
     /// The first child of a process, as its page says, and its pages for ExOS's data; 0: it had none.
     pub fn first_child(page: &Shared) -> [u64; 2] {
         [CHILD, CHILDS_DATA].map(|word| page.words()[word].load(Acquire))

@@ -255,8 +255,13 @@ impl Nursery {
     }
 
     /// Takes back what went along with a child that is gone, whose own first child had the number `heir` (0: it had none) and so many pages of `data`, as far as it
-    /// goes while that one's memory is not in order.
-    pub fn renew_dowry(&mut self, dowry: Option<Box<Dowry>>, [heir, data]: [u64; 2]) -> Option<Returned> {
+    /// goes while that one's memory is not in order; `is_waited_for`: somebody else may wait for that child.
+    pub fn renew_dowry(
+        &mut self,
+        dowry: Option<Box<Dowry>>,
+        [heir, data]: [u64; 2],
+        is_waited_for: bool,
+    ) -> Option<Returned> {
         let Some(dowry) = dowry else {
             self.descent.note(heir != 0, false);
             return None;
@@ -265,7 +270,9 @@ impl Nursery {
         self.descent.note(heir != 0, !was_used);
         let is_over = self.descent.habit.note_use(was_used);
         let executed = public::program(&ready.public);
-        let renewed = if self.dowry.is_none() && !is_over { ready.renew_left(self, true).ok() } else { None };
+        // Whoever adopted it reads in its public page how it ended.
+        let is_kept = self.dowry.is_none() && !is_over && !is_waited_for;
+        let renewed = if is_kept { ready.renew_left(self, true).ok() } else { None };
         Some(Returned { ready, program, executed, data: if data == 0 { own_data() } else { data as usize }, renewed })
     }
 

@@ -439,7 +439,11 @@ impl Ready {
     fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
         let renewed = self.renew_left(nursery, executed)?;
         // It maps what that one's child is made of, and what is left of that child maps what is this one's.
-        let mut dowry = nursery.renew_dowry(self.room.dowry.take(), public::first_child(&self.public));
+        let mut dowry = nursery.renew_dowry(
+            self.room.dowry.take(),
+            public::first_child(&self.public),
+            public::gave_up(&self.public),
+        );
         let tidied = self.tidy(nursery, renewed, None);
         let kept = &self.room.kept;
         dowry.iter_mut().for_each(|dowry| dowry.tidy(nursery, kept));
