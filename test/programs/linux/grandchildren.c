@@ -14,11 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
 
-enum { WORDS = PAGE / 8, DATA = 4, ZEROS = 4, SLACK = 512 };
+enum { WORDS = PAGE / 8, DATA = 4, ZEROS = 4 };
+// KiB that a process may keep for the next child, and of what it was allowed; one page for each child would be more.
+enum { SLACK = 1024 };
 // Numbers of the kernel's calls; words of the record of an environment; keys.
 enum { KEY_COPY = 3, ACCESS_LIST_SET = 6, ENVIRONMENT_DESTROY = 21, STATE = 2, DEAD = 3, CREATOR = 3, OWN_KEY = 1, FREE_KEY = 20, ALL = 7, RECORD = 64, RECORDS = 512 * RECORD };
 #define MARK 0x5ca1ab1e0ddba115u
@@ -73,6 +76,10 @@ static int do_something(char **arguments) {
     if (!strcmp(what, "map")) return map_far_and_near();
     if (!strcmp(what, "die")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "sleep")) return usleep(3000);
+    if (!strcmp(what, "orphaned")) {
+        for (pid_t parent = getppid(); getppid() == parent;) usleep(1000);
+        kill(getpid(), SIGUSR2);
+    }
     if (!strcmp(what, "again")) {
         char *other[] = {self, "map", NULL};
         execv(self, other);
@@ -141,7 +148,7 @@ static int several(void) {
     return status_of(another) | status_of(one);
 }
 
-// What there is of its maker for the next child: nothing of the kind, or in a row of destruction and change.
+// Destroys what came along, and whatever else its maker made, before it has a child.
 static int destroy_what_came_along(void) {
     uint64_t own = getpid(), gate_end = PRIVATE[GATE_END], maker = getppid();
     PRIVATE[GATE_END] = 0;
@@ -177,18 +184,18 @@ static int child(unsigned way) {
 
 enum { WAYS = 17, KILLED = 13 };
 
-static int begin(unsigned way, int is_like_others) {
+static int begin(unsigned way) {
     pid_t one = fork();
     if (!one) _exit(child(way) != 0);
     int status = status_of(one);
-    return is_like_others || status == (way == KILLED || way == KILLED + 1 ? SIGKILL : 0);
+    return status == (way == KILLED || way == KILLED + 1 ? SIGKILL : 0);
 }
 
 // After some that all do the same, so that there is something for the next one, one that does something else, and one that looks.
 static void all_ways(void) {
     for (unsigned way = 0; way < WAYS; way++) {
-        for (int usual = 0; usual < 6; usual++) CHECK(begin(0, 0));
-        if (!begin(way, 0) || !begin(way, 0) || !begin(0, 0)) {
+        for (int usual = 0; usual < 6; usual++) CHECK(begin(0));
+        if (!begin(way) || !begin(way) || !begin(0)) {
             printf("way %u\n", way);
             exit(1);
         }
@@ -196,12 +203,20 @@ static void all_ways(void) {
     puts("one after the other");
 }
 
+// Pages of its file that a process has not written itself, but its children, who have copies of them from then on: with their own children
+// they share none of these to be written.
+static int copies_of_copies(void) {
+    static const unsigned ways[] = {0, 2, 0, 6, 0, 6, 4, 4, 6, 4};
+    for (unsigned round = 0; round < sizeof ways / sizeof *ways; round++) CHECK(begin(ways[round]));
+    return 0;
+}
+
 static void in_turns(void) {
     unsigned seed = 815;
     for (int round = 0; round < 120; round++) {
         seed = seed * 1103515245 + 12345;
         unsigned way = (seed >> 16) % (2 * WAYS);
-        CHECK(begin(way < WAYS ? way : 0, 0));
+        CHECK(begin(way < WAYS ? way : 0));
     }
     puts("in turns");
 }
@@ -221,11 +236,11 @@ static void leave_one(int number) {
 }
 
 static void found_clan(int is_killed) {
-    for (int usual = 0; usual < 5; usual++) CHECK(begin(0, 0));
+    for (int usual = 0; usual < 5; usual++) CHECK(begin(0));
     for (int one = 0; one < EACH; one++) {
         pid_t parent = fork();
         if (!parent) leave_one(one);
-        if (one < EACH - 2) CHECK(!status_of(parent) && begin(0, 0));
+        if (one < EACH - 2) CHECK(!status_of(parent) && begin(0));
     }
     usleep(20000);
     if (is_killed) kill(getpid(), SIGKILL);
@@ -240,7 +255,7 @@ static void outliving(void) {
         CHECK(status_of(maker) == (clan & 1 ? SIGKILL : 0));
     }
     // Pages of whoever is gone are others' by now.
-    for (int usual = 0; usual < 8; usual++) CHECK(begin(0, 0));
+    for (int usual = 0; usual < 8; usual++) CHECK(begin(0));
     usleep(50000);
     // One more than are read: parents only look.
     char bytes[CLANS * EACH + 1] = "";
@@ -252,6 +267,26 @@ static void outliving(void) {
     }
     CHECK(!close(until[0]) && !close(until[1]) && !close(answers[0]) && !close(answers[1]));
     puts("longer than their makers");
+}
+
+// Who adopts a grandchild that ends before its parent is waited for is told how it ended.
+static void adopted(void) {
+    CHECK(!prctl(PR_SET_CHILD_SUBREAPER, 1));
+    for (int round = 0; round < 4; round++) {
+        for (int usual = 0; usual < 6; usual++) CHECK(begin(0));
+        pid_t parent = fork();
+        if (!parent) {
+            if (!vfork()) execute("orphaned");
+            usleep(10000);
+            _exit(0);
+        }
+        usleep(60000);
+        CHECK(!status_of(parent) && begin(0));
+        int status;
+        CHECK(waitpid(-1, &status, 0) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR2);
+    }
+    CHECK(waitpid(-1, NULL, 0) == -1 && errno == ECHILD && !prctl(PR_SET_CHILD_SUBREAPER, 0));
+    puts("adopted");
 }
 
 // A spy that is given the key of its own name by somebody who puts that name on all lists that it can; then it looks, each time that it is
@@ -309,7 +344,7 @@ static void named(void) {
         CHECK(!close(questions[1]) && !close(findings[0]));
         _exit(spy());
     }
-    for (int usual = 0; usual < 6; usual++) CHECK(begin(0, 0));
+    for (int usual = 0; usual < 6; usual++) CHECK(begin(0));
     pid_t one = fork();
     if (!one) _exit(names_itself(looks));
     CHECK(!status_of(one));
@@ -330,12 +365,15 @@ static void named(void) {
 
 int main(int count, char **arguments) {
     snprintf(self, sizeof self, "%s", arguments[0]);
-    if (count > 1) return do_something(arguments);
+    if (count > 1) return strcmp(arguments[1], "copies") ? do_something(arguments) : copies_of_copies();
     setvbuf(stdout, NULL, _IONBF, 0);
-    CHECK(begin(0, 0));
+    CHECK(begin(0));
     long before = free_when_quiet();
     // While children had always the same to do.
     named();
+    adopted();
+    CHECK(!by_fork("copies"));
+    puts("copies of copies");
     all_ways();
     outliving();
     in_turns();

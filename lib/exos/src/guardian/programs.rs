@@ -9,7 +9,7 @@ use super::protocol;
 use super::server::{NOTHING, Outcome, Server};
 use crate::errno::{Errno, Result};
 use crate::file_system::catalogue::Catalogue;
-use crate::file_system::mount_table::Location;
+use crate::file_system::mount_table::{FIRST, Location};
 use crate::file_system::node::NodeId;
 use crate::file_system::path::{PATH_BYTES, Place};
 use crate::file_system::tree::{Credentials, ROOT, access};
@@ -169,6 +169,17 @@ impl Server {
         let alive = self.clients.iter().filter(|(number, _)| exposed::lives(EnvironmentId(**number)));
         let mut held = alive.flat_map(|(_, client)| client.holds.keys()).filter(|word| node_of(**word) == node);
         held.any(|word| manner(Handle::from_word(*word)))
+    }
+
+    /// Shows what a file begins with that somebody has looked at, for the next one who does: only of what programs map, such as
+    /// libraries, that everybody finds and may read, and that nobody changes by a mapping.
+    pub(super) fn show_head(&self, at: Location) {
+        let Ok(node) = self.tree.node(at.node) else { return };
+        let is_for_all = at.mount == FIRST && node.mode & linux::S_IROTH != 0 && node.writers == 0;
+        if is_for_all && self.tree.changes.is_empty() {
+            let head = self.tree.head_of_library(at.node);
+            head.into_iter().for_each(|head| Catalogue::new(self.catalogue.words()).show_head(at.node, head));
+        }
     }
 
     /// A handle that may write is held once more, or once less.

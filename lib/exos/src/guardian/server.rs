@@ -456,17 +456,6 @@ impl Server {
         Ok([count, 0, 0, 0, 0])
     }
 
-    /// Shows what a file begins with that somebody has looked at, for the next one who does: only of what programs map, such as
-    /// libraries, that everybody finds and may read, and that nobody changes by a mapping.
-    fn show_head(&self, at: Location) {
-        let Ok(node) = self.tree.node(at.node) else { return };
-        let is_for_all = at.mount == FIRST && node.mode & linux::S_IROTH != 0 && node.writers == 0;
-        if is_for_all && self.tree.changes.is_empty() {
-            let head = self.tree.head_of_library(at.node);
-            head.into_iter().for_each(|head| Catalogue::new(self.catalogue.words()).show_head(at.node, head));
-        }
-    }
-
     fn write(&mut self, caller: u64, node: NodeId, offset: u64, count: u64) -> Result<Answer> {
         let window = self.window(caller)?;
         let offset = if offset == protocol::APPEND { self.tree.node(node)?.size } else { offset };

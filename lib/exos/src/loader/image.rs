@@ -9,6 +9,8 @@ use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, page_up};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use elf::abi as constants;
+use elf::endian::LittleEndian;
+use elf::parse::ParseAt;
 use elf::segment::ProgramHeader;
 
 /// Bytes of a file that are read first; nearly all have their program headers there, scripts their first line.
@@ -225,23 +227,8 @@ impl FileHeader {
     }
 
     fn program_headers(table: &[u8]) -> impl Iterator<Item = ProgramHeader> {
-        table.as_chunks().0.iter().map(program_header)
-    }
-}
-
-/// A program header of the 64-bit form, least byte first.
-#[inline]
-fn program_header(bytes: &[u8; FileHeader::PROGRAM_HEADER_BYTES as usize]) -> ProgramHeader {
-    let (words, _) = bytes.as_chunks::<8>();
-    let word = |index: usize| u64::from_le_bytes(words[index]);
-    ProgramHeader {
-        p_type: word(0) as u32,
-        p_flags: (word(0) >> 32) as u32,
-        p_offset: word(1),
-        p_vaddr: word(2),
-        p_paddr: word(3),
-        p_filesz: word(4),
-        p_memsz: word(5),
-        p_align: word(6),
+        table
+            .chunks(usize::from(Self::PROGRAM_HEADER_BYTES))
+            .filter_map(|bytes| ProgramHeader::parse_at(LittleEndian, elf::file::Class::ELF64, &mut 0, bytes).ok())
     }
 }

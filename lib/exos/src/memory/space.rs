@@ -423,14 +423,14 @@ impl Space {
         all.filter(is_writable).map(|(address, _)| address).collect()
     }
 
-    /// Pages that were written soon after a fork, by this process or by a child of it, as far as it has them and may write
-    /// them: so it will be again. They are copied when a child is made.
+    /// Pages that were written soon after a fork, by this process or by a child of it, as far as they are its own and it may write
+    /// them: so it will be again. They are copied when a child is made. What is a file's still a child finds there, if it gets it at all.
     pub fn written_after_fork(&self) -> Vec<u64> {
         let may_write = |page: &u64| {
             let area = self.areas.find(*page);
             area.is_some_and(|area| !area.shared && area.protection.allows(Protection::WRITE))
         };
-        let is_there = |page: &u64| self.frames.get(*page) & PRESENT != 0;
+        let is_there = |page: &u64| self.frames.get(*page) & (PRESENT | FROM_FILE) == PRESENT;
         self.written.iter().copied().filter(|page| may_write(page) && is_there(page)).collect()
     }
 

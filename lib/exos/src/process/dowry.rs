@@ -14,8 +14,9 @@ use super::create::{self, DOWRY_SLOT, Made, give_keys};
 use super::grave::remains;
 use super::habit::Habit;
 use super::kept::Kept;
+use super::nursery::Nursery;
 use super::prepared::Prepared;
-use super::ready::{Nursery, Ready, Renewed, edits, is_mailbox, mark};
+use super::ready::{Ready, Renewed, edits, is_mailbox, mark};
 use super::record::Process;
 use crate::errno::{Errno, Result};
 use crate::layout::{NEAR_OWN_WINDOWS, NEAR_WINDOWS_END, PAGE_SIZE};
@@ -109,7 +110,9 @@ impl Dowry {
     /// `ESRCH` where its parent is gone, with which it goes; the kernel's refusals.
     pub fn take_over(self) -> Result<(Ready, Program, Option<Shared>)> {
         let Self { mut ready, mut program, beginning, maker, through, .. } = self;
-        ready.come_from_parent(maker, beginning, DOWRY_SLOT)?;
+        let outcome = ready.come_from_parent(maker, beginning, DOWRY_SLOT);
+        let _ = key::discard(DOWRY_SLOT);
+        outcome?;
         program.prepared.iter_mut().for_each(|prepared| prepared.begin_elsewhere());
         process().public_word(public::CHILD).store(ready.made.number.0, Release);
         Ok((ready, program, through))
@@ -207,7 +210,10 @@ pub struct Returned {
     executed: Option<(Vec<u8>, u64)>,
     /// Pages that its child had for ExOS's data.
     data: usize,
+    /// Nothing: it is not to be used again.
     renewed: Option<Renewed>,
+    /// What was left in it is taken out.
+    is_tidy: bool,
 }
 
 impl Returned {
@@ -215,14 +221,14 @@ impl Returned {
     pub fn tidy(&mut self, nursery: &mut Nursery, maker: &Kept) {
         let Some(renewed) = self.renewed.take() else { return };
         self.program.prepared.take_if(|_| !renewed.keeps);
-        self.renewed = self.ready.tidy(nursery, renewed, Some(maker)).ok().map(|()| Renewed::default());
+        self.is_tidy = self.ready.tidy(nursery, renewed, Some(maker)).is_ok();
     }
 
     /// What goes along with the next child.
     pub fn keep(self, nursery: &mut Nursery, maker: &Kept) -> Option<Box<Dowry>> {
-        let Self { mut ready, mut program, executed, data, renewed } = self;
-        let checked =
-            if renewed.is_some_and(|_| ready.is_whole() && ready.has_data(maker)) { Ok(()) } else { Err(Errno::EBUSY) };
+        let Self { mut ready, mut program, executed, data, is_tidy, .. } = self;
+        let is_whole = is_tidy && ready.is_whole() && ready.has_data(maker);
+        let checked = if is_whole { Ok(()) } else { Err(Errno::EBUSY) };
         match checked.and_then(|()| nursery.follow(&mut ready, &mut program, executed)) {
             Ok(()) => Dowry::of(ready, program, data, nursery).map(Box::new),
             Err(_) => {
@@ -254,8 +260,8 @@ impl Nursery {
         }
     }
 
-    /// Takes back what went along with a child that is gone, whose own first child had the number `heir` (0: it had none) and so many pages of `data`, as far as it
-    /// goes while that one's memory is not in order; `is_waited_for`: somebody else may wait for that child.
+    /// Takes back what went along with a child that is gone, as far as it goes while that one's memory is not in order. Its own first child
+    /// had the number `heir` (0: it had none), and so many pages of `data`; `is_waited_for`: somebody else may wait for that one.
     pub fn renew_dowry(
         &mut self,
         dowry: Option<Box<Dowry>>,
@@ -273,7 +279,8 @@ impl Nursery {
         // Whoever adopted it reads in its public page how it ended.
         let is_kept = self.dowry.is_none() && !is_over && !is_waited_for;
         let renewed = if is_kept { ready.renew_left(self, true).ok() } else { None };
-        Some(Returned { ready, program, executed, data: if data == 0 { own_data() } else { data as usize }, renewed })
+        let data = if data == 0 { own_data() } else { data as usize };
+        Some(Returned { ready, program, executed, data, renewed, is_tidy: false })
     }
 
     /// Maps the program that the next one is likely to execute, as this one `executed` one.
@@ -312,7 +319,6 @@ impl Ready {
         syscall::page_claim(session, self.mailbox(), session, process.lists.public(session).list)?;
         self.condemn();
         self.made.number = self.renew_by(name, beginning, true)?;
-        let _ = key::discard(name);
         mark(&self.public);
         // Else it may have begun with anything.
         let given = has_maker().and_then(|()| give_keys(self.made.number, session, session, area::channel_key()));

@@ -44,6 +44,8 @@ mod kept;
 mod lent;
 pub mod limits;
 #[cfg(target_os = "none")]
+pub mod nursery;
+#[cfg(target_os = "none")]
 pub mod out_of_memory;
 pub mod peer;
 pub mod place;

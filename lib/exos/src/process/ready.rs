@@ -4,17 +4,16 @@
 //! there; it has no slice. To make one takes some thirty pages from the kernel and gives them to it one by one, and to destroy one
 //! takes as much again; the kernel's call `environment_renew` leaves an environment its pages and its address space, or of
 //! that only the area (`kept`), under another number and another name. One that is ready is kept for the next child of the same
-//! process, where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
+//! process (`nursery`), where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
 
-use super::begin::{self, Inherited, OwnMemory};
+use super::begin::{self, OwnMemory};
 use super::beside::Beside;
-use super::children::{Child, public};
-use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, area_words, give_keys, write_words};
-use super::dowry::{Descent, Dowry};
-use super::exec::Request;
+use super::children::public;
+use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, give_keys};
+use super::dowry::Dowry;
 use super::grave::remains;
-use super::habit::Habit;
 use super::kept::{self, Gone, Kept, Remedy, Shown};
+use super::nursery::Nursery;
 use super::prepared::Prepared;
 use super::program::Executable;
 use super::record::{Process, state};
@@ -38,41 +37,6 @@ use runtime::address_space::Access;
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
 
-/// Pages that a child may have of its own for what it is made of to be left to it for a while.
-const SMALL: u64 = 512;
-/// Pages for ExOS's data that are kept at most: more than a small process's data takes.
-const COPIES: usize = 32;
-
-/// What a process keeps for its next child, and what it is making a child of. Who makes a child holds it from the beginning
-/// to the end.
-#[derive(Debug, Default)]
-pub struct Nursery {
-    /// For the next child of the first thread.
-    pub ready: Option<Ready>,
-    /// Whether it makes a child now.
-    pub is_busy: bool,
-    /// What that child finds in its copy of the heap.
-    pub inherited: Option<Box<Inherited>>,
-    /// The program that the last child executed which began with it.
-    pub prepared: Option<Box<Prepared>>,
-    /// How many editions there were of programs that were prepared.
-    editions: u64,
-    /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
-    through: Option<Shared>,
-    /// What its children executed by themselves.
-    habit: Habit,
-    /// A page with the words that an environment begins with that is renewed.
-    beginning: Option<PageNumber>,
-    /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
-    first: Option<Box<Child>>,
-    /// What goes along with the next child.
-    pub(super) dowry: Option<Box<Dowry>>,
-    /// What this process has of its parent.
-    pub(super) received: Option<Box<Dowry>>,
-    /// Whether children have children.
-    pub(super) descent: Descent,
-}
-
 /// An environment that has not begun.
 #[derive(Clone, Debug)]
 pub struct Ready {
@@ -85,7 +49,7 @@ pub struct Ready {
 }
 
 /// What is known of what a child left, when its environment is another one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Renewed {
     /// Whether its address space is there.
     pub(super) keeps: bool,
@@ -103,7 +67,7 @@ pub struct Room {
     /// Whether a child of this process has been it before.
     pub(super) is_renewed: bool,
     /// Whether it goes with the child: nothing else is noted of it.
-    is_forgotten: bool,
+    pub(super) is_forgotten: bool,
     /// What its list tells of its edits, if nobody but its maker has made any.
     pub(super) edits: (u64, u64),
     /// What is in its address space.
@@ -112,7 +76,7 @@ pub struct Room {
     /// program that it executes.
     given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
-    spare: [Vec<PageNumber>; 3],
+    pub(super) spare: [Vec<PageNumber>; 3],
     /// Pages of who made it for ExOS's data, where it is made for a child of a child.
     pub(super) data: Vec<PageNumber>,
     /// What went along with its child.
@@ -145,134 +109,13 @@ impl Room {
     }
 
     /// Whether its child was given the program that it is to execute.
-    const fn is_prepared(&self) -> bool {
+    pub(super) const fn is_prepared(&self) -> bool {
         !self.given[2].is_empty()
     }
 }
 
-impl Nursery {
-    /// The environment that the next child is to be.
-    ///
-    /// # Errors
-    /// `EAGAIN` where there are too many environments; what the kernel refuses.
-    pub fn prepare(&mut self) -> Result<Ready> {
-        let is_first = thread().number() == process().environment();
-        let ready = match self.ready.take_if(|_| is_first) {
-            Some(ready) => ready,
-            None => self.make_ready(is_first)?,
-        };
-        self.is_busy = true;
-        Ok(ready)
-    }
-
-    /// The number of the next child, which is made ready for it.
-    ///
-    /// # Errors
-    /// As [`Self::prepare`].
-    pub fn reserve(&mut self) -> Result<u64> {
-        if self.ready.is_none() {
-            self.ready = Some(self.make_ready(true)?);
-        }
-        Ok(self.ready.as_ref().map_or(0, |ready| ready.made.number.0))
-    }
-
-    /// Of what this process has of its parent, if it has that yet, for a child of the `first` thread.
-    fn make_ready(&mut self, first: bool) -> Result<Ready> {
-        let received = self.received.take_if(|_| first);
-        let taken = received.and_then(|dowry| dowry.take_over().ok());
-        let Some((ready, program, through)) = taken else { return Ready::make() };
-        (self.prepared, self.editions) = program.into_parts();
-        self.through = through;
-        Ok(ready)
-    }
-
-    /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
-    pub fn place_of(&self, before: usize, pages: &[PageNumber]) -> Option<u64> {
-        let through = self.through.as_ref()?;
-        let is_at = |at: &usize| through.pages().get(*at..*at + pages.len()).is_some_and(|here| here == pages);
-        let place = [before, 0].into_iter().find(is_at).filter(|_| !pages.is_empty())?;
-        Some(through.address() + place as u64 * PAGE_SIZE)
-    }
-
-    /// How often this process itself maps each of these pages, which a child was made of.
-    fn mapped<'a>(&'a self, pages: &[PageNumber]) -> impl Fn(&PageNumber) -> u64 + use<'a> {
-        let here = self.through.as_ref().map_or(&[][..], Shared::pages);
-        let all = here.starts_with(pages) || here.ends_with(pages);
-        move |page| u64::from(all || here.contains(page))
-    }
-
-    /// The page that renewed environments begin with.
-    pub(super) fn beginning(&mut self) -> Result<PageNumber> {
-        if let Some(page) = self.beginning {
-            return Ok(page);
-        }
-        let page = Allocator::own().allocate()?;
-        let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
-        write_words(page, process().session_key, &words).inspect_err(|_| drop(Allocator::own().free(page)))?;
-        self.beginning = Some(page);
-        Ok(page)
-    }
-
-    /// Maps what a child was made of that is gone, for the next one.
-    fn look_at(&mut self, pages: Vec<PageNumber>) {
-        self.look_away();
-        self.through = process().windows.lock().open_own(pages, process().session_key, true).ok();
-    }
-
-    /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
-    pub fn prepare_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
-        let process = process();
-        self.prepared = request.prepare(self.prepared.take(), &process.windows);
-        let tables = self.map_program(ready, request);
-        if tables.is_none() {
-            self.forget_program(&mut process.windows.lock());
-            ready.take_back_program(&mut process.windows.lock());
-        }
-        tables
-    }
-
-    fn map_program(&mut self, ready: &mut Ready, request: &Request) -> Option<Tables> {
-        let (pages, kept) = ready.pages_for_program(self.prepared.as_ref()?)?;
-        let place = self.place_of(0, &pages);
-        let prepared = self.prepared.as_mut()?;
-        prepared.give(&pages, &mut self.editions);
-        let tables = ready.map_prepared(prepared).ok()?;
-        prepared.fill(kept, place, process().session_key).ok()?;
-        // What left the files meanwhile may be another's.
-        request.is_current().then_some(tables)
-    }
-
-    /// The files of the program that a child executed last.
-    pub(super) fn program(&self) -> Option<Vec<Arc<Executable>>> {
-        self.prepared.as_ref().map(|prepared| prepared.sources())
-    }
-
-    /// How many pages of its own the program begins with that was prepared last.
-    fn own(&self) -> usize {
-        self.prepared.as_ref().map_or(0, |prepared| prepared.own())
-    }
-
-    fn forget_program(&mut self, windows: &mut Windows) {
-        self.prepared.take().iter_mut().for_each(|prepared| prepared.look_away(windows));
-    }
-
-    /// Pages that held the data of a child are given up: what maps them would keep them.
-    fn let_go(&mut self, pages: &[PageNumber]) {
-        self.look_away();
-        if let Some(ready) = self.ready.as_mut().filter(|ready| ready.room.kept.mapped(pages) > 0) {
-            let _ = ready.room.kept.drop_data(&ready.editor());
-        }
-    }
-
-    fn look_away(&mut self) {
-        if let Some(through) = self.through.take() {
-            process().windows.lock().close(&through);
-        }
-    }
-}
-
 /// What every child of the running thread begins with.
-fn beginning() -> Beginning {
+pub(super) fn beginning() -> Beginning {
     Beginning {
         function: (begin::forked as *const () as u64, 0),
         heap: heap::address(),
@@ -368,7 +211,7 @@ impl Ready {
     }
 
     /// Takes everything out of its address space that was put there.
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         let _ = self.drop_program(&mut process().windows.lock());
         self.drop_beside();
         let _ = self.show(Some(Shown::default()), Vec::new(), core::iter::empty());
@@ -385,7 +228,7 @@ impl Ready {
     }
 
     /// Takes out what stands beside its memory.
-    fn drop_beside(&mut self) {
+    pub(super) fn drop_beside(&mut self) {
         let pages = self.room.kept.drop_beside(&self.editor(), &mut process().windows.lock());
         self.room.spare[0].extend(pages.into_iter().flatten());
     }
@@ -403,7 +246,7 @@ impl Ready {
     /// Puts the program beside that a child executed by itself, if it can be; the stack of it began there. Who has threads does not rest,
     /// and would keep it for long.
     #[cold]
-    fn put_beside(&mut self, (path, stack): (&[u8], u64)) -> Result<()> {
+    pub(super) fn put_beside(&mut self, (path, stack): (&[u8], u64)) -> Result<()> {
         if process().has_threads.load(Relaxed) {
             return Ok(());
         }
@@ -419,7 +262,7 @@ impl Ready {
     }
 
     /// The running process ends, and all pages with it that are charged to it.
-    fn leave(self) {
+    pub(super) fn leave(self) {
         if self.room.is_dowry {
             // The session would take it for an orphan.
             mark_for(&self.public, process().parent.load(Relaxed));
@@ -436,7 +279,7 @@ impl Ready {
 
     /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
     /// may be more of it than of one that is ready, and it is to be destroyed.
-    fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
+    pub(super) fn begin_again(&mut self, nursery: &mut Nursery, executed: bool) -> Result<()> {
         let renewed = self.renew_left(nursery, executed)?;
         // It maps what that one's child is made of, and what is left of that child maps what is this one's.
         let mut dowry = nursery.renew_dowry(
@@ -592,7 +435,7 @@ impl Ready {
     }
 
     /// Whether it has a program that the child is to execute, or has executed.
-    const fn is_prepared(&self) -> bool {
+    pub(super) const fn is_prepared(&self) -> bool {
         self.room.is_prepared()
     }
 
@@ -651,13 +494,13 @@ impl Ready {
     }
 
     /// The pages that the last program began with, of so many pages.
-    fn last_for_program(&self, count: usize) -> &[PageNumber] {
+    pub(super) fn last_for_program(&self, count: usize) -> &[PageNumber] {
         let spare = &self.room.spare[2];
         &spare[spare.len().saturating_sub(count)..]
     }
 
     /// The program that its child was to find is not there.
-    fn take_back_program(&mut self, windows: &mut Windows) {
+    pub(super) fn take_back_program(&mut self, windows: &mut Windows) {
         let _ = self.drop_program(windows);
         let Room { spare, given, .. } = &mut *self.room;
         spare[2].append(&mut given[2]);
@@ -685,7 +528,7 @@ fn mark_for(public: &Shared, maker: u64) {
 }
 
 /// Has a public page say nothing.
-fn unmark(public: &Shared) {
+pub(super) fn unmark(public: &Shared) {
     public.words()[public::MAGIC].store(0, Release);
 }
 
@@ -729,185 +572,4 @@ pub(super) fn edits(list: PageNumber) -> (u64, u64) {
 
 fn pages_under(list: PageNumber) -> u64 {
     exposed::page(list).map_or(0, |info| u64::from(info.links()))
-}
-
-impl Process {
-    /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
-    /// for that yet and this process goes on.
-    pub fn keep_room(&self, child: Child, copies: &[PageNumber]) {
-        let (can_keep, executed, is_prepared) = (self.can_keep(&child), child.has_executed(), child.room.is_prepared());
-        let program = child.program().filter(|_| !is_prepared);
-        let is_beside = executed && !is_prepared;
-        let Child { made, public, room, .. } = child;
-        let mut old = Ready { made, public, room };
-        let mut nursery = self.nursery.lock();
-        let (is_second, had_beside) = (old.room.is_renewed, old.room.kept.has_beside());
-        if !can_keep || nursery.ready.is_some() {
-            drop(nursery);
-            return old.bury();
-        }
-        if old.begin_again(&mut nursery, executed).is_err() {
-            nursery.look_away();
-            return old.bury();
-        }
-        if old.room.is_dowry {
-            self.public_word(public::CHILD).store(old.made.number.0, Release);
-        }
-        let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
-        let program = program.filter(|(path, _)| habit.note(path, in_vain));
-        let program = program.filter(|_| is_second && !old.room.kept.has_beside());
-        if had_beside && nursery.habit.note_use(is_beside) {
-            old.drop_beside();
-        }
-        if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
-            return old.bury();
-        }
-        // Who makes a second child makes a third.
-        if is_second {
-            let first = if is_prepared { old.last_for_program(nursery.own()) } else { &old.room.spare[1] };
-            let pages = first.iter().chain(copies).copied();
-            let here = nursery.through.as_ref().map_or(&[][..], Shared::pages);
-            if !pages.clone().eq(here.iter().copied()) {
-                let pages = pages.collect();
-                nursery.look_at(pages);
-            }
-        }
-        nursery.ready = Some(old);
-    }
-
-    /// Whether the next child could be made of this one, which is gone.
-    fn can_keep(&self, child: &Child) -> bool {
-        let is_mine = exposed::environment(child.made.number)
-            .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
-            && thread().number() == self.environment()
-            && remains(&child.made);
-        // What borrows a key is made anew: the key is not this process's to give to who is not born.
-        let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
-        !child.room.is_forgotten && is_mine && can_give
-    }
-
-    /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it is small.
-    pub fn can_wait(&self, child: &Child) -> bool {
-        let pages = || {
-            exposed::environment(child.made.number)
-                .map_or(0, |info| info.budget[Resource::Page as usize].used.load(Relaxed))
-        };
-        // Who goes on for it is known by its number as long as it is there itself.
-        let is_itself = || relatives::sight().succession.environment(child.number()) == child.number();
-        let is_first = || {
-            let nursery = self.nursery.lock();
-            nursery.ready.is_none() && nursery.first.is_none()
-        };
-        !child.room.is_renewed
-            && child.room.dowry.is_none()
-            && !self.has_threads.load(Relaxed)
-            && self.can_keep(child)
-            && pages() < SMALL
-            && is_itself()
-            && is_first()
-    }
-
-    /// Leaves it.
-    pub fn put_off(&self, child: Child) {
-        // It is no process any more.
-        unmark(&child.public);
-        mark(&child.public);
-        self.nursery.lock().first = Some(Box::new(child));
-    }
-
-    /// Takes back what the first child was made of, if that was put off.
-    pub fn take_back_first(&self) {
-        let first = self.nursery.lock().first.take_if(|_| thread().number() == self.environment());
-        first.into_iter().for_each(|child| child.take_back());
-    }
-
-    /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
-    /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
-    /// the children while it asks for the nursery.
-    pub fn rest(&self) {
-        if self.has_threads.load(Relaxed) || thread().number() != self.environment() {
-            return;
-        }
-        if self.children.lock().all.is_empty() {
-            self.give_up_spare();
-            self.forget_memory_before();
-            self.give_up_dowry();
-        }
-        self.take_back_first();
-        if self.copies.lock().is_empty() {
-            return;
-        }
-        let mut nursery = self.nursery.lock();
-        if nursery.is_busy || !self.children.lock().all.is_empty() {
-            return;
-        }
-        nursery.look_away();
-        nursery.forget_program(&mut self.windows.lock());
-        if let Some(ready) = &mut nursery.ready {
-            ready.clear();
-            for spare in core::mem::take(&mut ready.room.spare) {
-                ready.pages().free_many(&spare);
-            }
-        }
-        drop(nursery);
-        let copies = core::mem::take(&mut *self.copies.lock());
-        Allocator::own().free_many(&copies);
-        crate::budget::give_back_all();
-    }
-
-    /// Gives up what is kept for the next child.
-    pub fn empty_nursery(&self) {
-        let mut nursery = self.nursery.lock();
-        nursery.look_away();
-        nursery.forget_program(&mut self.windows.lock());
-        let (ready, first, beginning) = (nursery.ready.take(), nursery.first.take(), nursery.beginning.take());
-        let dowry = nursery.dowry.take();
-        drop(nursery);
-        ready.into_iter().for_each(Ready::bury);
-        dowry.into_iter().for_each(|dowry| dowry.give_up(0));
-        for child in first {
-            bury(&child.made, &child.public, child.room);
-            self.keep_copies(&child.copies);
-        }
-        beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
-    }
-
-    /// The same where this process ends, and all pages that are charged to it go with it.
-    pub fn abandon_nursery(&self) {
-        let mut nursery = self.nursery.lock();
-        let ready = nursery.ready.take();
-        let first =
-            nursery.first.take().map(|child| Ready { made: child.made, public: child.public, room: child.room });
-        let dowry = nursery.dowry.take().map(|dowry| dowry.into_ready());
-        ready.into_iter().chain(first).chain(dowry).for_each(Ready::leave);
-    }
-
-    /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
-    /// nobody else maps them and there is room.
-    pub fn keep_copies(&self, pages: &[PageNumber]) {
-        let mut nursery = self.nursery.lock();
-        if self.copies.lock().len() + pages.len() > COPIES {
-            nursery.let_go(pages);
-        }
-        self.keep_copies_beside(&nursery, pages);
-    }
-
-    /// The same for who makes a child.
-    pub fn keep_copies_beside(&self, nursery: &Nursery, pages: &[PageNumber]) {
-        let mut copies = self.copies.lock();
-        let kept = nursery.ready.as_ref().map_or(0, |ready| ready.room.kept.mapped(pages));
-        let mapped = nursery.mapped(pages);
-        let is_unused =
-            |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped(page) + kept);
-        if pages.len() + copies.len() <= COPIES && pages.iter().all(is_unused) {
-            // Nearly always.
-            copies.extend_from_slice(pages);
-            return;
-        }
-        let (unused, mut others): (Vec<PageNumber>, Vec<PageNumber>) = pages.iter().partition(|page| is_unused(page));
-        let (kept, rest) = unused.split_at(unused.len().min(COPIES.saturating_sub(copies.len())));
-        copies.extend_from_slice(kept);
-        others.extend_from_slice(rest);
-        Allocator::own().free_many(&others);
-    }
 }
