@@ -302,8 +302,10 @@ impl Process {
                 ready.pages().free_many(&spare);
             }
         }
+        let beginning = nursery.beginning.take();
         drop(nursery);
-        let copies = core::mem::take(&mut *self.copies.lock());
+        let mut copies = core::mem::take(&mut *self.copies.lock());
+        copies.extend(beginning);
         Allocator::own().free_many(&copies);
         crate::budget::give_back_all();
     }
