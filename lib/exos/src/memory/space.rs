@@ -621,16 +621,17 @@ fn each_once(nodes: impl Iterator<Item = u64>) -> Vec<u64> {
 
 /// Puts an address at the beginning of a list of so many at most; whether it was not there.
 fn note(list: &mut Vec<u64>, address: u64, most: usize) -> bool {
-    let found = list.iter().position(|other| *other == address);
-    if found.is_none() && list.len() < most {
-        list.push(address);
-    }
-    // There are so few that this is quicker than moving them together.
     let mut before = address;
-    for place in list.iter_mut().take(found.map_or(most, |at| at + 1)) {
+    for place in &mut *list {
         before = core::mem::replace(place, before);
+        if before == address {
+            return false;
+        }
     }
-    found.is_none()
+    if list.len() < most {
+        list.push(before);
+    }
+    true
 }
 
 /// The entry for a page in an area.
