@@ -8,7 +8,8 @@ use crate::descriptor::object::{Device, Object};
 use crate::errno::{Errno, Result};
 use crate::guardian::handle::{is_executable, mapped};
 use crate::layout::{PAGE_SIZE, PROGRAM_END, page_up};
-use crate::memory::area::{Area, Areas, Backing, Protection};
+use crate::memory::area::{Area, Backing, Protection};
+use crate::memory::library;
 use crate::memory::remap::Remap;
 use crate::memory::space::{Space, rounded};
 use linux_raw_sys::general as linux;
@@ -54,9 +55,13 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let most_locked = lock::most_locked(call.process);
+    let data = data_of_library(call, &backing, (offset, bytes), (address, flags));
     // One hold of the lock: another thread must not be given the same place.
     call.process.with_memory(|space, pages| {
-        let start = place(&space.areas, address, bytes, flags)?;
+        let start = match data {
+            Some(data) => space.find_place_for_library(bytes, data)?,
+            None => place(space, address, bytes, flags)?,
+        };
         let locked = flags & linux::MAP_LOCKED != 0 || space.locks_new;
         let area = Area { shared, backing, grows, locked, ..Area::anonymous(start, start + bytes, protection) };
         if locked {
@@ -74,6 +79,20 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         }
         Ok(start)
     })
+}
+
+/// How far behind its beginning the data of a library begins that a program maps as a whole, wherever there is room, if that is known
+/// and so much is mapped that it makes a difference.
+fn data_of_library(
+    call: &Call<'_>,
+    backing: &Backing,
+    (offset, bytes): (u64, u64),
+    (address, flags): (u64, u32),
+) -> Option<u64> {
+    const ELSEWHERE: u32 = linux::MAP_FIXED | linux::MAP_FIXED_NOREPLACE | linux::MAP_32BIT | linux::MAP_SHARED;
+    let Backing::File { node, .. } = *backing else { return None };
+    let may_be = offset == 0 && address == 0 && bytes >= library::LARGE && flags & ELSEWHERE == 0;
+    if may_be { call.process.files.lock().data_of_library(node) } else { None }
 }
 
 /// Whether others see what is written, by the type that the flags name.
@@ -138,7 +157,8 @@ fn backing(
 }
 
 /// Where a new area goes: where the program insists, where it would like, or where there is room.
-fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
+fn place(space: &Space, address: u64, bytes: u64, flags: u32) -> Result<u64> {
+    let areas = &space.areas;
     let fits = address.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
     if flags & (linux::MAP_FIXED | linux::MAP_FIXED_NOREPLACE) != 0 {
         if !address.is_multiple_of(PAGE_SIZE) {
@@ -158,7 +178,7 @@ fn place(areas: &Areas, address: u64, bytes: u64, flags: u32) -> Result<u64> {
     if granted && areas.is_free(wish, wish + bytes) {
         return Ok(wish);
     }
-    if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { areas.find_place(bytes) }
+    if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { space.find_place(bytes) }
 }
 
 pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {
@@ -252,7 +272,7 @@ pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
     let most_locked = lock::most_locked(call.process);
     call.process.with_memory(|space, pages| {
         let to = match is_fixed || stays {
-            true => Some(place(&space.areas, wanted, new_bytes, if is_fixed { linux::MAP_FIXED } else { 0 })?),
+            true => Some(place(space, wanted, new_bytes, if is_fixed { linux::MAP_FIXED } else { 0 })?),
             false => None,
         };
         space.remap(pages, Remap { start, bytes, new_bytes, may_move, stays, to, most_locked })

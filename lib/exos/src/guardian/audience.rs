@@ -66,6 +66,11 @@ impl Audiences {
         Self { of_zero, of_all, lists, told: BTreeSet::new() }
     }
 
+    /// Where pages come from that only user 0 reads.
+    pub const fn for_zero(&self) -> Allocator {
+        Allocator { key: OWN_KEY, list: self.of_zero }
+    }
+
     /// Who may use what is under a list, if that is one for several.
     pub fn of(&self, list: PageNumber) -> Option<&Audience> {
         self.lists.get(&list.0)
@@ -245,7 +250,8 @@ impl Server {
 
     fn take_back(&mut self, id: NodeId) {
         let of_zero = self.keys.audiences.of_zero;
-        let pages: Vec<u64> = self.tree.pages_of(id).filter(|page| list_of(*page) != of_zero).collect();
+        let all = self.tree.pages_of(id).chain(self.libraries.of(id));
+        let pages: Vec<u64> = all.filter(|page| list_of(*page) != of_zero).collect();
         // Mostly all are under one list.
         let (mut last, mut is_other) = ((of_zero, of_zero), false);
         for page in pages {

@@ -31,6 +31,8 @@ pub mod keys;
 #[cfg(target_os = "none")]
 mod left_behind;
 #[cfg(target_os = "none")]
+mod library_tables;
+#[cfg(target_os = "none")]
 mod mounts;
 #[cfg(target_os = "none")]
 mod named_socket;

@@ -62,6 +62,7 @@ impl Operation {
             || is_within(Self::Attribute, Self::Attribute)
             || is_within(Self::OpenProgram, Self::OpenProgram)
             || is_within(Self::HoldPrograms, Self::HoldPrograms)
+            || is_within(Self::LibraryTable, Self::LibraryTable)
     }
 }
 

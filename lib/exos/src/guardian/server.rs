@@ -4,6 +4,7 @@ use super::audience::Access;
 use super::handle::{Handle, node_of, right, unmapped};
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
+use super::library_tables::LibraryTables;
 use super::named_socket::NamedSocket;
 use super::names::without_slashes;
 use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, Operation, REAL, WINDOW_BYTES};
@@ -79,6 +80,8 @@ pub struct Server {
     pub sockets: BTreeMap<NodeId, NamedSocket>,
     /// Abstract names of sockets, and the nodes that they live as long as.
     pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
+    /// The tables of libraries.
+    pub(super) libraries: LibraryTables,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
     /// What processes ask each other.
@@ -211,7 +214,7 @@ impl Server {
             Operation::Write => self.write(caller, node, b, c),
             Operation::Truncate => {
                 self.tree.check_size(node, b)?;
-                self.tell_of_cut();
+                self.begin_to_cut(node);
                 self.tree.truncate(node, b)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
@@ -224,6 +227,7 @@ impl Server {
                 self.pages(caller, node, [b, c, d], e != 0)
             }
             Operation::WorkingSet => self.working_set(caller, node, b, c),
+            Operation::LibraryTable => self.library_table(caller, node, words),
             Operation::Holders => self.holders(caller, node),
             Operation::Release => {
                 if b != 0 {
@@ -237,7 +241,7 @@ impl Server {
             Operation::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
             Operation::Allocate => {
                 self.tree.check_allocation(node, b as u32, c.saturating_add(d))?;
-                self.tell_of_cut();
+                self.begin_to_cut(node);
                 self.tree.allocate(node, b as u32, c, d)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
@@ -322,7 +326,7 @@ impl Server {
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
             self.tree.check_size(at.node, 0)?;
             self.make_plain(caller, at.node)?;
-            self.tell_of_cut();
+            self.begin_to_cut(at.node);
             self.tree.truncate(at.node, 0)?;
             left = self.left_pages_mapped();
         }
@@ -335,6 +339,12 @@ impl Server {
         let handle = Handle::opened(at, mode, flags, self.tree.flags_at(at));
         self.hold(caller, handle)?;
         Ok([handle.to_word(), u64::from(mode), device, size, left].into())
+    }
+
+    /// Pages are going to leave a file.
+    fn begin_to_cut(&mut self, node: NodeId) {
+        self.tell_of_cut();
+        self.forget_libraries_of(node);
     }
 
     /// Pages may leave a file that somebody uses: who was told of pages of files a while ago asks again.
@@ -801,7 +811,9 @@ pub(super) const fn plain(mode: u32) -> u32 {
 const fn right_for(operation: Operation, writes: bool) -> u8 {
     match operation {
         Operation::Pages if writes => right::WRITE,
-        Operation::Read | Operation::List | Operation::Pages => right::READ,
+        Operation::Read | Operation::List | Operation::Pages | Operation::WorkingSet | Operation::LibraryTable => {
+            right::READ
+        }
         Operation::Write | Operation::Truncate | Operation::Allocate => right::WRITE,
         _ => 0,
     }

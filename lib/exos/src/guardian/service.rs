@@ -90,6 +90,7 @@ impl Guardian {
             sockets: BTreeMap::new(),
             abstract_names: BTreeMap::new(),
             terminals: Vec::new(),
+            libraries: Default::default(),
             ipc: Ipc::default(),
             questions: Default::default(),
             keys,
@@ -152,6 +153,7 @@ impl Guardian {
         }
         self.answer(EnvironmentId(environment), caller, message);
         self.server.take_back_told();
+        self.server.forget_libraries_that_are_gone();
         self.server.hide_changes();
         self.server.take_back_idle();
         if self.server.tree.watches.take_news() {

@@ -3,6 +3,7 @@
 //! Pure. A [`Space`](super::space::Space) is filled with a [`Draft`] in the place of an address space. Holds always: unless it is
 //! spoilt, the space says what lies where as if all of it were mapped, but for the numbers of the pages of its own.
 
+use super::library::PARTS;
 use super::space::Pages;
 use crate::errno::{Errno, Result};
 use abi::page_table::MapRow;
@@ -88,6 +89,14 @@ impl Pages for Draft {
     }
 
     fn prepare(&mut self, _: u64) -> Result<()> {
+        self.spoil()
+    }
+
+    fn link_library(&mut self, _: u64, _: u64, _: [u64; PARTS]) -> Option<u64> {
+        None
+    }
+
+    fn unlink_library(&mut self, _: u64) -> Result<()> {
         self.spoil()
     }
 

@@ -65,6 +65,7 @@ impl Space {
     ) -> Filled {
         match area.backing {
             Backing::File { node, offset, writable } if area.shared => {
+                self.leave(pages, address)?;
                 let index = (offset + (address - area.start)) / PAGE_SIZE;
                 let page = file_page(pages, node, index, writable)?;
                 self.put(pages, address, entry_for(area, page, SHARED))
@@ -73,7 +74,12 @@ impl Space {
                 if self.is_copy {
                     self.note_touched(address);
                 }
-                let around = if self.warm_up(pages, area, node, write) { AROUND_WARM } else { AROUND };
+                // What the table of a library lacks comes as of any other file.
+                let has_left = self.leave(pages, address)?;
+                let around = if self.warm_up(pages, area, (node, write), !has_left) { AROUND_WARM } else { AROUND };
+                if self.has_library(address) {
+                    return Ok(());
+                }
                 if self.frames.get(address) == 0 {
                     self.fill_around(pages, area, address, (node, offset), around)?;
                 }
@@ -81,9 +87,21 @@ impl Space {
                 if write && is_shown { self.take_copy(pages, area, address) } else { Ok(()) }
             }
             Backing::Nothing => Err(Violation::PastEnd),
-            _ if area.shared => self.fill_shared_page(pages, area, address),
-            _ => self.fill_ahead(pages, area, address, missing),
+            _ if area.shared => {
+                self.leave(pages, address)?;
+                self.fill_shared_page(pages, area, address)
+            }
+            _ => {
+                self.leave(pages, address)?;
+                self.fill_ahead(pages, area, address, missing)
+            }
         }
+    }
+
+    /// No shared table maps the page at an address from now on, nor those beside it; whether one did.
+    #[inline]
+    fn leave(&mut self, pages: &mut impl Pages, address: u64) -> Result<bool, Violation> {
+        self.leave_libraries(pages, address, address + PAGE_SIZE).map_err(|_| Violation::OutOfMemory)
     }
 
     /// A page of zeros that others are to see, whether the program may read it or not.
@@ -124,27 +142,31 @@ impl Space {
     }
 
     /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
-    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins.
+    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins,
+    /// but for what comes with a table that others have, too, where that may be (`links`).
     #[inline(never)]
-    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, node: u64, writes: bool) -> bool {
+    fn warm_up(&mut self, pages: &mut impl Pages, area: &Area, (node, writes): (u64, bool), links: bool) -> bool {
         if self.is_copy || self.warm.iter().any(|place| place.contains(&area.start)) {
             return !self.is_copy;
         }
         let place = self.areas.beside(area, PARTS, |other| shows(other, node).is_some());
-        let (mut count, mut first, mut end) = (0, u64::MAX, 0);
-        for part in self.areas.parts(place.start, place.end) {
-            let offset = shows(&part, node).unwrap_or(0);
-            (count, first, end) = (count + 1, offset.min(first), end.max(offset + part.bytes()));
+        let is_library = place != (area.start..area.end);
+        let linked = is_library && links && self.link_libraries(pages, node, &place);
+        let parts = self.parts_without_libraries(&place);
+        let (mut first, mut end) = (u64::MAX, 0);
+        for part in &parts {
+            let offset = shows(part, node).unwrap_or(0);
+            (first, end) = (offset.min(first), end.max(offset + part.bytes()));
         }
         let set = pages.working_set(node, first / PAGE_SIZE, end.div_ceil(PAGE_SIZE)).unwrap_or_default();
-        if set.is_empty() {
+        if set.is_empty() && !linked {
             return false;
         }
-        self.note_warm(place.clone());
-        let writes = (writes || count > 1) && !self.keeps_journal();
+        self.note_warm(place);
+        let writes = (writes || is_library) && !self.keeps_journal();
         let mut plan = Plan::of(set.len());
-        for part in self.areas.parts(place.start, place.end) {
-            self.plan_pages(&mut plan, &part, (shows(&part, node).unwrap_or(0), writes), &set);
+        for part in &parts {
+            self.plan_pages(&mut plan, part, (shows(part, node).unwrap_or(0), writes), &set);
         }
         self.carry_out(pages, plan);
         true

@@ -10,6 +10,7 @@ pub mod fill;
 pub mod frames;
 pub mod journal;
 pub mod leaf;
+pub mod library;
 pub mod locked;
 pub mod remap;
 mod sorted;

@@ -240,8 +240,9 @@ fn copy_memory(
             memory
         }
     };
+    let tables = ready.set_libraries(pages.tables.libraries())?.unwrap_or(memory.tables);
     if let Some(inherited) = &mut nursery.inherited {
-        inherited.set_memory(OwnMemory { has_files, ..memory });
+        inherited.set_memory(OwnMemory { tables, has_files, copied: memory.copied });
     }
     Ok(())
 }

@@ -249,6 +249,7 @@ impl Kept {
         spare: &mut Vec<PageNumber>,
         (edition, frames): (u64, &Frames),
     ) -> Result<Tables> {
+        self.tables.set_libraries(editor, &[])?;
         if self.edition != edition {
             let tables = self.map(editor, spare, frames.rows());
             self.edition = edition;
@@ -260,6 +261,26 @@ impl Kept {
             missing.push(*row);
         }
         edit(&mut self.tables, editor, spare, &missing)
+    }
+
+    /// Links the tables of libraries that its maker has, with `spare` pages for tables that are missing. The result is the program's tables,
+    /// if they are others by that.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn set_libraries(
+        &mut self,
+        editor: &Editor,
+        spare: &mut Vec<PageNumber>,
+        libraries: &[(u64, PageNumber)],
+    ) -> Result<Option<Tables>> {
+        if self.tables.libraries() == libraries {
+            return Ok(None);
+        }
+        self.tables.give_spare(core::mem::take(spare));
+        let outcome = self.tables.set_libraries(editor, libraries);
+        *spare = self.tables.take_spare();
+        outcome.map(|()| Some(self.tables.clone()))
     }
 
     /// Notes that the program is a copy of its maker's memory of an edition, with these pages for itself.

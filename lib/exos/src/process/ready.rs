@@ -15,12 +15,8 @@ use super::grave::remains;
 use super::kept::{self, Gone, Kept, Remedy, Shown};
 use super::nursery::Nursery;
 use super::prepared::Prepared;
-use super::program::Executable;
-use super::record::{Process, state};
 use crate::errno::{Errno, Result};
-use crate::layout::PAGE_SIZE;
 use crate::memory::frames::page_of;
-use crate::relatives;
 use crate::signal::post::Post;
 use crate::user_memory::current::{process, thread};
 use crate::user_memory::image;
@@ -30,12 +26,10 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use runtime::address_space::Access;
 use runtime::page::{Allocator, PageKind};
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, layout, syscall};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
 
 /// An environment that has not begun.
 #[derive(Clone, Debug)]
@@ -452,6 +446,16 @@ impl Ready {
         let editor = self.editor();
         let Room { kept, spare, .. } = &mut *self.room;
         kept.map(&editor, &mut spare[0], rows)
+    }
+
+    /// Links the tables of libraries that its maker has. The result is the program's tables, if they are others by that.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub fn set_libraries(&mut self, libraries: &[(u64, PageNumber)]) -> Result<Option<Tables>> {
+        let editor = self.editor();
+        let Room { kept, spare, .. } = &mut *self.room;
+        kept.set_libraries(&editor, &mut spare[0], libraries)
     }
 
     /// Notes that its program is a copy of its maker's memory of an edition (see `Space::edition`).

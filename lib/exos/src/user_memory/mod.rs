@@ -7,6 +7,7 @@ pub mod current;
 pub mod foreign;
 pub mod header;
 pub mod image;
+pub mod library_table;
 pub mod own_pages;
 pub mod shared;
 pub mod signal_frame;

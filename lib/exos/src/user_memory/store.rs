@@ -125,11 +125,13 @@ impl Store for PageStore {
         self.allowance.room().min(free) + self.at_hand.len() as u64
     }
 
-    /// A page that others still map is given up, so that they do not see what comes into its place. Who could map it no more can.
+    /// A page that others still map is given up, so that they do not see what comes into its place. It stays under its list: who copies
+    /// a page table that maps it needs the right to it.
     fn free(&mut self, page: u32) {
         let number = self.pages[page as usize];
         self.shared.remove(&page);
-        if !self.take_back(number) || exposed::page(number).is_none_or(|info| info.references() > 1) {
+        let is_mapped = || exposed::page(number).is_none_or(|info| info.references() > 1);
+        if is_mapped() || !self.take_back(number) || is_mapped() {
             self.give_up(&[page]);
             self.left_mapped |= exposed::page(number).is_some_and(|info| info.references() > 0);
             return;

@@ -2,7 +2,8 @@
 //!
 //! The kernel's rule: a table with more than one link is immutable, and read-only through each. Who needs to change an
 //! entry copies the tables on the way first. This record knows every table below the root, so that fork can link
-//! the uppermost and exec can unlink them all.
+//! the uppermost and exec can unlink them all. The table of a library (`memory::library`) is the guardian's: it is never copied; who
+//! changes anything there takes the link out, and the pages come again as they are wanted.
 
 use crate::errno::{Errno, Result};
 use crate::layout::PAGE_SIZE;
@@ -36,6 +37,8 @@ pub struct Editor {
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     linked: BTreeMap<(u64, u64), Link>,
+    /// Those of libraries, which are the guardian's: where each begins. None of them is in `linked`.
+    libraries: Vec<(u64, PageNumber)>,
     /// Pages to make tables of before others are allocated.
     spare: Vec<PageNumber>,
 }
@@ -68,7 +71,8 @@ impl Tables {
     /// The same tables, linked so much higher.
     pub fn moved_by(&self, distance: u64) -> Self {
         let linked = self.linked.iter().map(|((level, base), link)| ((*level, base + distance), *link)).collect();
-        Self { linked, spare: Vec::new() }
+        let libraries = self.libraries.iter().map(|(base, table)| (base + distance, *table)).collect();
+        Self { linked, libraries, spare: Vec::new() }
     }
 
     /// Moves what an uppermost table maps from one top-level slot to another one, in which there is nothing. It is only to be read
@@ -91,23 +95,31 @@ impl Tables {
         copy(editor, at, 3, PageNumber::NONE).map(|_| ())
     }
 
-    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here. `words` are its entries,
-    /// which translate the addresses from `base` on, in the eighths whose bits are set in `used`.
+    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here, and forgets those of libraries
+    /// that it does not map any more. `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits
+    /// are set in `used`.
     ///
     /// # Errors
-    /// `EFAULT` where one is missing that is noted; the kernel's refusals.
-    pub fn unlink_others(&self, editor: &Editor, base: u64, words: &[AtomicU64], used: u8) -> Result<()> {
+    /// `EFAULT` where another one is missing that is noted; the kernel's refusals.
+    pub fn unlink_others(&mut self, editor: &Editor, base: u64, words: &[AtomicU64], used: u8) -> Result<()> {
         let mut missing = self.children(2, base).len();
+        let mut lacking: Vec<(u64, PageNumber)> =
+            self.libraries.iter().copied().filter(|(at, _)| (base..base + span(2)).contains(at)).collect();
         let address = |index: usize| base + index as u64 * span(1);
         let all = filled(words, used).flat_map(|(index, some)| (index..).zip(some));
         let there = all.map(|(index, word)| (address(index), word.load(Relaxed)));
         for (address, entry) in there.filter(|(_, entry)| entry & PRESENT != 0) {
+            let is_it = |page: PageNumber| page.address() == entry & PAGE;
             match self.linked.get(&(1, address)) {
-                Some(noted) if noted.page.address() == entry & PAGE => missing -= 1,
+                Some(noted) if is_it(noted.page) => missing -= 1,
                 Some(_) => return Err(Errno::EFAULT),
-                None => drop(unlink(editor, address, 1)?),
+                None => match lacking.iter().position(|(at, table)| *at == address && is_it(*table)) {
+                    Some(place) => drop(lacking.swap_remove(place)),
+                    None => drop(unlink(editor, address, 1)?),
+                },
             }
         }
+        self.libraries.retain(|one| !lacking.contains(one));
         if missing == 0 { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
@@ -126,9 +138,59 @@ impl Tables {
         self.linked.is_empty()
     }
 
-    /// Every table.
+    /// Every table, but for those of libraries.
     pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
         self.linked.values().map(|link| link.page)
+    }
+
+    /// Those of libraries, with the addresses where they begin.
+    pub fn libraries(&self) -> &[(u64, PageNumber)] {
+        &self.libraries
+    }
+
+    /// Links the table of a library at an address, in the place of an empty one.
+    ///
+    /// # Errors
+    /// The kernel's refusals: without a right to the table, or for lack of pages for those on the way.
+    pub fn link_library(&mut self, editor: &Editor, base: u64, table: PageNumber) -> Result<()> {
+        self.make_own(editor, base)?;
+        self.link_missing(editor, base, 2)?;
+        if self.linked.remove(&(1, base)).is_some() {
+            editor.tables.free(unlink(editor, base, 1)?)?;
+        }
+        // SAFETY: the span is the program's, in which nothing lies.
+        unsafe { link(editor, base, 1, table, editor.key) }?;
+        self.libraries.push((base, table));
+        Ok(())
+    }
+
+    /// Takes it out again, if it is there.
+    ///
+    /// # Errors
+    /// As [`Self::link_library`].
+    pub fn unlink_library(&mut self, editor: &Editor, base: u64) -> Result<()> {
+        if self.libraries.iter().any(|(at, _)| *at == base) { self.make_own(editor, base) } else { Ok(()) }
+    }
+
+    /// Links and unlinks tables of libraries so that they are these.
+    ///
+    /// # Errors
+    /// As [`Self::link_library`].
+    pub fn set_libraries(&mut self, editor: &Editor, wanted: &[(u64, PageNumber)]) -> Result<()> {
+        if self.libraries == wanted {
+            return Ok(());
+        }
+        let others: Vec<(u64, PageNumber)> =
+            self.libraries.iter().copied().filter(|one| !wanted.contains(one)).collect();
+        others.into_iter().try_for_each(|(base, _)| self.unlink_library(editor, base))?;
+        for (base, table) in wanted {
+            if !self.libraries.contains(&(*base, *table)) {
+                self.link_library(editor, *base, *table)?;
+            }
+        }
+        // In this order the next comparison is quick.
+        self.libraries = wanted.to_vec();
+        Ok(())
     }
 
     /// The first address that a table translates.
@@ -202,7 +264,7 @@ impl Tables {
             return Ok(());
         }
         self.make_own(editor, address)?;
-        if mapped { self.link_missing(editor, address) } else { Ok(()) }
+        if mapped { self.link_missing(editor, address, 1) } else { Ok(()) }
     }
 
     /// How many rows are done, or the error. The kernel stops where one entry has done enough: who calls goes on there.
@@ -222,8 +284,10 @@ impl Tables {
         }
     }
 
-    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it.
+    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it. Those of libraries
+    /// go.
     pub fn own_all(&mut self, editor: &Editor) -> Result<()> {
+        self.set_libraries(editor, &[])?;
         let lowest: Vec<u64> = self.linked.range((1, 0)..(2, 0)).map(|((_, base), _)| *base).collect();
         lowest.into_iter().try_for_each(|base| self.make_own(editor, base))?;
         let Allocator { key, list } = editor.tables;
@@ -260,6 +324,9 @@ impl Tables {
                 Ok(())
             }
             Err(Failure { error: Error::InUse, .. }) if level > 1 => {
+                if level == 2 {
+                    self.unlink_libraries(editor, base)?;
+                }
                 for below in self.children(level, base) {
                     self.unlink_tree(editor, level - 1, below, free)?;
                 }
@@ -277,8 +344,19 @@ impl Tables {
         self.linked.range((level - 1, base)..(level - 1, end)).map(|((_, base), _)| *base).collect()
     }
 
+    /// Unlinks the tables of libraries that one of the second level leads to.
+    fn unlink_libraries(&mut self, editor: &Editor, base: u64) -> Result<()> {
+        let is_below = |(at, _): &(u64, PageNumber)| (base..base + span(2)).contains(at);
+        while let Some(place) = self.libraries.iter().position(is_below) {
+            unlink(editor, self.libraries[place].0, 1)?;
+            self.libraries.swap_remove(place);
+        }
+        Ok(())
+    }
+
     fn forget_below(&mut self, level: u64, base: u64) {
         let end = base + span(level);
+        self.libraries.retain(|(at, _)| !(base..end).contains(at));
         for lower in 1..=level {
             let gone: Vec<u64> = self.linked.range((lower, base)..(lower, end)).map(|((_, base), _)| *base).collect();
             for base in gone {
@@ -287,8 +365,9 @@ impl Tables {
         }
     }
 
-    fn link_missing(&mut self, editor: &Editor, address: u64) -> Result<()> {
-        for level in [3, 2, 1] {
+    /// Links tables that are missing on the way to an address, down to one of a level.
+    fn link_missing(&mut self, editor: &Editor, address: u64, lowest: u64) -> Result<()> {
+        for level in (lowest..=3).rev() {
             let base = address & !(span(level) - 1);
             if self.linked.contains_key(&(level, base)) {
                 continue;
@@ -302,7 +381,7 @@ impl Tables {
     }
 
     /// Makes every table on the way to an address this process's own: copies those that relatives have too, and makes
-    /// the link writable again to those that nobody else has any more.
+    /// the link writable again to those that nobody else has any more. That of a library goes.
     fn make_own(&mut self, editor: &Editor, address: u64) -> Result<()> {
         for level in [3, 2, 1] {
             let base = address & !(span(level) - 1);
@@ -321,6 +400,11 @@ impl Tables {
                 give_up(link.page);
             }
             self.linked.insert((level, base), Link { page, own: true });
+        }
+        let base = address & !(span(1) - 1);
+        if let Some(place) = self.libraries.iter().position(|(at, _)| *at == base) {
+            unlink(editor, base, 1)?;
+            self.libraries.remove(place);
         }
         Ok(())
     }

@@ -5,6 +5,8 @@ use exos::errno::{Errno, Result};
 use exos::layout::PAGE_SIZE;
 use exos::memory::fill::ZEROS;
 use exos::memory::frames::page_of;
+use exos::memory::leaf::SPAN;
+use exos::memory::library::{PARTS, Part};
 use exos::memory::space::{Access, Pages, Space, Violation};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,13 @@ pub(crate) const BASE: u64 = 0x10_0000;
 /// Where the pages of files lie in the machine, and how many a file has.
 pub(crate) const FILE: u64 = 1 << 20;
 pub(crate) const FILE_PAGES: u64 = 50;
+/// A file that has more pages, and how many.
+pub(crate) const LARGE_FILE: u64 = 5;
+pub(crate) const LARGE_FILE_PAGES: u64 = 900;
+
+const fn pages_of_file(node: u64) -> u64 {
+    if node == LARGE_FILE { LARGE_FILE_PAGES } else { FILE_PAGES }
+}
 
 /// The memory of a machine with two processes: contents by page, and who pays.
 #[derive(Default)]
@@ -39,6 +48,8 @@ pub(crate) struct Process {
     pub(crate) at_hand: usize,
     /// How often each file is held.
     pub(crate) held: BTreeMap<u64, i32>,
+    /// The pages that tables of libraries map, by the span; they are no entries of `table`.
+    pub(crate) libraries: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
 impl Process {
@@ -55,10 +66,18 @@ impl Process {
     }
 
     pub(crate) fn read(&mut self, space: &mut Space, address: u64) -> std::result::Result<u8, Violation> {
-        while !self.table.contains_key(&address) {
+        loop {
+            if let Some(page) = self.page_at(address) {
+                return Ok(self.machine.borrow().contents[&page]);
+            }
             space.fault(self, address, Access::Read)?;
         }
-        Ok(self.machine.borrow().contents[&page_of(self.table[&address])])
+    }
+
+    /// The page that lies at an address, by whichever table.
+    fn page_at(&self, address: u64) -> Option<u64> {
+        let by_library = || self.libraries.values().find_map(|table| table.get(&address)).copied();
+        self.table.get(&address).map(|entry| page_of(*entry)).or_else(by_library)
     }
 }
 
@@ -131,6 +150,8 @@ impl Pages for Process {
     }
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
         for row in rows {
+            let span = row.address & !(SPAN - 1);
+            assert!(row.entry & PRESENT == 0 || !self.libraries.contains_key(&span), "a shared table is not changed");
             let is_there = row.entry & PRESENT != 0 || self.table.contains_key(&row.address);
             if let Some((left, changed)) = &mut self.rows_left
                 && is_there
@@ -170,15 +191,16 @@ impl Pages for Process {
     /// Page `n` of file `f` is page `FILE + f * 1000 + n` of the machine and holds `n`; every third is not in memory.
     fn file_pages(&mut self, node: u64, wanted: u64, _: bool, first: u64, numbers: &mut [u64]) -> Result<bool> {
         for (index, number) in (first..).zip(numbers).filter(|(index, _)| *index == wanted || index % 3 != 0) {
-            if index < FILE_PAGES {
+            if index < pages_of_file(node) {
                 *number = FILE + node * 1000 + index;
                 self.machine.borrow_mut().contents.insert(*number, index as u8);
             }
         }
-        Ok(wanted < FILE_PAGES)
+        Ok(wanted < pages_of_file(node))
     }
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
-        let set: Vec<u64> = (first..end.min(FILE_PAGES)).filter(|index| node == 4 && index % 5 == 1).collect();
+        let is_touched = |index: &u64| node >= 4 && index % 5 == 1;
+        let set: Vec<u64> = (first..end.min(pages_of_file(node))).filter(is_touched).collect();
         set.iter()
             .for_each(|index| _ = self.machine.borrow_mut().contents.insert(FILE + node * 1000 + index, *index as u8));
         Ok(set.into_iter().map(|index| (index, FILE + node * 1000 + index)).collect())
@@ -192,6 +214,24 @@ impl Pages for Process {
         places.iter_mut().try_for_each(|place| self.allocate().map(|page| *place = page))
     }
     fn prepare(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn link_library(&mut self, node: u64, base: u64, parts: [u64; PARTS]) -> Option<u64> {
+        let in_span = |address: &u64| (base..base + SPAN).contains(address);
+        assert!(!self.table.keys().any(|address| in_span(address)), "the span is empty");
+        let mut mapped = BTreeMap::new();
+        for part in parts.into_iter().filter(|word| *word != 0).map(|word| Part::from_word(word).expect("a part")) {
+            for page in (0..part.pages).filter(|page| part.index + page < pages_of_file(node)) {
+                let number = FILE + node * 1000 + part.index + page;
+                self.machine.borrow_mut().contents.insert(number, (part.index + page) as u8);
+                mapped.insert(base + (part.place + page) * PAGE_SIZE, number);
+            }
+        }
+        self.libraries.insert(base, mapped);
+        Some(base / SPAN)
+    }
+    fn unlink_library(&mut self, base: u64) -> Result<()> {
+        self.libraries.remove(&base);
         Ok(())
     }
     fn hold_file(&mut self, node: u64, hold: bool) {
@@ -210,5 +250,6 @@ pub(crate) fn alone() -> Process {
         rows_left: None,
         at_hand: 0,
         held: BTreeMap::new(),
+        libraries: BTreeMap::new(),
     }
 }

@@ -3,6 +3,7 @@
 use super::Client;
 use crate::errno::Result;
 use crate::guardian::protocol::{self, Operation, WINDOW_BYTES};
+use crate::memory::library::PARTS;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -93,6 +94,14 @@ impl Client {
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Operation::WorkingSet as u64, node, first, end, 0, 0])?;
         Ok(numbered(window.words(), count))
+    }
+
+    /// The table that maps parts of a file, each a word of `memory::library::Part`.
+    ///
+    /// # Errors
+    /// `ENOSPC` where there is none; what the guardian refuses.
+    pub fn library_table(&self, node: u64, [a, b, c, d]: [u64; PARTS]) -> Result<u64> {
+        Ok(self.exchange([Operation::LibraryTable as u64, node, a, b, c, d])?[1])
     }
 
     /// Seals of a file, after some are added.

@@ -12,11 +12,13 @@ use crate::file_system::catalogue::HEAD_BYTES;
 use crate::file_system::node::{Status, is_read_noted};
 use crate::guardian::handle::{is_first_mount, node_of};
 use crate::layout::PAGE_SIZE;
+use crate::loader::image;
 use crate::user_memory::copy;
 use crate::user_memory::current::process;
 use crate::user_memory::shared::Shared;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::S_IFREG;
 use runtime::{PageNumber, clock};
 
@@ -85,6 +87,18 @@ impl Client {
         let head = self.catalogue()?.head(node_of(node), sequence)?;
         let outcome = copy::write_from_words(to, head.words(), offset as usize, count as usize);
         head.is_same().then_some(outcome.map(|()| count))
+    }
+
+    /// Where the data of a library begins that may be written, if what it begins with is shown (see `image::data_of_library`).
+    pub fn data_of_library(&self, node: u64) -> Option<u64> {
+        let catalogue = self.catalogue().filter(|_| is_first_mount(node))?;
+        let (sequence, _) = catalogue.stamped(node_of(node))?;
+        let head = catalogue.head(node_of(node), sequence)?;
+        let mut bytes = [0; HEAD_BYTES];
+        for (some, word) in bytes.chunks_exact_mut(8).zip(head.words()) {
+            some.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        if head.is_same() { image::data_of_library(&bytes) } else { None }
     }
 
     /// Maps a page that was asked for often; the one that was mapped first goes.
