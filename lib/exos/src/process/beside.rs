@@ -80,6 +80,11 @@ impl Beside {
         &self.prepared
     }
 
+    /// The same, to be looked at anew.
+    pub const fn prepared_mut(&mut self) -> &mut Prepared {
+        &mut self.prepared
+    }
+
     /// Its tables.
     pub const fn tables(&self) -> &Tables {
         &self.tables

@@ -11,6 +11,7 @@
 
 use super::children::public;
 use super::create::{self, DOWRY_SLOT, Made, give_keys};
+use super::exec::look_anew;
 use super::grave::remains;
 use super::habit::Habit;
 use super::kept::Kept;
@@ -285,10 +286,14 @@ impl Nursery {
 
     /// Maps the program that the next one is likely to execute, as this one `executed` one.
     fn follow(&mut self, ready: &mut Ready, program: &mut Program, executed: Option<(Vec<u8>, u64)>) -> Result<()> {
-        let is_same = |prepared: &&Box<Prepared>| {
+        let is_same = |prepared: &Prepared| {
             executed.as_ref().is_some_and(|(path, stack)| prepared.is_called(path) && prepared.stack() == *stack)
         };
-        if let Some(prepared) = program.prepared.as_ref().filter(is_same) {
+        let editions = &self.known;
+        let is_current = |known: &mut Prepared| !editions.is_old(known.edition_of_files()) || look_anew(known);
+        if let Some(prepared) = program.prepared.as_deref_mut().filter(|known| is_same(known))
+            && is_current(prepared)
+        {
             return ready.map_prepared(prepared).map(drop);
         }
         let what = executed.as_ref().map_or(Vec::new(), |(path, stack)| [path, &stack.to_le_bytes()[..]].concat());

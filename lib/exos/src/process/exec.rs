@@ -347,15 +347,30 @@ fn tell_path(path: &[u8]) {
 /// be loaded.
 pub(super) fn prepare_for_children(path: &[u8], stack: u64) -> Option<Prepared> {
     let is_stack = stack & !PAGE_MASK == 0 && (STACK_TOP - FIRST_STACK..STACK_TOP).contains(&stack);
-    let (file, head) = Some(()).filter(|()| is_stack).and_then(|()| program::open(path, true).ok())?;
+    let plan = Some(()).filter(|()| is_stack).and_then(|()| plan_for_children(path))?;
+    let prepared = Prepared::new(&plan, stack);
+    plan.close();
+    prepared
+}
+
+/// Looks anew at the files of a program that children execute; whether they say what they said.
+pub(super) fn look_anew(prepared: &mut Prepared) -> bool {
+    let Some(plan) = plan_for_children(prepared.path()) else { return false };
+    let is_same = prepared.is_of(&plan, prepared.stack());
+    if is_same {
+        prepared.renew(&plan);
+    }
+    plan.close();
+    is_same
+}
+
+fn plan_for_children(path: &[u8]) -> Option<Plan> {
+    let (file, head) = program::open(path, true).ok()?;
     if !file.is_readable() {
         file.close();
         return None;
     }
-    let plan = plan_image((file, head), Vec::new()).ok()?;
-    let prepared = Prepared::new(&plan, stack);
-    plan.close();
-    prepared
+    plan_image((file, head), Vec::new()).ok()
 }
 
 impl Plan {

@@ -56,6 +56,26 @@ impl Habit {
     }
 }
 
+/// Which edition of all programs there is (`guardian::protocol::PROGRAMS`), looked at once for each child that is gone. What was known of
+/// another one is not found again by who executes it, however often: it is worth a look when nothing has changed meanwhile.
+#[derive(Debug, Default)]
+pub struct Editions {
+    now: u64,
+    is_steady: bool,
+}
+
+impl Editions {
+    /// Notes the one there is now.
+    pub const fn note(&mut self, now: u64) {
+        (self.is_steady, self.now) = (self.now == now, now);
+    }
+
+    /// Whether what was known of this edition is to be looked at anew.
+    pub const fn is_old(&self, known: u64) -> bool {
+        self.is_steady && known != self.now
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +94,17 @@ mod tests {
         assert_eq!([needed(b"/a"), needed(b"/b"), needed(b"/c")], [4, 6, 10]);
         let most = (0..20).map(|round| needed(if round % 2 == 0 { b"/a" } else { b"/b" })).max();
         assert_eq!(most, Some(NEEDED + MOST));
+    }
+
+    #[test]
+    fn what_is_known_is_looked_at_anew_once_nothing_changes_any_more() {
+        let mut editions = Editions::default();
+        let told = [3, 3, 4, 5, 5, 5].map(|now| {
+            editions.note(now);
+            editions.is_old(3)
+        });
+        assert_eq!(told, [false, false, false, false, true, true]);
+        assert!(!editions.is_old(5), "what was looked at is known");
     }
 
     #[test]

@@ -408,6 +408,11 @@ impl Kept {
         self.beside.is_some()
     }
 
+    /// That program.
+    pub fn prepared_beside(&mut self) -> Option<&mut Prepared> {
+        self.beside.as_mut().map(|beside| beside.prepared_mut())
+    }
+
     /// The program that stands beside, lent to whoever is to find it in its copy of the heap.
     pub fn lend_beside(&mut self) -> Option<Box<Beside>> {
         self.beside.take()

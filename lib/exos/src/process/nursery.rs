@@ -8,14 +8,15 @@ use super::begin::Inherited;
 use super::children::{Child, public};
 use super::create::{area_words, write_words};
 use super::dowry::{Descent, Dowry};
-use super::exec::Request;
+use super::exec::{Request, look_anew};
 use super::grave::remains;
-use super::habit::Habit;
+use super::habit::{Editions, Habit};
 use super::prepared::Prepared;
 use super::program::Executable;
 use super::ready::{Ready, beginning, bury, mark, unmark};
 use super::record::{Process, state};
 use crate::errno::Result;
+use crate::guardian::client;
 use crate::layout::PAGE_SIZE;
 use crate::relatives;
 use crate::user_memory::current::{process, thread};
@@ -61,6 +62,8 @@ pub struct Nursery {
     pub(super) received: Option<Box<Dowry>>,
     /// Whether children have children.
     pub(super) descent: Descent,
+    /// What is known of the programs that children execute.
+    pub(super) known: Editions,
 }
 
 impl Nursery {
@@ -195,6 +198,7 @@ impl Process {
         let mut old = Ready { made, public, room };
         let mut nursery = self.nursery.lock();
         let (is_second, had_beside) = (old.room.is_renewed, old.room.kept.has_beside());
+        nursery.known.note(client::edition_of_programs());
         if !can_keep || nursery.ready.is_some() {
             drop(nursery);
             return old.bury();
@@ -208,6 +212,11 @@ impl Process {
         }
         let (habit, in_vain) = (&mut nursery.habit, had_beside && !old.room.kept.has_beside());
         let program = program.filter(|(path, _)| habit.note(path, in_vain));
+        let beside = old.room.kept.prepared_beside();
+        let beside = beside.filter(|known| nursery.known.is_old(known.edition_of_files()));
+        if beside.is_some_and(|known| !look_anew(known)) {
+            old.drop_beside();
+        }
         let program = program.filter(|_| is_second && !old.room.kept.has_beside());
         if had_beside && nursery.habit.note_use(is_beside) {
             old.drop_beside();

@@ -84,6 +84,18 @@ impl Prepared {
         self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
     }
 
+    /// The edition of programs for which what is known of its files is so (`habit::Editions`).
+    pub(super) fn edition_of_files(&self) -> u64 {
+        let mut editions = self.sources.iter().map(|source| source.file.edition());
+        let first = editions.next().unwrap_or(0);
+        if editions.all(|other| other == first) { first } else { 0 }
+    }
+
+    /// The path of the program, if it is known.
+    pub(super) fn path(&self) -> &[u8] {
+        self.sources.first().map_or(&[], |program| &program.file.absolute)
+    }
+
     /// What it was made of.
     pub(super) fn sources(&self) -> Vec<Arc<Executable>> {
         self.sources.clone()

@@ -63,6 +63,11 @@ impl File {
         self.edition == later.edition
     }
 
+    /// The count of what makes programs others for which all this is known.
+    pub(super) const fn edition(&self) -> u64 {
+        self.edition
+    }
+
     /// Whether a path leads to it, it is as it was, and this process may open it, as far as everybody sees that.
     fn is_found(&self, path: &[u8]) -> bool {
         let process = process();

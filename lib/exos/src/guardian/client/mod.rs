@@ -20,7 +20,7 @@ mod views;
 
 pub use direct::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 pub use ipc::{changes, futex_wakes};
-pub use opening::{Opened, OpenedProgram, Touched};
+pub use opening::{Opened, OpenedProgram, Touched, edition_of_programs};
 
 use self::views::Views;
 use super::protocol::{self, ELSEWHERE, Operation, WINDOW_BYTES, outcome};

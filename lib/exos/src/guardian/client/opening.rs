@@ -50,6 +50,11 @@ pub struct Touched {
     cuts: u64,
 }
 
+/// The count of what makes programs others (see `protocol::PROGRAMS`).
+pub fn edition_of_programs() -> u64 {
+    notice(protocol::PROGRAMS).load(Acquire)
+}
+
 impl Client {
     /// Opens a path as `openat` does.
     pub fn open(&mut self, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<Found<Opened>> {
@@ -98,7 +103,7 @@ impl Client {
 
     /// Takes up a program again, and its interpreter or 0, that everybody finds, if nothing made either another one since that edition.
     pub fn reopen_programs(&mut self, nodes: [u64; 2], edition: u64) -> bool {
-        let are_same = || notice(protocol::PROGRAMS).load(Acquire) == edition;
+        let are_same = || edition_of_programs() == edition;
         // Who watches one is told of all that is done with it.
         if !are_same() || self.has_watchers() {
             return false;
