@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use runtime::page::PageKind;
 use runtime::{PageNumber, exposed};
 
-/// Tables at most.
+/// Tables at most that are told, and as many that are not told any more and that somebody has.
 const MOST: usize = 64;
 /// Links of the guardian's.
 const OWN_LINKS: u64 = 2;
@@ -89,7 +89,7 @@ impl Server {
             self.forget_libraries(|table| table.users() == 0);
         }
         let is_free = |place: &usize| self.libraries.known.iter().all(|table| table.place != *place);
-        let place = (0..MOST).find(is_free).ok_or(Errno::ENOSPC)?;
+        let place = (0..MOST).find(is_free).filter(|_| self.libraries.left.len() < MOST).ok_or(Errno::ENOSPC)?;
         let mut pages = Vec::new();
         for part in wanted {
             for index in 0..part.pages {

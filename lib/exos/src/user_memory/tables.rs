@@ -156,7 +156,9 @@ impl Tables {
         self.make_own(editor, base)?;
         self.link_missing(editor, base, 2)?;
         if self.linked.remove(&(1, base)).is_some() {
-            editor.tables.free(unlink(editor, base, 1)?)?;
+            let empty = unlink(editor, base, 1)?;
+            // What is another's goes with what that one made it for.
+            let _ = editor.tables.free(empty);
         }
         // SAFETY: the span is the program's, in which nothing lies.
         unsafe { link(editor, base, 1, table, editor.key) }?;
