@@ -63,9 +63,10 @@ impl Space {
         write: bool,
         missing: usize,
     ) -> Filled {
+        // What the table of a library lacks comes as if there were none.
+        let has_left = !self.libraries.is_empty() && self.leave(pages, address)?;
         match area.backing {
             Backing::File { node, offset, writable } if area.shared => {
-                self.leave(pages, address)?;
                 let index = (offset + (address - area.start)) / PAGE_SIZE;
                 let page = file_page(pages, node, index, writable)?;
                 self.put(pages, address, entry_for(area, page, SHARED))
@@ -74,8 +75,6 @@ impl Space {
                 if self.is_copy {
                     self.note_touched(address);
                 }
-                // What the table of a library lacks comes as of any other file.
-                let has_left = self.leave(pages, address)?;
                 let around = if self.warm_up(pages, area, (node, write), !has_left) { AROUND_WARM } else { AROUND };
                 if self.has_library(address) {
                     return Ok(());
@@ -87,19 +86,13 @@ impl Space {
                 if write && is_shown { self.take_copy(pages, area, address) } else { Ok(()) }
             }
             Backing::Nothing => Err(Violation::PastEnd),
-            _ if area.shared => {
-                self.leave(pages, address)?;
-                self.fill_shared_page(pages, area, address)
-            }
-            _ => {
-                self.leave(pages, address)?;
-                self.fill_ahead(pages, area, address, missing)
-            }
+            _ if area.shared => self.fill_shared_page(pages, area, address),
+            _ => self.fill_ahead(pages, area, address, missing),
         }
     }
 
     /// No shared table maps the page at an address from now on, nor those beside it; whether one did.
-    #[inline]
+    #[cold]
     fn leave(&mut self, pages: &mut impl Pages, address: u64) -> Result<bool, Violation> {
         self.leave_libraries(pages, address, address + PAGE_SIZE).map_err(|_| Violation::OutOfMemory)
     }
