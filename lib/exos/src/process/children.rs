@@ -1,7 +1,7 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::create::Made;
-use super::ready::Room;
+use super::ready::{Ready, Room};
 use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
 use crate::signal::post::Post;
@@ -131,8 +131,8 @@ pub struct Child {
     pub made: Made,
     /// Its public page and its mailbox, mapped here.
     pub public: Shared,
-    /// What else it was made of.
-    pub room: Box<Room>,
+    /// What else it was made of. Nothing where no other child is made of that: all this is copied for each further child.
+    pub room: Option<Box<Room>>,
     /// Pages of this process that hold ExOS's data for it.
     pub copies: Vec<PageNumber>,
     /// Its change that was told last.
@@ -268,6 +268,11 @@ impl Child {
         }
         process.files.lock().forget_newborn(self.made.number);
         if process.can_wait(&self) { process.put_off(self) } else { self.take_back() }
+    }
+
+    /// What it was made of, where nobody runs any more.
+    pub(super) fn into_ready(self) -> Ready {
+        Ready { made: self.made, public: self.public, room: self.room.unwrap_or_else(Room::forgotten) }
     }
 
     /// Takes back what it was made of.

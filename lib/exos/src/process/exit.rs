@@ -259,7 +259,8 @@ pub(super) fn release_children() {
     }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
-    alive.iter().filter_map(|child| child.room.dowry.as_ref()).for_each(|dowry| process.lend(dowry.data()));
+    let dowries = alive.iter().filter_map(|child| child.room.as_ref()?.dowry.as_ref());
+    dowries.for_each(|dowry| process.lend(dowry.data()));
     if process.may_have_heirs() {
         estate::leave(process, &alive);
     }

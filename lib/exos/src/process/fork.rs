@@ -419,7 +419,7 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
     process.has_made_children.store(true, Relaxed);
     let _ = process.public_word(public::CHILD).compare_exchange(0, number, Release, Relaxed);
     let Ready { made, public, room } = ready;
-    children.all.push(Child { made, public, room, copies, told: 0, is_adopted: false });
+    children.all.push(Child { made, public, room: room.to_note(), copies, told: 0, is_adopted: false });
     // A parent that waits next gives it the CPU.
     block::note_awakened(number);
     Ok(number)

@@ -338,6 +338,11 @@ impl Kept {
         *self = Self { views, beside, ..Self::default() };
     }
 
+    /// Whether there are windows onto it.
+    pub const fn shows_here(&self) -> bool {
+        !self.views.is_empty() || self.beside.is_some()
+    }
+
     /// Closes the windows onto it, when the environment is gone.
     pub fn close(&mut self, windows: &mut Windows) {
         self.views.drain(..).for_each(|view| windows.close(&view));

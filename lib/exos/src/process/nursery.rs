@@ -13,7 +13,7 @@ use super::grave::remains;
 use super::habit::{Editions, Habit};
 use super::prepared::Prepared;
 use super::program::Executable;
-use super::ready::{Ready, beginning, bury, mark, unmark};
+use super::ready::{Ready, beginning, mark, unmark};
 use super::record::{Process, state};
 use crate::errno::Result;
 use crate::guardian::client;
@@ -191,11 +191,11 @@ impl Process {
     /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
     /// for that yet and this process goes on.
     pub fn keep_room(&self, child: Child, copies: &[PageNumber]) {
-        let (can_keep, executed, is_prepared) = (self.can_keep(&child), child.has_executed(), child.room.is_prepared());
+        let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
+        let is_prepared = child.room.as_ref().is_some_and(|room| room.is_prepared());
         let program = child.program().filter(|_| !is_prepared);
         let is_beside = executed && !is_prepared;
-        let Child { made, public, room, .. } = child;
-        let mut old = Ready { made, public, room };
+        let mut old = child.into_ready();
         let mut nursery = self.nursery.lock();
         let (is_second, had_beside) = (old.room.is_renewed, old.room.kept.has_beside());
         nursery.known.note(client::edition_of_programs());
@@ -245,7 +245,7 @@ impl Process {
             && remains(&child.made);
         // What borrows a key is made anew: the key is not this process's to give to who is not born.
         let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
-        !child.room.is_forgotten && is_mine && can_give
+        child.room.as_ref().is_some_and(|room| !room.is_forgotten) && is_mine && can_give
     }
 
     /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it is small.
@@ -260,8 +260,7 @@ impl Process {
             let nursery = self.nursery.lock();
             nursery.ready.is_none() && nursery.first.is_none()
         };
-        !child.room.is_renewed
-            && child.room.dowry.is_none()
+        child.room.as_ref().is_some_and(|room| !room.is_renewed && room.dowry.is_none())
             && !self.has_threads.load(Relaxed)
             && self.can_keep(child)
             && pages() < SMALL
@@ -329,9 +328,10 @@ impl Process {
         drop(nursery);
         ready.into_iter().for_each(Ready::bury);
         dowry.into_iter().for_each(|dowry| dowry.give_up(0));
-        for child in first {
-            bury(&child.made, &child.public, child.room);
-            self.keep_copies(&child.copies);
+        for mut child in first {
+            let copies = core::mem::take(&mut child.copies);
+            child.into_ready().bury();
+            self.keep_copies(&copies);
         }
         beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
     }
@@ -340,8 +340,7 @@ impl Process {
     pub fn abandon_nursery(&self) {
         let mut nursery = self.nursery.lock();
         let ready = nursery.ready.take();
-        let first =
-            nursery.first.take().map(|child| Ready { made: child.made, public: child.public, room: child.room });
+        let first = nursery.first.take().map(|child| child.into_ready());
         let dowry = nursery.dowry.take().map(|dowry| dowry.into_ready());
         ready.into_iter().chain(first).chain(dowry).for_each(Ready::leave);
     }

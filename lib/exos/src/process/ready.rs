@@ -87,6 +87,17 @@ impl Room {
         self.kept.forget();
     }
 
+    /// What is forgotten.
+    pub(super) fn forgotten() -> Box<Self> {
+        Box::new(Self { is_forgotten: true, ..Self::default() })
+    }
+
+    /// What there is to know of it while its child lives.
+    pub(super) fn to_note(self: Box<Self>) -> Option<Box<Self>> {
+        let is_nothing = self.is_forgotten && self.dowry.is_none() && !self.kept.shows_here();
+        if is_nothing { None } else { Some(self) }
+    }
+
     /// Pages of the program that it is given.
     pub(super) fn program_pages(&self) -> &[PageNumber] {
         &self.given[2]

@@ -16,7 +16,6 @@ use crate::proc;
 use crate::relatives::{self, Other};
 use crate::signal::frame::Information;
 use crate::user_memory::current::process;
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -79,7 +78,7 @@ fn adopt(number: u64) -> Result<()> {
     }
     let said = Status::from_word(public.words()[STATUS_WORD].load(SeqCst));
     let made = Made { number: environment, public: public.pages()[0], list };
-    let child = Child { made, public, room: Box::default(), copies: Vec::new(), told: 0, is_adopted: true };
+    let child = Child { made, public, room: None, copies: Vec::new(), told: 0, is_adopted: true };
     process.children.lock().all.push(child);
     // One that said how it ends before it could know of this told another one.
     let (code, value) = said.map_or((0, 0), Status::information);
