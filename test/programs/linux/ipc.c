@@ -177,6 +177,42 @@ static void shared_memory(void) {
     puts("System V shared memory");
 }
 
+static unsigned long attached(int segment) {
+    struct shmid_ds status;
+    CHECK(!shmctl(segment, IPC_STAT, &status));
+    return status.shm_nattch;
+}
+
+// A segment counts as attached as long as it is mapped, whatever took it away or put it elsewhere.
+static void shared_memory_mapped(void) {
+    enum { BYTES = 4 * 4096 };
+    int segment = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600), other = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);
+    char *place = shmat(segment, NULL, 0);
+    CHECK(place != (void *)-1 && shmat(segment, place, SHM_REMAP) == place && attached(segment) == 1);
+    CHECK(shmat(segment, place, SHM_REMAP) == place && attached(segment) == 1);
+    CHECK(shmat(other, place, SHM_REMAP) == place && attached(segment) == 0 && attached(other) == 1);
+    CHECK(!munmap(place, BYTES) && attached(other) == 0 && shmdt(place) == -1 && errno == EINVAL);
+    place = shmat(segment, NULL, 0);
+    place[0] = 'm';
+    char *moved = mremap(place, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)0x210000000);
+    CHECK(moved == (char *)0x210000000 && attached(segment) == 1 && moved[0] == 'm');
+    CHECK(shmdt(place) == -1 && errno == EINVAL && !shmdt(moved) && attached(segment) == 0);
+    place = shmat(segment, NULL, 0);
+    CHECK(!munmap(place, 4096) && attached(segment) == 1 && !munmap(place + 4096, BYTES - 4096) && attached(segment) == 0);
+    CHECK(!shmctl(segment, IPC_RMID, NULL) && !shmctl(other, IPC_RMID, NULL));
+    CHECK(shmctl(segment, IPC_STAT, &(struct shmid_ds){0}) == -1 && errno == EINVAL);
+    // Whoever removes what it has attached has it until it is gone: then it takes no memory.
+    for (int round = 0; round < 500; round++) {
+        segment = shmget(IPC_PRIVATE, 1 << 20, IPC_CREAT | 0600);
+        place = shmat(segment, NULL, 0);
+        CHECK(segment >= 0 && place != (void *)-1);
+        memset(place, round, 1 << 20);
+        CHECK(shmat(segment, place, SHM_REMAP) == place && !shmctl(segment, IPC_RMID, NULL) && place[4096] == (char)round);
+        CHECK(!(round % 2 ? munmap(place, 1 << 20) : shmdt(place)));
+    }
+    puts("System V shared memory that is mapped otherwise");
+}
+
 static int attach(void) {
     volatile int *words = shmat(shmget(0x4242, 0, 0), NULL, 0);
     CHECK(words != (void *)-1);
@@ -258,6 +294,7 @@ int main(int count, char **arguments) {
     semaphores();
     messages();
     shared_memory();
+    shared_memory_mapped();
     queues();
     names();
 }

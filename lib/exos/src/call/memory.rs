@@ -188,6 +188,7 @@ pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     call.process.with_memory(|space, pages| space.unmap(pages, address, end))?;
+    super::shared_memory::follow(call.process);
     Ok(0)
 }
 

@@ -8,6 +8,8 @@ use crate::ipc::holdings::Attachment;
 use crate::layout::{PAGE_MASK, PAGE_SIZE, page_up};
 use crate::memory::area::{Area, Backing, Protection};
 use crate::process::Process;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Flags of `shmat`.
 const READ_ONLY: u64 = 0o10000;
@@ -45,10 +47,11 @@ pub(super) fn shmat(call: &mut Call<'_>) -> Result<u64> {
     let words = [number as u32 as u64, u64::from(flags & READ_ONLY != 0), 0, 0, 0];
     let [node, bytes, ..] = call.process.files.lock().on_object(Operation::SegmentAttach, words)?;
     let outcome = map(call.process, node, bytes, address, flags);
-    match outcome {
-        Ok(attached) => call.process.holdings.lock().attached.push(attached),
-        Err(_) => call.process.files.lock().hold(node, false),
-    }
+    let gone = match outcome {
+        Ok(attached) => call.process.holdings.lock().replace(attached),
+        Err(_) => vec![node],
+    };
+    let_go(call.process, gone);
     outcome.map(|attached| attached.address)
 }
 
@@ -74,6 +77,7 @@ fn map(process: &Process, node: u64, bytes: u64, address: u64, flags: u64) -> Re
 
 pub(super) fn shmdt(call: &mut Call<'_>) -> Result<u64> {
     let [address, ..] = call.arguments();
+    follow(call.process);
     let attached = call.process.holdings.lock().take(address).ok_or(Errno::EINVAL)?;
     call.process.with_memory(|space, pages| {
         let of_it = |area: &Area| matches!(area.backing, Backing::File { node, .. } if node == attached.node);
@@ -82,6 +86,20 @@ pub(super) fn shmdt(call: &mut Call<'_>) -> Result<u64> {
     })?;
     call.process.files.lock().hold(attached.node, false);
     Ok(0)
+}
+
+/// Something may have become of the segments that are attached.
+pub(super) fn follow(process: &Process) {
+    let mut holdings = process.holdings.lock();
+    if !holdings.attached.is_empty() {
+        let gone = process.with_memory(|space, _| holdings.follow(&space.areas));
+        drop(holdings);
+        let_go(process, gone);
+    }
+}
+
+fn let_go(process: &Process, nodes: Vec<u64>) {
+    nodes.into_iter().for_each(|node| process.files.lock().hold(node, false));
 }
 
 /// Another program begins, whose memory is empty.

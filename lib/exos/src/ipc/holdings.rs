@@ -1,5 +1,6 @@
 //! What a process has of System V objects: the segments that it has attached, and whether semaphores owe it something back.
 
+use crate::memory::area::{Area, Areas};
 use alloc::vec::Vec;
 
 /// A segment in the memory of the process.
@@ -22,7 +23,39 @@ pub struct Holdings {
     pub undoes: bool,
 }
 
+impl Attachment {
+    fn covers(&self, area: &Area) -> bool {
+        area.node() == Some(self.node) && self.address < area.end && area.start < self.end
+    }
+}
+
 impl Holdings {
+    /// Follows what became of segments by other calls than those on them (munmap(2), mremap(2)): one that was moved begins elsewhere, and
+    /// of one that is not in memory any more nothing is left. The nodes of these.
+    pub fn follow(&mut self, areas: &Areas) -> Vec<u64> {
+        let mut gone = Vec::new();
+        for place in (0..self.attached.len()).rev() {
+            let one = self.attached[place];
+            if areas.iter().any(|area| one.covers(area)) {
+                continue;
+            }
+            let is_others = |area: &Area| self.attached.iter().any(|other| other.covers(area));
+            match areas.iter().find(|area| area.node() == Some(one.node) && !is_others(area)) {
+                Some(area) => self.attached[place] = Attachment { address: area.start, end: area.end, ..one },
+                None => gone.push(self.attached.remove(place).node),
+            }
+        }
+        gone
+    }
+
+    /// A segment is in the place of others: their nodes.
+    pub fn replace(&mut self, with: Attachment) -> Vec<u64> {
+        let replaced = |one: &mut Attachment| with.address <= one.address && one.end <= with.end;
+        let gone = self.attached.extract_if(.., replaced).map(|one| one.node).collect();
+        self.attached.push(with);
+        gone
+    }
+
     /// Takes out the segment at an address.
     pub fn take(&mut self, address: u64) -> Option<Attachment> {
         let place = self.attached.iter().position(|one| one.address == address)?;
