@@ -20,6 +20,8 @@ use core::ops::Range;
 pub const PARTS: usize = 4;
 /// Pages that are worth a table.
 const LEAST: u64 = 64;
+/// Spans of a library that are looked at.
+const MOST: usize = 32;
 /// Bytes of a library from which on it is placed with its text apart from its data: that may take one table more.
 pub const LARGE: u64 = 1 << 20;
 
@@ -82,9 +84,14 @@ impl Space {
     /// one.
     pub(super) fn link_libraries(&mut self, pages: &mut impl Pages, node: u64, place: &Range<u64>) -> bool {
         let before = self.libraries.len();
-        for base in (base_of(place.start)..place.end).step_by(SPAN as usize) {
-            let linked = self.parts_of_library(node, base).and_then(|parts| pages.link_library(node, base, parts));
-            self.libraries.extend(linked.map(|table| Linked { base, table }));
+        let is_text = |part: Area| part.protection.allows(Protection::EXECUTE);
+        if !self.areas.parts(place.start, place.end).any(is_text) {
+            return false;
+        }
+        for base in (base_of(place.start)..place.end).step_by(SPAN as usize).take(MOST) {
+            let Some(parts) = self.parts_of_library(node, base) else { continue };
+            let Some(table) = pages.link_library(node, base, parts) else { break };
+            self.libraries.push(Linked { base, table });
         }
         self.libraries.len() > before
     }

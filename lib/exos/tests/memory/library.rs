@@ -66,6 +66,19 @@ fn where_something_else_lies_beside_the_text_each_page_has_an_entry() {
     }
 }
 
+/// However many parts of a file are mapped.
+#[test]
+fn what_is_not_executed_is_no_library() {
+    let (mut process, mut space) = (alone(), Space::default());
+    for (first, count) in [(0, 200), (200, 200)] {
+        let backing = Backing::File { node: LARGE_FILE, offset: first * PAGE_SIZE, writable: first != 0 };
+        let (start, end) = (TEXT + first * PAGE_SIZE, TEXT + (first + count) * PAGE_SIZE);
+        space.map(&mut process, Area { backing, ..Area::anonymous(start, end, Protection::READ) }).expect("it maps");
+    }
+    assert_eq!(process.read(&mut space, TEXT), Ok(0));
+    assert!(process.libraries.is_empty() && !process.table.is_empty());
+}
+
 /// Whatever a program does to it, it sees what it would without such a table; and that table is changed nowhere (`machine`).
 #[test]
 fn a_shared_table_is_never_seen_but_in_what_it_saves() {
