@@ -199,6 +199,9 @@ static void shared_memory_mapped(void) {
     CHECK(shmdt(place) == -1 && errno == EINVAL && !shmdt(moved) && attached(segment) == 0);
     place = shmat(segment, NULL, 0);
     CHECK(!munmap(place, 4096) && attached(segment) == 1 && !munmap(place + 4096, BYTES - 4096) && attached(segment) == 0);
+    place = shmat(segment, NULL, 0);
+    int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(place, BYTES, PROT_READ, fixed, -1, 0) == place && attached(segment) == 0 && !munmap(place, BYTES));
     CHECK(!shmctl(segment, IPC_RMID, NULL) && !shmctl(other, IPC_RMID, NULL));
     CHECK(shmctl(segment, IPC_STAT, &(struct shmid_ds){0}) == -1 && errno == EINVAL);
     // Whoever removes what it has attached has it until it is gone: then it takes no memory.

@@ -110,6 +110,7 @@ pub(crate) fn detach_all(process: &Process) {
 
 pub(super) fn shmctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, command, at, ..] = call.arguments();
+    follow(call.process);
     match control(call, &TELLING, number, command, at) {
         Some(outcome) => outcome,
         None if command == LOCK || command == UNLOCK => {

@@ -23,6 +23,8 @@ pub mod bequests;
 #[cfg(target_os = "none")]
 pub mod client;
 #[cfg(target_os = "none")]
+mod file_pages;
+#[cfg(target_os = "none")]
 mod futexes;
 #[cfg(target_os = "none")]
 pub mod ipc;

@@ -2,7 +2,7 @@
 //!
 //! What a large library has that nobody writes is mapped in the same way in every process. Where it is alone in what one table of
 //! the lowest level translates, a span, the guardian makes that table once for all, and to map the library takes a link in the place of an
-//! entry for each page. It is placed so that this can be (`Space::find_place`). Pure.
+//! entry for each page. It is placed so that this can be ([`Space::find_place_for_library`]). Pure.
 //!
 //! Holds always: of a span that is noted in `libraries` nothing is in [`Frames`](super::frames::Frames); and before anything in it becomes
 //! different the link goes, and its pages come as those of any other file.
@@ -195,7 +195,7 @@ impl Space {
     }
 
     /// A free place for a library of so many bytes whose data begins `data` bytes behind its beginning: where a span begins, if it is
-    /// large, so that no table is needed for both.
+    /// large, so that no table maps of both.
     ///
     /// # Errors
     /// As [`Self::find_place`].
