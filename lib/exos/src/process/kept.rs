@@ -356,7 +356,7 @@ impl Kept {
         let is_moved = edited.contains(&editor.root);
         match executed {
             false if is_moved => Remedy::Clean,
-            true if !is_moved || self.places(editor).is_ok_and(|places| places == Places::Made) => Remedy::Clean,
+            true if !is_moved || self.places(editor).map_or(true, |places| places == Places::Made) => Remedy::Clean,
             _ if edited.iter().all(|table| level(*table) == 1) => Remedy::Mend,
             _ => Remedy::MendEarly,
         }

@@ -311,7 +311,10 @@ impl Ready {
         let (mut keeps, mut gone) = (remedy != Remedy::Clean, Gone::default());
         if remedy == Remedy::MendEarly {
             keeps = self.room.kept.mend(&editor).map(|early| gone = early).is_ok();
-            self.note();
+            // Of what could not be mended it is still to be seen what was changed.
+            if keeps {
+                self.note();
+            }
         }
         self.reclaim_mailbox()?;
         self.renew(beginning, keeps)?;
