@@ -83,8 +83,11 @@ macro_rules! for_each_syscall {
             /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at its slice start entry, once
             /// it has a slice.
             20 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
-            /// Destroys an environment: at once it never runs again, then each call releases a part of what it held.
-            21 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
+            /// Destroys an environment: at once it never runs again, then each call releases a part of what it held. Where `keeps` is 1
+            /// it is found by its number, dying, as long as this is not called with 0: its public page, the root of its address
+            /// space, which is empty, its control page and its key ring stay; its private pages are ordinary ones from then on, and
+            /// its budget is its creator's.
+            21 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another.
             22 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
             /// Sets the base of FS (0) or GS (1), where the CPU has no instruction for it.

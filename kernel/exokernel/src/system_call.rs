@@ -295,8 +295,8 @@ impl Calls for Kernel {
     fn environment_create(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         self.create_environment(key, specification)
     }
-    fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId) -> Outcome<()> {
-        self.destroy(key, environment)
+    fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId, keeps: u64) -> Outcome<()> {
+        self.destroy(key, environment, keeps)
     }
     fn environment_renew(
         &mut self,

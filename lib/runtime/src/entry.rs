@@ -168,7 +168,7 @@ pub fn exit(status: u32) -> ! {
         let _ = syscall::machine_stop(KeyIndex::FIRST);
     }
     loop {
-        let _ = syscall::environment_destroy(KeyIndex::FIRST, own);
+        let _ = syscall::environment_destroy(KeyIndex::FIRST, own, 0);
         let _ = crate::time_slice::yield_to(EnvironmentId::NONE);
     }
 }

@@ -23,11 +23,11 @@ enum { PAGE = 4096, ENVIRONMENT_DESTROY = 21, OWN_NAME = 1, GATE_END = 4096 + 11
 
 // The running process is gone at once: a call of the kernel itself, which the library does not see.
 static void be_destroyed(void) {
-    uint64_t own = getpid(), result;
+    uint64_t own = getpid(), result, keeps = 0;
     *(volatile uint64_t *)(area + GATE_END) = 0;
     for (;;)
-        __asm__ volatile("syscall" : "=a"(result) : "a"(ENVIRONMENT_DESTROY), "D"((uint64_t)OWN_NAME), "S"(own)
-                         : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
+        __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"(ENVIRONMENT_DESTROY), "D"((uint64_t)OWN_NAME), "S"(own)
+                         : "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
 }
 
 // The library finds nothing of its own any more.

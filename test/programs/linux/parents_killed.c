@@ -84,10 +84,10 @@ static void make_children(char *descriptor, int way) {
 // library does not see.
 static void destroy(pid_t number) {
     volatile uint64_t *gate_end = (volatile uint64_t *)(AREA + GATE_END);
-    uint64_t before = *gate_end, result;
+    uint64_t before = *gate_end, result, keeps = 0;
     *gate_end = 0;
-    __asm__ volatile("syscall" : "=a"(result) : "a"((uint64_t)ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
-                     : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
+    __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"((uint64_t)ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
+                     : "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
     *gate_end = before;
 }
 

@@ -358,5 +358,5 @@ impl PublicPage {
 
 /// Destroys an environment, in as many steps as it takes.
 pub fn release(number: EnvironmentId, key: KeyIndex) {
-    while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(key, number) {}
+    while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(key, number, 0) {}
 }

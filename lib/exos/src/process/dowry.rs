@@ -341,7 +341,7 @@ impl Ready {
     /// Nobody is going to run there who has not begun.
     pub(super) fn condemn(&self) {
         if exposed::lives(self.made.number) {
-            let _ = syscall::environment_destroy(process().session_key, self.made.number);
+            let _ = syscall::environment_destroy(process().session_key, self.made.number, 0);
         }
     }
 

@@ -191,7 +191,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let super::ready::Ready { made, public, room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
-    let _ = syscall::environment_destroy(key, made.number);
+    let _ = syscall::environment_destroy(key, made.number, 0);
     let number = made.number.0;
     let child = Child { made, public, room: Some(room), copies: Vec::new(), told: 0, is_adopted: false };
     process.children.lock().all.push(child);

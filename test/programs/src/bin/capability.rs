@@ -148,7 +148,7 @@ fn fault_01_forged_key() -> Outcome {
     let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
     let creator = EnvironmentId(creator);
     let child = granted!(Builder::new().and_then(Builder::create));
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
     let about = About { page: granted!(Allocator::own().allocate()), creator, dying: child.number };
     fill_buffer(about.page);
     let used = Area::current().library().keys.load(SeqCst);
@@ -163,7 +163,7 @@ fn fault_01_forged_key() -> Outcome {
     before.is_unchanged("with forged keys")?;
     for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
         refused!(syscall::machine_stop(key), NotPermitted);
-        refused!(syscall::environment_destroy(key, creator), NotPermitted);
+        refused!(syscall::environment_destroy(key, creator, 0), NotPermitted);
         refused!(syscall::event_raise(key, creator, 1), NotPermitted);
         refused!(syscall::budget_move(key, creator, area::number(), Resource::Page as u64, 0, 1), NotPermitted);
     }

@@ -184,7 +184,7 @@ impl Script {
             14 => Builder::new().and_then(Builder::create).map(|child| self.child = Some(child)),
             15 => self.with_child(|child| child.give(Resource::Slice, 1)),
             16 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
-            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number) {
+            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
             }),
@@ -484,7 +484,7 @@ fn fault_48_full_table(world: &World) -> Outcome {
     check!(living() as u64 == slots, "{} of {slots} slots are taken", living());
     refused!(make_smallest(space.root), Exhausted);
     world.still_whole()?;
-    while syscall::environment_destroy(KEY, last).is_err_and(|failure| failure.error == Error::Again) {}
+    while syscall::environment_destroy(KEY, last, 0).is_err_and(|failure| failure.error == Error::Again) {}
     check!(Allocator::own().free_many(&pages) == pages.len(), "not all its pages came back");
     granted!(Allocator::own().free(space.root));
     granted!(hog.destroy());

@@ -14,7 +14,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::{Area, LIBRARY, LibraryWords};
-use runtime::environment::Builder;
+use runtime::environment::{Builder, PRIVATE_COUNT};
 use runtime::layout::AREA_COUNT;
 use runtime::lock::{OwnerLock, Taken};
 use runtime::page::{Allocator, PageKind};
@@ -33,6 +33,7 @@ guest! {
     Child creation_is_refused_without_pages;
     Here destruction_from_any_state;
     Here budgets_come_back;
+    Here what_is_left_of_one_that_is_still_asked_about;
     Here a_grandchild_goes_before_its_dead_creator;
     Here fault_46_lock_of_a_dead_holder;
     Here a_dead_environment_begins_again;
@@ -60,7 +61,7 @@ fn a_child_runs_and_leaves_its_status(world: &World) -> Outcome {
     check!(info.death_by.load(SeqCst) == number.0, "not it but {} ended it", info.death_by.load(SeqCst));
     granted!(child.destroy());
     check!(info.state.load(SeqCst) == State::Dead as u64, "it is not dead after destruction");
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, number), NoSuchEnvironment);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, number, 0), NoSuchEnvironment);
     Ok(())
 }
 
@@ -127,7 +128,7 @@ extern "C" fn leave_a_mark(argument: u64) {
 fn a_public_page_outlives_its_environment(world: &World) -> Outcome {
     let child = spawn(world, leave_a_mark, 0xfeed_f00d)?;
     check!(child.wait(u64::MAX), "the child does not end");
-    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, child.number) {
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, child.number, 0) {
         check!(failure.error == abi::Error::Again, "destruction gave {failure:?}");
     }
     let public = granted!(child.public());
@@ -367,12 +368,79 @@ fn a_grandchild_goes_before_its_dead_creator(world: &World) -> Outcome {
     let creator = || exposed::environment(grandchild).map_or(0, |info| info.creator.load(SeqCst));
     check!(creator() == child.number.0, "the child made none");
     while creator() == child.number.0 {
-        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
     }
     check!(creator() == area::number().0, "it was not adopted");
-    while syscall::environment_destroy(KeyIndex::FIRST, grandchild).is_err() {}
+    while syscall::environment_destroy(KeyIndex::FIRST, grandchild, 0).is_err() {}
     granted!(child.destroy());
     check!(used() == before, "budgets were {before:?} and are {:?}", used());
+    Ok(())
+}
+
+/// Those that are charged to this environment.
+fn private_pages() -> Vec<PageNumber> {
+    let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
+    let is_private =
+        |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::EnvironmentPrivate);
+    own.filter(is_private).collect()
+}
+
+/// Its public page, its number and its place among its creator's stay, and nothing that it used, until it is destroyed for good.
+fn what_is_left_of_one_that_is_still_asked_about(world: &World) -> Outcome {
+    let seen = || (exposed::kernel().free_pages.load(SeqCst), used());
+    // The first time takes tables and room on the heap, and its child's pages are this environment's from then on.
+    ask_about_what_is_left(world, leave_a_child)?;
+    let before = seen();
+    ask_about_what_is_left(world, count_to)?;
+    check!(seen() == before, "there was {before:?} and is {:?}", seen());
+    Ok(())
+}
+
+fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcome {
+    let others = private_pages();
+    let child = spawn(world, function, 0)?;
+    check!(child.wait(u64::MAX), "the child does not end");
+    let (number, said) = (child.number, [child.status().map_or(u64::MAX, u64::from), status(&child, 1)]);
+    let private: Vec<PageNumber> = private_pages().into_iter().filter(|page| !others.contains(page)).collect();
+    check!(private.len() == PRIVATE_COUNT, "it had {} private pages", private.len());
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, number, 2), BadArgument);
+    refused!(syscall::environment_destroy(KeyIndex::WELL_KNOWN, number, 1), NotPermitted);
+    let mut steps = 0;
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, number, 1) {
+        check!(failure.error == abi::Error::Again, "step {steps} is refused: {failure:?}");
+        steps += 1;
+    }
+    granted!(syscall::environment_destroy(KeyIndex::FIRST, number, 1));
+    let info = exposed::environment(number).ok_or("no record")?;
+    check!(info.remains() && !info.alive(), "it is {}", info.state.load(SeqCst));
+    check!(info.creator.load(SeqCst) == area::number().0, "its creator is another one");
+    let says = [child.status().map_or(u64::MAX, u64::from), status(&child, 1)];
+    check!(says == said, "its public page says {says:?}, not {said:?}");
+    let figures = info.budget.iter().flat_map(|budget| [&budget.limit, &budget.reserved, &budget.used]);
+    check!(figures.map(|figure| figure.load(SeqCst)).sum::<u64>() == 0, "it has a budget");
+    check!(info.first_child.load(SeqCst) == 0, "its child was not adopted");
+    let is_ordinary = |page: &PageNumber| {
+        exposed::page(*page).is_some_and(|info| info.kind() == PageKind::Ordinary && info.owner() == area::number())
+    };
+    check!(private.iter().all(is_ordinary), "private pages are still its own");
+    // They hold anything else, and what comes for it does not find them.
+    let window = granted!(Window::open(&private, KeyIndex::FIRST, Access::WRITE));
+    window.words().iter().for_each(|word| word.store(number.0, SeqCst));
+    refused!(syscall::event_raise(KeyIndex::FIRST, number, 1), NoSuchEnvironment);
+    refused!(syscall::revocation_request(KeyIndex::FIRST, number, 1, 1, u64::MAX), NoSuchEnvironment);
+    refused!(syscall::time_slice_allocate(KeyIndex::FIRST, number, 0, time_slice::ANY_POSITION), NoSuchEnvironment);
+    let first = first_page(world.image.plan.entry, count_to, 1)?;
+    for keeps in [true, false] {
+        refused!(renew(number, first, keeps), NotMapped);
+    }
+    granted!(Allocator::own().free(first));
+    check!(window.words().iter().all(|word| word.load(SeqCst) == number.0), "something was written into its pages");
+    drop(window);
+    while syscall::environment_destroy(KeyIndex::FIRST, EnvironmentId(said[1]), 0)
+        .is_err_and(|failure| failure.error == abi::Error::Again)
+    {}
+    granted!(child.destroy());
+    check!(!exposed::environment(number).is_some_and(|info| info.remains()), "it is still there");
     Ok(())
 }
 
@@ -500,7 +568,7 @@ fn renewal_is_refused(world: &World) -> Outcome {
     let child = spawn(world, be_in_a_state, 1)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not start");
     refused!(renew(child.number, first, false), NoSuchEnvironment);
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
     refused!(syscall::environment_renew(KeyIndex::WELL_KNOWN, child.number, KeyIndex::FIRST, first, 0), NotPermitted);
     refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex(43), first, 0), NoSuchKey);
     refused!(syscall::environment_renew(KeyIndex(43), child.number, KeyIndex::FIRST, first, 0), NoSuchKey);
@@ -563,7 +631,7 @@ fn fault_46_lock_of_a_dead_holder(world: &World) -> Outcome {
         check!(lock.owner() == child.number, "the lock is held by {:?}", lock.owner());
         if case == 1 {
             check!(child.alive(), "the child died: {}", death(&child));
-            refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
+            refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
         }
         check!(eventually(|| !child.alive()), "the child does not die with the lock");
         let held = lock.acquire();

@@ -113,7 +113,7 @@ impl Things<'_> {
 
 fn destroy(environment: EnvironmentId) -> Result<(), Failure> {
     loop {
-        match syscall::environment_destroy(KEY, environment) {
+        match syscall::environment_destroy(KEY, environment, 0) {
             Err(Failure { error: Error::Again, .. }) => {}
             done => return done,
         }

@@ -220,11 +220,10 @@ extern "C" fn declare_badly(case: u64) {
 
 fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
     for case in 0..9 {
-        // An event that comes just when a slice ends is delivered by the runtime, not the kernel, and faults as any jump there
-        // does: then the kernel gets another one to deliver.
+        // What comes just when a slice ends is delivered by the runtime, not the kernel, and faults as any jump there does: then the
+        // kernel gets another one to deliver.
         const TRIES: u64 = 10;
-        let tries = if case % 3 == 2 { TRIES } else { 1 };
-        let mut outcomes = (0..tries).map(|_| expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry));
+        let mut outcomes = (0..TRIES).map(|_| expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry));
         let first = outcomes.next().unwrap_or(Ok(()));
         first
             .or_else(|why| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(why) })
