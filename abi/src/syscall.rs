@@ -88,7 +88,8 @@ macro_rules! for_each_syscall {
             /// space, which is empty, its control page and its key ring stay; its private pages are ordinary ones from then on, and
             /// its budget is its creator's.
             21 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
-            /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another.
+            /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The giver may be dying: what it
+            /// inherits from others nobody would have, as long as it is there.
             22 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
             /// Sets the base of FS (0) or GS (1), where the CPU has no instruction for it.
             23 segment_base_set(segment: u64, base: UserAddress) -> (), right "none", errors [BadAddress, BadArgument];

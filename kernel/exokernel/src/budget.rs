@@ -90,7 +90,7 @@ impl Kernel {
         figure: u64,
         amount: u64,
     ) -> Outcome<()> {
-        let (giver, receiver) = (self.living(from)?, self.living(to)?);
+        let (giver, receiver) = (self.remaining(from)?, self.living(to)?);
         if giver != self.caller() {
             self.require(key, &giver.name(), Rights::OWN)?;
         }

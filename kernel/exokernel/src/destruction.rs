@@ -105,9 +105,7 @@ impl Kernel {
         if keeps > 1 {
             return refuse(Error::BadArgument, 2);
         }
-        let Some(environment) = self.known(number).filter(|found| !found.is(State::Dead)) else {
-            return refuse(Error::NoSuchEnvironment, number.0);
-        };
+        let environment = self.remaining(number)?;
         let caller = self.caller();
         if environment != caller {
             self.require(key, &environment.name(), Rights::OWN)?;

@@ -151,6 +151,11 @@ impl Kernel {
         self.known(number).filter(|found| found.is(State::Alive)).ok_or(Error::NoSuchEnvironment.about(number.0))
     }
 
+    /// The environment with this number, if it is not gone: it may be dying.
+    pub(crate) fn remaining(&self, number: EnvironmentId) -> Result<Environment, Failure> {
+        self.known(number).filter(|found| !found.is(State::Dead)).ok_or(Error::NoSuchEnvironment.about(number.0))
+    }
+
     /// The environment with this number, if its slot was not used again.
     #[inline]
     pub(crate) fn known(&self, number: EnvironmentId) -> Option<Environment> {

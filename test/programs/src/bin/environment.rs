@@ -33,6 +33,7 @@ guest! {
     Child creation_is_refused_without_pages;
     Here destruction_from_any_state;
     Here budgets_come_back;
+    Here the_budget_of_a_dying_one_is_to_be_had;
     Here what_is_left_of_one_that_is_still_asked_about;
     Here a_grandchild_goes_before_its_dead_creator;
     Here fault_46_lock_of_a_dead_holder;
@@ -350,6 +351,39 @@ fn budgets_come_back(world: &World) -> Outcome {
         granted!(child.destroy());
         check!(used() == before, "state {state}: budgets were {before:?} and are {:?}", used());
     }
+    Ok(())
+}
+
+/// What one has that has ended, or inherits, is moved by whoever controls it; nothing is given to it, and what is gone has nothing.
+fn the_budget_of_a_dying_one_is_to_be_had(world: &World) -> Outcome {
+    const PAGE: u64 = Resource::Page as u64;
+    let before = used();
+    let child = spawn(world, leave_a_child, 0)?;
+    check!(child.wait(u64::MAX), "the child does not end");
+    let (number, grandchild) = (child.number, EnvironmentId(status(&child, 1)));
+    let spare = |number: EnvironmentId| {
+        let info = exposed::environment(number);
+        info.map_or(0, |info| {
+            let [limit, used] = [&info.budget[0].limit, &info.budget[0].used].map(|word| word.load(SeqCst));
+            limit - used
+        })
+    };
+    let move_from = |number, amount| syscall::budget_move(KeyIndex::FIRST, number, area::number(), PAGE, 0, amount);
+    let (rest, own) = (spare(number), spare(area::number()));
+    check!(rest > 0, "the child had nothing");
+    refused!(syscall::budget_move(KeyIndex::WELL_KNOWN, number, area::number(), PAGE, 0, 1), NotPermitted);
+    refused!(syscall::budget_move(KeyIndex::FIRST, area::number(), number, PAGE, 0, 1), NoSuchEnvironment);
+    refused!(move_from(number, rest + 1), OverBudget);
+    granted!(move_from(number, rest));
+    check!(spare(number) == 0 && spare(area::number()) == own + rest, "it has {} pages left", spare(number));
+    // Its own child has ended before it: what that one had is the dying one's, and to be had again.
+    while syscall::environment_destroy(KeyIndex::FIRST, grandchild, 0)
+        .is_err_and(|failure| failure.error == abi::Error::Again)
+    {}
+    granted!(move_from(number, spare(number)));
+    granted!(child.destroy());
+    refused!(move_from(number, 0), NoSuchEnvironment);
+    check!(used() == before, "budgets were {before:?} and are {:?}", used());
     Ok(())
 }
 
