@@ -139,6 +139,8 @@ pub struct Child {
     pub told: u64,
     /// Whether another process made it, which has ended: the session takes back what it was made of.
     pub is_adopted: bool,
+    /// Whether it has ended and only what it is asked about is left of it: see `remnant`.
+    pub is_remnant: bool,
 }
 
 /// All children that were not waited for.

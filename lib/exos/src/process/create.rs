@@ -297,7 +297,7 @@ impl Made {
         if is_own {
             free_all(pages(session));
         } else if let Some(grave) = grave {
-            grave::close(&[grave], session, |key| free_pages(maker, pages(key)));
+            grave::close(&[grave], session, |key| free_pages(EnvironmentId(maker), pages(key)));
         }
     }
 }
@@ -311,31 +311,32 @@ fn dig(made: &Made, session: KeyIndex) -> Option<Grave> {
 pub(super) fn free_all(pages: Allocator) {
     // One that was given up already, with the thread that made it, goes with what is under it.
     let keeps_list = exposed::page(pages.list).is_some_and(|info| !info.is_orphan());
-    free_pages(area::number().0, pages);
+    free_pages(area::number(), pages);
     if keeps_list {
         let _ = pages.free(pages.list);
     }
 }
 
 /// Frees all pages under a list that are charged to who made them, but for the list.
-fn free_pages(maker: u64, pages: Allocator) {
-    // What was given up already is freed with its last use.
-    let is_under_list = |info: runtime::exposed::Page| info.access() == pages.list && !info.is_orphan();
-    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under_list);
+fn free_pages(maker: EnvironmentId, pages: Allocator) {
     // Another thread's pages may change while they are listed: what is missed is found in the next round.
-    while let Some(maker) = exposed::environment(EnvironmentId(maker)) {
-        // What was charged last comes first: the walk ends long before the maker's own pages do.
-        let count = exposed::page(pages.list).map_or(0, |info| info.links()) as usize;
-        let theirs = maker
-            .pages()
-            .inspect(|_| critical_section::give_way())
-            .filter(|page| under_list(page) && *page != pages.list);
-        let theirs: Vec<PageNumber> = theirs.take(count).collect();
-        let freed = pages.free_many(&theirs);
-        if freed == 0 || maker.number.load(Relaxed) == area::number().0 {
+    while exposed::environment(maker).is_some() {
+        let freed = pages.free_many(&under_list(maker, pages.list));
+        if freed == 0 || maker == area::number() {
             break;
         }
     }
+}
+
+/// The pages under a list, but for the list, that are charged to who made them.
+pub(super) fn under_list(maker: EnvironmentId, list: PageNumber) -> Vec<PageNumber> {
+    // What was given up already is freed with its last use.
+    let is_under_list = |info: runtime::exposed::Page| info.access() == list && !info.is_orphan();
+    let is_one = |page: &PageNumber| *page != list && exposed::page(*page).is_some_and(is_under_list);
+    // What was charged last comes first: the walk ends long before the maker's own pages do.
+    let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
+    let theirs = exposed::environment(maker).into_iter().flat_map(|maker| maker.pages());
+    theirs.inspect(|_| critical_section::give_way()).filter(is_one).take(count).collect()
 }
 
 /// The public page of an environment that is about to be destroyed: under a list that it shares with others.

@@ -100,6 +100,9 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
         super::wait::bury_ended();
     }
     process.take_back_first();
+    if process.children.lock().all.len() >= NOTED_CHILDREN {
+        process.shrink_ended();
+    }
     let mut nursery = process.nursery.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
@@ -419,7 +422,15 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
     process.has_made_children.store(true, Relaxed);
     let _ = process.public_word(public::CHILD).compare_exchange(0, number, Release, Relaxed);
     let Ready { made, public, room } = ready;
-    children.all.push(Child { made, public, room: room.to_note(), copies, told: 0, is_adopted: false });
+    children.all.push(Child {
+        made,
+        public,
+        room: room.to_note(),
+        copies,
+        told: 0,
+        is_adopted: false,
+        is_remnant: false,
+    });
     // A parent that waits next gives it the CPU.
     block::note_awakened(number);
     Ok(number)

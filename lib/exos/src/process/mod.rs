@@ -63,6 +63,8 @@ pub mod ready;
 pub mod reaper;
 #[cfg(target_os = "none")]
 mod record;
+#[cfg(target_os = "none")]
+mod remnant;
 pub mod request;
 #[cfg(target_os = "none")]
 mod set_id;

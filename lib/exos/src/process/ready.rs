@@ -316,7 +316,7 @@ impl Ready {
                 self.note();
             }
         }
-        self.reclaim_mailbox()?;
+        reclaim_mailbox(self.made.number, self.mailbox())?;
         self.renew(beginning, keeps)?;
         Ok(Renewed { keeps, gone })
     }
@@ -349,16 +349,6 @@ impl Ready {
         }
         let session = process().session_key;
         Ok(give_keys(self.made.number, session, session, area::channel_key())?)
-    }
-
-    /// What is charged to the old one goes with it: the mailbox, if it has begun.
-    fn reclaim_mailbox(&self) -> Result<()> {
-        let (session, mailbox) = (process().session_key, self.mailbox());
-        let is_theirs = exposed::page(mailbox).is_some_and(|info| info.owner() == self.made.number);
-        if is_theirs {
-            syscall::page_claim(session, mailbox, session, process().lists.public(session).list)?;
-        }
-        Ok(())
     }
 
     fn renew(&mut self, beginning: PageNumber, keeps: bool) -> Result<()> {
@@ -560,6 +550,16 @@ pub(super) fn is_mailbox(page: PageNumber) -> bool {
             && info.kind() == PageKind::Ordinary
             && !info.is_orphan()
     })
+}
+
+/// What is charged to one that is gone goes with it: the mailbox, if it has begun.
+pub(super) fn reclaim_mailbox(number: EnvironmentId, mailbox: PageNumber) -> Result<()> {
+    let session = process().session_key;
+    let is_theirs = exposed::page(mailbox).is_some_and(|info| info.owner() == number);
+    if is_theirs {
+        syscall::page_claim(session, mailbox, session, process().lists.public(session).list)?;
+    }
+    Ok(())
 }
 
 /// Destroys an environment that was to be a child, or was one, with what shows of it here.

@@ -78,7 +78,7 @@ fn adopt(number: u64) -> Result<()> {
     }
     let said = Status::from_word(public.words()[STATUS_WORD].load(SeqCst));
     let made = Made { number: environment, public: public.pages()[0], list };
-    let child = Child { made, public, room: None, copies: Vec::new(), told: 0, is_adopted: true };
+    let child = Child { made, public, room: None, copies: Vec::new(), told: 0, is_adopted: true, is_remnant: false };
     process.children.lock().all.push(child);
     // One that said how it ends before it could know of this told another one.
     let (code, value) = said.map_or((0, 0), Status::information);

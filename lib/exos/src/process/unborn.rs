@@ -193,7 +193,8 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     // Nothing of it is there to be released: it is over with the first step.
     let _ = syscall::environment_destroy(key, made.number, 0);
     let number = made.number.0;
-    let child = Child { made, public, room: Some(room), copies: Vec::new(), told: 0, is_adopted: false };
+    let child =
+        Child { made, public, room: Some(room), copies: Vec::new(), told: 0, is_adopted: false, is_remnant: false };
     process.children.lock().all.push(child);
     let (code, value) = status.information();
     let detail = number & 0xffff_ffff | process.sender() & !0xffff_ffff;

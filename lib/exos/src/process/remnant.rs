@@ -1,0 +1,58 @@
+//! What is left of a child that has ended and that nobody has waited for: what it is asked about (doc/decision/0026).
+//!
+//! That stands in its public page, in its mailbox and in the kernel's record; its address space, its area and what its maker made
+//! for it are of no use to anybody, unless the next child is made of them. Holds always, of a child that says so: it is found by its
+//! number, as before, and destroyed for good by who waits for it.
+
+use super::children::Child;
+use super::create::{Made, under_list};
+use super::ready::reclaim_mailbox;
+use super::record::Process;
+use crate::user_memory::current::process;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::page::{Allocator, PageKind};
+use runtime::{Error, Failure, PageNumber, area, exposed, syscall};
+
+impl Process {
+    /// Gives up what is of no use of those children that have ended. Who takes one out of their list meanwhile waits.
+    pub fn shrink_ended(&self) {
+        let mut children = self.children.lock();
+        let ended = children.all.iter_mut().filter(|child| !child.is_remnant && is_of_no_use(child));
+        ended.for_each(shrink);
+    }
+}
+
+/// Whether a child has ended that the running thread has made, and no other child is made of it.
+fn is_of_no_use(child: &Child) -> bool {
+    let is_mine = || {
+        exposed::environment(child.made.number)
+            .is_some_and(|info| info.remains() && info.creator.load(Relaxed) == area::number().0)
+    };
+    !child.is_adopted && child.room.is_none() && child.copies.is_empty() && child.status().is_some() && is_mine()
+}
+
+fn shrink(child: &mut Child) {
+    child.is_remnant = true;
+    let (made, session) = (&child.made, process().session_key);
+    if reclaim_mailbox(made.number, child.public.pages()[1]).is_err() {
+        return;
+    }
+    while let Err(failure) = syscall::environment_destroy(session, made.number, 1) {
+        if !matches!(failure, Failure { error: Error::Again, .. }) {
+            return;
+        }
+    }
+    Allocator { key: session, list: made.list }.free_many(&needless(made));
+}
+
+/// The pages under its list but for those that it consists of.
+fn needless(made: &Made) -> Vec<PageNumber> {
+    let root = exposed::environment(made.number).map_or(PageNumber::NONE, |info| PageNumber(info.root.load(Relaxed)));
+    let is_needless = |page: &PageNumber| match exposed::page(*page).map(|info| info.kind()) {
+        Some(PageKind::Ordinary) => true,
+        Some(PageKind::PageTable) => *page != root,
+        _ => false,
+    };
+    under_list(area::number(), made.list).into_iter().filter(is_needless).collect()
+}

@@ -1,0 +1,142 @@
+// Children that have ended and that nobody has waited for: they are found as long as that is so, by their parent and by others, and they hold
+// next to nothing, however many they are.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
+
+enum { ZOMBIES = 300, GROUP_OF = 10, KILLED = 7, LARGE = 4 << 20, KIB_EACH = 64 };
+
+static pid_t zombies[ZOMBIES];
+
+// Every seventh is killed in the middle of nothing, the others end by themselves.
+static int status_of(int index) { return index % KILLED == 3 ? SIGTERM : (index & 0x7f) << 8; }
+
+static void child(int index) {
+    char *some = malloc(200000);
+    if (some) memset(some, index, 200000);
+    if (index % KILLED == 3) for (;;) pause();
+    _exit(index & 0x7f);
+}
+
+static void make(int index) {
+    pid_t made = fork();
+    CHECK(made >= 0);
+    if (made == 0) child(index);
+    zombies[index] = made;
+    CHECK(setpgid(made, zombies[index / GROUP_OF * GROUP_OF]) == 0 || errno == ESRCH);
+    if (index % KILLED == 3) CHECK(kill(made, SIGTERM) == 0);
+    // It has ended and stays.
+    siginfo_t told = { 0 };
+    CHECK(waitid(P_PID, made, &told, WEXITED | WNOWAIT) == 0 && told.si_pid == made);
+}
+
+static long kib(const char *name) {
+    char line[128];
+    long found = -1;
+    FILE *file = fopen("/proc/meminfo", "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, name, strlen(name))) found = atol(line + strlen(name));
+    CHECK(fclose(file) == 0 && found >= 0);
+    return found;
+}
+
+// What /proc tells of one: its state and its parent.
+static void look_in_proc(int index, pid_t parent) {
+    char path[64], name[64], state;
+    int number, above;
+    snprintf(path, sizeof path, "/proc/%d/stat", zombies[index]);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%d %63s %c %d", &number, name, &state, &above) == 4 && fclose(file) == 0);
+    CHECK(number == zombies[index] && state == 'Z' && above == parent);
+    snprintf(path, sizeof path, "/proc/%d/cmdline", zombies[index]);
+    file = fopen(path, "r");
+    CHECK(file && fgetc(file) == EOF && fclose(file) == 0);
+    snprintf(path, sizeof path, "/proc/%d/maps", zombies[index]);
+    file = fopen(path, "r");
+    CHECK(file == NULL || (fgetc(file) == EOF && fclose(file) == 0));
+}
+
+// Whoever asks about them finds all.
+static void find_all(pid_t parent) {
+    int listed = 0;
+    DIR *directory = opendir("/proc");
+    CHECK(directory);
+    for (struct dirent *entry; (entry = readdir(directory));)
+        for (int i = 0; i < ZOMBIES; i++) listed += atoi(entry->d_name) == zombies[i];
+    CHECK(closedir(directory) == 0 && listed == ZOMBIES);
+    for (int i = 0; i < ZOMBIES; i++) {
+        CHECK(kill(zombies[i], 0) == 0 && kill(zombies[i], SIGTERM) == 0 && kill(zombies[i], SIGKILL) == 0);
+        CHECK(getpgid(zombies[i]) == zombies[i / GROUP_OF * GROUP_OF] && getsid(zombies[i]) == getsid(0));
+        CHECK(getpriority(PRIO_PROCESS, (id_t)zombies[i]) == 0);
+        look_in_proc(i, parent);
+    }
+    CHECK(kill(-zombies[0], 0) == 0);
+}
+
+static void by_another(void) {
+    pid_t parent = getpid(), other = fork();
+    int status;
+    CHECK(other >= 0);
+    if (other == 0) {
+        find_all(parent);
+        // They are not this one's.
+        CHECK(waitpid(zombies[0], &status, 0) == -1 && errno == ECHILD);
+        exit(0);
+    }
+    CHECK(waitpid(other, &status, 0) == other && status == 0);
+}
+
+// All ways to ask for one, and it is gone.
+static void bury(int index) {
+    int status = -1;
+    struct rusage usage;
+    siginfo_t told = { 0 };
+    switch (index % 3) {
+    case 0: CHECK(waitpid(zombies[index], &status, 0) == zombies[index] && status == status_of(index)); break;
+    case 1: CHECK(wait4(zombies[index], &status, WNOHANG, &usage) == zombies[index] && status == status_of(index)); break;
+    default:
+        CHECK(waitid(P_PID, zombies[index], &told, WEXITED) == 0 && told.si_pid == zombies[index]);
+        CHECK(told.si_status == (index % KILLED == 3 ? SIGTERM : index & 0x7f));
+    }
+    CHECK(kill(zombies[index], 0) == -1 && errno == ESRCH);
+}
+
+int main(void) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    alarm(240);
+    // A parent that has much: so would its children.
+    char *much = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(much != MAP_FAILED);
+    memset(much, 1, LARGE);
+    for (int i = 0; i < 20; i++) make(i);
+    long before = kib("MemFree:");
+    for (int i = 20; i < ZOMBIES; i++) make(i);
+    long each = (before - kib("MemFree:")) / (ZOMBIES - 20);
+    if (each > KIB_EACH) {
+        printf("%ld KiB each\n", each);
+        return 1;
+    }
+    puts("next to nothing");
+    find_all(getpid());
+    puts("found");
+    by_another();
+    puts("found by others");
+    for (int i = ZOMBIES - 1; i >= 0; i -= 2) bury(i);
+    for (int i = 0; i < ZOMBIES; i += 2) bury(i);
+    int status;
+    CHECK(wait(&status) == -1 && errno == ECHILD);
+    puts("waited for");
+    return 0;
+}
