@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde::Deserialize;
 
@@ -61,11 +61,12 @@ fn talk(guest: &Guest, mut transcript: File) -> Result<Verdict> {
 /// The keyboard's side of a new terminal, and the command on the other.
 fn start(guest: &Guest) -> Result<(File, GuardedChild)> {
     const WHAT: &str = "cannot make a pseudo-terminal";
-    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).context(WHAT)?;
+    // Who leads a session without a terminal would have this one for its own, and go with it.
+    let how = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let keyboard = openpt(how).context(WHAT)?;
     grantpt(&keyboard).context(WHAT)?;
     unlockpt(&keyboard).context(WHAT)?;
-    let name = ptsname(&keyboard, Vec::new()).context(WHAT)?;
-    let terminal = OpenOptions::new().read(true).write(true).open(name.to_string_lossy().as_ref()).context(WHAT)?;
+    let terminal = File::from(ioctl_tiocgptpeer(&keyboard, how).context(WHAT)?);
     let size = Winsize { ws_row: SIZE.0, ws_col: SIZE.1, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&terminal, size).context(WHAT)?;
     let side = || terminal.try_clone().context(WHAT).map(Stdio::from);
