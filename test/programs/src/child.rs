@@ -197,6 +197,15 @@ pub fn eventually_by(progress: impl Fn() -> u64, mut condition: impl FnMut() -> 
     true
 }
 
+/// Whether something that a busy host can spoil comes out as it should in one of so many tries; else the first reason.
+///
+/// # Errors
+/// What the first try said.
+pub fn once_in(tries: usize, mut attempt: impl FnMut() -> Outcome) -> Outcome {
+    let first = attempt();
+    first.or_else(|why| if (1..tries).any(|_| attempt().is_ok()) { Ok(()) } else { Err(why) })
+}
+
 /// How a child died, as the kernel recorded it.
 pub fn death(child: &Child) -> String {
     child.info().map_or_else(|| String::from("its record is gone"), death_of)

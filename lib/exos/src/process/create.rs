@@ -359,5 +359,16 @@ impl PublicPage {
 
 /// Destroys an environment, in as many steps as it takes.
 pub fn release(number: EnvironmentId, key: KeyIndex) {
-    while let Err(Failure { error: Error::Again, .. }) = syscall::environment_destroy(key, number, 0) {}
+    // What is not there needs no end.
+    let _ = release_all_but(number, key, 0);
+}
+
+/// The same but for what the kernel `keeps` of it.
+pub(super) fn release_all_but(number: EnvironmentId, key: KeyIndex, keeps: u64) -> Result<()> {
+    loop {
+        match syscall::environment_destroy(key, number, keeps) {
+            Err(Failure { error: Error::Again, .. }) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
 }

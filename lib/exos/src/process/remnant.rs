@@ -5,14 +5,14 @@
 //! number, as before, and destroyed for good by who waits for it.
 
 use super::children::Child;
-use super::create::{Made, under_list};
+use super::create::{Made, release_all_but, under_list};
 use super::ready::reclaim_mailbox;
 use super::record::Process;
 use crate::user_memory::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::{Allocator, PageKind};
-use runtime::{Error, Failure, PageNumber, area, exposed, syscall};
+use runtime::{PageNumber, area, exposed};
 
 impl Process {
     /// Gives up what is of no use of those children that have ended. Who takes one out of their list meanwhile waits.
@@ -35,15 +35,10 @@ fn is_of_no_use(child: &Child) -> bool {
 fn shrink(child: &mut Child) {
     child.is_remnant = true;
     let (made, session) = (&child.made, process().session_key);
-    if reclaim_mailbox(made.number, child.public.pages()[1]).is_err() {
-        return;
+    let reclaimed = reclaim_mailbox(made.number, child.public.pages()[1]);
+    if reclaimed.and_then(|()| release_all_but(made.number, session, 1)).is_ok() {
+        Allocator { key: session, list: made.list }.free_many(&needless(made));
     }
-    while let Err(failure) = syscall::environment_destroy(session, made.number, 1) {
-        if !matches!(failure, Failure { error: Error::Again, .. }) {
-            return;
-        }
-    }
-    Allocator { key: session, list: made.list }.free_many(&needless(made));
 }
 
 /// The pages under its list but for those that it consists of.

@@ -15,7 +15,7 @@ use runtime::environment::Child;
 use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, predicate, syscall, time_slice};
-use test_programs::child::{eventually, launch, prepare, status};
+use test_programs::child::{eventually, launch, once_in, prepare, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -196,10 +196,7 @@ fn is_as_said([modest, late, hog]: [&Child; 3], by_force: bool) -> Outcome {
 
 /// Who is asked has until a deadline, which passes on a host that has no time for this machine just then: it has to be so once.
 fn who_is_below_its_reservation_gets_what_others_give_back(world: &World) -> Outcome {
-    const TRIES: usize = 5;
-    let mut outcomes = (0..TRIES).map(|_| gets_its_pages(world, hog_and_give_back, false));
-    let first = outcomes.next().unwrap_or(Ok(()));
-    first.or_else(|why| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(why) })
+    once_in(5, || gets_its_pages(world, hog_and_give_back, false))
 }
 
 fn who_is_below_its_reservation_gets_what_others_do_not_give_back(world: &World) -> Outcome {

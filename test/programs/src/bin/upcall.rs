@@ -19,7 +19,7 @@ use runtime::upcall::{Context, set_handler};
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
-use test_programs::child::{death, eventually, expect_death, prepare, spawn, status};
+use test_programs::child::{death, eventually, expect_death, once_in, prepare, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting};
 
 guest! {
@@ -222,11 +222,7 @@ fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
     for case in 0..9 {
         // What comes just when a slice ends is delivered by the runtime, not the kernel, and faults as any jump there does: then the
         // kernel gets another one to deliver.
-        const TRIES: u64 = 10;
-        let mut outcomes = (0..TRIES).map(|_| expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry));
-        let first = outcomes.next().unwrap_or(Ok(()));
-        first
-            .or_else(|why| if outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { Err(why) })
+        once_in(10, || expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry))
             .map_err(|why| alloc::format!("case {case}: {why}"))?;
     }
     Ok(())

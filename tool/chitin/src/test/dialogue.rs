@@ -1,7 +1,7 @@
 //! Guests that are talked to: `./chitin run` with a real pseudo-terminal on
 //! both sides, and somebody who reads what appears and types.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
