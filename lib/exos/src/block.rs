@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::process::affinity;
+use crate::process::children::public;
 use crate::signal;
 use crate::user_memory::current::{is_adopted, process, thread};
 use abi::exposed::{CpuInfo, CpuState};
@@ -75,13 +76,11 @@ fn hand_over() -> bool {
 
 /// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 6;
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 8;
     const MILLISECOND: u64 = 1_000_000;
     process().rest();
     let mut predicate = Predicate::new();
-    for term in signals() {
-        predicate.add(&[term])?;
-    }
+    add_signals(&mut predicate)?;
     for term in terms.iter().take(ALMOST_ALL) {
         predicate.add(&[*term])?;
     }
@@ -95,17 +94,21 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// What becomes true when a signal comes that this thread does not block, when others ask something, or when the process stops
-/// or ends.
-fn signals() -> [Term; 4] {
+/// What becomes true when a signal comes that is this thread's, when others ask something, or when the process stops or ends.
+fn add_signals(predicate: &mut Predicate) -> Result<()> {
     let (process, thread) = (process(), thread());
-    let wanted = !thread.blocked();
-    [
-        word_masked(process.letters.signals(), wanted, Operator::NotEqual, 0),
-        word_masked(thread.post().pending(), wanted, Operator::NotEqual, 0),
-        word(process.letters.questions(), Operator::NotEqual, 0),
-        word(&process.stopped, Operator::NotEqual, 0),
-    ]
+    let come = |words, wanted| word_masked(words, wanted, Operator::NotEqual, 0);
+    let (common, blocked_by_first) = (process.letters.signals(), process.public_word(public::BLOCKED));
+    let seen = blocked_by_first.load(Acquire);
+    predicate.add(&[come(common, signal::taken_by(thread))])?;
+    predicate.add(&[come(thread.post().pending(), !thread.blocked())])?;
+    predicate.add(&[word(process.letters.questions(), Operator::NotEqual, 0)])?;
+    predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
+    if !process.is_first(thread) {
+        // Those that the first thread takes are anybody's once it blocks them.
+        predicate.add(&[come(common, !thread.blocked()), word(blocked_by_first, Operator::NotEqual, seen)])?;
+    }
+    Ok(())
 }
 
 /// Gives the CPU away until the predicate is true, or an upcall came.

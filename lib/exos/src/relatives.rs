@@ -198,9 +198,9 @@ impl Sight {
             threads: word(public::THREADS).clamp(1, 1 << 20),
             signals: [
                 letters.words()[0].load(Acquire),
-                word(public::SIGNALS),
-                word(public::SIGNALS + 1),
-                word(public::SIGNALS + 2),
+                word(public::BLOCKED),
+                word(public::IGNORED),
+                word(public::CAUGHT),
             ],
             change: word(public::CHANGE) as u32,
             ended,
@@ -270,10 +270,7 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
     let is_own =
         number == process().number() || process().threads.lock().iter().any(|one| one.shown_number() == number);
     if is_own {
-        if information.signal != 0 {
-            process().letters.post().put(information)?;
-        }
-        return Ok(0);
+        return if information.signal == 0 { Ok(0) } else { signal::send_own(information).map(|()| 0) };
     }
     let Some(other) = find_any(number) else { return send_to_nobody(number) };
     deliver(&other, information).map(|()| 0)

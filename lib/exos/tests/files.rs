@@ -226,7 +226,7 @@ fn files_agree_with_a_vector() {
 fn a_short_write_is_refused_where_it_would_change_more_than_contents() {
     let mut tree = tree(8);
     let f = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
-    let mut shortly = |tree: &mut Tree<HostStore>, place: Option<u64>, count: u64| {
+    let shortly = |tree: &mut Tree<HostStore>, place: Option<u64>, count: u64| {
         tree.write_within_page(f, place, count, |bytes| {
             bytes.fill(1);
             true

@@ -6,7 +6,7 @@ use exos::signal::actions::{Action, Actions, DEFAULT, IGNORE};
 use exos::signal::frame::Information;
 use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
 use exos::signal::set::bit;
-use exos::signal::timer::{Clock, Created, Timer, Timers};
+use exos::signal::timer::{Clock, Created, Timer, Timers, Whose};
 use linux_raw_sys::general as linux;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -222,8 +222,8 @@ fn timers_of_a_program_send_what_it_said() {
     timers.interval[2] = Timer { deadline: 5, interval: 0 };
     assert!(timers.earliest() == 40 && timers.counts_time());
     let due = timers.expire(75, 6, |_| 0);
-    let signals: Vec<(u64, u32)> = due.iter().map(|(thread, due)| (*thread, due.signal)).collect();
-    assert_eq!(signals, [(0, linux::SIGALRM), (0, linux::SIGPROF), (3, 34)]);
+    let signals: Vec<(Whose, u32)> = due.iter().map(|(whose, due)| (*whose, due.signal)).collect();
+    assert_eq!(signals, [(Whose::Process, linux::SIGALRM), (Whose::Runner, linux::SIGPROF), (Whose::Thread(3), 34)]);
     assert_eq!((due[2].1.value, due[2].1.detail >> 32, timers.created[0].unwrap().overrun), (7, 2, 0));
     timers.delivered(&due[2].1);
     assert_eq!(timers.created[0].unwrap().overrun, 2);
@@ -236,6 +236,13 @@ fn timers_of_a_program_send_what_it_said() {
     assert!(by_time.expire(999, 49, |number| 40 + number).is_empty());
     assert_eq!(by_time.expire(999, 49, |number| 41 + number).iter().map(|due| due.1.signal).collect::<Vec<_>>(), [36]);
     assert_eq!(by_time.expire(0, 50, |_| 0).iter().map(|due| due.1.signal).collect::<Vec<_>>(), [35]);
+    for (clock, whose) in
+        [(Clock::Wall, Whose::Process), (Clock::Program, Whose::Runner), (Clock::Thread(9), Whose::Runner)]
+    {
+        let mut timers = Timers::default();
+        timers.create(Created { clock, thread: 0, timer: Timer { deadline: 50, interval: 0 }, ..created });
+        assert_eq!(timers.expire(50, 50, |_| 50).iter().map(|due| due.0).collect::<Vec<_>>(), [whose]);
+    }
     assert!(!by_time.counts_time());
     for _ in 1..256 {
         assert!(timers.create(created).is_some());

@@ -211,6 +211,51 @@ static void exec_in_thread(void) {
     pthread_join(thread, NULL);
 }
 
+// A set of signals as /proc shows it.
+static unsigned long shown(pid_t process, const char *name) {
+    char path[64], line[256];
+    unsigned long set = 0;
+    sprintf(path, "/proc/%d/status", process);
+    FILE *file = fopen(path, "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, name, strlen(name))) set = strtoul(line + strlen(name), NULL, 16);
+    fclose(file);
+    return set;
+}
+
+static void *blocks_more(void *unused) {
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(!pthread_sigmask(SIG_SETMASK, &all, NULL) && signal(SIGUSR1, SIG_IGN) != SIG_ERR && !setuid(getuid()));
+    return unused;
+}
+
+// What a child has of its parent's masks and handlers, and what a process has whose threads have other masks.
+static void shown_signals(void) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGWINCH);
+    CHECK(!sigprocmask(SIG_BLOCK, &one, NULL));
+    handle(SIGURG, note, 0);
+    signal(SIGTTIN, SIG_IGN);
+    pid_t child = fork();
+    if (child == 0) for (;;) pause();
+    for (int i = 0; i < 2; i++) {
+        pid_t of = i ? child : getpid();
+        CHECK(shown(of, "SigBlk:") == 1UL << (SIGWINCH - 1));
+        CHECK(shown(of, "SigCgt:") & 1UL << (SIGURG - 1) && shown(of, "SigIgn:") & 1UL << (SIGTTIN - 1));
+    }
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, NULL, 0) == child);
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, blocks_more, NULL) && !pthread_join(thread, NULL));
+    CHECK(shown(getpid(), "SigBlk:") == 1UL << (SIGWINCH - 1) && shown(getpid(), "SigIgn:") & 1UL << (SIGUSR1 - 1));
+    CHECK(!sigprocmask(SIG_UNBLOCK, &one, NULL));
+    for (int i = 0; i < 3; i++) signal((int[]){SIGURG, SIGTTIN, SIGUSR1}[i], SIG_DFL);
+    puts("what is shown of signals");
+}
+
 static void children(void) {
     CHECK(ends_by(exec_in_thread) == -42);
     signal(SIGCHLD, SIG_IGN);
@@ -285,6 +330,7 @@ int main(int count, char **arguments) {
     timers();
     stacks();
     frames();
+    shown_signals();
     children();
     return 0;
 }

@@ -96,7 +96,7 @@ pub(crate) fn file_room(process: &Process, at: u64, count: u64) -> Result<u64> {
         return Ok(count);
     }
     if at >= most {
-        signal::raise_own(linux::SIGXFSZ);
+        signal::raise_here(linux::SIGXFSZ);
         return Err(Errno::EFBIG);
     }
     Ok(most - at)

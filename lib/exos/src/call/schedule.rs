@@ -219,7 +219,7 @@ fn nobody(error: Errno) -> Errno {
 fn other_thread(call: &Call<'_>, number: u64) -> Option<&'static Thread> {
     let number = if number == 0 { thread().number() } else { number };
     let threads = call.process.threads.lock();
-    threads.iter().find(|one| one.number() == number && number != call.process.environment()).copied()
+    threads.iter().find(|one| one.number() == number && !call.process.is_first(one)).copied()
 }
 
 pub(super) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {

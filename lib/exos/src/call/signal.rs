@@ -91,7 +91,7 @@ pub(super) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn rt_sigreturn(call: &mut Call<'_>) -> Result<u64> {
     if signal::return_from_handler(call.context).is_err() {
-        signal::raise_own(linux::SIGSEGV);
+        signal::raise_here(linux::SIGSEGV);
     }
     call.keep_registers();
     Ok(0)
@@ -118,7 +118,8 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
     loop {
         // What is not blocked and has no handler ends the process, or does whatever else it does by itself.
         let caught = call.process.signals.lock().sets().1;
-        if let Some(information) = signal::take_wanted(wanted & (thread().blocked() | caught)) {
+        let wanted = wanted & (thread().blocked() | caught);
+        if let Some(information) = signal::take_wanted(wanted) {
             if to != 0 {
                 copy::write(to, &frame::information_bytes(&information))?;
             }
@@ -193,8 +194,9 @@ pub(super) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
-    let is_own = i64::from(target as i32) as u64 == call.process.number();
-    if is_own && signal::send_at_end(signal as u32, linux::SI_USER as i32) { Ok(0) } else { kill_any(call) }
+    // As on Linux the signal is this thread's where it is named, and where it is the first one.
+    let names_this = i64::from(target as i32) as u64 == thread().number();
+    if names_this && signal::send_at_end(signal as u32, linux::SI_USER as i32) { Ok(0) } else { kill_any(call) }
 }
 
 #[inline(never)]
@@ -202,7 +204,7 @@ fn kill_any(call: &Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
     match i64::from(target as i32) {
         own if own as u64 == call.process.number() && (1..=u64::from(COUNT)).contains(&(signal & HALF)) => {
-            signal::send_own(signal as u32).map(|()| 0)
+            signal::send_own(&from_user(signal as u32, call.process.sender())).map(|()| 0)
         }
         0 => relatives::send_to_group(call.process.group(), signal as u32),
         -1 => relatives::send_to_all(signal as u32),

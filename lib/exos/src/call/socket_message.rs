@@ -124,7 +124,7 @@ fn send(
             name => send_to_name(call, socket, &read_name(name, name_bytes)?, message, nonblocking),
         };
         if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 {
-            crate::signal::raise_own(linux_raw_sys::general::SIGPIPE);
+            crate::signal::raise_here(linux_raw_sys::general::SIGPIPE);
         }
         sent
     })

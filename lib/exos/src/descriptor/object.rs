@@ -594,7 +594,7 @@ impl Description {
 
 /// Nobody reads any more: a signal, and the error.
 pub(crate) fn broken_pipe() -> Errno {
-    crate::signal::raise_own(linux::SIGPIPE);
+    crate::signal::raise_here(linux::SIGPIPE);
     Errno::EPIPE
 }
 

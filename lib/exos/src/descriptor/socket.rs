@@ -350,7 +350,7 @@ impl Socket {
         let control = self.control_of(&[]);
         let sent = self.send(&self.outgoing()?, Outgoing::bytes(&control, bytes), nonblocking);
         if sent == Err(Errno::EPIPE) {
-            crate::signal::raise_own(linux::SIGPIPE);
+            crate::signal::raise_here(linux::SIGPIPE);
         }
         sent
     }

@@ -36,7 +36,7 @@ pub fn own() -> u64 {
 /// The CPUs that the running thread may run on, in a process with these attributes.
 fn allowed(attributes: &Attributes) -> u64 {
     let thread = thread();
-    match thread.number() == process().environment() {
+    match process().is_first(thread) {
         true => attributes.cpus,
         false => thread.cpus.load(Relaxed).into(),
     }

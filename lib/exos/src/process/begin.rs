@@ -160,6 +160,7 @@ fn become_child(inherited: &mut Inherited) -> Result<()> {
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
+    publish_signals(process);
     forget_what_is_the_parents(process, thread);
     *process.neighbours.lock() = Neighbours::of_child(inherited.beside.take());
     if let Some((place, pages)) = &inherited.window {
@@ -268,12 +269,11 @@ impl Process {
     }
 }
 
-/// Shows what becomes of signals.
+/// Shows what becomes of signals that are not blocked.
 pub fn publish_signals(process: &Process) {
     let (ignored, caught) = process.signals.lock().sets();
-    for (index, set) in [thread().blocked(), ignored, caught].into_iter().enumerate() {
-        process.public_word(public::SIGNALS + index).store(set, Release);
-    }
+    process.public_word(public::IGNORED).store(ignored, Release);
+    process.public_word(public::CAUGHT).store(caught, Release);
 }
 
 /// Shows the arguments of the program, as far as they fit.

@@ -73,8 +73,12 @@ pub mod public {
     pub const TERMINAL: usize = BASE + 23;
     /// Its threads.
     pub const THREADS: usize = BASE + 25;
-    /// Signals that its first thread blocks, that it ignores, and that it has handlers for.
-    pub const SIGNALS: usize = BASE + 26;
+    /// Signals that its first thread blocks.
+    pub const BLOCKED: usize = BASE + 26;
+    /// Signals that it ignores.
+    pub const IGNORED: usize = BASE + 27;
+    /// Signals that functions of its program handle.
+    pub const CAUGHT: usize = BASE + 28;
     /// Not 0 once it has executed a program: where its stack began.
     pub const EXECUTED: usize = BASE + 29;
     /// Who adopted it when its parent ended; 0: nobody. Written by who did.

@@ -243,7 +243,7 @@ impl Returned {
 impl Nursery {
     /// What is to go along with a child that does not run yet, where its child is likely to have one.
     pub fn endow(&mut self, child: EnvironmentId) -> Option<Box<Dowry>> {
-        let is_first = thread().number() == process().environment();
+        let is_first = process().is_first(thread());
         let can_be = is_first && !process().has_threads.load(Relaxed) && !process().borrows_key();
         if !can_be || self.dowry.is_none() && !self.descent.goes_on {
             return None;

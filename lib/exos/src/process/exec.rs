@@ -80,7 +80,7 @@ pub fn exec(
 ) -> Result<()> {
     let request = Request::new((path, goes), arguments, environment)?;
     let process = process();
-    if thread().number() != process.environment() {
+    if !process.is_first(thread()) {
         *process.exec.lock() = Some(Box::new(request));
         super::exit::leave_for_exec();
     }

@@ -37,7 +37,7 @@ pub fn leave() -> ! {
     let thread = thread();
     process.stopped.store(state::ENDS, SeqCst);
     futex::release_robust_list(thread);
-    if thread.number() != process.environment() {
+    if !process.is_first(thread) {
         ring(EnvironmentId(process.environment()));
         die();
     }
@@ -52,7 +52,7 @@ pub fn end_thread(code: u8) -> ! {
     let thread = thread();
     futex::release_robust_list(thread);
     futex::clear_at_end(thread);
-    if thread.number() == process.environment() {
+    if process.is_first(thread) {
         wait_to_be_alone();
         end(Status::Exited(code));
     }

@@ -379,7 +379,7 @@ fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Dat
 /// Whether a further child of the running thread is one to make another of.
 fn is_noted() -> bool {
     let process = process();
-    thread().number() == process.environment() && process.children.lock().all.len() < NOTED_CHILDREN
+    process.is_first(thread()) && process.children.lock().all.len() < NOTED_CHILDREN
 }
 
 /// Puts pages that a child before had into the first places; how many.

@@ -72,7 +72,7 @@ impl Nursery {
     /// # Errors
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
     pub fn prepare(&mut self) -> Result<Ready> {
-        let is_first = thread().number() == process().environment();
+        let is_first = process().is_first(thread());
         let ready = match self.ready.take_if(|_| is_first) {
             Some(ready) => ready,
             None => self.make_ready(is_first)?,
@@ -241,7 +241,7 @@ impl Process {
     fn can_keep(&self, child: &Child) -> bool {
         let is_mine = exposed::environment(child.made.number)
             .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
-            && thread().number() == self.environment()
+            && self.is_first(thread())
             && remains(&child.made);
         // What borrows a key is made anew: the key is not this process's to give to who is not born.
         let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
@@ -278,7 +278,7 @@ impl Process {
 
     /// Takes back what the first child was made of, if that was put off.
     pub fn take_back_first(&self) {
-        let first = self.nursery.lock().first.take_if(|_| thread().number() == self.environment());
+        let first = self.nursery.lock().first.take_if(|_| self.is_first(thread()));
         first.into_iter().for_each(|child| child.take_back());
     }
 
@@ -286,7 +286,7 @@ impl Process {
     /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
     /// the children while it asks for the nursery.
     pub fn rest(&self) {
-        if self.has_threads.load(Relaxed) || thread().number() != self.environment() {
+        if self.has_threads.load(Relaxed) || !self.is_first(thread()) {
             return;
         }
         if self.children.lock().all.is_empty() {

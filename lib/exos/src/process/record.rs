@@ -240,6 +240,11 @@ impl Process {
         self.number.load(Relaxed)
     }
 
+    /// Whether this is its first thread.
+    pub fn is_first(&self, thread: &Thread) -> bool {
+        thread.number() == self.environment()
+    }
+
     /// Its number and its user, as they come along with a signal that it sends.
     pub fn sender(&self) -> u64 {
         self.number() & 0xffff_ffff | u64::from(self.identity.lock().user.real) << 32
@@ -276,6 +281,7 @@ impl Process {
     }
 
     /// Does something to its memory.
+    #[inline(always)]
     pub fn with_memory<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
         let mut memory = self.memory.lock();
         let Memory { space, tables, at_hand } = &mut *memory;
@@ -286,6 +292,7 @@ impl Process {
     }
 
     /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.
+    #[inline(always)]
     pub fn memory_is_mine(&self) -> bool {
         self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
     }

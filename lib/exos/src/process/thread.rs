@@ -122,13 +122,13 @@ impl Thread {
     /// Its number, as programs see it: that of the process where it is the first thread.
     pub fn shown_number(&self) -> u64 {
         let process = crate::user_memory::current::process();
-        if self.number() == process.environment() { process.number() } else { self.number() }
+        if process.is_first(self) { process.number() } else { self.number() }
     }
 
     /// Its name.
     pub fn name(&self) -> Vec<u8> {
         let process = crate::user_memory::current::process();
-        if self.number() == process.environment() {
+        if process.is_first(self) {
             return process.program.lock().name.clone();
         }
         let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
@@ -138,7 +138,7 @@ impl Thread {
     /// Gives it a name of 15 bytes at most; that of the first thread everybody sees.
     pub fn set_name(&self, name: Vec<u8>) {
         let process = crate::user_memory::current::process();
-        if self.number() == process.environment() {
+        if process.is_first(self) {
             return process.set_name(name);
         }
         self.note_name(&name);
@@ -165,6 +165,7 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.clear_at_end.store(0, Relaxed);
+        self.set_blocked(self.blocked());
     }
 
     /// The record is another thread's from now on, which does not run yet.
@@ -206,7 +207,7 @@ impl Thread {
     pub fn set_blocked(&self, blocked: u64) {
         let blocked = blocked & !UNSTOPPABLE;
         self.blocked.store(blocked, SeqCst);
-        let shown = Area::current().public_library(public::SIGNALS - public::BASE);
+        let shown = Area::current().public_library(public::BLOCKED - public::BASE);
         shown.store(blocked, Relaxed);
     }
 

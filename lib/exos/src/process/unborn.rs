@@ -46,7 +46,7 @@ pub struct Unborn {
 
 /// Whether a child of the running thread may wait to begin.
 pub fn can_be(process: &Process) -> bool {
-    thread().number() == process.environment()
+    process.is_first(thread())
         && process.threads.lock().len() == 1
         && process.calls.is_of_image()
         && process.loan.lock().is_none()

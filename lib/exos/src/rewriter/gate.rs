@@ -268,7 +268,7 @@ extern "C" fn return_by_gate(context: &mut Context) -> Returning {
 extern "C" fn refuse_return(context: &mut Context) -> u32 {
     thread().account.enter_library();
     context.registers = Registers::default();
-    signal::raise_own(linux::SIGSEGV);
+    signal::raise_here(linux::SIGSEGV);
     left::SIGNALS
 }
 
@@ -298,10 +298,12 @@ extern "C" fn deliver(context: &mut Context) {
     thread().account.leave_library();
 }
 
-/// An event was raised: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
+/// An event was raised, to the first thread for a signal of the process: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
 /// before it goes back.
 extern "C" fn event(context: &mut Context) {
-    signal::pass_on();
+    if process().is_first(thread()) {
+        signal::pass_on();
+    }
     if is_program(context.frame.rip) && !is_on_own_stack(context.frame.rsp) {
         signal::deliver_pending(context);
     }

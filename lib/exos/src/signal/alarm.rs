@@ -1,12 +1,15 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
-use super::timer::Timers;
+use super::frame::Information;
+use super::set::bit;
+use super::timer::{Timers, Whose};
 use crate::call::{own_time, ran};
-use crate::user_memory::current::process;
+use crate::errno::Result;
+use crate::user_memory::current::{process, thread};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use runtime::clock;
 use runtime::lock::Lock;
+use runtime::{EnvironmentId, clock};
 
 /// The timers of a process, and when somebody has to look at them.
 #[derive(Debug, Default)]
@@ -62,14 +65,21 @@ pub fn expire() {
 fn expire_due() {
     let process = process();
     let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
-    for (number, information) in due {
-        let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
-        let post = thread.map_or_else(|| process.letters.post(), |thread| thread.post());
-        let _ = post.put(&information);
-        if let Some(thread) = thread {
-            let _ = super::ring(process.session_key, runtime::EnvironmentId(thread.number()));
-        } else {
-            super::pass_on();
-        }
+    for (whose, information) in due {
+        let _ = match whose {
+            Whose::Process => super::send_own(&information),
+            Whose::Runner if thread().blocked() & bit(information.signal) == 0 => thread().post().put(&information),
+            Whose::Runner => super::send_own(&information),
+            Whose::Thread(number) => send_to(number, &information),
+        };
     }
+}
+
+/// To the process, where the thread is no more.
+fn send_to(number: u64, information: &Information) -> Result<()> {
+    let process = process();
+    let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
+    let Some(thread) = thread else { return super::send_own(information) };
+    thread.post().put(information)?;
+    super::ring(process.session_key, EnvironmentId(number))
 }

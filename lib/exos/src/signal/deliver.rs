@@ -5,9 +5,10 @@ use super::post::{FIRST_QUEUED, Post, from_user};
 use super::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 use super::{Action, IGNORE, handler, stop};
 use crate::errno::Result;
+use crate::process::children::public;
 use crate::process::state;
 use crate::process::status::Status;
-use crate::process::thread::is_sent;
+use crate::process::thread::{Thread, is_sent};
 use crate::user_memory::current::{process, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
@@ -28,14 +29,10 @@ struct Taken {
 const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPABLE);
 
 /// Sends a signal to the running process itself.
-pub fn raise_own(signal: u32) {
-    let _ = send_own(signal);
-}
-
-/// The same as a program asks for it.
-pub fn send_own(signal: u32) -> Result<()> {
-    let process = process();
-    process.letters.post().put(&from_user(signal, process.sender()))
+pub fn send_own(information: &Information) -> Result<()> {
+    process().letters.post().put(information)?;
+    pass_on();
+    Ok(())
 }
 
 /// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of the
@@ -47,8 +44,14 @@ pub fn send_at_end(signal: u32, code: i32) -> bool {
     signal != 0 && thread.send_at_end(signal, code)
 }
 
-/// Sends a signal to the running thread.
-pub fn raise_here(information: &Information) {
+/// Sends the running thread a signal because of what it did itself.
+pub fn raise_here(signal: u32) {
+    put_here(&from_user(signal, process().sender()));
+}
+
+/// Kept apart: what it needs of the stack, a fault that is mended does not set up.
+#[inline(never)]
+fn put_here(information: &Information) {
     let _ = thread().post().put(information);
 }
 
@@ -65,12 +68,26 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
         crate::process::exit::end(Status::Killed(signal));
     }
     *thread.fault.lock() = Some(fault);
-    raise_here(&Information { signal, code, detail: address, value: 0 });
+    put_here(&Information { signal, code, detail: address, value: 0 });
 }
 
-/// Signals that wait for the running thread, or for any thread of its process, as far as it does not block them.
+/// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does not block
+/// them.
 pub fn pending() -> u64 {
-    waiting() & !thread().blocked()
+    let thread = thread();
+    let common = process().letters.signals().load(Acquire);
+    thread.pending().load(Acquire) & !thread.blocked() | common & taken_by(thread)
+}
+
+/// Signals for the process that one of its threads takes: as on Linux the first thread goes before the others, which are left those
+/// that it blocks. What no function of the program handles means the same wherever it is met.
+pub fn taken_by(thread: &Thread) -> u64 {
+    let process = process();
+    if process.is_first(thread) {
+        return !thread.blocked();
+    }
+    let [blocked, caught] = [public::BLOCKED, public::CAUGHT].map(|word| process.public_word(word).load(Acquire));
+    !thread.blocked() & (blocked | !caught)
 }
 
 /// Signals that wait for the running thread or its process, blocked or not.
@@ -117,7 +134,7 @@ pub fn is_quiet() -> bool {
 #[inline(never)]
 fn is_quiet_all_the_same(waiting: u64) -> bool {
     let (process, thread) = (process(), thread());
-    waiting & !thread.blocked() == 0
+    (waiting & !thread.blocked() == 0 || pending() == 0)
         && process.letters.questions().load(Acquire) == 0
         && process.stopped.load(Acquire) == state::RUNS
         && !process.alarms.is_due()
@@ -290,16 +307,17 @@ fn act(taken: &Taken) {
     }
 }
 
-/// Passes on that the process has signals: to a thread that does not block them, where the one that got the event does.
+/// Passes on that the process has signals: to the threads that take those which the running one does not.
 pub fn pass_on() {
     let process = process();
     let waiting = process.letters.signals().load(Acquire);
     let own = thread();
-    if waiting & !own.blocked() == waiting {
+    let left = waiting & !taken_by(own);
+    if left == 0 {
         return;
     }
     for other in process.threads.lock().iter().filter(|other| other.number() != own.number()) {
-        if waiting & !other.blocked() != 0 {
+        if left & taken_by(other) != 0 {
             let number = runtime::EnvironmentId(other.number.load(Relaxed));
             let _ = super::ring(process.session_key, number);
         }

@@ -72,8 +72,29 @@ pub struct Created {
     pub overrun: u64,
 }
 
-/// A signal that is due: for which thread (0: the process), and what.
-pub type Due = (u64, Information);
+impl Created {
+    fn whose(&self) -> Whose {
+        match self.thread {
+            0 if self.clock.is_real() => Whose::Process,
+            0 => Whose::Runner,
+            number => Whose::Thread(number),
+        }
+    }
+}
+
+/// Whose the signal of a timer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The process's.
+    Process,
+    /// Who used the time that the timer counts, which is who looks: what counts the time of a process, counts it there too.
+    Runner,
+    /// A thread's, by the number of its environment.
+    Thread(u64),
+}
+
+/// A signal that is due.
+pub type Due = (Whose, Information);
 
 /// The timers of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,9 +153,10 @@ impl Timers {
             (linux::SIGXCPU, used),
             (linux::SIGKILL, used),
         ];
-        for (timer, (signal, time)) in self.interval.iter_mut().zip(signals) {
+        for (index, (timer, (signal, time))) in self.interval.iter_mut().zip(signals).enumerate() {
             if timer.expire(time) > 0 {
-                due.push((0, Information { signal, code: linux::SI_KERNEL as i32, ..Information::default() }));
+                let whose = if index == 0 { Whose::Process } else { Whose::Runner };
+                due.push((whose, Information { signal, code: linux::SI_KERNEL as i32, ..Information::default() }));
             }
         }
         for created in self.created.iter_mut().flatten() {
@@ -145,7 +167,7 @@ impl Timers {
             });
             if times > 0 {
                 created.information.detail = created.information.detail & 0xffff_ffff | (times - 1) << 32;
-                due.push((created.thread, created.information));
+                due.push((created.whose(), created.information));
             }
         }
         due.retain(|(_, information)| information.signal != 0);
