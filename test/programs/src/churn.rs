@@ -74,6 +74,8 @@ fn board(index: u64) -> &'static AtomicU64 {
 
 /// Publishes what was taken, and gives back what is asked, unless it ignores requests.
 extern "C" fn answer(context: &mut Context) {
+    // Another one in the middle of this would publish more, which is not to become less again.
+    let _section = critical_section::enter();
     let (area, words) = (Area::current(), Area::current().private());
     let taken = words.repossessed.load(SeqCst);
     for index in area.status(PUBLISHED).load(SeqCst)..taken.min(MOST_TAKEN as u64) {

@@ -45,7 +45,7 @@ extern "C" fn note(context: &mut Context) {
     if context.frame.kind == kind::REVOCATION {
         area.status(REQUESTS).fetch_add(1, SeqCst);
     }
-    area.status(REPOSSESSIONS).store(area.private().repossessed.load(SeqCst), SeqCst);
+    area.status(REPOSSESSIONS).fetch_max(area.private().repossessed.load(SeqCst), SeqCst);
 }
 
 /// Gives back what is asked, and takes what it can at once.

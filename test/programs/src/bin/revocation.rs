@@ -53,7 +53,7 @@ extern "C" fn answer_with_pages(context: &mut Context) {
     area.status(REQUESTS).fetch_add(1, SeqCst);
     if context.frame.kind == kind::REPOSSESSION {
         let seen = area.private().repossessed.load(SeqCst);
-        area.status(REPOSSESSIONS).store(seen, SeqCst);
+        area.status(REPOSSESSIONS).fetch_max(seen, SeqCst);
     }
     if context.frame.kind != kind::REVOCATION || context.frame.error != Resource::Page as u64 {
         return;
@@ -79,7 +79,7 @@ extern "C" fn note_only(context: &mut Context) {
             area.public_library(TAKEN + index)
                 .store(entry.resource.load(SeqCst) << 60 | entry.name.load(SeqCst), SeqCst);
         }
-        area.status(REPOSSESSIONS).store(seen, SeqCst);
+        area.status(REPOSSESSIONS).fetch_max(seen, SeqCst);
     }
 }
 

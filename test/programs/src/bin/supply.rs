@@ -628,7 +628,7 @@ extern "C" fn supply_what_was_touched(context: &mut Context) {
 
 extern "C" fn note_taken(_: &mut Context) {
     let area = Area::current();
-    area.status(TAKEN).store(area.private().repossessed.load(SeqCst), SeqCst);
+    area.status(TAKEN).fetch_max(area.private().repossessed.load(SeqCst), SeqCst);
 }
 
 /// Walks over memory whose pages come by faults and are taken away again. Each word is what was written there, or zero.
