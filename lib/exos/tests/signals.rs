@@ -169,6 +169,8 @@ fn stopping_and_going_on_cancel_each_other() {
     assert_eq!(post.pending().load(SeqCst), bit(linux::SIGCONT));
     post.put(&from_system(linux::SIGSTOP)).unwrap();
     assert_eq!(post.pending().load(SeqCst), bit(linux::SIGSTOP));
+    // Who was stopped before finds that it was to go on.
+    assert_eq!(post.continues().load(SeqCst), 1);
     assert_eq!(post.put(&from_system(65)), Err(Errno::EINVAL));
     assert_eq!(post.put(&from_system(0)), Err(Errno::EINVAL));
 }

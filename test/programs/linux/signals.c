@@ -268,6 +268,10 @@ static void children(void) {
     pid_t child = fork();
     if (child == 0) { raise(SIGSTOP); usleep(300000); _exit(5); }
     CHECK(!waitid(P_PID, child, &information, WSTOPPED) && information.si_code == CLD_STOPPED && information.si_status == SIGSTOP);
+    // One that goes on and is stopped again at once has stopped a second time.
+    kill(child, SIGCONT);
+    kill(child, SIGSTOP);
+    CHECK(!waitid(P_PID, child, &information, WSTOPPED) && information.si_status == SIGSTOP);
     kill(child, SIGCONT);
     CHECK(!waitid(P_PID, child, &information, WCONTINUED) && information.si_code == CLD_CONTINUED);
     CHECK(!waitid(P_PID, child, &information, WEXITED | WNOWAIT) && information.si_status == 5);

@@ -25,6 +25,8 @@ pub const PENDING: usize = 0;
 const SEQUENCE: usize = 4;
 /// The set of queued signals for which there was no room: they are pending, and what came with them is lost.
 const OVERFLOWN: usize = 5;
+/// How often SIGCONT was put in: who is stopped goes on by it, although another stop has taken it back since.
+const CONTINUES: usize = 7;
 /// Code, detail and value of each signal that is not queued.
 const SINGLE: usize = 16;
 /// State of an entry that is being written or taken; 0 is a free one.
@@ -51,6 +53,11 @@ impl<'a> Post<'a> {
         &self.fixed[PENDING]
     }
 
+    /// The count of SIGCONT.
+    pub fn continues(self) -> &'a AtomicU64 {
+        &self.fixed[CONTINUES]
+    }
+
     /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is pending all
     /// the same, without what came with it.
     #[inline]
@@ -66,6 +73,7 @@ impl<'a> Post<'a> {
         };
         if opposite != 0 {
             self.pending().fetch_and(!opposite, SeqCst);
+            self.continues().fetch_add(u64::from(opposite == STOPS), SeqCst);
         }
         let outcome = match signal {
             _ if information.code == linux::SI_TIMER && self.count_expiry(information) => Ok(()),

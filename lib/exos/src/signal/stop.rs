@@ -1,7 +1,7 @@
 //! Stopping, and going on: job control's half of signals.
 
 use super::frame::Information;
-use super::set::{CONTINUE, bit};
+use super::set::{CONTINUE, STOPS, bit};
 use crate::block;
 use crate::process::children::public;
 use crate::process::state;
@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;
 use runtime::predicate::{Operator, word, word_masked};
+use runtime::time_slice;
 
 /// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to a group
 /// that nobody controls any more (POSIX.1-2017, 2.4.3).
@@ -23,15 +24,19 @@ pub(super) fn stop(signal: u32) {
     if process.stopped.compare_exchange(state::RUNS, state::STOPPED, SeqCst, Acquire).is_err() {
         return wait_while_stopped();
     }
+    let mailbox = process.letters;
+    let continues = mailbox.post().continues();
+    let seen = continues.load(Acquire);
     ring_other_threads();
     announce(Change::Stopped(signal));
-    let mailbox = process.letters;
     let wanted = CONTINUE | bit(linux::SIGKILL);
-    while mailbox.signals().load(Acquire) & wanted == 0 && process.stopped.load(Acquire) == state::STOPPED {
+    let goes_on = || mailbox.signals().load(Acquire) & wanted != 0 || continues.load(Acquire) != seen;
+    while !goes_on() && process.stopped.load(Acquire) == state::STOPPED {
         // What others want to know of it, it tells while it is stopped, too.
         super::answer_questions();
         block::wait_stopped(&[
             word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
+            word(continues, Operator::NotEqual, seen),
             word(mailbox.questions(), Operator::NotEqual, 0),
             word(&process.stopped, Operator::NotEqual, state::STOPPED),
         ]);
@@ -41,6 +46,7 @@ pub(super) fn stop(signal: u32) {
         note(0);
     } else {
         announce(Change::Continued);
+        let_parent_see();
     }
     let _ = process.stopped.compare_exchange(state::STOPPED, state::RUNS, SeqCst, Acquire);
     block::kick_idle();
@@ -64,6 +70,14 @@ fn obey() {
             state::EXECS => crate::process::exit::leave_for_exec(),
             _ => crate::process::exit::leave(),
         }
+    }
+}
+
+/// Where the next stop waits already, who waits for a child that goes on sees it before that.
+fn let_parent_see() {
+    let process = process();
+    if process.letters.signals().load(Acquire) & STOPS != 0 {
+        let _ = time_slice::yield_to(EnvironmentId(process.parent.load(Acquire)));
     }
 }
 
