@@ -298,7 +298,8 @@ extern "C" fn deliver(context: &mut Context) {
     thread().account.leave_library();
 }
 
-/// An event was raised, to the first thread for a signal of the process: signals are delivered here if it was the program that was interrupted; else ExOS looks at them
+/// An event was raised, to the first thread where it is for the process: signals are delivered here if it was the program that
+/// was interrupted; else ExOS looks at them
 /// before it goes back.
 extern "C" fn event(context: &mut Context) {
     if process().is_first(thread()) {

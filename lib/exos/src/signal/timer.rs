@@ -87,7 +87,7 @@ impl Created {
 pub enum Whose {
     /// The process's.
     Process,
-    /// Who used the time that the timer counts, which is who looks: what counts the time of a process, counts it there too.
+    /// Who used the time that the timer counts: mostly the thread that finds it due.
     Runner,
     /// A thread's, by the number of its environment.
     Thread(u64),
