@@ -281,8 +281,13 @@ impl Process {
     }
 
     /// Does something to its memory.
-    #[inline(always)]
     pub fn with_memory<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
+        self.with_memory_inline(action)
+    }
+
+    /// The same as part of the caller, which is to be short: a fault that is mended.
+    #[inline(always)]
+    pub fn with_memory_inline<T>(&self, action: impl FnOnce(&mut Space, &mut OwnPages<'_>) -> T) -> T {
         let mut memory = self.memory.lock();
         let Memory { space, tables, at_hand } = &mut *memory;
         action(

@@ -385,7 +385,7 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
             let outcome = if !inside || process().memory_is_mine() {
                 Err(Violation::NotMapped)
             } else {
-                process().with_memory(|space, pages| (tables().fault)(space, pages, address, access))
+                process().with_memory_inline(|space, pages| (tables().fault)(space, pages, address, access))
             };
             outcome.err().map(|violation| signal_of(violation, address))
         }
