@@ -89,6 +89,8 @@ static void first_writer(void) {
     polled("no writer yet", reader, 20);
     TELL(read(reader, &byte, 1));
     pid_t child = fork();
+    // Where there is none, -1 would be everybody.
+    if (child < 0) exit(1);
     if (child == 0) {
         usleep(50000);
         if (write(open("fifo", O_WRONLY), "x", 1) == 1) pause();
