@@ -203,9 +203,6 @@ pub(super) fn kill(call: &mut Call<'_>) -> Result<u64> {
 fn kill_any(call: &Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
     match i64::from(target as i32) {
-        own if own as u64 == call.process.number() && (1..=u64::from(COUNT)).contains(&(signal & HALF)) => {
-            signal::send_own(&from_user(signal as u32, call.process.sender())).map(|()| 0)
-        }
         0 => relatives::send_to_group(call.process.group(), signal as u32),
         -1 => relatives::send_to_all(signal as u32),
         group if group < 0 => relatives::send_to_group(group.unsigned_abs(), signal as u32),

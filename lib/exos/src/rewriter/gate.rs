@@ -299,8 +299,7 @@ extern "C" fn deliver(context: &mut Context) {
 }
 
 /// An event was raised, to the first thread where it is for the process: signals are delivered here if it was the program that
-/// was interrupted; else ExOS looks at them
-/// before it goes back.
+/// was interrupted; else ExOS looks at them before it goes back.
 extern "C" fn event(context: &mut Context) {
     if process().is_first(thread()) {
         signal::pass_on();
