@@ -66,8 +66,16 @@ pub fn give_way() {
 
 #[cold]
 fn yield_at_end() {
-    Area::current().private().pending.fetch_and(!PENDING_SLICE_END, SeqCst);
+    let _ = take_slice_end();
     crate::time_slice::yield_now();
+}
+
+/// Whether the slice has ended since the section was opened, or since this was asked: who asks gives the CPU away for it, and no upcall
+/// comes for it any more.
+#[inline]
+#[must_use = "who takes the end of a slice gives the CPU away"]
+pub fn take_slice_end() -> bool {
+    Area::current().private().pending.fetch_and(!PENDING_SLICE_END, SeqCst) & PENDING_SLICE_END != 0
 }
 
 /// Closes one, whoever opened it.

@@ -6,13 +6,14 @@
 //! skips the first four words of the frame, and `iretq` resumes what was interrupted, without the kernel.
 
 use crate::area::{Area, LIBRARY, LibraryWords};
+use crate::critical_section;
 use crate::layout::AREA_ALIGNMENT;
-use abi::area::{PENDING_SLICE_END, PRIVATE, PrivateWords};
+use abi::area::{PRIVATE, PrivateWords};
 use abi::syscall::SYNCHRONOUS;
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame, kind};
 use core::arch::naked_asm;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The general registers of interrupted code, as [`upcall_entry`] saves them.
 #[repr(C)]
@@ -130,15 +131,13 @@ pub extern "C" fn slice_end_entry() {
 /// Gives the CPU away, and comes back when a slice begins. A slice that ends before its first
 /// instruction, as on a host that has not the time for its virtual CPUs, ends here and not in one more frame on the stack.
 pub extern "C" fn give_way() {
-    let private = Area::current().private();
-    private.critical_section.fetch_add(1, SeqCst);
+    let _section = critical_section::enter();
     loop {
         crate::time_slice::yield_now();
-        if private.pending.fetch_and(!PENDING_SLICE_END, SeqCst) & PENDING_SLICE_END == 0 {
+        if !critical_section::take_slice_end() {
             break;
         }
     }
-    crate::critical_section::leave();
 }
 
 /// Default entry for the start of a slice: goes on where the environment left off.

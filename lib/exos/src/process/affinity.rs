@@ -16,7 +16,7 @@ use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
-use runtime::{EnvironmentId, KeyIndex, area, clock, entry, exposed, upcall};
+use runtime::{EnvironmentId, KeyIndex, area, clock, critical_section, entry, exposed, upcall};
 
 const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
 
@@ -81,9 +81,16 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
     Ok(Position { cpu, at })
 }
 
-/// Gives the CPU to the others because the slice of the running thread, which computes, has ended.
+/// Gives the CPU to the others because the slice of the running thread, which computes, has ended. A slice that is over before this is
+/// done ends here, and not in one more frame on the upcall stack: there may be many of them, where the host has little time for a CPU.
 pub fn give_way() {
-    wait(|| upcall::give_way());
+    let _section = critical_section::enter();
+    loop {
+        wait(|| upcall::give_way());
+        if !critical_section::take_slice_end() {
+            break;
+        }
+    }
 }
 
 /// Does what others have the CPU for. If they have it for a good while and still want it, while fewer want another one that the running
