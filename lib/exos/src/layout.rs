@@ -86,7 +86,8 @@ pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
 pub const FILES_END: u64 = LIBRARY_BASE + 256 * GIB;
 /// Where the guardian has the tables of libraries (`memory::library`).
 pub const LIBRARY_TABLES: u64 = FILES_END;
-/// Private pages of an environment area: one page of words, and the stack that ExOS runs on.
+/// Private pages of an environment area: one page of words, one that is not mapped (`runtime::layout::UPCALL_GUARD`), and the stack that
+/// ExOS runs on.
 pub const AREA_PRIVATE_PAGES: usize = 14;
 
 const GIB: u64 = 1 << 30;

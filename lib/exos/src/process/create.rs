@@ -23,6 +23,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::{self, LIBRARY, LibraryWords};
 use runtime::environment::CHANNEL_SLOT;
+use runtime::layout::UPCALL_GUARD;
 use runtime::page::Allocator;
 use runtime::window::Window;
 use runtime::{
@@ -176,7 +177,9 @@ impl Maker {
     fn write_and_create(mut self, beginning: &Beginning) -> Result<Made> {
         write_words(self.private[0], self.power, &area_words(beginning, layout::AREA, self.channel.is_some()))?;
         let area_pages: Vec<PageNumber> = [&self.fixed[2..], &self.private].concat();
-        self.show(layout::AREA, &area_pages, Access::WRITE);
+        for (address, pages) in parts_of_area(layout::AREA, &area_pages) {
+            self.show(address, pages, Access::WRITE);
+        }
         self.rows.sort_unstable_by_key(|row| row.address);
         birth::show(&AddressSpace { key: self.power, ..self.space }, &self.rows)?;
         let private: Vec<u64> = self.private.iter().map(|page| page.0).collect();
@@ -188,6 +191,12 @@ impl Maker {
         given.inspect_err(|_| release(number, self.power))?;
         Ok(made)
     }
+}
+
+/// Where the pages of an area at `place` are mapped: all but the lowest one of the upcall stack ([`UPCALL_GUARD`]).
+pub fn parts_of_area(place: u64, pages: &[PageNumber]) -> [(u64, &[PageNumber]); 2] {
+    const GUARD: usize = (UPCALL_GUARD / PAGE_SIZE) as usize;
+    [(place, &pages[..GUARD]), (place + UPCALL_GUARD + PAGE_SIZE, &pages[GUARD + 1..])]
 }
 
 /// Rows that map pages one after the other.

@@ -5,7 +5,7 @@
 
 use super::affinity;
 use super::children::public;
-use super::create::{self, AREA_PAGES, Beginning, Made, area_words, write_words};
+use super::create::{self, AREA_PAGES, Beginning, Made, area_words, parts_of_area, write_words};
 use super::estate::inherit_from_thread;
 use super::thread::Thread;
 use crate::budget;
@@ -124,7 +124,9 @@ fn build(record: &'static Thread) -> Result<Made> {
     let channel = area::channel_key();
     write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
     write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.environment())])?;
-    birth::show_area(place, in_area)?;
+    for (address, pages) in parts_of_area(place, in_area) {
+        birth::show_area(address, pages)?;
+    }
     let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
     let pages = [fixed[0], fixed[1], in_area[0], area::root()];
     let number = birth::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;

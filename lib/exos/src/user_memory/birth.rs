@@ -41,7 +41,7 @@ pub fn create(
     Ok(unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }?)
 }
 
-/// Maps the area of a new thread into the own address space.
+/// Maps pages of the area of a new thread into the own address space.
 pub fn show_area(place: u64, pages: &[PageNumber]) -> Result<()> {
     // SAFETY: the place was reserved for this area; nothing lies there.
     unsafe { runtime::address_space::own().map(place, pages, Access::WRITE) }?;
