@@ -86,7 +86,7 @@ fn write(tree: &mut Tree<HostStore>, file: u64, offset: u64, count: u64, value: 
 }
 
 fn walk(follow: bool) -> Walk {
-    Walk { from: Location::first(ROOT), follow, who: ROOT_USER, resolve: 0 }
+    Walk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 }
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
             path.pop();
             let follow = draw(2) == 0;
             let told = tree
-                .resolve(Walk { from: Location::first(ROOT), follow, who: ROOT_USER, resolve: 0 }, &path)
+                .resolve(Walk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 }, &path)
                 .and_then(|at| tree.status(at.node));
             match catalogue.find(ROOT, &path, follow) {
                 Some(found) => {

@@ -254,7 +254,7 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
         let arguments: Vec<Vec<u8>> = (0..count).map(|index| vec![b'a'; index]).collect();
         let environment = vec![b"A=1".to_vec(), b"B=".to_vec()];
         let auxiliary = Auxiliary { entry: 0x1234, vdso: 0x5678, random: [7; 16], ..Auxiliary::default() };
-        let stack = stack::build(TOP, b"/bin/x", &arguments, &environment, &auxiliary).expect("it fits");
+        let stack = stack::build(TOP, b"/bin/x", &arguments, &environment, &auxiliary);
         assert!(stack.pointer.is_multiple_of(16));
         assert_eq!(stack.pointer + stack.bytes.len() as u64, TOP);
         assert_eq!(word(&stack, 0), count as u64);
@@ -278,8 +278,15 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
 
 #[test]
 fn fault_83_arguments_beyond_the_limit_are_e2big() {
-    let build = |arguments: &[Vec<u8>]| stack::build(0x7f_ffff_0000, b"x", arguments, &[], &Auxiliary::default());
-    assert!(build(&[vec![b'a'; STRING_BYTES - 1]]).is_ok());
-    assert_eq!(build(&[vec![b'a'; STRING_BYTES]]), Err(Errno::E2BIG));
-    assert_eq!(build(&vec![vec![b'a'; 100_000]; 22]), Err(Errno::E2BIG));
+    let usual = stack::room(8 << 20);
+    let check = |arguments: &[Vec<u8>], room| stack::check(b"x", arguments, &[], room);
+    assert_eq!(check(&[vec![b'a'; STRING_BYTES - 1]], usual), Ok(()));
+    assert_eq!(check(&[vec![b'a'; STRING_BYTES]], usual), Err(Errno::E2BIG));
+    assert_eq!(check(&vec![vec![b'a'; 100_000]; 22], usual), Err(Errno::E2BIG));
+    assert_eq!(
+        [0, 64 << 10, 1 << 20, 8 << 20, u64::MAX].map(stack::room),
+        [128 << 10, 128 << 10, 256 << 10, 2 << 20, 6 << 20]
+    );
+    // The name, a string of 91 bytes and its pointer.
+    assert_eq!([101, 102].map(|room| check(&[vec![b'a'; 91]], room)), [Err(Errno::E2BIG), Ok(())]);
 }

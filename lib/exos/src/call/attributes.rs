@@ -125,10 +125,10 @@ fn set_times_at(call: &Call<'_>, at: u64, path: u64, times: u64) -> Result<u64> 
 }
 
 fn time_to_set(seconds: u64, nanoseconds: u64) -> Result<u64> {
-    match nanoseconds as u32 {
-        linux::UTIME_NOW => Ok(protocol::TIME_NOW),
-        linux::UTIME_OMIT => Ok(protocol::TIME_KEEP),
-        rest if rest < 1_000_000_000 => Ok(time_kept(seconds, rest)),
+    match u32::try_from(nanoseconds) {
+        Ok(linux::UTIME_NOW) => Ok(protocol::TIME_NOW),
+        Ok(linux::UTIME_OMIT) => Ok(protocol::TIME_KEEP),
+        Ok(rest) if rest < 1_000_000_000 => Ok(time_kept(seconds, rest)),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
 /// `preadv2`: as `preadv`; the offset -1 means the description's own.
 pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, _, flags] = call.arguments();
-    known_flags(flags)?;
+    known_flags(call, flags)?;
     match offset {
         u64::MAX => readv(call),
         _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read),
@@ -112,7 +112,7 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
 /// `pwritev2`, in the same way.
 pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, _, flags] = call.arguments();
-    known_flags(flags)?;
+    known_flags(call, flags)?;
     let append = flags & u64::from(linux::RWF_APPEND) != 0;
     match offset {
         _ if append => {
@@ -126,10 +126,17 @@ pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the file.
-fn known_flags(flags: u64) -> Result<()> {
+/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the file. Others are refused
+/// where pieces are to be moved at all.
+fn known_flags(call: &Call<'_>, flags: u64) -> Result<()> {
     const KNOWN: u32 = linux::RWF_HIPRI | linux::RWF_DSYNC | linux::RWF_SYNC | linux::RWF_APPEND;
-    if flags & !u64::from(KNOWN) == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    let [number, pieces, count, ..] = call.arguments();
+    if flags & !u64::from(KNOWN) == 0 {
+        return Ok(());
+    }
+    call.process.description(number)?;
+    let is_nothing = read_pieces(pieces, count)?.iter().all(|[_, length]| *length == 0);
+    if is_nothing { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 
 pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {

@@ -40,7 +40,7 @@ fn any(call: &Call<'_>) -> Result<u64> {
     let command = operation & linux::FUTEX_CMD_MASK as u32;
     let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
     let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
-    if real && !matches!(command, linux::FUTEX_WAIT | linux::FUTEX_WAIT_BITSET) {
+    if real && command != linux::FUTEX_WAIT_BITSET {
         return Err(Errno::ENOSYS);
     }
     match command {

@@ -15,8 +15,6 @@ use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
 
 const NANOSECONDS: u64 = 1_000_000_000;
-/// Descriptors that one call names.
-const MOST: u64 = 4096;
 const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 /// What waits for bytes, or for the end of them.
 const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
@@ -71,7 +69,7 @@ pub(super) fn check_mask(mask: u64, bytes: u64) -> Result<()> {
 
 pub(super) fn select(call: &mut Call<'_>) -> Result<u64> {
     let [count, read, write, except, time, _] = call.arguments();
-    let timeout = duration(time, 1000)?;
+    let timeout = microseconds(time)?;
     select_sets(call, count, [read, write, except], timeout)
 }
 
@@ -88,10 +86,24 @@ pub(super) fn duration(address: u64, unit: u64) -> Result<Option<u64>> {
         return Ok(None);
     }
     let [seconds, rest] = copy::read_words::<2>(address)?;
+    checked(seconds, rest, unit).map(Some)
+}
+
+/// The same in microseconds, of which there may be more than a second has.
+fn microseconds(address: u64) -> Result<Option<u64>> {
+    const SECOND: i64 = 1_000_000;
+    if address == 0 {
+        return Ok(None);
+    }
+    let [seconds, rest] = copy::read_words::<2>(address)?.map(|word| word as i64);
+    checked(seconds.saturating_add(rest / SECOND) as u64, (rest % SECOND) as u64, 1000).map(Some)
+}
+
+fn checked(seconds: u64, rest: u64, unit: u64) -> Result<u64> {
     if rest >= NANOSECONDS / unit || (seconds as i64) < 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Some(seconds.saturating_mul(NANOSECONDS).saturating_add(rest * unit)))
+    Ok(seconds.saturating_mul(NANOSECONDS).saturating_add(rest * unit))
 }
 
 /// Blocks other signals while something is done; the mask comes back once a signal was delivered.
@@ -110,7 +122,8 @@ pub(super) fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_
 }
 
 fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Result<u64> {
-    if count > MOST {
+    let count = u64::from(count as u32);
+    if count > FEW as u64 && count > call.process.limits.lock().soft(linux::RLIMIT_NOFILE) {
         return Err(Errno::EINVAL);
     }
     let (mut few, mut many) = ([0; FEW], Vec::new());
@@ -127,63 +140,76 @@ fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Re
     Ok(come)
 }
 
-/// Words of a set of descriptors.
+/// Words of a set of descriptors that needs no room in the heap.
 const SET_WORDS: usize = linux::__FD_SETSIZE as usize / 64;
-type DescriptorSets = [[u64; SET_WORDS]; 3];
-/// What is waited for because of each set, and what counts as having come: to read, to write, what is exceptional.
-const WANTED: [u16; 3] = [READABLE, WRITABLE, 0];
-const MATCHING: [u16; 3] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, 0];
+/// Sets of descriptors, to read, to write, exceptional: what is waited for because of each, and what counts as having come.
+const WANTED: [u16; SETS] = [READABLE, WRITABLE, 0];
+const MATCHING: [u16; SETS] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, 0];
+const SETS: usize = 3;
 
-/// What lies beyond all descriptors is not looked at: how many a set is long enough for, which has room for no more.
-fn below_all(call: &Call<'_>) -> Result<usize> {
+/// What lies beyond all descriptors is not looked at: how many have room in the table, which is as large as on Linux for the highest one,
+/// but no smaller than a set of the usual size.
+fn below_all(call: &Call<'_>) -> usize {
+    const STEP: usize = 128;
     let highest = call.process.descriptors.lock().iter().map(|(number, _)| number as usize).max().unwrap_or(0);
-    if highest < SET_WORDS * 64 { Ok(SET_WORDS * 64) } else { Err(Errno::EINVAL) }
+    ((highest / STEP + 1).next_power_of_two() * STEP).max(SET_WORDS * 64)
 }
 
-fn select_sets(call: &Call<'_>, count: u64, places: [u64; 3], timeout: Option<u64>) -> Result<u64> {
+fn select_sets(call: &Call<'_>, count: u64, places: [u64; SETS], timeout: Option<u64>) -> Result<u64> {
     let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
-    let count = if count > SET_WORDS * 64 { below_all(call)?.min(count) } else { count };
-    let words = count.div_ceil(64);
-    let mut asked: DescriptorSets = [[0; SET_WORDS]; 3];
-    for (set, place) in asked.iter_mut().zip(places).filter(|(_, place)| *place != 0) {
-        copy::read_into_words(place, &mut set[..words])?;
+    let count = if count > SET_WORDS * 64 { below_all(call).min(count) } else { count };
+    let used = count.div_ceil(64);
+    let words = used.max(1);
+    let (mut few, mut many) = ([0; 2 * SETS * SET_WORDS], Vec::new());
+    let room = match few.get_mut(..2 * SETS * words) {
+        Some(room) => room,
+        None => {
+            many.resize(2 * SETS * words, 0);
+            &mut many[..]
+        }
+    };
+    let (asked, results) = room.split_at_mut(SETS * words);
+    for (set, place) in asked.chunks_exact_mut(words).zip(places).filter(|(_, place)| *place != 0) {
+        copy::read_into_words(place, &mut set[..used])?;
     }
-    let mut watched = watched_of(&asked, count);
+    let mut watched = watched_of(asked, count);
     wait_for(call, &mut watched, timeout)?;
     let is_invalid = |polled: &&u64| found_of(**polled) & INVALID != 0;
     // What stands for a place alone is open, and no call on it would wait.
     if watched.iter().filter(is_invalid).any(|polled| call.process.description(*polled as u32 as u64).is_err()) {
         return Err(Errno::EBADF);
     }
-    let mut results: DescriptorSets = [[0; SET_WORDS]; 3];
     let mut total = 0;
     for polled in watched {
         let (word, bit) = (polled as u32 as usize / 64, 1 << (polled % 64));
-        for ((result, asked), matching) in results.iter_mut().zip(&asked).zip(MATCHING) {
+        let sets = results.chunks_exact_mut(words).zip(asked.chunks_exact(words));
+        for ((result, asked), matching) in sets.zip(MATCHING) {
             if asked[word] & bit != 0 && found_of(polled) & matching != 0 {
                 result[word] |= bit;
                 total += 1;
             }
         }
     }
-    for (result, place) in results.iter().zip(places).filter(|(_, place)| *place != 0) {
-        copy::write_words(place, &result[..words])?;
+    for (result, place) in results.chunks_exact(words).zip(places).filter(|(_, place)| *place != 0) {
+        copy::write_words(place, &result[..used])?;
     }
     Ok(total)
 }
 
-/// The descriptors below a number that are in any of three sets, in order.
-fn watched_of([read, write, except]: &DescriptorSets, count: usize) -> Vec<u64> {
+/// The descriptors below a number that are in any of three sets, which follow each other, in order.
+fn watched_of(sets: &[u64], count: usize) -> Vec<u64> {
+    let words = sets.len() / SETS;
     let mut watched = Vec::with_capacity(FEW);
     for word in 0..count.div_ceil(64) {
-        let mut left = read[word] | write[word] | except[word];
+        let asked: [u64; SETS] = core::array::from_fn(|set| sets[set * words + word]);
+        let mut left = asked.into_iter().fold(0, |all, set| all | set);
         while left != 0 {
             let bit = left.trailing_zeros() as usize;
             left &= left - 1;
-            let wanted = [read, write, except]
+            let wanted = asked
                 .into_iter()
                 .zip(WANTED)
-                .fold(0, |all, (set, wanted)| if set[word] >> bit & 1 != 0 { all | wanted } else { all });
+                .fold(0, |all, (set, wanted)| if set >> bit & 1 != 0 { all | wanted } else { all });
             if word * 64 + bit < count {
                 watched.push(polled((word * 64 + bit) as i32, wanted));
             }

@@ -7,7 +7,7 @@ use super::path;
 use super::process_descriptor;
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
-use crate::loader::stack::{ARGUMENT_BYTES, STRING_BYTES};
+use crate::loader::stack::STRING_BYTES;
 use crate::process::children::public;
 use crate::process::fork::{self, Options};
 use crate::process::status::Status;
@@ -68,8 +68,9 @@ fn in_child(call: &Call<'_>, stack: u64) -> Context {
 /// `clone`: a thread, or a process.
 pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
     let [flags, stack, parent_number, child_number, base, _] = call.arguments();
-    let signal = flags as u32 & 0xff;
-    let how = How { flags: flags & !0xff, stack, parent_number, child_number, base, descriptor: parent_number };
+    // Of a signal that there is not nobody hears.
+    let signal = Some(flags as u32 & 0xff).filter(|signal| *signal <= 64).unwrap_or(0);
+    let how = How { flags: flags & 0xffff_ff00, stack, parent_number, child_number, base, descriptor: parent_number };
     if how.has(linux::CLONE_PIDFD) && how.has(linux::CLONE_PARENT_SETTID | linux::CLONE_DETACHED) {
         return Err(Errno::EINVAL);
     }
@@ -92,11 +93,16 @@ pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::E2BIG);
     }
     let word = |index: usize| words.get(index).copied().unwrap_or(0);
-    if (8..WORDS as usize).any(|index| word(index) != 0) || word(0) & 0xff != 0 {
+    const REFUSED: u64 = linux::CLONE_DETACHED as u64 | 0xff;
+    const SIGNALLESS: u64 = (linux::CLONE_THREAD | linux::CLONE_PARENT) as u64;
+    if (8..WORDS as usize).any(|index| word(index) != 0) || word(0) & REFUSED != 0 || word(4) > 64 {
         return Err(Errno::EINVAL);
     }
-    if (word(5) == 0) != (word(6) == 0) {
+    if word(0) & SIGNALLESS != 0 && word(4) != 0 || (word(5) == 0) != (word(6) == 0) {
         return Err(Errno::EINVAL);
+    }
+    if word(5) != 0 {
+        copy::check(word(5), word(6)).map_err(|_| Errno::EINVAL)?;
     }
     let stack = if word(5) == 0 { 0 } else { word(5).wrapping_add(word(6)) };
     let [flags, descriptor, child_number, parent_number] = [0, 1, 2, 3].map(word);
@@ -159,7 +165,7 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
         | linux::CLONE_THREAD
         | linux::CLONE_SYSVSEM;
     let clears_twice = how.clears_handlers() && how.has(linux::CLONE_SIGHAND);
-    if (how.flags & !CLEAR_HANDLERS) >> 32 != 0 || exit_signal > 64 || clears_twice {
+    if (how.flags & !CLEAR_HANDLERS) >> 32 != 0 || clears_twice {
         return Err(Errno::EINVAL);
     }
     if how.has(NAME_SPACES) {
@@ -315,16 +321,17 @@ fn lists(path: &[u8], arguments: u64, environment: u64) -> Result<(Vec<Vec<u8>>,
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut arguments = strings(arguments)?;
-    let environment = strings(environment)?;
+    let room = exec::room_for_arguments();
+    let mut arguments = strings(arguments, room)?;
+    let environment = strings(environment, room)?;
     if arguments.is_empty() {
         arguments.push(Vec::new());
     }
     Ok((arguments, environment))
 }
 
-/// A list of strings that ends with a null pointer.
-fn strings(mut list: u64) -> Result<Vec<Vec<u8>>> {
+/// A list of strings that ends with a null pointer, within a room for all.
+fn strings(mut list: u64, room: usize) -> Result<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     let mut bytes = 0;
     while list != 0 {
@@ -334,7 +341,7 @@ fn strings(mut list: u64) -> Result<Vec<Vec<u8>>> {
         }
         let string = copy::read_string(pointer, STRING_BYTES, Errno::E2BIG)?;
         bytes += string.len() + 9;
-        if bytes > ARGUMENT_BYTES {
+        if bytes > room {
             return Err(Errno::E2BIG);
         }
         strings.push(string);

@@ -306,7 +306,8 @@ impl<S: Store> Tree<S> {
     }
 
     fn resolve_all(&self, path: &[u8]) -> Result<NodeId> {
-        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
+        let everything =
+            Walk { from: Location::first(ROOT), follow: true, makes: false, who: Credentials::default(), resolve: 0 };
         Ok(self.resolve(everything, path)?.node)
     }
 

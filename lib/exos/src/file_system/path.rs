@@ -46,6 +46,8 @@ pub struct Walk {
     pub from: Location,
     /// Whether a symbolic link in the last place is followed.
     pub follow: bool,
+    /// Whether a file is made where nothing is: a last name with a slash behind it is a directory's (`EISDIR`).
+    pub makes: bool,
     /// Who walks.
     pub who: Credentials,
     /// Where it may not lead: flags `RESOLVE_…` of openat2(2).
@@ -83,6 +85,9 @@ impl<S: Store> Tree<S> {
             let next = trimmed(after);
             self.check_step(here, name, walk.who)?;
             let (last, slash) = (next.is_empty(), !after.is_empty());
+            if walk.makes && last && slash && !matches!(name, b"." | b"..") {
+                return Err(Errno::EISDIR);
+            }
             let found = match self.step_within(&walk, at, here, if name.is_empty() { b"." } else { name }) {
                 Err(Errno::ENOENT) if last => None,
                 found => Some(found?),

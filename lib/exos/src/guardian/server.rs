@@ -277,20 +277,18 @@ impl Server {
             return self.open_node(caller, who, at, flags);
         }
         let path = self.path(caller, 0, length)?;
-        let exclusive = flags & linux::O_CREAT != 0 && flags & linux::O_EXCL != 0;
+        let makes = flags & linux::O_CREAT != 0;
+        let exclusive = makes && flags & linux::O_EXCL != 0;
         let follow = flags & linux::O_NOFOLLOW == 0 && !exclusive;
-        let walk = Walk { resolve, ..self.from(caller, at, who, follow)? };
+        let walk = Walk { resolve, makes, ..self.from(caller, at, who, follow)? };
         let (directory, name, node, slash) = match self.walk_and_show(walk, at, &path)? {
             Place::Elsewhere { node, rest } => return Ok(Outcome::Elsewhere(node, rest)),
             Place::Here { directory, name, node, slash } => (directory, name, node, slash),
         };
-        if slash && flags & linux::O_CREAT != 0 {
-            return Err(Errno::EISDIR);
-        }
         let id = match node {
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(id) => id,
-            None if flags & linux::O_CREAT == 0 => {
+            None if !makes => {
                 self.show(at, &path);
                 return Err(Errno::ENOENT);
             }
@@ -646,7 +644,7 @@ impl Server {
     }
 
     pub(super) fn from(&self, caller: u64, at: u64, who: Credentials, follow: bool) -> Result<Walk> {
-        Ok(Walk { from: self.start(caller, at)?, follow, who, resolve: 0 })
+        Ok(Walk { from: self.start(caller, at)?, follow, makes: false, who, resolve: 0 })
     }
 
     /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.

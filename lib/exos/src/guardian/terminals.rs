@@ -47,7 +47,8 @@ impl Server {
 
     /// The folder of the slaves.
     fn slaves(&self) -> Result<NodeId> {
-        let everything = Walk { from: Location::first(ROOT), follow: true, who: Credentials::default(), resolve: 0 };
+        let everything =
+            Walk { from: Location::first(ROOT), follow: true, makes: false, who: Credentials::default(), resolve: 0 };
         Ok(self.tree.resolve(everything, TERMINALS.as_bytes())?.node)
     }
 

@@ -8,8 +8,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use linux_raw_sys::auxvec;
 
-/// Bytes that arguments and environment may take together, pointers included (Linux: a quarter of the stack limit).
-pub const ARGUMENT_BYTES: usize = 2 << 20;
 /// Bytes that one string may take, its NUL included.
 pub const STRING_BYTES: usize = 128 << 10;
 
@@ -54,34 +52,44 @@ const PAIRS: usize = 20;
 /// What AT_PLATFORM names.
 const PLATFORM: &[u8] = b"x86_64";
 
-/// Where the strings begin of a stack that ends at `top` (a multiple of 16), and where it begins itself.
+/// Bytes that arguments and environment may take together, with their pointers, where the stack may grow to `stack`: a quarter of it, but no
+/// less than 128 KiB and no more than 6 MiB (execve(2)).
+pub const fn room(stack: u64) -> usize {
+    const LEAST: u64 = 128 << 10;
+    const MOST: u64 = 6 << 20;
+    let quarter = stack / 4;
+    (if quarter < LEAST {
+        LEAST
+    } else if quarter > MOST {
+        MOST
+    } else {
+        quarter
+    }) as usize
+}
+
+/// Whether all of it is within this room.
 ///
 /// # Errors
 /// `E2BIG` where one string, or all of it, is too long.
-pub fn measure(top: u64, name: &[u8], arguments: &[Vec<u8>], environment: &[Vec<u8>]) -> Result<[u64; 2]> {
+pub fn check(name: &[u8], arguments: &[Vec<u8>], environment: &[Vec<u8>], room: usize) -> Result<()> {
     let lengths = || arguments.iter().chain(environment).map(|string| string.len() + 1);
-    let total = lengths().sum::<usize>() + name.len() + 1 + PLATFORM.len() + 1 + 16 + 8;
-    if total > ARGUMENT_BYTES || lengths().any(|length| length > STRING_BYTES) {
-        return Err(Errno::E2BIG);
-    }
+    let pointers = 8 * (arguments.len().max(1) + environment.len());
+    let total = lengths().sum::<usize>() + name.len() + 1 + pointers;
+    if total > room || lengths().any(|length| length > STRING_BYTES) { Err(Errno::E2BIG) } else { Ok(()) }
+}
+
+/// Where the strings begin of a stack that ends at `top` (a multiple of 16), and where it begins itself.
+pub fn measure(top: u64, name: &[u8], arguments: &[Vec<u8>], environment: &[Vec<u8>]) -> [u64; 2] {
+    let lengths = arguments.iter().chain(environment).map(|string| string.len() + 1);
+    let total = lengths.sum::<usize>() + name.len() + 1 + PLATFORM.len() + 1 + 16 + 8;
     let start = (top - total as u64) & !15;
     let words = arguments.len() + environment.len() + 3 + 2 * PAIRS;
-    let pointer = (start - 8 * words as u64) & !15;
-    if top - pointer > ARGUMENT_BYTES as u64 { Err(Errno::E2BIG) } else { Ok([start, pointer]) }
+    [start, (start - 8 * words as u64) & !15]
 }
 
 /// Lays out a stack that ends at `top` (a multiple of 16).
-///
-/// # Errors
-/// As [`measure`].
-pub fn build(
-    top: u64,
-    name: &[u8],
-    arguments: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    auxiliary: &Auxiliary,
-) -> Result<Stack> {
-    let [start, pointer] = measure(top, name, arguments, environment)?;
+pub fn build(top: u64, name: &[u8], arguments: &[Vec<u8>], environment: &[Vec<u8>], auxiliary: &Auxiliary) -> Stack {
+    let [start, pointer] = measure(top, name, arguments, environment);
     let mut bytes = alloc::vec![0; (top - pointer) as usize];
     let (words, strings) = bytes.split_at_mut((start - pointer) as usize);
     let mut strings = Strings { left: strings, address: start };
@@ -101,7 +109,7 @@ pub fn build(
         push(value);
     }
     let end = 8 * (arguments.len() + environment.len() + 3 + 2 * PAIRS);
-    Ok(Stack { pointer, bytes, first_argument, auxiliary: end - 16 * PAIRS..end })
+    Stack { pointer, bytes, first_argument, auxiliary: end - 16 * PAIRS..end }
 }
 
 fn vector(auxiliary: &Auxiliary, [random, platform, name]: [u64; 3]) -> [(u32, u64); PAIRS] {

@@ -91,10 +91,15 @@ pub fn exec(
     replace(context, &request, None)
 }
 
+/// Bytes that arguments and environment may take of the running process.
+pub fn room_for_arguments() -> usize {
+    stack::room(process().limits.lock().soft(linux::RLIMIT_STACK))
+}
+
 /// Whether a program can be run, once it is clear who the process becomes: true where that takes another environment.
 fn check(plan: &mut Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
     // Here too long a list is an error, and not an end.
-    stack::measure(STACK_TOP, path, &plan.arguments, environment)?;
+    stack::check(path, &plan.arguments, environment, room_for_arguments())?;
     if set_id::becomes_another(&plan.program.file)? {
         return Ok(true);
     }
@@ -133,7 +138,7 @@ impl Request {
 
     /// The program, as a child is to find it: what was prepared before, if it is the same.
     pub(super) fn prepare(&self, before: Option<Box<Prepared>>, windows: &Lock<Windows>) -> Option<Box<Prepared>> {
-        let stack = self.stack().ok()?;
+        let stack = self.stack();
         match before {
             Some(mut prepared) if prepared.is_of(&self.plan, stack) => {
                 prepared.renew(&self.plan);
@@ -152,9 +157,9 @@ impl Request {
     }
 
     /// The lowest page that its stack is sure to be written in: below what the program finds there it goes on writing at once.
-    fn stack(&self) -> Result<u64> {
-        let [_, pointer] = stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment)?;
-        Ok((pointer & PAGE_MASK) - PAGE_SIZE)
+    fn stack(&self) -> u64 {
+        let [_, pointer] = stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment);
+        (pointer & PAGE_MASK) - PAGE_SIZE
     }
 
     /// Lets its files go.
@@ -208,7 +213,7 @@ pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
 pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
     let Request { plan, path, environment, .. } = request;
     super::vfork::end(process());
-    let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| Ok(prepared.stack()))?;
+    let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| prepared.stack());
     let (by_itself, beside) = match &prepared {
         Some(_) => (false, None),
         None => (true, program_beside(plan, stack)),
@@ -544,7 +549,7 @@ fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], envir
         // Nothing can be there, nor return there.
         return Err(Errno::EFAULT);
     }
-    let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary)?;
+    let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary);
     copy::write(stack.pointer, &stack.bytes)?;
     {
         let mut program = process().program.lock();

@@ -223,7 +223,9 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
     let Requeue { words: [from, to], most: [wake, move_most], expected } = request;
     let (from, to) = (aligned(from)?, aligned(to)?);
     let shared = if private { [None, None] } else { [shared_word(from)?, shared_word(to)?] };
-    copy::prepare(from, 4, false)?;
+    if expected.is_some() {
+        copy::prepare(from, 4, false)?;
+    }
     let mut futexes = process().futexes.lock();
     if let Some(expected) = expected
         && copy::read_half(from)? != expected
@@ -327,10 +329,14 @@ fn aligned(address: u64) -> Result<u64> {
 }
 
 /// The name of a word that other processes may wait for: its page and its place there. A page that is to be written must be there
-/// first, since what is read of a hole in a file is another page than what is written.
+/// first, since what is read of a hole in a file is another page than what is written. What nobody ever writes is none (`EFAULT`).
 fn shared_word(address: u64) -> Result<Option<u64>> {
     let area = process().memory.lock().space.areas.find(address).copied().ok_or(Errno::EFAULT)?;
-    copy::prepare(address, 4, area.shared && area.protection.allows(Protection::WRITE))?;
+    let can_write = area.protection.allows(Protection::WRITE);
+    copy::prepare(address, 4, area.shared && can_write)?;
+    if !area.shared && !can_write && area.node().is_none() {
+        return Err(Errno::EFAULT);
+    }
     if !area.shared {
         return Ok(None);
     }
