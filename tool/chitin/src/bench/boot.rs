@@ -80,11 +80,11 @@ pub struct Ground<'a> {
 }
 
 /// The machine that everything is measured on; only the clock and the kernel differ.
-pub fn machine(system: System, clock: Clock) -> Machine {
+pub fn machine(system: System, clock: Clock, cpus: u32) -> Machine {
     Machine {
         board: Board::Q35,
         cpu: if clock == Clock::PlainNanoseconds { Cpu::MeasuredPlain } else { Cpu::Measured },
-        cpus: 1,
+        cpus,
         memory: MEMORY,
         accelerator: Accelerator::Tcg,
         instruction_count: clock == Clock::Instructions,
@@ -126,13 +126,13 @@ impl Ground<'_> {
         self.limit.map_or(usual, |most| most.min(usual))
     }
 
-    /// The plugin, where it is wanted: it looks at counting runs only.
-    fn plugin(&self, clock: Clock, place: &Path) -> Option<Plugin> {
-        let file = self.plugin.clone().filter(|_| clock == Clock::Instructions)?;
+    /// The plugin, where it is wanted: it looks at counting runs only, and at one CPU.
+    fn plugin(&self, clock: Clock, cpus: u32, place: &Path) -> Option<Plugin> {
+        let file = self.plugin.clone().filter(|_| clock == Clock::Instructions && cpus == 1)?;
         Some(Plugin { file, out: place.join("events") })
     }
 
-    /// Boots the peer and runs `programs`, one after the other. Whatever goes wrong is told by their reports.
+    /// Boots the peer, with as many CPUs as all of `programs` want, and runs them, one after the other. Whatever goes wrong is told by their reports.
     pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Vec<Report> {
         self.unless_interrupted(programs, || self.try_linux(system, clock, programs))
     }
@@ -161,7 +161,8 @@ impl Ground<'_> {
         let archive = place.path().join("archive");
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
         peer::write_archive(self.workspace, self.root(programs)?, &names, &archive, self.folder)?;
-        let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(system, clock) };
+        let cpus = programs.iter().map(|program| program.cpus).max().unwrap_or(1);
+        let machine = Machine { plugin: self.plugin(clock, cpus, place.path()), ..machine(system, clock, cpus) };
         let seconds = programs.iter().map(|program| program.seconds).sum();
         let limit = self.limit(PEER_BOOT + Duration::from_secs(seconds));
         let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
@@ -183,7 +184,8 @@ impl Ground<'_> {
         let place = scratch::folder()?;
         let archive = place.path().join("archive");
         self.write_archive(&archive, program)?;
-        let machine = Machine { plugin: self.plugin(clock, place.path()), ..machine(System::Chitin, clock) };
+        let plugin = self.plugin(clock, program.cpus, place.path());
+        let machine = Machine { plugin, ..machine(System::Chitin, clock, program.cpus) };
         let deadline = Instant::now() + self.limit(Duration::from_secs(program.seconds));
         let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
         let session = Session::new(stream).context("host channel")?;
@@ -331,7 +333,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn program(name: &str) -> Program {
-        Program { name: name.into(), kind: Kind::Linux, seconds: 1, needs: Vec::new(), debian: BTreeMap::new() }
+        Program {
+            name: name.into(),
+            kind: Kind::Linux,
+            seconds: 1,
+            cpus: 1,
+            needs: Vec::new(),
+            debian: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -358,7 +367,7 @@ mod tests {
 
     #[test]
     fn both_systems_get_the_same_machine() {
-        let of = |system| Machine { command_line: String::new(), ..machine(system, Clock::Instructions) };
+        let of = |system| Machine { command_line: String::new(), ..machine(system, Clock::Instructions, 1) };
         assert_eq!(of(System::LinuxTuned), of(System::Chitin));
         assert_eq!(of(System::LinuxStock), of(System::Chitin));
     }

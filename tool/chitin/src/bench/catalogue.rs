@@ -26,6 +26,9 @@ pub struct Program {
     /// Seconds that it may take in one boot.
     #[serde(default = "sixty")]
     pub seconds: u64,
+    /// CPUs of the machine that it runs on.
+    #[serde(default = "one")]
+    pub cpus: u32,
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -37,6 +40,10 @@ pub struct Program {
 
 fn sixty() -> u64 {
     60
+}
+
+fn one() -> u32 {
+    1
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -165,10 +165,13 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
     for clock in clocks.iter().copied() {
         // Stock Linux stands beside in the first two only.
         let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
-        for system in some.iter().filter(|_| !on_linux.is_empty()) {
+        for system in some {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
-            let reports = ground.linux(*system, clock, &on_linux);
-            results.measured.extend(reports.into_iter().map(|report| Measured { system: *system, clock, report }));
+            let alike = on_linux.chunk_by(|one, next| one.cpus == next.cpus);
+            let reports = alike
+                .filter(|programs| peer::comes_up(clock, programs[0].cpus))
+                .flat_map(|programs| ground.linux(*system, clock, programs));
+            results.measured.extend(reports.map(|report| Measured { system: *system, clock, report }));
         }
         for program in programs(catalogue, tables, Side::Chitin) {
             progress.busy_with(&format!("Chitin, {clock:?}: {}", program.name));

@@ -15,6 +15,8 @@ use crate::root::{self, Contents, Kind, Node, Tree};
 use crate::scratch;
 use crate::workspace::Workspace;
 
+use super::report::Clock;
+
 /// The package that always depends on the current kernel for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where its kernel stands in the cache.
@@ -27,6 +29,11 @@ const LINKED: &str = "lib/exos/link";
 pub const PLACE: &str = "bench";
 /// The first process of the peer.
 const INIT: &str = "init";
+
+/// Whether the peer comes up at all in reasonable time: CPUs that take turns by the counting clock keep it from that for minutes.
+pub fn comes_up(clock: Clock, cpus: u32) -> bool {
+    clock != Clock::Instructions || cpus == 1
+}
 
 /// The kernel's image, fetched once.
 ///

@@ -185,7 +185,7 @@ pub fn origin(workspace: &Workspace) -> Result<Origin> {
         qemu: qemu
             .ok_or_else(|| crate::failure::Failure::new("QEMU is missing: install the package qemu-system-x86"))?,
         compiler: answer(Command::new("cc").arg("--version")).unwrap_or_default(),
-        flags: qemu::flags(&boot::machine(System::Chitin, Clock::Instructions)).join(" "),
+        flags: qemu::flags(&boot::machine(System::Chitin, Clock::Instructions, 1)).join(" "),
     })
 }
 

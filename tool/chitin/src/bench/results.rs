@@ -128,7 +128,9 @@ impl Results {
 
 fn why(report: &Report, figure: &str, measure: Measure) -> String {
     let absent = report.absent.iter().find(|(name, _)| name == figure).map(|(_, why)| why.clone());
-    let unseen = || (measure == Measure::Silicon && report.figure(figure).is_some()).then(|| "no plugin".to_owned());
+    let unseen = || {
+        (measure == Measure::Silicon && report.figure(figure).is_some()).then(|| "events were not counted".to_owned())
+    };
     absent.or_else(unseen).or_else(|| report.broken.clone()).unwrap_or_else(|| "not reported".into())
 }
 

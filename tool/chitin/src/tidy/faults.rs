@@ -1,5 +1,5 @@
-//! Rule: the matrix of attacks and faults in `doc/testing.md` names tests that
-//! there are, and misses no row.
+//! Rule: the matrix of attacks and faults in `doc/testing.md` names tests,
+//! guests and scripts that there are, and misses no row.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,10 @@ use super::{Finding, Subject};
 /// The page with the matrix: lines of `| row | tests |`.
 const PAGE: &str = "doc/testing.md";
 /// Rows that this far have a mechanism.
-const ROWS: [std::ops::RangeInclusive<u32>; 3] = [1..=44, 46..=49, 91..=96];
+const ROWS: [std::ops::RangeInclusive<u32>; 5] = [1..=44, 46..=49, 82..=86, 91..=96, 98..=99];
+/// Guests are listed there, and the scripts are files here.
+const GUESTS: &str = "test/programs/guests.toml";
+const SCRIPTS: &str = "test/parity/script/";
 /// Stands for what is left out of a name, at its beginning or its end.
 const CUT: char = '…';
 
@@ -18,6 +21,7 @@ pub fn check(subject: &Subject) -> Vec<Finding> {
     };
     let sources: Vec<&str> = subject.tree.rust().map(|file| file.source.as_str()).collect();
     let known: BTreeSet<&str> = sources.iter().flat_map(|source| words(source)).collect();
+    let programs = programs(subject);
     let mut rows = BTreeSet::new();
     let mut findings = Vec::new();
     for (index, line) in page.source.lines().enumerate() {
@@ -27,6 +31,10 @@ pub fn check(subject: &Subject) -> Vec<Finding> {
             if !known.iter().any(|word| fits(name, word)) {
                 findings.push(Finding::new(format!("{PAGE}:{}", index + 1), format!("no test is called {name}")));
             }
+        }
+        for name in tests.split('`').skip(1).step_by(2).filter(|name| is_program(name) && !programs.contains(name)) {
+            let told = format!("no guest or script is called {name}");
+            findings.push(Finding::new(format!("{PAGE}:{}", index + 1), told));
         }
     }
     let missing = ROWS.into_iter().flatten().filter(|row| !rows.contains(row));
@@ -38,6 +46,21 @@ pub fn check(subject: &Subject) -> Vec<Finding> {
 fn row(line: &str) -> Option<(u32, &str)> {
     let (number, tests) = line.strip_prefix("| ")?.split_once(" | ")?;
     Some((number.parse().ok()?, tests))
+}
+
+/// The names of guests and of parity scripts.
+fn programs(subject: &Subject) -> BTreeSet<&str> {
+    let files = &subject.tree.files;
+    let lists = files.iter().filter(|file| file.path == GUESTS).flat_map(|file| file.source.lines());
+    let guests = lists.filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    let scripts = files.iter().filter_map(|file| file.path.strip_prefix(SCRIPTS));
+    guests.chain(scripts.map(|name| name.strip_suffix(".c").unwrap_or(name))).collect()
+}
+
+/// Whether what stands as code may be a guest or a script; else it is a word of some source, or of the line of a command.
+fn is_program(code: &str) -> bool {
+    code.starts_with(|letter: char| letter.is_ascii_lowercase())
+        && code.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
 }
 
 fn is_of_a_name(letter: char) -> bool {
@@ -68,7 +91,9 @@ mod tests {
         let rows: String =
             ROWS.into_iter().flatten().map(|row| format!("| {row} | `a`: fault_01_b, …_c, fault_0…\n")).collect();
         let page = format!("{rows}{extra}");
-        let subject = Subject::planted(vec![(PAGE, &page), ("a.rs", "fn fault_01_b() {}\nHere fault_01_b_c;\n")]);
+        let files = [("a.rs", "fn fault_01_b() {}\nHere fault_01_b_c;\n"), (GUESTS, "[[guest]]\nname = \"a\"\n")];
+        let script = [("test/parity/script/b-c.c", ""), (PAGE, &page)];
+        let subject = Subject::planted(files.into_iter().chain(script).collect());
         check(&subject).into_iter().map(|finding| finding.message).collect()
     }
 
@@ -76,6 +101,15 @@ mod tests {
     fn a_row_that_names_no_test_is_found() {
         assert_eq!(found(""), Vec::<String>::new());
         assert_eq!(found("| 97 | fault_97_x, …_d |\n"), ["no test is called fault_97_x", "no test is called …_d"]);
+    }
+
+    #[test]
+    fn a_row_that_names_no_guest_is_found() {
+        assert_eq!(found("| 97 | `a`, `b-c`, `Some::word`, `--quick`: fault_01_b |\n"), Vec::<String>::new());
+        assert_eq!(
+            found("| 97 | `b`: fault_01_b, `c-d` |\n"),
+            ["no guest or script is called b", "no guest or script is called c-d"]
+        );
     }
 
     /// What this row wants is a statement, not a mechanism: that nothing is promised, as long as nothing is.
