@@ -193,10 +193,12 @@ impl Maker {
     }
 }
 
+/// Which private page is the guard, which is not mapped.
+pub const GUARD: usize = ((UPCALL_GUARD - abi::area::PRIVATE) / PAGE_SIZE) as usize;
+
 /// Where the pages of an area at `place` are mapped: all but the lowest one of the upcall stack ([`UPCALL_GUARD`]).
 pub fn parts_of_area(place: u64, pages: &[PageNumber]) -> [(u64, &[PageNumber]); 2] {
-    const GUARD: usize = (UPCALL_GUARD / PAGE_SIZE) as usize;
-    [(place, &pages[..GUARD]), (place + UPCALL_GUARD + PAGE_SIZE, &pages[GUARD + 1..])]
+    [(place, &pages[..=GUARD]), (place + UPCALL_GUARD + PAGE_SIZE, &pages[GUARD + 2..])]
 }
 
 /// Rows that map pages one after the other.

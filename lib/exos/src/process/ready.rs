@@ -9,7 +9,7 @@
 use super::begin::{self, OwnMemory};
 use super::beside::Beside;
 use super::children::public;
-use super::create::{self, BORROWED_SLOT, Beginning, Made, Maker, give_keys};
+use super::create::{self, BORROWED_SLOT, Beginning, GUARD, Made, Maker, give_keys};
 use super::dowry::Dowry;
 use super::grave::remains;
 use super::kept::{self, Gone, Kept, Remedy, Shown};
@@ -404,15 +404,25 @@ impl Ready {
     /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
     /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
     pub(super) fn is_whole(&mut self) -> bool {
-        let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
         let spare: usize = self.room.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.room.edits
             && pages_under(self.made.list) == self.room.pages + (self.room.kept.pages() + spare) as u64
             && references(self.made.public) == 2
             && references(self.mailbox()) == 1 + self.room.kept.maps(self.mailbox())
             && is_mailbox(self.mailbox())
-            && self.room.private.iter().all(|page| references(*page) == 1)
+            && is_as_made(&self.room.private)
     }
+}
+
+fn references(page: PageNumber) -> u64 {
+    exposed::page(page).map_or(0, |info| info.references())
+}
+
+/// Whether private pages are mapped where the area is, all but the one of the stack that is not, and nowhere else.
+fn is_as_made(private: &[PageNumber]) -> bool {
+    const _: () = assert!(GUARD == 1);
+    let [words, guard, stack @ ..] = private else { return false };
+    references(*guard) == 0 && references(*words) == 1 && stack.iter().all(|page| references(*page) == 1)
 }
 
 impl Ready {
