@@ -17,14 +17,14 @@ fn words_of(version: u32) -> Option<u64> {
 }
 
 /// Where a header does not name a version that there is, the best one is written into it.
-fn read_header(header: u64) -> Result<Option<(u64, u64)>> {
+fn read_header(header: u64) -> Result<Option<(u64, i32)>> {
     const BEST: u32 = 0x2008_0522;
     let [version, number] = [copy::read_half(header)?, copy::read_half(header + 4)?];
     let Some(words) = words_of(version) else {
         copy::write_half(header, BEST)?;
         return Ok(None);
     };
-    if (number as i32) < 0 { Err(Errno::EINVAL) } else { Ok(Some((words, u64::from(number)))) }
+    Ok(Some((words, number as i32)))
 }
 
 /// The sets of a process; what another one gave up only itself knows.
@@ -42,6 +42,10 @@ pub(super) fn capget(call: &mut Call<'_>) -> Result<u64> {
     let Some((words, number)) = read_header(header)? else {
         return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) };
     };
+    let number = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+    if data == 0 {
+        return Ok(0);
+    }
     let sets = sets_of(call.process, number)?;
     for word in 0..words {
         for (place, set) in (0..).zip([sets.effective, sets.permitted, sets.inheritable]) {
@@ -54,7 +58,7 @@ pub(super) fn capget(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn capset(call: &mut Call<'_>) -> Result<u64> {
     let [header, data, ..] = call.arguments();
     let (words, number) = read_header(header)?.ok_or(Errno::EINVAL)?;
-    if number != 0 && number != call.process.number() {
+    if number != 0 && number as u64 != call.process.number() {
         return Err(Errno::EPERM);
     }
     let bytes = copy::read_vec(data, words as usize * 12)?;

@@ -367,6 +367,9 @@ pub(super) fn wait4(call: &mut Call<'_>) -> Result<u64> {
     if options as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
+    if which as i32 == i32::MIN {
+        return Err(Errno::ESRCH);
+    }
     let has = |flag: u32| options as u32 & flag != 0;
     let wanted = Wanted {
         which: Which::from_argument(i64::from(which as i32)),
@@ -392,7 +395,7 @@ pub(super) fn waitid(call: &mut Call<'_>) -> Result<u64> {
     let which = match kind as u32 {
         linux::P_ALL => Which::Any,
         linux::P_PID if id as i32 <= 0 => return Err(Errno::EINVAL),
-        linux::P_PGID if (id as i32) < 0 => return Err(Errno::EINVAL),
+        linux::P_PGID | linux::P_PIDFD if (id as i32) < 0 => return Err(Errno::EINVAL),
         linux::P_PID => Which::Number(id),
         linux::P_PGID if id == 0 => Which::from_argument(0),
         linux::P_PGID => Which::Group(id),

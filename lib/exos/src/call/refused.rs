@@ -10,6 +10,11 @@ pub(super) fn privileged(_: &mut Call<'_>) -> Result<u64> {
     Err(Errno::EPERM)
 }
 
+/// What a stop interrupts begins anew by itself: nothing is left for this.
+pub(super) fn restart_syscall(_: &mut Call<'_>) -> Result<u64> {
+    Err(Errno::INTERRUPTED_FOR_GOOD)
+}
+
 /// Handles of files: none of the file systems has any.
 pub(super) fn name_to_handle_at(call: &mut Call<'_>) -> Result<u64> {
     const KNOWN: u32 = linux::AT_SYMLINK_FOLLOW | linux::AT_EMPTY_PATH | linux::AT_HANDLE_FID;

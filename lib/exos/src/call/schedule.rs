@@ -18,6 +18,13 @@ use runtime::EnvironmentId;
 const PRIO_PROCESS: u32 = 0;
 const PRIO_GROUP: u32 = 1;
 const PRIO_USER: u32 = 2;
+/// Where the class of a priority of input and output lies, the classes, and how many levels two of them have (ioprio_set(2)).
+const IO_CLASS: u32 = 13;
+const IO_NONE: u32 = 0;
+const IO_REAL_TIME: u32 = 1;
+const IO_BEST_EFFORT: u32 = 2;
+const IO_IDLE: u32 = 3;
+const IO_LEVELS: u64 = 8;
 /// Flag in `struct sched_attr` that stands for [`RESET_ON_FORK`].
 const FLAG_RESET_ON_FORK: u32 = 1;
 /// Bytes of the first version of `struct sched_attr`.
@@ -239,10 +246,10 @@ pub(super) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
     let [number, bytes, from, ..] = call.arguments();
     let given = copy::read_vec(from, bytes.min(8) as usize)?;
     let wanted = given.iter().rev().fold(0, |mask, byte| mask << 8 | u64::from(*byte));
+    check_exists(call, number).map_err(nobody)?;
     if wanted & machine() == 0 {
         return Err(Errno::EINVAL);
     }
-    check_exists(call, number).map_err(nobody)?;
     if let Some(thread) = other_thread(call, number) {
         thread.cpus.store((wanted & machine()) as u32, Relaxed);
         return affinity::keep_on(EnvironmentId(thread.number()), wanted & machine()).map(|()| 0);
@@ -290,16 +297,44 @@ pub(super) fn sched_setattr(call: &mut Call<'_>) -> Result<u64> {
     set(call, number, Change::Priority((20 - nice) as u64))
 }
 
+/// Whom a call on priorities of input and output means, as one on others counts them: a process, a group, a user.
+fn io_which(which: u64) -> Result<u32> {
+    (which as u32).checked_sub(1).filter(|which| *which <= PRIO_USER).ok_or(Errno::EINVAL)
+}
+
+/// Of several the best, where those that none was set for have that of their priority.
 pub(super) fn ioprio_get(call: &mut Call<'_>) -> Result<u64> {
-    let [_, who, ..] = call.arguments();
-    Ok(attributes_of(call, who)?.io_priority)
+    let [which, who, ..] = call.arguments();
+    let which = io_which(which)?;
+    if which == PRIO_PROCESS {
+        return Ok(attributes_of(call, who)?.io_priority);
+    }
+    let best_effort = |priority: u64| u64::from(IO_BEST_EFFORT) << IO_CLASS | (40 - priority) / 5;
+    let of = |other: &Other| attributes_of(call, other.number).unwrap_or_else(|_| other.attributes.clone());
+    let effective = |attributes: Attributes| match attributes.io_priority {
+        0 => best_effort(attributes.priority),
+        set => set,
+    };
+    meant(call, u64::from(which), who)?.iter().map(|other| effective(of(other))).min().ok_or(Errno::ESRCH)
 }
 
 pub(super) fn ioprio_set(call: &mut Call<'_>) -> Result<u64> {
-    let [_, who, priority, ..] = call.arguments();
-    const CLASSES: u64 = 3;
-    if priority >> 13 > CLASSES {
-        return Err(Errno::EINVAL);
+    let [which, who, priority, ..] = call.arguments();
+    let (class, data) = ((priority as u32) >> IO_CLASS, priority & ((1 << IO_CLASS) - 1));
+    match class {
+        IO_NONE if data == 0 => {}
+        IO_REAL_TIME | IO_BEST_EFFORT if data < IO_LEVELS => {}
+        IO_IDLE => {}
+        _ => return Err(Errno::EINVAL),
     }
-    set(call, who, Change::Io(priority))
+    let may = |capability| call.process.may(capability);
+    if class == IO_REAL_TIME && !may(linux::CAP_SYS_ADMIN) && !may(linux::CAP_SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    match io_which(which)? {
+        PRIO_PROCESS => set(call, who, Change::Io(priority)),
+        which => meant(call, u64::from(which), who)?
+            .iter()
+            .try_fold(0, |_, other| set(call, other.number, Change::Io(priority))),
+    }
 }

@@ -34,12 +34,12 @@ const KNOWN_FLAGS: u64 = (linux::SA_NOCLDSTOP
 
 pub(super) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     let [signal, new, old, bytes, ..] = call.arguments();
-    if bytes != SET_BYTES || signal == 0 || signal > u64::from(COUNT) {
+    if bytes != SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    let signal = signal as u32;
     let wanted = if new == 0 { None } else { Some(copy::read_words::<4>(new)?) };
-    if wanted.is_some() && bit(signal) & UNSTOPPABLE != 0 {
+    let signal = signal as u32;
+    if !(1..=COUNT).contains(&signal) || wanted.is_some() && bit(signal) & UNSTOPPABLE != 0 {
         return Err(Errno::EINVAL);
     }
     let before = call.process.signals.lock().get(signal);
@@ -135,16 +135,14 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// What a program says comes along with a signal: it may not say that the system sent it.
 /// What is to come with a signal, as a program writes it; its number there is another one's affair.
 pub(super) fn read_information(from: u64, signal: u64) -> Result<Information> {
     let [_, code, detail, value] = copy::read_words::<4>(from)?;
     Ok(Information { signal: signal as u32, code: code as u32 as i32, detail, value })
 }
 
-/// The same, for a process or a thread: nobody says to another process that the kernel sent it.
-fn read_for(call: &Call<'_>, target: u64, from: u64, signal: u64) -> Result<Information> {
-    let information = read_information(from, signal)?;
+/// The same, if it may go to a process or a thread: nobody says to another process that the kernel sent it.
+fn sendable(call: &Call<'_>, target: u64, information: Information) -> Result<Information> {
     let is_said_of_kernel = information.code >= 0 || information.code == linux::SI_TKILL;
     if is_said_of_kernel && target != call.process.number() { Err(Errno::EPERM) } else { Ok(information) }
 }
@@ -152,12 +150,16 @@ fn read_for(call: &Call<'_>, target: u64, from: u64, signal: u64) -> Result<Info
 pub(super) fn rt_sigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [target, signal, information, ..] = call.arguments();
     let target = u64::from(target as u32);
-    relatives::send(target, &read_for(call, target, information, signal)?)
+    relatives::send(target, &sendable(call, target, read_information(information, signal)?)?)
 }
 
 pub(super) fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Result<u64> {
     let [group, target, signal, information, ..] = call.arguments();
-    let information = read_for(call, target, information, signal)?;
+    let information = read_information(information, signal)?;
+    if (group as i32) <= 0 || (target as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let information = sendable(call, target, information)?;
     if group != target && group != call.process.number() {
         return Err(Errno::ESRCH);
     }

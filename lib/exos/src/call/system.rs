@@ -15,6 +15,7 @@ use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, membarri
 use runtime::{clock, exposed, time_slice};
 
 const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_GET_GS: u64 = 0x1004;
 const ARCH_GET_CPUID: u64 = 0x1011;
 const ARCH_SET_CPUID: u64 = 0x1012;
 const ARCH_SET_FS: u64 = 0x1002;
@@ -69,6 +70,7 @@ pub(super) fn arch_prctl(call: &mut Call<'_>) -> Result<u64> {
         ARCH_GET_FS => copy::write_word(address, enter::segment_base()).map(|()| 0),
         // GS is where ExOS finds its thread.
         ARCH_SET_GS => Err(Errno::EPERM),
+        ARCH_GET_GS => copy::write_word(address, 0).map(|()| 0),
         // The instruction works, and nothing here can forbid it.
         ARCH_GET_CPUID => Ok(1),
         ARCH_SET_CPUID => Err(Errno::ENODEV),

@@ -299,6 +299,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_swapoff => refused::privileged,
     __NR_reboot => refused::privileged,
     __NR_sethostname => refused::privileged,
+    __NR_restart_syscall => refused::restart_syscall,
     __NR_setdomainname => refused::privileged,
     __NR_iopl => refused::privileged,
     __NR_ioperm => refused::privileged,

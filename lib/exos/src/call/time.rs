@@ -222,11 +222,22 @@ pub(super) const fn can_wait(which: u64) -> bool {
     !matches!(which as u32, linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_MONOTONIC_COARSE)
 }
 
+/// Whether a clock is that of the time which the calling thread computes, by its number: nobody sleeps by it.
+fn is_of_own_thread(which: u64) -> bool {
+    const OF_THREAD: i32 = 4;
+    let (which, own) = (which as i32, crate::user_memory::current::thread().shown_number());
+    let number = !(which >> 3);
+    which < 0 && which & OF_THREAD != 0 && (number == 0 || number as u64 == own)
+}
+
 pub(super) fn clock_nanosleep(call: &mut Call<'_>) -> Result<u64> {
     let [which, flags, time, rest, ..] = call.arguments();
     let now = read(which)?;
     if !can_wait(which) || which as u32 == linux::CLOCK_THREAD_CPUTIME_ID {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if is_of_own_thread(which) {
+        return Err(Errno::EINVAL);
     }
     let time = duration(time, 1)?.ok_or(Errno::EFAULT)?;
     if flags as u32 & linux::TIMER_ABSTIME == 0 {

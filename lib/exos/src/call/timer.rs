@@ -101,7 +101,7 @@ pub(super) fn timer_create(call: &mut Call<'_>) -> Result<u64> {
         }
     };
     let thread = match kind {
-        linux::SIGEV_SIGNAL | linux::SIGEV_NONE => 0,
+        linux::SIGEV_SIGNAL | linux::SIGEV_NONE | linux::SIGEV_THREAD => 0,
         kind if kind == linux::SIGEV_SIGNAL | linux::SIGEV_THREAD_ID => {
             let is_own = |one: &&Thread| one.shown_number() == thread;
             if !call.process.threads.lock().iter().any(|one| is_own(&one)) {
@@ -138,6 +138,9 @@ fn with_created<T>(call: &Call<'_>, number: u64, action: impl FnOnce(&mut Option
 
 pub(super) fn timer_settime(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, new, old, ..] = call.arguments();
+    if new == 0 {
+        return Err(Errno::EINVAL);
+    }
     let [interval, value] = read_times(new, 1)?;
     let wall = wall_clock();
     let absolute = flags as u32 & linux::TIMER_ABSTIME != 0;
