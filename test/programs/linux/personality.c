@@ -93,12 +93,16 @@ static int can_write(volatile char *at) {
 
 // Every call that could write a page, unmap it, or put another one in its place.
 static void change_vdso(void) {
-    char *vdso = (char *)getauxval(AT_SYSINFO_EHDR), before[PAGE], some[PAGE] = { 0 };
+    char *vdso = (char *)getauxval(AT_SYSINFO_EHDR), before[PAGE];
+    char *some = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(some != MAP_FAILED);
     memcpy(before, vdso, PAGE);
     CHECK(!can_write(vdso));
     CHECK(mprotect(vdso, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == -1);
     CHECK(mmap(vdso, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED);
     CHECK(mremap(some, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, vdso) == MAP_FAILED);
+    CHECK(mremap(vdso, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, some + PAGE) == MAP_FAILED);
+    CHECK(munmap(vdso, PAGE) == -1);
     madvise(vdso, PAGE, MADV_DONTNEED);
     int zero = open("/dev/zero", O_RDONLY);
     CHECK(zero >= 0 && read(zero, vdso, PAGE) == -1 && errno == EFAULT);
@@ -147,6 +151,23 @@ static void call_as_user(pid_t sibling) {
     be_usual();
 }
 
+// The lowest page of the stack that ExOS runs on, with the words below it that the kernel reads: of each thread it is not there.
+static void *look_below_stack(void *argument) {
+    char *area;
+    __asm__("mov %%gs:0xd80, %0" : "=r"(area));
+    signal(SIGSEGV, at_fault);
+    int signal_number = sigsetjmp(way_back, 1);
+    if (!signal_number) (void)*(volatile char *)(area + 2 * PAGE);
+    CHECK(signal_number == SIGSEGV && *(volatile char *)(area + 3 * PAGE) == 0);
+    return argument;
+}
+
+static void look_below_stacks(void) {
+    pthread_t thread;
+    look_below_stack(NULL);
+    CHECK(!pthread_create(&thread, NULL, look_below_stack, NULL) && !pthread_join(thread, NULL));
+}
+
 // Its handlers are gone, so that each fault brings another one, until no frame fits any more.
 static void fault_without_end(void) {
     PRIVATE[HANDLERS + PAGE_FAULT] = 8;
@@ -178,6 +199,7 @@ int main(int argument_count, char **arguments, char **environment) {
     if (!child) call_as_user(sibling), _exit(0);
     CHECK(status_of(child) == 0 && !kill(sibling, 0) && !kill(sibling, SIGKILL) && status_of(sibling) == SIGKILL);
     puts("who calls the kernel has the rights of its environment");
+    CHECK(status_of(begin(look_below_stacks)) == 0);
     CHECK(WIFSIGNALED(status_of(begin(fault_without_end))));
     be_usual();
     puts("who faults without end comes to an end");

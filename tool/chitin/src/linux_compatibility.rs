@@ -43,7 +43,7 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
         let is_large = path.starts_with(LARGE);
         let Some(name) = path.strip_prefix(SCRIPTS).or(path.strip_prefix(LARGE)) else { continue };
         let name = name.trim_end_matches(".c");
-        let about = text.lines().nth(1).unwrap_or_default().trim_start_matches(['#', '/', ' ']);
+        let about = about(text);
         // Writing into a string cannot fail.
         let _ = match reason(name) {
             None if is_large => writeln!(large, "| `{name}` | {about} |"),
@@ -53,6 +53,17 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
     }
     let waiting = if not_yet.trim().is_empty() { "" } else { &waiting };
     [INTRODUCTION, &passing, &large, waiting, &calls(&files)].concat()
+}
+
+/// What a script says of itself: the comment that it begins with, without the line that says what runs it.
+fn about(text: &str) -> String {
+    const IN_C: &str = "A program in C, compiled by the host's compiler, and the same on both sides.";
+    let said = |line: &str| {
+        let said = ["# ", "// ", "-- ", "/*", " *"].iter().find_map(|mark| line.strip_prefix(mark))?;
+        Some(said.trim_end_matches("*/").trim().to_owned())
+    };
+    let comment = text.lines().skip_while(|line| line.starts_with("#!")).map_while(said);
+    comment.filter(|line| !line.is_empty() && line != IN_C).collect::<Vec<String>>().join(" ").replace('|', "\\|")
 }
 
 /// The calls of Linux by what becomes of them.
@@ -105,11 +116,14 @@ mod tests {
             ("test/parity/not-yet", "later it needs more\n"),
             ("test/parity/script/later", "#!/bin/sh\n# Much.\n"),
             ("test/parity/script/now", "#!/bin/sh\n# Little.\nexit\n"),
-            ("test/parity/script/compiled.c", "// A program.\n// In C.\n"),
+            (
+                "test/parity/script/compiled.c",
+                "// A program in C, compiled by the host's compiler, and the same on both sides.\n// What\n// it does.\n#define X\n// Later.\n",
+            ),
             ("elsewhere", "text"),
         ];
         let page = render(files.into_iter());
-        assert!(page.contains("| `compiled` | In C. |\n"));
+        assert!(page.contains("| `compiled` | What it does. |\n"));
         assert!(page.contains("| `now` | Little. |\n") && page.contains("| `later` | Much. | it needs more |\n"));
         assert!(!page.contains("elsewhere"));
     }

@@ -123,7 +123,7 @@ pub(super) fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_
 
 fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Result<u64> {
     let count = u64::from(count as u32);
-    if count > FEW as u64 && count > call.process.limits.lock().soft(linux::RLIMIT_NOFILE) {
+    if count > call.process.limits.lock().soft(linux::RLIMIT_NOFILE) {
         return Err(Errno::EINVAL);
     }
     let (mut few, mut many) = ([0; FEW], Vec::new());

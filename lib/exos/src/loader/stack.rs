@@ -54,17 +54,8 @@ const PLATFORM: &[u8] = b"x86_64";
 
 /// Bytes that arguments and environment may take together, with their pointers, where the stack may grow to `stack`: a quarter of it, but no
 /// less than 128 KiB and no more than 6 MiB (execve(2)).
-pub const fn room(stack: u64) -> usize {
-    const LEAST: u64 = 128 << 10;
-    const MOST: u64 = 6 << 20;
-    let quarter = stack / 4;
-    (if quarter < LEAST {
-        LEAST
-    } else if quarter > MOST {
-        MOST
-    } else {
-        quarter
-    }) as usize
+pub fn room(stack: u64) -> usize {
+    (stack / 4).clamp(128 << 10, 6 << 20) as usize
 }
 
 /// Whether all of it is within this room.

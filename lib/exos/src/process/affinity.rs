@@ -16,7 +16,7 @@ use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::time_slice::{self, Position};
-use runtime::{EnvironmentId, KeyIndex, area, clock, critical_section, entry, exposed, upcall};
+use runtime::{EnvironmentId, KeyIndex, area, clock, critical_section, entry, exposed};
 
 const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
 
@@ -86,7 +86,7 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
 pub fn give_way() {
     let _section = critical_section::enter();
     loop {
-        wait(|| upcall::give_way());
+        wait(time_slice::yield_now);
         if !critical_section::take_slice_end() {
             break;
         }
