@@ -73,8 +73,8 @@ static void long_strings(void) {
         execute("one string", one, none);
         execute("one variable", (char *[]){ "itself", "x", NULL }, &one[1]);
     }
-    // All of them: a quarter of what the stack may be, pointers with them, and not less than 128 KiB.
-    for (long stack = 8 << 20; stack >= 64 << 10; stack /= 8) {
+    // All of them: a quarter of what the stack may be, pointers with them, not less than 128 KiB and not more than 6 MiB.
+    for (long stack = 64 << 20; stack >= 64 << 10; stack /= 8) {
         struct rlimit usual, limit;
         getrlimit(RLIMIT_STACK, &usual);
         limit = usual;
@@ -82,7 +82,8 @@ static void long_strings(void) {
         setrlimit(RLIMIT_STACK, &limit);
         for (int each = 10; each <= 100000; each *= 100)
             for (int eighths = 4; eighths <= 10; eighths++) {
-                long most = stack / 4 > 128 << 10 ? stack / 4 : 128 << 10, count = most / 8 * eighths / (each + 9);
+                long most = stack / 4 > 6 << 20 ? 6 << 20 : stack / 4 > 128 << 10 ? stack / 4 : 128 << 10;
+                long count = most / 8 * eighths / (each + 9);
                 char **many = calloc(count + 3, sizeof *many), *same = text(each);
                 many[0] = "itself", many[1] = "y";
                 for (long i = 2; i < count; i++) many[i] = same;
