@@ -183,13 +183,14 @@ impl Kernel {
         }
     }
 
-    /// An ordinary page that the caller may own.
+    /// An ordinary page that the caller may own. An orphan is refused: its owner gave it up, and an object made of it would be
+    /// counted twice when it ends.
     pub(crate) fn owned_page(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
         let info = self.page(page)?;
         permit(self.rights_on_page(key, info)?, Rights::OWN)?;
-        match state(info).kind {
-            PageKind::Ordinary => Ok(info),
-            kind => Err(Error::WrongKind.about(kind as u64)),
+        match state(info) {
+            found if found.kind == PageKind::Ordinary && found.flags & ORPHAN == 0 => Ok(info),
+            found => Err(Error::WrongKind.about(found.kind as u64)),
         }
     }
 

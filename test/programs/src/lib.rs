@@ -22,11 +22,11 @@ pub mod writer;
 
 use alloc::format;
 use alloc::string::String;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::archive;
 use runtime::image::Image;
 use runtime::page::{Allocator, PageKind};
-use runtime::{Error, Failure, PageNumber, area, channel, exposed, syscall};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, area, channel, exposed, syscall};
 use victim::Victim;
 
 /// How a test came out: nothing, or why it failed.
@@ -185,16 +185,47 @@ impl World {
         Ok(())
     }
 
-    /// Owned, orphan, free, cached and kernel pages are all pages.
+    /// The kernel's counts of owned, orphan, free, cached and kernel pages are what the page array says, page by page. Where the
+    /// counts move meanwhile, because another environment runs, the pages are counted again.
     pub fn pages_add_up(&self) -> Outcome {
-        let kernel = exposed::kernel();
-        let counts =
-            [&kernel.owned_pages, &kernel.orphan_pages, &kernel.free_pages, &kernel.cached_pages, &kernel.kernel_pages]
-                .map(|count| count.load(Relaxed));
-        let sum: u64 = counts.iter().sum();
-        check!(sum == self.all_pages, "pages {counts:?} add up to {sum}, the machine has {}", self.all_pages);
-        Ok(())
+        let mut differences = String::new();
+        for _ in 0..RECOUNTS {
+            let (before, counted, after) = (page_counts(), recount(exposed::kernel()), page_counts());
+            let sum: u64 = counted.iter().sum();
+            check!(sum == self.all_pages, "pages {counted:?} add up to {sum}, the machine has {}", self.all_pages);
+            if before == counted && counted == after {
+                return Ok(());
+            }
+            differences = format!("the kernel counts {before:?}, then {after:?}; its page array has {counted:?}");
+        }
+        Err(differences)
     }
+}
+
+/// How often pages are counted while the counts move.
+const RECOUNTS: usize = 50;
+
+/// The kernel's own counts: owned, orphan, free, cached, kernel.
+fn page_counts() -> [u64; 5] {
+    let kernel = exposed::kernel();
+    [&kernel.owned_pages, &kernel.orphan_pages, &kernel.free_pages, &kernel.cached_pages, &kernel.kernel_pages]
+        .map(|count| count.load(Acquire))
+}
+
+/// The same five, from what the page array says of each page.
+fn recount(kernel: &abi::exposed::KernelInfo) -> [u64; 5] {
+    let mut counts = [0; 5];
+    for page in (0..kernel.pages.load(Relaxed)).filter_map(|number| exposed::page(PageNumber(number))) {
+        let class = match page.kind() {
+            PageKind::Absent => continue,
+            PageKind::Free => 2,
+            _ if page.is_orphan() => 1,
+            _ if page.owner() != EnvironmentId::NONE => 0,
+            _ => 4,
+        };
+        counts[class] += 1;
+    }
+    counts
 }
 
 /// The level-1 table of the own address space for an address, one of the own pages.

@@ -31,6 +31,7 @@ guest! {
     Here a_public_page_outlives_its_environment;
     Child fault_20_area_that_is_none;
     Child creation_is_refused_without_pages;
+    Here fault_151_orphans_become_no_area;
     Here destruction_from_any_state;
     Here budgets_come_back;
     Here the_budget_of_a_dying_one_is_to_be_had;
@@ -237,6 +238,49 @@ fn creation_is_refused_without_pages() -> Outcome {
     granted!(address_space::own().apply(&[abi::page_table::MapRow { address: 0x2000_0000, entry: 0 }]));
     check!(Allocator::own().free_many(&pages) == pages.len(), "a refused creation kept pages");
     granted!(Allocator::own().free(space.root));
+    Ok(())
+}
+
+/// Rounds of orphans offered, and pages in a round: the public page and as many private ones as an area has at most.
+const ORPHAN_ROUNDS: u64 = 16;
+const AREA_PAGES: usize = 1 + abi::limits::PRIVATE_PAGES;
+/// Where the area would lie: away from all memory of the program.
+const ORPHAN_AREA: u64 = 0x240_0000_0000;
+
+/// Pages that their owner gave up while they were mapped at their place in an area become no area: an environment made of
+/// them would give each back twice.
+fn fault_151_orphans_become_no_area(_: &World) -> Outcome {
+    let (own, space) = (Allocator::own(), address_space::own());
+    let rows = |entry: &dyn Fn(usize) -> u64| {
+        let place = |index: usize| ORPHAN_AREA + index as u64 * abi::limits::PAGE_SIZE;
+        let row = |index| abi::page_table::MapRow { address: place(index) | space.key.0, entry: entry(index) };
+        (0..AREA_PAGES).map(row).collect::<Vec<_>>()
+    };
+    granted!(space.link_tables(ORPHAN_AREA, false));
+    for _ in 0..ORPHAN_ROUNDS {
+        let mut pages = alloc::vec![PageNumber::NONE; 2 + AREA_PAGES];
+        granted!(own.allocate_many(&mut pages));
+        let (kept, area) = pages.split_at(2);
+        granted!(space.apply(&rows(&|index| area[index].address() | Access::WRITE.0)));
+        let mut private = [0; abi::limits::PRIVATE_PAGES];
+        private.iter_mut().zip(&area[1..]).for_each(|(place, page)| *place = page.0);
+        let wanted = Specification {
+            name_key: KeyIndex::FIRST.0,
+            control: kept[0].0,
+            key_ring: kept[1].0,
+            public: area[0].0,
+            root: space.root.0,
+            area: ORPHAN_AREA,
+            private_count: private.len() as u64,
+            private,
+        };
+        for page in area.iter().rev() {
+            granted!(own.free(*page));
+            refused!(create(KeyIndex::FIRST, &wanted), WrongKind);
+        }
+        granted!(space.apply(&rows(&|_| 0)));
+        check!(own.free_many(kept) == kept.len(), "a refused creation kept pages");
+    }
     Ok(())
 }
 
