@@ -3,7 +3,7 @@
 //! Programs leave an upcall by IRETQ in user mode (DESIGN.md §4). QEMU's TCG before 9.1 makes the stack reads of that
 //! instruction as if the kernel made them, so that with SMAP on each of them faults; a real CPU never reports such a fault
 //! (a protection fault from user mode that claims to be the kernel's). Where one comes, the kernel carries out what the
-//! instruction would have done. `doc/decision/0001-user-iret-under-smap.md` tells why, and what it costs.
+//! instruction would have done. `doc/decision/0001-iret-in-user-mode-under-smap.md` tells why, and what it costs.
 
 use crate::context::{Entry, Program, Upcall};
 use crate::cpu_control;
