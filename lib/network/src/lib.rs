@@ -1,4 +1,23 @@
-//! User-level TCP/IP. Comes with the network issue.
+//! User-level network stack: Ethernet, ARP, IPv4, IPv6, ICMP, UDP, DHCP, SLAAC and TCP as a library.
+//!
+//! The crate owns no device and no clock: packets enter and leave through a [`link::Link`], the payload that is sent
+//! lies in pages of the caller's ([`link::Pages`]), and each call is given the time. `doc/network.md` describes how a
+//! packet travels through it.
+//!
+//! Invariants:
+//! - Nothing here panics on the content of a packet.
+//! - All memory that a peer can make the stack use has a bound, named in the module that uses it.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod address;
+pub mod checksum;
+pub mod link;
+pub mod secret;
+pub mod slab;
+pub mod tcp;
+pub mod time;
+pub mod wheel;

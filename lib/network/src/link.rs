@@ -1,0 +1,58 @@
+//! The traits that join the stack to the world: a device that takes gather lists, and the pages that payload lies in.
+
+use alloc::vec::Vec;
+
+use smoltcp::wire::EthernetAddress;
+
+use crate::checksum::Sum;
+
+/// A page, by a number that only the owner of the pages understands.
+pub type PageNumber = u64;
+
+/// Bytes in a page, queued for sending by reference, with their stored sum. The owner keeps
+/// the bytes as they are until the stack releases the extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub page: PageNumber,
+    pub offset: u32,
+    pub length: u32,
+    pub sum: Sum,
+}
+
+/// Bytes in a page that a device is to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub page: PageNumber,
+    pub offset: u32,
+    pub length: u32,
+}
+
+/// The pages that payload lies in.
+pub trait Pages {
+    /// Bytes of an extent; read only to sum the edges of a segment that does not end where an extent ends.
+    fn bytes(&self, part: Part) -> &[u8];
+
+    /// All bytes of the extent were acknowledged, or the connection ended: the owner may reuse them.
+    fn release(&mut self, extent: Extent);
+}
+
+/// A frame was not taken because the device has no room. It is sent again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// An Ethernet device.
+pub trait Link: Pages {
+    fn hardware_address(&self) -> EthernetAddress;
+
+    /// Largest IP packet.
+    fn mtu(&self) -> usize;
+
+    /// Moves the next received frame into `frame`, which is cleared first. False when none waits.
+    fn receive(&mut self, frame: &mut Vec<u8>) -> bool;
+
+    /// Sends a frame: its head, which is copied, and parts of pages by reference.
+    ///
+    /// # Errors
+    /// [`Full`] when the device has no room.
+    fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full>;
+}

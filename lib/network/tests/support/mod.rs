@@ -1,0 +1,10 @@
+//! What the tests share: a faulty wire with a virtual clock, and ends that speak over it.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod ends;
+pub mod memory;
+pub mod ours;
+pub mod random;
+pub mod script;
+pub mod theirs;
+pub mod wire;
