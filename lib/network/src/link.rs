@@ -36,7 +36,7 @@ pub trait Pages {
     fn release(&mut self, extent: Extent);
 }
 
-/// A frame was not taken because the device has no room. It is sent again later.
+/// A frame was not taken because the device has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -50,9 +50,12 @@ pub trait Link: Pages {
     /// Moves the next received frame into `frame`, which is cleared first. False when none waits.
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool;
 
+    /// Whether a frame would be taken now.
+    fn has_room(&self) -> bool;
+
     /// Sends a frame: its head, which is copied, and parts of pages by reference.
     ///
     /// # Errors
-    /// [`Full`] when the device has no room.
+    /// [`Full`] when the device has no room: the frame is lost.
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full>;
 }

@@ -18,6 +18,7 @@ enum Use {
     Timestamp,
     Port,
     Cookie,
+    Interface,
 }
 
 /// The key. The owner of the stack draws it at random.
@@ -53,6 +54,11 @@ impl Secret {
     pub fn port_offset(&self, local: Ipv6Addr, remote: Endpoint) -> u32 {
         let pair = Pair { local: Endpoint { address: local, port: 0 }, remote };
         self.hash(Use::Port, &pair.octets(), 0) as u32
+    }
+
+    /// Lower half of the address below a prefix (RFC 7217).
+    pub fn interface_identifier(&self, network: Ipv6Addr) -> u64 {
+        self.hash(Use::Interface, &network.octets(), 0)
     }
 
     pub fn cookie(&self, pair: &Pair, extra: [u32; 2]) -> u32 {

@@ -13,6 +13,7 @@ use super::sequence::Sequence;
 use super::time_wait::Answer;
 use crate::address::{Endpoint, Pair, is_unicast};
 use crate::checksum::{Sum, pseudo_header};
+use crate::icmp::Reason;
 use crate::slab::Handle;
 use crate::time::{SECOND, Time};
 
@@ -296,6 +297,46 @@ impl Tcp {
         }
         for handle in waiting {
             self.abort(handle, network);
+        }
+    }
+}
+
+/// ICMP errors about segments of ours.
+impl Tcp {
+    /// Whether a segment with this number was sent and is not acknowledged.
+    pub fn is_on_its_way(&self, pair: &Pair, sequence: Sequence) -> bool {
+        let Some(Target::Block(index)) = self.lookup(pair) else { return false };
+        let block = self.connections.at(index).map(|connection| &connection.block);
+        block.is_some_and(|block| sequence.is_within(block.send.una, block.send.next))
+    }
+
+    /// A router or the peer reports that a segment did not arrive. It ends an opening; later it says nothing for sure
+    /// (RFC 1122, 4.2.3.9; RFC 5461).
+    pub fn report(&mut self, pair: &Pair, sequence: Sequence, reason: Reason, now: Time) {
+        let Some(Target::Block(index)) = self.lookup(pair) else { return };
+        let Some(connection) = self.connections.at_mut(index) else { return };
+        let opens = matches!(connection.block.state, State::SynSent) && sequence == connection.block.send.una;
+        let error = match reason {
+            Reason::Refused => Error::Refused,
+            Reason::Unreachable => Error::Unreachable,
+            Reason::TimeExceeded | Reason::TooBig(_) => return,
+        };
+        if opens {
+            connection.block.end(Some(error), &mut self.released);
+            self.settle(index, now);
+        }
+    }
+
+    /// The path to an address carries less than before: its connections send smaller segments.
+    pub fn narrow(&mut self, remote: Ipv6Addr, network: &impl Network) {
+        let limit = network.segment_limit(remote);
+        let own = self.connections.iter().filter(|(_, connection)| connection.block.pair.remote.address == remote);
+        let indices: alloc::vec::Vec<u32> = own.map(|(handle, _)| handle.index).collect();
+        for index in indices {
+            if let Some(connection) = self.connections.at_mut(index) {
+                connection.block.narrow(limit);
+                self.mark(index);
+            }
         }
     }
 }
