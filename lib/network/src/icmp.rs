@@ -198,7 +198,8 @@ mod tests {
     fn a_refused_datagram_comes_back_as_a_report_about_it() {
         for (ours, theirs) in ends() {
             let sent = datagram(ours, theirs, 17, &[0x12, 0x34, 0, 53, 0, 8, 0, 0]);
-            let parse_ip = |bytes: &'static [u8]| if bytes[0] >> 4 == 4 { ip4::parse(bytes) } else { ip6::parse(bytes) };
+            let parse_ip =
+                |bytes: &'static [u8]| if bytes[0] >> 4 == 4 { ip4::parse(bytes) } else { ip6::parse(bytes) };
             let arrived = parse_ip(sent.leak()).expect("a packet");
             let (protocol, error) = ErrorLimit::default().port_unreachable(&arrived, Time::default()).expect("allowed");
             let back = datagram(theirs, ours, protocol, &error);

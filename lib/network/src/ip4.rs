@@ -36,7 +36,12 @@ pub fn parse(bytes: &[u8]) -> Option<Packet<'_>> {
 
 /// Appends a header for `length` bytes of body. A whole packet must not be fragmented on its way: the path's MTU is
 /// discovered.
-pub fn emit_header(datagram: &Datagram<'_>, length: usize, fragment: Option<Fragment>, out: &mut Vec<u8>) -> Option<()> {
+pub fn emit_header(
+    datagram: &Datagram<'_>,
+    length: usize,
+    fragment: Option<Fragment>,
+    out: &mut Vec<u8>,
+) -> Option<()> {
     let repr = Ipv4Repr {
         src_addr: datagram.source.to_ipv4_mapped()?,
         dst_addr: datagram.destination.to_ipv4_mapped()?,

@@ -195,7 +195,10 @@ mod tests {
         neighbors.learn(address(1), HARDWARE, true, at(0));
         let known = |ask| Resolution::Known { hardware: HARDWARE, ask };
         assert_eq!(neighbors.resolve(address(1), at(59)), known(false));
-        assert_eq!([60, 60, 61, 62].map(|second| neighbors.resolve(address(1), at(second))), [true, false, true, true].map(known));
+        assert_eq!(
+            [60, 60, 61, 62].map(|second| neighbors.resolve(address(1), at(second))),
+            [true, false, true, true].map(known)
+        );
         assert_eq!(neighbors.resolve(address(1), at(63)), Resolution::Unknown { ask: true });
     }
 }

@@ -202,7 +202,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(reassembly.add(&packet(&bytes), &piece(1, 0, true), Time::default()), None);
         }
-        assert_eq!(reassembly.add(&packet(&bytes[..4]), &piece(1, 16, false), Time::default()).map(|it| it.len()), Some(20));
+        assert_eq!(
+            reassembly.add(&packet(&bytes[..4]), &piece(1, 16, false), Time::default()).map(|it| it.len()),
+            Some(20)
+        );
     }
 
     #[test]

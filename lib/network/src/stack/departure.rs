@@ -215,8 +215,7 @@ impl<L: Link> Departure<L> {
         let Some(source) = self.source_for(target) else { return };
         let hardware = self.link.hardware_address();
         let (Some(source_4), Some(target_4)) = (source.to_ipv4_mapped(), target.to_ipv4_mapped()) else {
-            let question =
-                NdiscRepr::NeighborSolicit { target_addr: target, lladdr: Some(hardware.into()) };
+            let question = NdiscRepr::NeighborSolicit { target_addr: target, lladdr: Some(hardware.into()) };
             let group = discovery::solicited_node(target);
             return self.send_discovery(source, group, &question);
         };

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod ends;
+pub mod ethernet;
 pub mod memory;
 pub mod ours;
 pub mod random;

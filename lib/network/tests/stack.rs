@@ -1,0 +1,338 @@
+//! The whole stack over Ethernet: neighbours, ping, UDP with fragments, errors, path MTU, DHCP, SLAAC, TCP.
+
+mod support;
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use network::address::{Endpoint, Pair, mapped};
+use network::icmp;
+use network::packet::Datagram;
+use network::slab::Handle;
+use network::stack::Stack;
+use network::tcp::block::{Error, Options};
+use network::tcp::listen::Listener;
+use network::time::{MILLISECOND, SECOND, Time};
+use network::{dhcp, ip4, ip6, udp};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    DhcpMessageType, DhcpPacket, DhcpRepr, Icmpv6Packet, Icmpv6Repr, NdiscPrefixInfoFlags, NdiscPrefixInformation,
+    NdiscRepr, NdiscRouterFlags,
+};
+use support::ethernet::{Port, exchange, stack, take};
+use support::script::text;
+
+const START: Time = Time::from_micros(10 * SECOND);
+
+fn pairs() -> [(IpAddr, IpAddr); 2] {
+    let long = |last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into();
+    [([10, 0, 0, 1].into(), [10, 0, 0, 2].into()), (long(1), long(2))]
+}
+
+fn both(mtu: usize) -> [Stack<Port>; 2] {
+    [stack(1, mtu, START), stack(2, mtu, START)]
+}
+
+#[test]
+fn neighbours_are_found_and_pinged() {
+    for (number, (_, theirs)) in pairs().into_iter().enumerate() {
+        let [mut first, mut second] = both(1500);
+        assert!(first.ping(mapped(theirs), 7, number as u16, START));
+        exchange(&mut first, &mut second, START);
+        assert_eq!(first.take_echo(), Some((7, number as u16, mapped(theirs))));
+        assert_eq!((first.take_echo(), second.counters().echoes), (None, 1));
+    }
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_asked_three_times() {
+    let [mut first, _] = both(1500);
+    first.ping(mapped([10, 0, 0, 77].into()), 7, 1, START);
+    let mut questions = take(&mut first).len();
+    for _ in 0..10 {
+        let deadline = first.deadline();
+        if deadline.is_never() {
+            break;
+        }
+        first.poll(deadline);
+        questions += take(&mut first).len();
+    }
+    assert_eq!((questions, first.deadline()), (3, Time::NEVER));
+}
+
+#[test]
+fn large_datagrams_travel_in_fragments_in_any_order() {
+    for (ours, theirs) in pairs() {
+        let [mut first, mut second] = both(1500);
+        let sender = first.open_udp(Endpoint::new(ours, 0)).expect("a free port");
+        let receiver = second.open_udp(Endpoint::new(theirs, 53)).expect("a free port");
+        for length in [0, 1, 1_400, 1_472, 1_473, 5_000, 60_000] {
+            let bytes = text(length as u64, length);
+            assert!(first.send_udp(sender, Endpoint::new(theirs, 53), &bytes, START));
+            exchange(&mut first, &mut second, START);
+            let received = second.udp.receive(receiver).expect("it came");
+            assert_eq!((received.bytes == bytes, received.source.address), (true, mapped(ours)), "{length}");
+            // The way back, with its fragments reversed.
+            assert!(second.send_udp(receiver, received.source, &bytes, START));
+            let mut frames = take(&mut second);
+            frames.reverse();
+            first.link_mut().received.extend(frames);
+            first.poll(START);
+            assert_eq!(first.udp.receive(sender).map(|it| it.bytes == bytes), Some(true), "{length}");
+        }
+        assert!(!first.send_udp(sender, Endpoint::new(theirs, 53), &[0; 65_528], START));
+    }
+}
+
+#[test]
+fn a_port_that_is_not_served_refuses() {
+    for (ours, theirs) in pairs() {
+        let [mut first, mut second] = both(1500);
+        let handle = first.open_udp(Endpoint::new(ours, 0)).expect("a free port");
+        first.udp.connect(handle, Some(Endpoint::new(theirs, 9)));
+        first.send_udp(handle, Endpoint::new(theirs, 9), b"?", START);
+        exchange(&mut first, &mut second, START);
+        assert!(first.udp.take_refused(handle) && !first.udp.take_refused(handle));
+        let connection = first.connect(Endpoint::new(theirs, 9), Options::default(), START).expect("a free port");
+        exchange(&mut first, &mut second, START);
+        assert_eq!(first.tcp.block(connection).and_then(|block| block.error()), Some(Error::Refused));
+    }
+}
+
+fn listen(stack: &mut Stack<Port>, port: u16) -> Handle {
+    let listener = Listener {
+        local: Endpoint { address: Ipv6Addr::UNSPECIFIED, port },
+        only_version_6: false,
+        backlog: 8,
+        options: Options::default(),
+        waiting: Default::default(),
+        embryos: 0,
+    };
+    stack.tcp.listen(listener).expect("a free port")
+}
+
+/// Sends `bytes` from the first stack to the second; `carry` moves frames.
+fn transfer(
+    stacks: &mut [Stack<Port>; 2],
+    to: IpAddr,
+    bytes: &[u8],
+    mut carry: impl FnMut(&mut [Stack<Port>; 2], Time),
+) {
+    let listener = listen(&mut stacks[1], 80);
+    let client = stacks[0].connect(Endpoint::new(to, 80), Options::default(), START).expect("a free port");
+    for piece in bytes.chunks(4_096) {
+        let extent = stacks[0].link_mut().memory.store(piece);
+        assert!(stacks[0].tcp.send(client, extent));
+    }
+    let (mut now, mut received, mut server) = (START, Vec::new(), None);
+    stacks[0].tcp.shut_down(client, now);
+    while received.len() < bytes.len() {
+        assert!(now < START.after(600 * SECOND), "{} of {} bytes", received.len(), bytes.len());
+        stacks.iter_mut().for_each(|stack| stack.poll(now));
+        carry(stacks, now);
+        server = server.or_else(|| stacks[1].tcp.accept(listener));
+        let mut buffer = [0; 65_536];
+        let count = server.map_or(0, |handle| stacks[1].tcp.read(handle, &mut buffer));
+        received.extend_from_slice(&buffer[..count]);
+        now = now.after(MILLISECOND);
+    }
+    assert!(received == bytes);
+}
+
+fn cross(stacks: &mut [Stack<Port>; 2], _: Time) {
+    let (forth, back) = (take(&mut stacks[0]), take(&mut stacks[1]));
+    stacks[1].link_mut().received.extend(forth);
+    stacks[0].link_mut().received.extend(back);
+}
+
+#[test]
+fn tcp_runs_over_both_versions() {
+    for (_, theirs) in pairs() {
+        let mut stacks = both(1500);
+        transfer(&mut stacks, theirs, &text(3, 300_000), cross);
+        assert_eq!(stacks[0].tcp.counters().retransmissions, 0);
+    }
+}
+
+/// A router between the two carries no more than 1,300 bytes and says so.
+#[test]
+fn a_narrow_path_is_discovered() {
+    for (ours, theirs) in pairs() {
+        let mut stacks = both(1500);
+        let mut dropped = 0;
+        let bytes = text(4, 200_000);
+        transfer(&mut stacks, theirs, &bytes, |stacks, now| {
+            let frames = take(&mut stacks[0]);
+            for frame in frames {
+                if frame.len() <= 14 + 1_300 {
+                    stacks[1].link_mut().received.push_back(frame);
+                    continue;
+                }
+                dropped += 1;
+                let report = too_big(&frame, ours, theirs);
+                stacks[0].link_mut().received.push_back(report);
+            }
+            let back = take(&mut stacks[1]);
+            stacks[0].link_mut().received.extend(back);
+            let _ = now;
+        });
+        assert!((1..=20).contains(&dropped), "{dropped} packets were too large");
+    }
+}
+
+/// What a router says about a frame that is too large.
+fn too_big(frame: &[u8], ours: IpAddr, theirs: IpAddr) -> Vec<u8> {
+    let (source, destination) = (mapped(theirs), mapped(ours));
+    let quote = &frame[14..14 + 500];
+    let (protocol, kind, code) = if ours.is_ipv4() { (1, 3, 4) } else { (58, 2, 0) };
+    let mut rest = if ours.is_ipv4() { vec![0, 0, 5, 20] } else { vec![0, 0, 5, 20] };
+    rest.extend_from_slice(quote);
+    let body = icmp::emit(source, destination, protocol, kind, code, &rest);
+    ethernet(&Datagram { source, destination, protocol, hop_limit: 64, body: &body })
+}
+
+/// A frame for the first stack.
+fn ethernet(datagram: &Datagram<'_>) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let version_4 = datagram.destination.to_ipv4_mapped().is_some();
+    frame.extend_from_slice(if version_4 { &[8, 0] } else { &[0x86, 0xdd] });
+    match version_4 {
+        true => ip4::emit_header(datagram, datagram.body.len(), None, &mut frame).expect("mapped addresses"),
+        false => ip6::emit_header(datagram, datagram.body.len(), None, &mut frame),
+    }
+    frame.extend_from_slice(datagram.body);
+    frame
+}
+
+/// RFC 5927: an error that quotes nothing on its way changes nothing.
+#[test]
+fn fault_78_forged_errors_change_nothing() {
+    let mut stacks = both(1500);
+    let connection = {
+        let [first, second] = &mut stacks;
+        listen(second, 80);
+        let handle = first.connect(Endpoint::new([10, 0, 0, 2], 80), Options::default(), START).expect("a port");
+        exchange(first, second, START);
+        handle
+    };
+    let pair = *stacks[0].tcp.block(connection).expect("it is there").pair();
+    for (protocol, kind, code) in [(1, 3, 4), (1, 3, 3), (1, 3, 1), (1, 11, 0)] {
+        for sequence in [0_u32, 1, 1 << 31, u32::MAX] {
+            let mut quote = Vec::new();
+            let (source, destination) = (pair.local.address, pair.remote.address);
+            let quoted = Datagram { source, destination, protocol: 6, hop_limit: 1, body: &[] };
+            ip4::emit_header(&quoted, 8, None, &mut quote).expect("mapped addresses");
+            quote.extend_from_slice(&pair.local.port.to_be_bytes());
+            quote.extend_from_slice(&pair.remote.port.to_be_bytes());
+            quote.extend_from_slice(&sequence.to_be_bytes());
+            let rest = [vec![0, 0, 2, 0], quote].concat();
+            let body = icmp::emit(destination, source, protocol, kind, code, &rest);
+            let frame =
+                ethernet(&Datagram { source: destination, destination: source, protocol, hop_limit: 64, body: &body });
+            stacks[0].link_mut().received.push_back(frame);
+        }
+    }
+    stacks[0].poll(START);
+    let block = stacks[0].tcp.block(connection).expect("it is there");
+    assert_eq!(block.error(), None);
+    let extent = stacks[0].link_mut().memory.store(&[1; 1_400]);
+    stacks[0].tcp.send(connection, extent);
+    stacks[0].flush(START);
+    assert_eq!(take(&mut stacks[0]).iter().map(Vec::len).max(), Some(14 + 20 + 32 + 1_400));
+}
+
+/// The DHCP message in a frame, if one is there.
+fn dhcp_message(frame: &[u8]) -> Option<Vec<u8>> {
+    let packet = ip4::parse(frame.get(14..)?)?;
+    let (pair, payload) = udp::parse(&packet)?;
+    (pair.local.port == dhcp::SERVER_PORT).then(|| payload.to_vec())
+}
+
+fn dhcp_answer(message: &[u8]) -> Vec<u8> {
+    let packet = DhcpPacket::new_checked(message).expect("a message");
+    let mut repr = DhcpRepr::parse(&packet).expect("a message");
+    let is_discover = repr.message_type == DhcpMessageType::Discover;
+    repr.message_type = if is_discover { DhcpMessageType::Offer } else { DhcpMessageType::Ack };
+    repr.your_ip = Ipv4Addr::new(10, 0, 2, 15);
+    repr.subnet_mask = Some(Ipv4Addr::new(255, 255, 255, 0));
+    repr.router = Some(Ipv4Addr::new(10, 0, 2, 2));
+    repr.server_identifier = Some(Ipv4Addr::new(10, 0, 2, 2));
+    repr.lease_duration = Some(600);
+    repr.parameter_request_list = None;
+    let mut payload = vec![0; repr.buffer_len()];
+    repr.emit(&mut DhcpPacket::new_unchecked(&mut payload)).expect("it fits");
+    let pair = Pair {
+        local: Endpoint::new([10, 0, 2, 2], dhcp::SERVER_PORT),
+        remote: Endpoint::new([10, 0, 2, 15], dhcp::CLIENT_PORT),
+    };
+    let body = udp::emit(&pair, &payload).expect("it fits");
+    let (source, destination) = (pair.local.address, pair.remote.address);
+    ethernet(&Datagram { source, destination, protocol: 17, hop_limit: 64, body: &body })
+}
+
+#[test]
+fn dhcp_configures_the_interface_and_takes_it_back() {
+    let mut stack = Stack::new(Port::new(1, 1500), [1, 2], START);
+    stack.start_dhcp(99, START);
+    let mut now = START;
+    for _ in 0..2 {
+        stack.poll(now);
+        let messages: Vec<_> = take(&mut stack).iter().filter_map(|frame| dhcp_message(frame)).collect();
+        assert_eq!(messages.len(), 1);
+        stack.link_mut().received.push_back(dhcp_answer(&messages[0]));
+        stack.poll(now);
+        now = stack.deadline().min(now.after(SECOND));
+    }
+    assert_eq!(stack.lease().map(|lease| lease.address), Some(Ipv4Addr::new(10, 0, 2, 15)));
+    // What lies outside the prefix goes to the router: the question is for its address.
+    assert!(stack.ping(mapped([8, 8, 8, 8].into()), 1, 1, now));
+    assert_eq!(take(&mut stack).last().map(|frame| frame[38..42].to_vec()), Some(vec![10, 0, 2, 2]));
+    // A server that is silent takes the address back with the end of the lease.
+    while stack.deadline() <= START.after(700 * SECOND) && stack.lease().is_some() {
+        now = stack.deadline().max(now.after(MILLISECOND));
+        stack.poll(now);
+        take(&mut stack);
+    }
+    assert!(stack.addresses().is_empty() && now >= START.after(600 * SECOND));
+}
+
+#[test]
+fn router_advertisements_configure_the_interface() {
+    let mut stack = Stack::new(Port::new(1, 1500), [1, 2], START);
+    stack.start_slaac(START);
+    stack.poll(START);
+    stack.poll(START.after(SECOND));
+    let link_local = stack.addresses()[0].address;
+    assert_eq!(link_local.segments()[0], 0xfe80);
+    let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+    let advertisement = Icmpv6Repr::Ndisc(NdiscRepr::RouterAdvert {
+        hop_limit: 64,
+        flags: NdiscRouterFlags::empty(),
+        router_lifetime: smoltcp::time::Duration::from_secs(1_800),
+        reachable_time: smoltcp::time::Duration::ZERO,
+        retrans_time: smoltcp::time::Duration::ZERO,
+        lladdr: Some(smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 2]).into()),
+        mtu: None,
+        prefix_info: Some(NdiscPrefixInformation {
+            prefix_len: 64,
+            flags: NdiscPrefixInfoFlags::ON_LINK | NdiscPrefixInfoFlags::ADDRCONF,
+            valid_lifetime: smoltcp::time::Duration::from_secs(10_000),
+            preferred_lifetime: smoltcp::time::Duration::from_secs(10_000),
+            prefix: Ipv6Addr::new(0xfd00, 5, 0, 0, 0, 0, 0, 0),
+        }),
+    });
+    let mut body = vec![0; advertisement.buffer_len()];
+    let mut packet = Icmpv6Packet::new_unchecked(&mut body);
+    advertisement.emit(&router, &link_local, &mut packet, &ChecksumCapabilities::default());
+    for hop_limit in [64, 255] {
+        let datagram = Datagram { source: router, destination: link_local, protocol: 58, hop_limit, body: &body };
+        stack.link_mut().received.push_back(ethernet(&datagram));
+        stack.poll(START.after(2 * SECOND));
+        stack.poll(START.after(3 * SECOND));
+        // With a hop limit below 255 it came from afar and is forged.
+        assert_eq!(stack.addresses().len(), if hop_limit == 255 { 2 } else { 1 });
+    }
+    take(&mut stack);
+    assert!(stack.ping(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 1, 1, START.after(3 * SECOND)));
+    let frames = take(&mut stack);
+    assert_eq!(frames.last().map(|frame| (frame[5], frame[22..24].to_vec())), Some((2, vec![0xfd, 0])));
+}
