@@ -7,5 +7,7 @@ pub mod memory;
 pub mod ours;
 pub mod random;
 pub mod script;
+pub mod strangers;
+pub mod talk;
 pub mod theirs;
 pub mod wire;
