@@ -74,6 +74,20 @@ fn fault_79_a_cookie_keeps_the_options_of_the_syn() {
 }
 
 #[test]
+fn fault_79_a_cookie_serves_its_pair_alone() {
+    let mut server = flooded();
+    let cookie = server.syn(friend(200), false).expect("a cookie").sequence;
+    let acknowledgement = Some(cookie.plus(1));
+    let hello = Outgoing { sequence: Sequence(101), acknowledgement, window: 500, ..Outgoing::default() };
+    for number in 201..300 {
+        server.deliver(friend(number), &hello, b"!");
+    }
+    assert_eq!(server.tcp.counters().cookies_accepted, 0);
+    server.deliver(friend(200), &hello, b"!");
+    assert_eq!(server.tcp.counters().cookies_accepted, 1);
+}
+
+#[test]
 fn fault_79_guessed_cookies_are_refused() {
     let mut server = flooded();
     let mut random = Random::new(seed());

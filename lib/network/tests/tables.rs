@@ -118,10 +118,12 @@ fn fault_78_no_storm_of_acknowledgements() {
         talk.deliver("A 90000 1 0");
     }
     assert_eq!(talk.sent().len(), 1);
+    let mut answers = 0;
     for _ in 0..1_000 {
         talk.deliver("S 1 - 0");
-        talk.outgoing();
+        answers += talk.outgoing().len();
     }
+    assert!((1..=100).contains(&answers), "{answers} challenges in a second");
     assert_eq!(talk.tcp.census(), [1, 0, 0]);
 }
 
@@ -138,11 +140,14 @@ fn rfc_2018_and_6675_selective_acknowledgements() {
         // After a time-out, too.
         "write 4000 | > A 1 1 1000, A 1001 1 1000, A 2001 1 1000, A 3001 1 1000 | < A 1 1 0 block=1001-2001 | > | \
          wait 1000 | > A 1 1 1000 | < A 1 2001 0 | > A 2001 1 1000, A 3001 1 1000 | < A 1 4001 0 | >",
+        "write 5000 | > A 1 1 1000, A 1001 1 1000, A 2001 1 1000, A 3001 1 1000, A 4001 1 1000 | \
+         < A 1 1 0 block=2001-3001 | wait 1000 | > A 1 1 1000 | < A 1 1001 0 | > A 1001 1 1000, A 3001 1 1000",
         // A receiver that drops what it had reported gets it again.
         "write 2000 | > A 1 1 1000, A 1001 1 1000 | < A 1 1 0 block=1001-2001 | wait 1000 | > A 1 1 1000 | \
          < A 1 1001 0 | > A 1001 1 1000 | < A 1 2001 0 | >",
         // Blocks that make no sense change nothing.
         "write 1000 | > A 1 1 1000 | < A 1 1 0 block=5000-9000 block=900-100 block=1-1 | > | < A 1 1001 0 | >",
+        "write 1000 | > A 1 1 1000 | < A 1 1 0 block=500-9000 | > | < A 1 1001 0 | >",
     ]);
 }
 
@@ -168,6 +173,19 @@ fn rfc_6298_time_outs() {
     ]);
     let mut talk = Talk::connecting(Options { syn_retries: 2, ..plain() });
     talk.runs("> S 0 - 0 | wait 1000 | > S 0 - 0 | wait 2000 | > S 0 - 0 | wait 4000 | > | error Some(TimedOut)");
+}
+
+/// A receiver answers a duplicate with the timestamp of the first copy: no sample, so the time-out stays doubled. The
+/// timestamp of the last copy is a sample.
+#[test]
+fn echoes_from_before_the_last_retransmission_measure_nothing() {
+    for (echo, time_out) in [(1, 4_000), (2, 4_000), (3, 200)] {
+        let mut talk = Talk::listening(Options::default());
+        talk.runs("< S 0 - 0 mss=1000 ts=500 | > SA 0 1 0 | < A 1 1 0 ts=501 | > | write 10 | > A 1 1 10");
+        talk.runs("wait 1000 | > A 1 1 10 | wait 2000 | > A 1 1 10");
+        talk.runs(&format!("< A 1 11 0 ts=502 echo={echo} | write 10 | > A 11 1 10"));
+        talk.runs(&format!("wait {} | > | wait 1 | > A 11 1 10", time_out - 1));
+    }
 }
 
 #[test]
@@ -212,6 +230,9 @@ fn closed_windows_are_probed() {
     established(&[
         "< A 1 1 0 win=0 | write 10 | > | wait 1000 | > A 0 1 0 | < A 1 1 0 win=0 | > | wait 2000 | > A 0 1 0 | \
          < A 1 1 0 win=100 | > A 1 1 10",
+    ]);
+    established(&[
+        "< A 1 1 0 win=0 | write 10 | > | wait 1000 | > A 0 1 0 | wait 2000 | > A 0 1 0 | wait 4000 | > A 0 1 0",
     ]);
     // A peer that answers may keep its window closed for ever.
     let mut talk = Talk::established(plain());

@@ -2,7 +2,7 @@
 //!
 //! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from the
 //! initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack` (permitted),
-//! `block=FIRST-END`, `ts=VALUE` (echo 0 unless `echo=N`).
+//! `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
 
 use network::address::{Endpoint, Pair};
 use network::checksum::{Sum, pseudo_header};
@@ -29,6 +29,8 @@ pub struct Talk {
     pub listener: Option<Handle>,
     pub connection: Option<Handle>,
     initial: Option<Sequence>,
+    /// Timestamps that went out, in order: `echo=N` names one.
+    stamps: Vec<u32>,
     last_error: Option<Error>,
 }
 
@@ -62,6 +64,7 @@ impl Talk {
             listener: None,
             connection: None,
             initial: None,
+            stamps: Vec::new(),
             last_error: None,
         }
     }
@@ -175,6 +178,10 @@ impl Talk {
                 "sack" => outgoing.sack_permitted = true,
                 "shift" => outgoing.window_shift = Some(number(value) as u8),
                 "ts" => outgoing.timestamps = Some(Timestamps { value: number(value), echo: 0 }),
+                "echo" => {
+                    let stamps = outgoing.timestamps.as_mut().expect("`ts` stands before");
+                    stamps.echo = self.stamps[number(value) as usize];
+                }
                 "block" => {
                     let (first, end) = value.split_once('-').expect("FIRST-END");
                     let free = outgoing.sack.iter_mut().find(|slot| slot.is_none()).expect("three blocks");
@@ -231,6 +238,7 @@ impl Talk {
             if segment.has(SYN) {
                 self.initial = Some(segment.sequence);
             }
+            self.stamps.extend(segment.timestamps.map(|stamps| stamps.value));
             let ours = self.initial.unwrap_or(segment.sequence);
             let sequence = segment.sequence.distance(ours);
             // One before the first is a probe.
