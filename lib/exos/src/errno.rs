@@ -34,6 +34,10 @@ impl Errno {
     /// A signal ended a wait that has a limit of time, which no handler's `SA_RESTART` begins anew: the program is told `EINTR`.
     pub const INTERRUPTED_FOR_GOOD: Self = Self::new(516);
 
+    /// A copy from or to the program faulted while the thread held a lock that the page fault handler needs. The range
+    /// must be prepared again, as `copy::with_range` does. A program gets `EFAULT`.
+    pub const FAULT_UNDER_LOCK: Self = Self::new(517);
+
     /// The number as Linux counts it.
     pub const fn number(self) -> u16 {
         self.0.get() as u16

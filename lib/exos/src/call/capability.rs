@@ -19,7 +19,7 @@ fn words_of(version: u32) -> Option<u64> {
 /// Where a header does not name a version that there is, the best one is written into it.
 fn read_header(header: u64) -> Result<Option<(u64, i32)>> {
     const BEST: u32 = 0x2008_0522;
-    let [version, number] = [copy::read_half(header)?, copy::read_half(header + 4)?];
+    let [version, number] = [copy::read_half(header)?, copy::read_half(header.saturating_add(4))?];
     let Some(words) = words_of(version) else {
         copy::write_half(header, BEST)?;
         return Ok(None);

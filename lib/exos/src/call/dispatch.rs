@@ -74,6 +74,7 @@ impl Call<'_> {
         match error {
             Errno::EINTR if restarts(number) => make_again(self.context),
             Errno::INTERRUPTED_FOR_GOOD => self.context.registers.rax = Errno::EINTR.to_register(),
+            Errno::FAULT_UNDER_LOCK => self.context.registers.rax = Errno::EFAULT.to_register(),
             error => self.context.registers.rax = error.to_register(),
         }
     }

@@ -99,7 +99,7 @@ pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let period = duration(new, 1)?.ok_or(Errno::EFAULT)?;
-    let next = duration(new + 16, 1)?.ok_or(Errno::EFAULT)?;
+    let next = duration(new.saturating_add(16), 1)?.ok_or(Errno::EFAULT)?;
     let before = timer.setting();
     let now = runtime::clock::now();
     let next = match next {
@@ -164,7 +164,7 @@ pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
     match operation as u32 {
         linux::EPOLL_CTL_DEL => set.remove(wanted, &target)?,
         linux::EPOLL_CTL_ADD | linux::EPOLL_CTL_MOD => {
-            let (events, data) = (copy::read_half(event)?, copy::read_word(event + 4)?);
+            let (events, data) = (copy::read_half(event)?, copy::read_word(event.saturating_add(4))?);
             if events & linux::EPOLLEXCLUSIVE != 0 && !may_be_exclusive(operation as u32, events, &target) {
                 return Err(Errno::EINVAL);
             }
@@ -254,7 +254,7 @@ fn tell(set: &Set, to: u64, most: usize) -> Result<u64> {
     });
     copy::write(to, &few[..count.min(FEW) * BYTES])?;
     if !more.is_empty() {
-        copy::write(to + (FEW * BYTES) as u64, &more)?;
+        copy::write(to.saturating_add((FEW * BYTES) as u64), &more)?;
     }
     Ok(found)
 }

@@ -153,7 +153,8 @@ fn read_pieces(pieces: u64, count: u64) -> Result<Vec<[u64; 2]>> {
     if count > PIECES {
         return Err(Errno::EINVAL);
     }
-    let pieces = (0..count).map(|index| copy::read_words::<2>(pieces + index * 16)).collect::<Result<Vec<_>>>()?;
+    let pieces =
+        (0..count).map(|index| copy::read_words::<2>(pieces.saturating_add(index * 16))).collect::<Result<Vec<_>>>()?;
     if pieces.iter().any(|[_, length]| *length > i64::MAX as u64) {
         return Err(Errno::EINVAL);
     }
@@ -279,8 +280,8 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let before = description.offset();
     let (length, last) = match &description.object {
         Object::Directory { node } => {
-            let reachable = copy::prepare(to, bytes.min(crate::guardian::protocol::WINDOW_BYTES), true)?;
-            call.process.files.lock().list(*node, before, to, reachable)?
+            let bytes = bytes.min(crate::guardian::protocol::WINDOW_BYTES);
+            copy::with_range(to, bytes, true, |reachable| call.process.files.lock().list(*node, before, to, reachable))?
         }
         Object::Listing(folder) => {
             let all = crate::proc::listed(folder, before);

@@ -53,7 +53,7 @@ fn record_lock(
     let asked = asked(call, description, node.unwrap_or_default(), at)?;
     let node = node.ok_or(Errno::EINVAL)?;
     const PROCESS_AT: u64 = 24;
-    if holder == LockHolder::Description && copy::read_half(at + PROCESS_AT)? != 0 {
+    if holder == LockHolder::Description && copy::read_half(at.saturating_add(PROCESS_AT))? != 0 {
         return Err(Errno::EINVAL);
     }
     let allowed = match asked.kind {
@@ -112,9 +112,9 @@ fn tell(at: u64, [kind, start, last, process]: [u64; 4]) -> Result<()> {
     let kind = if kind == LockKind::Exclusive as u64 { linux::F_WRLCK } else { linux::F_RDLCK };
     let length = if last == TO_THE_END { 0 } else { last - start + 1 };
     copy::write_word(at, u64::from(kind) | u64::from(linux::SEEK_SET) << 16)?;
-    copy::write_word(at + 8, start)?;
-    copy::write_word(at + 16, length)?;
-    copy::write_half(at + 24, process as u32)
+    copy::write_word(at.saturating_add(8), start)?;
+    copy::write_word(at.saturating_add(16), length)?;
+    copy::write_half(at.saturating_add(24), process as u32)
 }
 
 /// Takes a lock, or waits for it.

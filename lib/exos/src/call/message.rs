@@ -37,7 +37,7 @@ pub(super) fn msgsnd(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let kind = copy::read_word(at)?;
-    let text = copy::read_vec(at + 8, bytes as usize)?;
+    let text = copy::read_vec(at.saturating_add(8), bytes as usize)?;
     let words = [number as u32 as u64, kind, bytes, 0, 0];
     wait(call, deadline(flags), |files| {
         let [waits, ..] = files.on_object_with(Operation::MessageSend, words, &text)?;
@@ -59,7 +59,7 @@ pub(super) fn msgrcv(call: &mut Call<'_>) -> Result<u64> {
     });
     let (kind, text) = outcome.map_err(|error| if error == Errno::EAGAIN { Errno::ENOMSG } else { error })?;
     copy::write_word(to, kind)?;
-    copy::write(to + 8, &text)?;
+    copy::write(to.saturating_add(8), &text)?;
     Ok(text.len() as u64)
 }
 

@@ -66,7 +66,8 @@ fn read_how(how: u64, bytes: u64) -> Result<[u32; 3]> {
     if bytes < HOW_BYTES {
         return Err(Errno::EINVAL);
     }
-    if bytes > PAGE_SIZE || copy::read_vec(how + HOW_BYTES, (bytes - HOW_BYTES) as usize)?.iter().any(|byte| *byte != 0)
+    if bytes > PAGE_SIZE
+        || copy::read_vec(how.saturating_add(HOW_BYTES), (bytes - HOW_BYTES) as usize)?.iter().any(|byte| *byte != 0)
     {
         return Err(Errno::E2BIG);
     }

@@ -87,8 +87,10 @@ pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
     if bytes > crate::layout::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
-    let words = (0..WORDS.min(bytes / 8)).map(|index| copy::read_word(from + index * 8)).collect::<Result<Vec<_>>>()?;
-    let unknown = copy::read_vec(from + WORDS * 8, bytes.saturating_sub(WORDS * 8) as usize)?;
+    let words = (0..WORDS.min(bytes / 8))
+        .map(|index| copy::read_word(from.saturating_add(index * 8)))
+        .collect::<Result<Vec<_>>>()?;
+    let unknown = copy::read_vec(from.saturating_add(WORDS * 8), bytes.saturating_sub(WORDS * 8) as usize)?;
     if unknown.iter().any(|byte| *byte != 0) {
         return Err(Errno::E2BIG);
     }

@@ -159,7 +159,7 @@ pub(super) fn mq_notify(call: &mut Call<'_>) -> Result<u64> {
         [0; 3]
     } else {
         let value = copy::read_word(event)?;
-        let [signal, kind] = [copy::read_half(event + 8)?, copy::read_half(event + 12)?];
+        let [signal, kind] = [copy::read_half(event.saturating_add(8))?, copy::read_half(event.saturating_add(12))?];
         let signal = match kind {
             SIGEV_NONE => 0,
             SIGEV_SIGNAL if (1..=COUNT).contains(&signal) => u64::from(signal),

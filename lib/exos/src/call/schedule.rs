@@ -267,10 +267,13 @@ pub(super) fn sched_getattr(call: &mut Call<'_>) -> Result<u64> {
     let told = bytes.min(MOST_ATTRIBUTE_BYTES);
     copy::write(to, &[0; MOST_ATTRIBUTE_BYTES as usize][..told as usize])?;
     copy::write_half(to, told as u32)?;
-    copy::write_half(to + 4, attributes.policy & !RESET_ON_FORK)?;
-    copy::write_half(to + 8, if attributes.policy & RESET_ON_FORK == 0 { 0 } else { FLAG_RESET_ON_FORK })?;
-    copy::write_half(to + 16, nice)?;
-    copy::write_half(to + 20, attributes.real_time_priority).map(|()| 0)
+    copy::write_half(to.saturating_add(4), attributes.policy & !RESET_ON_FORK)?;
+    copy::write_half(
+        to.saturating_add(8),
+        if attributes.policy & RESET_ON_FORK == 0 { 0 } else { FLAG_RESET_ON_FORK },
+    )?;
+    copy::write_half(to.saturating_add(16), nice)?;
+    copy::write_half(to.saturating_add(20), attributes.real_time_priority).map(|()| 0)
 }
 
 /// What only holds with one's own time slices, deadlines, there is none.
@@ -283,7 +286,7 @@ pub(super) fn sched_setattr(call: &mut Call<'_>) -> Result<u64> {
     if flags != 0 || bytes != 0 && bytes < ATTRIBUTE_BYTES {
         return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
     }
-    let [policy, resets, nice, priority] = [4, 8, 16, 20].map(|at| copy::read_half(from + at));
+    let [policy, resets, nice, priority] = [4, 8, 16, 20].map(|at| copy::read_half(from.saturating_add(at)));
     let (policy, nice, priority) = (policy?, nice? as i32, priority?);
     let resets = if resets? & FLAG_RESET_ON_FORK == 0 { 0 } else { RESET_ON_FORK };
     let number = if number == 0 { call.process.number() } else { number };

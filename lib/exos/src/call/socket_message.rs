@@ -202,7 +202,8 @@ fn read_message(at: u64) -> Result<Message> {
     if count > PIECES {
         return Err(Errno::EMSGSIZE);
     }
-    let pieces = (0..count).map(|index| copy::read_words::<2>(pieces + index * 16)).collect::<Result<Vec<_>>>()?;
+    let pieces =
+        (0..count).map(|index| copy::read_words::<2>(pieces.saturating_add(index * 16))).collect::<Result<Vec<_>>>()?;
     Ok(Message { name: (name, name_bytes & 0xffff_ffff), pieces, control: (control, control_bytes) })
 }
 
@@ -216,10 +217,10 @@ pub(super) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
     let [number, list, count, flags, ..] = call.arguments();
     let mut done = 0;
     for index in 0..count.min(MOST_AT_ONCE) {
-        let at = list + index * ONE_OF_MANY;
+        let at = list.saturating_add(index * ONE_OF_MANY);
         match send_message(call, number, at, flags as u32) {
             Err(_) if done > 0 => break,
-            sent => copy::write_half(at + ONE_OF_MANY - 8, sent? as u32)?,
+            sent => copy::write_half(at.saturating_add(ONE_OF_MANY - 8), sent? as u32)?,
         }
         done += 1;
     }
@@ -241,21 +242,27 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
 
 /// What the program gives a message to take along.
 fn pack(call: &Call<'_>, socket: u64, (at, bytes): (u64, u64)) -> Result<Packed> {
+    if bytes > i32::MAX as u64 {
+        return Err(Errno::ENOBUFS);
+    }
     let mut packed = Packed::default();
     let mut place = 0;
     while at != 0 && place + CONTROL_HEAD <= bytes {
-        let length = copy::read_word(at + place)?;
-        let (level, kind) = (copy::read_half(at + place + 8)?, copy::read_half(at + place + 12)?);
+        let length = copy::read_word(at.saturating_add(place))?;
+        let (level, kind) =
+            (copy::read_half(at.saturating_add(place + 8))?, copy::read_half(at.saturating_add(place + 12))?);
         if length < CONTROL_HEAD || length > bytes - place {
             return Err(Errno::EINVAL);
         }
         let outcome = match (level, kind) {
-            (SOCKET_LEVEL, RIGHTS) => {
-                pack_numbers(call, socket, (at + place + CONTROL_HEAD, length - CONTROL_HEAD), &mut packed.rights)
-            }
-            (SOCKET_LEVEL, CREDENTIALS) => {
-                read_claim(call, at + place + CONTROL_HEAD, length).map(|claimed| packed.claimed = Some(claimed))
-            }
+            (SOCKET_LEVEL, RIGHTS) => pack_numbers(
+                call,
+                socket,
+                (at.saturating_add(place + CONTROL_HEAD), length - CONTROL_HEAD),
+                &mut packed.rights,
+            ),
+            (SOCKET_LEVEL, CREDENTIALS) => read_claim(call, at.saturating_add(place + CONTROL_HEAD), length)
+                .map(|claimed| packed.claimed = Some(claimed)),
             _ => Err(Errno::EINVAL),
         };
         outcome.inspect_err(|_| passing::drop_all(&packed.rights))?;
@@ -269,7 +276,7 @@ fn pack_numbers(call: &Call<'_>, socket: u64, (from, bytes): (u64, u64), packed:
         if packed.len() == MOST_RIGHTS * passing::BYTES {
             return Err(Errno::EINVAL);
         }
-        let number = copy::read_half(from + offset)?;
+        let number = copy::read_half(from.saturating_add(offset))?;
         let description = call.process.description(u64::from(number))?;
         with_socket(call, socket, |_, socket| {
             passing::share_with_heir(socket, &description);
@@ -285,8 +292,11 @@ fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Peer> {
     if length != CONTROL_HEAD + CREDENTIAL_BYTES {
         return Err(Errno::EINVAL);
     }
-    let claimed =
-        Peer { process: copy::read_half(from)?, user: copy::read_half(from + 4)?, group: copy::read_half(from + 8)? };
+    let claimed = Peer {
+        process: copy::read_half(from)?,
+        user: copy::read_half(from.saturating_add(4))?,
+        group: copy::read_half(from.saturating_add(8))?,
+    };
     let identity = call.process.identity.lock();
     let is_own = u64::from(claimed.process) == call.process.number();
     if !identity.may_claim(claimed.user, claimed.group) || !is_own && !identity.is_privileged() {
@@ -314,10 +324,10 @@ pub(super) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
     let mut flags = flags as u32;
     let mut done = 0;
     for index in 0..count.min(MOST_AT_ONCE) {
-        let at = list + index * ONE_OF_MANY;
+        let at = list.saturating_add(index * ONE_OF_MANY);
         match receive_message(call, number, at, flags & !WAIT_FOR_ONE) {
             Err(_) if done > 0 => break,
-            received => copy::write_half(at + ONE_OF_MANY - 8, received? as u32)?,
+            received => copy::write_half(at.saturating_add(ONE_OF_MANY - 8), received? as u32)?,
         }
         done += 1;
         if flags & WAIT_FOR_ONE != 0 {
@@ -344,12 +354,12 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     control.put_rights(call, &frame, flags)?;
     let lost = if frame.whole > done { TRUNCATED } else { 0 };
     if message.name.0 == 0 {
-        copy::write_half(at + 8, 0)?;
+        copy::write_half(at.saturating_add(8), 0)?;
     } else {
-        write_sender(sender, message.name.0, at + 8)?;
+        write_sender(sender, message.name.0, at.saturating_add(8))?;
     }
-    copy::write_word(at + 40, control.used)?;
-    copy::write_half(at + 48, control.flags | lost | flags & CLOSE_ON_EXEC)?;
+    copy::write_word(at.saturating_add(40), control.used)?;
+    copy::write_half(at.saturating_add(48), control.flags | lost | flags & CLOSE_ON_EXEC)?;
     Ok(if flags & TRUNCATED != 0 { frame.whole } else { done })
 }
 
@@ -369,11 +379,11 @@ impl Control {
 
     fn put(&mut self, kind: u32, body: &[u8]) -> Result<()> {
         let length = CONTROL_HEAD + body.len() as u64;
-        let at = self.at + self.used;
+        let at = self.at.saturating_add(self.used);
         copy::write_word(at, length)?;
-        copy::write_half(at + 8, SOCKET_LEVEL)?;
-        copy::write_half(at + 12, kind)?;
-        copy::write(at + CONTROL_HEAD, body)?;
+        copy::write_half(at.saturating_add(8), SOCKET_LEVEL)?;
+        copy::write_half(at.saturating_add(12), kind)?;
+        copy::write(at.saturating_add(CONTROL_HEAD), body)?;
         self.used = (self.used + length.next_multiple_of(8)).min(self.room);
         Ok(())
     }

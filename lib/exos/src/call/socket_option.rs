@@ -61,7 +61,7 @@ pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
             // They are what they are.
             SEND_BUFFER | RECEIVE_BUFFER | SEND_BUFFER_FORCED | RECEIVE_BUFFER_FORCED => {}
             LINGER => {
-                let numbers = [copy::read_half(from)?.min(1), copy::read_half(from + 4)?];
+                let numbers = [copy::read_half(from)?.min(1), copy::read_half(from.saturating_add(4))?];
                 (LINGERS..).zip(numbers).for_each(|(at, number)| socket.settings.set_number(at, number));
             }
             flag if FLAGS.contains(&flag) => {

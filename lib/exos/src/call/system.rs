@@ -53,7 +53,7 @@ pub(super) fn getrandom(call: &mut Call<'_>) -> Result<u64> {
     let mut done = 0;
     while done < count {
         let some = random((count - done).min(4096))?;
-        copy::write(to + done as u64, &some)?;
+        copy::write(to.saturating_add(done as u64), &some)?;
         done += some.len();
     }
     Ok(count as u64)

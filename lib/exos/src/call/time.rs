@@ -94,7 +94,7 @@ pub(crate) fn ran(environment: u64) -> u64 {
 
 fn write(to: u64, time: u64) -> Result<()> {
     copy::write_word(to, time / NANOSECONDS)?;
-    copy::write_word(to + 8, time % NANOSECONDS)
+    copy::write_word(to.saturating_add(8), time % NANOSECONDS)
 }
 
 pub(super) fn clock_gettime(call: &mut Call<'_>) -> Result<u64> {
@@ -182,7 +182,7 @@ pub(super) fn gettimeofday(call: &mut Call<'_>) -> Result<u64> {
     let now = wall_clock();
     if to != 0 {
         copy::write_word(to, now / NANOSECONDS)?;
-        copy::write_word(to + 8, now % NANOSECONDS / 1000)?;
+        copy::write_word(to.saturating_add(8), now % NANOSECONDS / 1000)?;
     }
     if zone != 0 {
         copy::write_word(zone, 0)?;
@@ -205,7 +205,7 @@ pub(super) fn times(call: &mut Call<'_>) -> Result<u64> {
         let [user, system] = call.process.usage().times();
         let [children_user, children_system] = call.process.children.lock().usage.times();
         for (index, time) in [user, system, children_user, children_system].into_iter().enumerate() {
-            copy::write_word(to + index as u64 * 8, time / (NANOSECONDS / TICKS))?;
+            copy::write_word(to.saturating_add(index as u64 * 8), time / (NANOSECONDS / TICKS))?;
         }
     }
     Ok(clock::now() / (NANOSECONDS / TICKS))

@@ -44,7 +44,7 @@ fn clock_of(which: u64) -> Result<u64> {
 pub(super) fn getitimer(call: &mut Call<'_>) -> Result<u64> {
     let [which, to, ..] = call.arguments();
     let now = clock_of(which)?;
-    let timer = call.process.alarms.timers.lock().interval[which as usize];
+    let timer = call.process.alarms.timers.lock().interval[which as u32 as usize];
     write_times(to, 1000, timer.rest(now)).map(|()| 0)
 }
 
@@ -53,7 +53,8 @@ pub(super) fn setitimer(call: &mut Call<'_>) -> Result<u64> {
     let now = clock_of(which)?;
     let [interval, value] = if new == 0 { [0, 0] } else { read_times(new, 1000)? };
     let timer = Timer { deadline: if value == 0 { 0 } else { now.saturating_add(value) }, interval };
-    let before = call.process.alarms.change(|timers| core::mem::replace(&mut timers.interval[which as usize], timer));
+    let before =
+        call.process.alarms.change(|timers| core::mem::replace(&mut timers.interval[which as u32 as usize], timer));
     if old != 0 {
         write_times(old, 1000, before.rest(now))?;
     }
@@ -63,7 +64,7 @@ pub(super) fn setitimer(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn alarm(call: &mut Call<'_>) -> Result<u64> {
     let [seconds, ..] = call.arguments();
     let (now, value) = (clock::now(), (seconds & 0xffff_ffff) * NANOSECONDS);
-    let timer = Timer { deadline: if value == 0 { 0 } else { now + value }, interval: 0 };
+    let timer = Timer { deadline: if value == 0 { 0 } else { now.saturating_add(value) }, interval: 0 };
     let before = call.process.alarms.change(|timers| core::mem::replace(&mut timers.interval[0], timer));
     let [rest, _] = before.rest(now);
     Ok(if rest == 0 { 0 } else { ((rest + NANOSECONDS / 2) / NANOSECONDS).max(1) })

@@ -511,7 +511,7 @@ impl Description {
                 return if done > 0 { Ok(done) } else { Err(broken_pipe()) };
             }
             let wanted = (count - done).min(pipe::ring::CAPACITY);
-            let reachable = match copy::prepare_checked(from + done, wanted, false) {
+            let reachable = match copy::prepare_checked(from.wrapping_add(done), wanted, false) {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };
@@ -568,14 +568,15 @@ impl Description {
         let mut done = 0;
         let mut end = at;
         while done < count {
-            let reachable = match copy::prepare(from + done, (count - done).min(WINDOW_BYTES), false) {
-                Err(_) if done > 0 => break,
-                outcome => outcome?,
-            };
-            match process().files.lock().write_from_program(node, at, from + done, reachable) {
+            let (from, bytes) = (from.saturating_add(done), (count - done).min(WINDOW_BYTES));
+            let written = copy::with_range(from, bytes, false, |reachable| {
+                let written = process().files.lock().write_from_program(node, at, from, reachable)?;
+                Ok((written, reachable))
+            });
+            match written {
                 Err(_) if done > 0 => break,
                 outcome => {
-                    let (now, reached) = outcome?;
+                    let ((now, reached), reachable) = outcome?;
                     (done, end) = (done + now, reached);
                     critical_section::give_way();
                     if now < reachable {
@@ -601,11 +602,15 @@ pub(crate) fn broken_pipe() -> Errno {
 fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
-        let reachable = match copy::prepare(to + done, (count - done).min(WINDOW_BYTES), true) {
+        let (to, bytes) = (to.saturating_add(done), (count - done).min(WINDOW_BYTES));
+        let read = copy::with_range(to, bytes, true, |reachable| {
+            let now = process().files.lock().read_to_program(node, at.saturating_add(done), to, reachable)?;
+            Ok((now, reachable))
+        });
+        let (now, reachable) = match read {
             Err(_) if done > 0 => break,
             outcome => outcome?,
         };
-        let now = process().files.lock().read_to_program(node, at.saturating_add(done), to + done, reachable)?;
         done += now;
         critical_section::give_way();
         if now < reachable {
@@ -631,7 +636,7 @@ fn read_device(device: Device, to: u64, count: u64) -> Result<u64> {
             let mut done = 0;
             while done < most {
                 let now = (most - done).min(zeros.len() as u64);
-                copy::write(to + done, &zeros[..now as usize])?;
+                copy::write(to.saturating_add(done), &zeros[..now as usize])?;
                 done += now;
             }
             Ok(most)
@@ -656,7 +661,7 @@ fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
         let now = (count - done).min(FRAME as u64);
-        match copy::read_vec(from + done, now as usize).and_then(|bytes| send(kind, &bytes)) {
+        match copy::read_vec(from.saturating_add(done), now as usize).and_then(|bytes| send(kind, &bytes)) {
             Err(_) if done > 0 => return Ok(done),
             outcome => done += outcome?,
         }

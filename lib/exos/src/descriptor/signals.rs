@@ -49,7 +49,10 @@ impl Operations for Signals {
         while done < room {
             match signal::take_wanted(self.set.load(Acquire)) {
                 Some(information) => {
-                    copy::write(to + done * frame::DESCRIPTOR_BYTES, &frame::descriptor_bytes(&information))?;
+                    copy::write(
+                        to.saturating_add(done * frame::DESCRIPTOR_BYTES),
+                        &frame::descriptor_bytes(&information),
+                    )?;
                     done += 1;
                 }
                 None if done > 0 => break,

@@ -517,8 +517,8 @@ impl Operations for Socket {
         let mut done = 0;
         loop {
             let wanted = (count - done).min(PIECE);
-            let sent =
-                copy::read_vec(from + done, wanted as usize).and_then(|bytes| self.write_bytes(description, &bytes));
+            let sent = copy::read_vec(from.saturating_add(done), wanted as usize)
+                .and_then(|bytes| self.write_bytes(description, &bytes));
             match sent {
                 Err(_) if done > 0 => return Ok(done),
                 sent => done += sent?,

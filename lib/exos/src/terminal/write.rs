@@ -24,7 +24,8 @@ impl Terminal {
         let mut done = 0;
         while done < count {
             let some = (count - done).min(AT_ONCE) as usize;
-            let outcome = copy::read_vec(from + done, some).and_then(|bytes| self.write_bytes(&bytes, nonblocking));
+            let outcome =
+                copy::read_vec(from.saturating_add(done), some).and_then(|bytes| self.write_bytes(&bytes, nonblocking));
             match outcome {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => done += outcome?,

@@ -6,6 +6,7 @@
 use crate::errno::{Errno, Result};
 use crate::file_system::path::PATH_BYTES;
 use crate::layout::{PAGE_SIZE, PROGRAM_END};
+use crate::user_memory::current::process;
 use crate::user_memory::signal_frame;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -107,7 +108,26 @@ pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
     prepare_checked(address, bytes, write)
 }
 
-/// The same for a range that was checked, or is part of one.
+/// Copies a range of the program's memory under a lock that the page fault handler needs: `action` takes the lock and
+/// copies as many bytes as it is given.
+///
+/// Another thread can fork between the preparation and the lock. Fork write-protects every private page, so that the copy
+/// faults. Then `action` returns [`Errno::FAULT_UNDER_LOCK`] with the lock released, and the range is prepared again. So
+/// `action` must change nothing before its copy succeeds.
+///
+/// # Errors
+/// `EFAULT` where the first byte cannot be reached; what `action` returns.
+pub fn with_range<T>(address: u64, bytes: u64, write: bool, mut action: impl FnMut(u64) -> Result<T>) -> Result<T> {
+    loop {
+        let reachable = prepare(address, bytes, write)?;
+        match action(reachable) {
+            Err(Errno::FAULT_UNDER_LOCK) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// As [`prepare`] for a range that was checked, or is part of one.
 #[inline]
 pub fn prepare_checked(address: u64, bytes: u64, write: bool) -> Result<u64> {
     let end = address.wrapping_add(bytes);
@@ -383,5 +403,11 @@ pub fn check(address: u64, bytes: u64) -> Result<()> {
 
 #[inline]
 pub(super) fn outcome(faulted: u32) -> Result<()> {
-    if faulted == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    if faulted == 0 { Ok(()) } else { Err(fault()) }
+}
+
+/// The error of a copy that faulted: the page fault handler resolves nothing for a thread that holds its locks.
+#[cold]
+fn fault() -> Errno {
+    if process().memory_is_mine() { Errno::FAULT_UNDER_LOCK } else { Errno::EFAULT }
 }

@@ -1,0 +1,261 @@
+// Random calls of the whole table, as user 1000, from several processes and threads: the machine and its other processes live on.
+// A caller has descriptors, addresses and sizes that are right, and odd ones. Two victims check what they compute and what
+// a pipe and a file carry. It says nothing of results: a victim that dies or finds wrong data, or a hang, fails the test.
+// A panic of the library or the server is found in the machine's log and by the status of the caller.
+// Arguments: how many calls, and the seed, which is printed to the error output.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, ROOM = 16 * PAGE, CALLERS = 3, A_CHILD = 50, CALLS = 463, LIBRARY_PANICKED = 101, SECONDS_OF_A_CHILD = 3 };
+
+static _Thread_local uint64_t state;
+
+static uint64_t next(void) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state * 0x2545f4914f6cdd1d;
+}
+
+static uint64_t below(uint64_t bound) { return (next() >> 16) % bound; }
+
+// Memory that may be written, and a page behind it that is not there.
+static char *room;
+static int descriptors[16], descriptor_count;
+
+static int64_t odd_number(void) {
+    static const int64_t odd[] = {0, -1, 1, 2, 7, 8, 64, 4095, PAGE, PAGE + 1, 65535, 65536, INT_MAX, INT_MIN, UINT_MAX, 1L << 32,
+        (1L << 32) + 1, 1L << 35, LONG_MAX, LONG_MIN, LONG_MAX - PAGE, -PAGE, -16, -8, 1000000000, 999999999, -100, 1L << 62};
+    int64_t number = odd[below(sizeof odd / sizeof *odd)];
+    return below(4) ? number : number + (int64_t)below(17) - 8;
+}
+
+static uint64_t odd_address(void) {
+    const uint64_t odd[] = {0, 1, 8, PAGE, (uint64_t)room + ROOM, (uint64_t)room + ROOM - 8, (uint64_t)room + ROOM - 1,
+        (uint64_t)room + PAGE - 4, 0x7ffffffff000, 0x7fffffffffff, 0x800000000000, 0x7d8000000000, 0x7d8000080000,
+        0xffff800000000000, 0xffffffff80000000, -4096, -64, -16, -8, -1};
+    return odd[below(sizeof odd / sizeof *odd)];
+}
+
+static uint64_t any_descriptor(void) {
+    return below(8) ? (uint64_t)descriptors[below(descriptor_count)] : (uint64_t)odd_number();
+}
+
+static uint64_t any_time(void) { return below(2) ? below(1000000) : (uint64_t)odd_number(); }
+
+// A pointer that a structure holds.
+static uint64_t inner(void) { return below(4) ? (uint64_t)room + below(ROOM / 8) * 8 : odd_address(); }
+
+static uint64_t any_size(void) { return below(3) ? below(300) : (uint64_t)odd_number(); }
+
+// Fills a place of the room with one of the structures that calls read.
+static uint64_t structure(void) {
+    uint64_t *words = (uint64_t *)(room + below(ROOM / PAGE) * PAGE + below(PAGE - 256) / 8 * 8);
+    switch (below(10)) {
+    case 0: // timespec, itimerspec, timeval
+        for (int word = 0; word < 4; word++) words[word] = any_time();
+        break;
+    case 1: // iovec
+        for (int word = 0; word < 16; word += 2) words[word] = inner(), words[word + 1] = any_size();
+        break;
+    case 2: // msghdr, and a control message
+        words[0] = inner(), words[1] = any_size(), words[2] = inner(), words[3] = any_size() % 9, words[4] = (uint64_t)(words + 8);
+        words[5] = any_size(), words[8] = any_size(), words[9] = (uint64_t)SOL_SOCKET | (1 + below(2)) << 32, words[10] = any_descriptor();
+        break;
+    case 3: // sockaddr
+        *(struct sockaddr_un *)words = (struct sockaddr_un){.sun_family = below(4) ? AF_UNIX : below(40), .sun_path = "/tmp/random-calls"};
+        break;
+    case 4: // sigevent
+        words[0] = next(), words[1] = below(70) | below(6) << 32, words[2] = any_time();
+        break;
+    case 5: // open_how
+        words[0] = below(2) ? O_RDONLY : next() & 077777777, words[1] = below(4) ? 0 : odd_number(), words[2] = below(64);
+        break;
+    case 6: // sigaction, set of signals
+        words[0] = below(2), words[1] = 0x04000000 | below(2) << 28, words[2] = inner(), words[3] = next();
+        break;
+    case 7: // epoll_event, pollfd
+        for (int word = 0; word < 8; word++) words[word] = any_descriptor() & 0xffffffff | next() << 32;
+        break;
+    case 8: // flock, rlimit, sembuf
+        words[0] = below(4) | below(4) << 16, words[1] = any_size(), words[2] = any_size(), words[3] = any_time();
+        break;
+    default: // a path
+        strcpy((char *)words, ((const char *[]){"/tmp", "/tmp/random-calls", "/proc/self/maps", "", "/dev/zero", "/nowhere/x"})[below(6)]);
+    }
+    return (uint64_t)words;
+}
+
+static uint64_t argument(void) {
+    switch (below(12)) {
+    case 0: case 1: case 2: return any_descriptor();
+    case 3: case 4: case 5: case 6: return structure();
+    case 7: return inner();
+    case 8: return any_size();
+    case 9: return odd_address();
+    case 10: return below(64);
+    default: return odd_number();
+    }
+}
+
+// What stops or ends the caller for certain, or signals all processes of the user, the victims among them.
+static int is_left_out(long number) {
+    static const int left_out[] = {SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal,
+        SYS_exit, SYS_exit_group, SYS_fork, SYS_vfork, SYS_pause, SYS_rt_sigreturn, SYS_setpriority, SYS_ptrace,
+        SYS_prlimit64, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr, SYS_sched_setaffinity, SYS_ioprio_set,
+        SYS_process_vm_writev, SYS_clone};
+    for (unsigned index = 0; index < sizeof left_out / sizeof *left_out; index++)
+        if (left_out[index] == number) return 1;
+    return 0;
+}
+
+static void make_call(void) {
+    uint64_t given[6];
+    long number;
+    do number = below(CALLS); while (is_left_out(number));
+    for (int index = 0; index < 6; index++) given[index] = argument();
+    if (getenv("RANDOM_CALLS_SHOWN"))
+        dprintf(2, "%d: %ld %#lx %#lx %#lx %#lx %#lx %#lx\n", (int)syscall(SYS_gettid), number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+
+static void *call_beside(void *seed) {
+    state = (uint64_t)seed;
+    for (int call = 0; call < A_CHILD / 2; call++) make_call();
+    return NULL;
+}
+
+// What a child begins with: memory, a descriptor of each kind, and a limit of its time, by a clock that calls cannot stop.
+static void prepare(void) {
+    int ends[2], pair[2];
+    signal(SIGALRM, SIG_DFL);
+    room = mmap(0, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(room + ROOM, PAGE);
+    if (pipe2(ends, O_NONBLOCK) || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair)) _exit(0);
+    int all[] = {ends[0], ends[1], pair[0], pair[1], open("/tmp/random-calls", O_RDWR | O_CREAT, 0600), open("/tmp", O_RDONLY),
+        open("/dev/zero", O_RDWR), eventfd(0, EFD_NONBLOCK), epoll_create1(0), timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
+        socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), open("/proc/self/status", O_RDONLY)};
+    descriptor_count = sizeof all / sizeof *all;
+    memcpy(descriptors, all, sizeof all);
+}
+
+static void child_calls(uint64_t seed, int with_thread) {
+    pthread_t thread;
+    state = seed;
+    setpgid(0, 0);
+    prepare();
+    if (with_thread && !pthread_create(&thread, NULL, call_beside, (void *)(seed * 3 | 1))) pthread_detach(thread);
+    for (int call = 0; call < (with_thread ? A_CHILD / 2 : A_CHILD); call++) make_call();
+    _exit(0);
+}
+
+// Children in a row, each of which makes some calls; one that waits too long is killed. Whether the library panicked in one.
+static int caller(uint64_t seed, long calls) {
+    int panics = 0;
+    state = seed;
+    for (long done = 0; done < calls; done += A_CHILD) {
+        uint64_t child_seed = next() | 1;
+        int status, with_thread = below(4) == 0;
+        pid_t child = fork();
+        if (child < 0) {
+            usleep(10000);
+            continue;
+        }
+        if (child == 0) child_calls(child_seed, with_thread);
+        time_t end = time(NULL) + SECONDS_OF_A_CHILD;
+        while (waitpid(child, &status, WNOHANG) == 0) {
+            if (time(NULL) >= end) kill(child, SIGKILL), end = LONG_MAX;
+            usleep(1000);
+        }
+        // What it has made itself, which is of its group.
+        kill(-child, SIGKILL);
+        while (waitpid(-child, NULL, WNOHANG) > 0) {}
+        if (WIFEXITED(status) && WEXITSTATUS(status) == LIBRARY_PANICKED)
+            panics++, dprintf(2, "the library panicked: child %lu, thread %d\n", child_seed, with_thread);
+    }
+    return panics != 0;
+}
+
+static volatile int *stopped;
+
+static void victim_computes(void) {
+    static uint64_t data[8 * 512];
+    for (uint64_t round = 1; !*stopped; round++) {
+        for (uint64_t index = 0; index < 8 * 512; index++) data[index] = index * round;
+        sched_yield();
+        for (uint64_t index = 0; index < 8 * 512; index++)
+            if (data[index] != index * round) _exit(1);
+        usleep(1000);
+    }
+    _exit(0);
+}
+
+static void victim_carries(void) {
+    char out[300], in[300];
+    char name[] = "/tmp/victim-XXXXXX";
+    int ends[2], file = mkstemp(name);
+    if (pipe(ends) || file < 0) _exit(2);
+    for (int round = 0; !*stopped; round++) {
+        memset(out, round, sizeof out);
+        if (write(ends[1], out, sizeof out) != sizeof out || read(ends[0], in, sizeof in) != sizeof in || memcmp(out, in, sizeof out)) _exit(3);
+        if (pwrite(file, out, sizeof out, round % 9000) != sizeof out || pread(file, in, sizeof in, round % 9000) != sizeof in
+            || memcmp(out, in, sizeof out)) _exit(4);
+        usleep(1000);
+    }
+    unlink(name);
+    _exit(0);
+}
+
+int main(int count, char **given) {
+    long calls = count > 1 ? atol(given[1]) : 100000;
+    uint64_t seed = count > 2 ? strtoull(given[2], NULL, 0) : (uint64_t)time(NULL) * 2654435761u | 1;
+    int status, wrong = 0;
+    pid_t victims[2], callers[CALLERS];
+    dprintf(2, "random_calls %ld %lu\n", calls, seed);
+    stopped = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    // The victims are user 1001, whom the callers may not signal.
+    for (int index = 0; index < 2; index++)
+        if ((victims[index] = fork()) == 0) {
+            if (setgroups(0, 0) || setgid(1001) || setuid(1001)) _exit(5);
+            index ? victim_carries() : victim_computes();
+        }
+    for (int index = 0; index < CALLERS; index++)
+        if ((callers[index] = fork()) == 0) {
+            if (setgroups(0, 0) || setgid(1000) || setuid(1000)) _exit(5);
+            // No page of the shared memory is theirs to write.
+            munmap((void *)stopped, PAGE);
+            int silent = open("/dev/null", O_RDWR);
+            dup2(silent, 0), dup2(silent, 1);
+            _exit(caller(seed + index * 7919, calls / CALLERS));
+        }
+    for (int index = 0; index < CALLERS; index++)
+        if (waitpid(callers[index], &status, 0) != callers[index] || status) wrong++, printf("caller %d: status %#x\n", index, status);
+    *stopped = 1;
+    for (int index = 0; index < 2; index++)
+        if (waitpid(victims[index], &status, 0) != victims[index] || status) wrong++, printf("victim %d: status %#x\n", index, status);
+    puts(wrong ? "something is wrong" : "all is well");
+    return wrong != 0;
+}
