@@ -76,7 +76,7 @@ fn hand_over() -> bool {
 
 /// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 8;
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 9;
     const MILLISECOND: u64 = 1_000_000;
     process().rest();
     let mut predicate = Predicate::new();
@@ -91,10 +91,12 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
         predicate.add(&[predicate::clock(time)])?;
     }
     sleep(&predicate);
+    process().end_watches();
     Ok(())
 }
 
-/// What becomes true when a signal comes that is this thread's, when others ask something, or when the process stops or ends.
+/// What becomes true when a signal comes that is this thread's, when others ask something, when the process
+/// stops or ends, or when something is closed that this thread watches.
 fn add_signals(predicate: &mut Predicate) -> Result<()> {
     let (process, thread) = (process(), thread());
     let come = |words, wanted| word_masked(words, wanted, Operator::NotEqual, 0);
@@ -104,6 +106,10 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
     predicate.add(&[come(thread.post().pending(), !thread.blocked())])?;
     predicate.add(&[word(process.letters.questions(), Operator::NotEqual, 0)])?;
     predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
+    let since = thread.watches_since.load(Relaxed);
+    if since != 0 {
+        predicate.add(&[word(&process.watched_closes, Operator::NotEqual, since - 1)])?;
+    }
     if !process.is_first(thread) {
         // Those that the first thread takes are anybody's once it blocks them.
         predicate.add(&[come(common, !thread.blocked()), word(blocked_by_first, Operator::NotEqual, seen)])?;

@@ -57,9 +57,7 @@ pub(super) fn dup(call: &mut Call<'_>) -> Result<u64> {
 /// One more descriptor for what one is open on, not below the least.
 pub(super) fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(number)?;
-    description.duplicate();
-    let added = call.process.descriptors.lock().add(description.clone(), least, close_on_exec);
-    added.inspect_err(|_| description.close())
+    call.process.install(description.duplicate(), least, close_on_exec)
 }
 
 pub(super) fn dup2(call: &mut Call<'_>) -> Result<u64> {
@@ -80,11 +78,7 @@ pub(super) fn dup3(call: &mut Call<'_>) -> Result<u64> {
 
 fn replace(call: &Call<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
     let description = call.process.description(old)?;
-    description.duplicate();
-    let replaced = call.process.put_in_place(new, description.clone(), close_on_exec);
-    if let Some(before) = replaced.inspect_err(|_| description.close())? {
-        before.close();
-    }
+    call.process.put_in_place(new, description.duplicate(), close_on_exec)?;
     Ok(new)
 }
 

@@ -33,7 +33,7 @@ pub(super) fn open(call: &Call<'_>, made: Arc<dyn Operations>, flags: u32) -> Re
 /// The same with the flags that its description is to keep.
 pub(super) fn open_as(call: &Call<'_>, made: Arc<dyn Operations>, kept: u32, close_on_exec: bool) -> Result<u64> {
     let description = Description::new(Object::Other(made), kept)?;
-    call.process.descriptors.lock().add(description, 0, close_on_exec)
+    call.process.install(description, 0, close_on_exec)
 }
 
 /// Makes a descriptor of signals, or changes which ones it is of.
@@ -168,7 +168,7 @@ pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
             if events & linux::EPOLLEXCLUSIVE != 0 && !may_be_exclusive(operation as u32, events, &target) {
                 return Err(Errno::EINVAL);
             }
-            set.put(wanted, target, events, data, operation as u32 == linux::EPOLL_CTL_ADD)?;
+            set.put(wanted, &target, events, data, operation as u32 == linux::EPOLL_CTL_ADD)?;
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -113,7 +113,7 @@ pub(super) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
     let found = call.process.files.lock().make_memory(&name, sealable)?;
     let object = Object::File { node: found.here(Errno::ENODEV)? };
     let description = Description::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
-    call.process.descriptors.lock().add(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
+    call.process.install(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
 }
 
 /// Advice on a descriptor, which changes nothing for a file that is in memory anyway.

@@ -6,6 +6,7 @@ use super::layout;
 use super::limit::check_file_size;
 use super::socket_message;
 use crate::descriptor::description::Description;
+use crate::descriptor::in_use::Used;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
@@ -38,7 +39,7 @@ pub(super) fn pwrite64(call: &mut Call<'_>) -> Result<u64> {
     placed(call, number, offset, count)?.write(from, count, Some(offset))
 }
 
-fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Description> {
+fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Used> {
     if (offset as i64) < 0 {
         return Err(Errno::EINVAL);
     }
@@ -96,7 +97,8 @@ fn write_into_pipe(description: &Description, pieces: u64, count: u64) -> Result
 
 pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
-    scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read)
+    let description = placed(call, number, offset, 0)?;
+    scattered(&description, pieces, count, Some(offset), Description::read)
 }
 
 /// `preadv2`: as `preadv`; the offset -1 means the description's own.
@@ -105,7 +107,7 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
     known_flags(call, flags)?;
     match offset {
         u64::MAX => readv(call),
-        _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read),
+        _ => scattered(&*placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::read),
     }
 }
 
@@ -122,7 +124,7 @@ pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
             })
         }
         u64::MAX => writev(call),
-        _ => scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write),
+        _ => scattered(&*placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write),
     }
 }
 
@@ -141,7 +143,8 @@ fn known_flags(call: &Call<'_>, flags: u64) -> Result<()> {
 
 pub(super) fn pwritev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
-    scattered(&placed(call, number, offset, 0)?, pieces, count, Some(offset), Description::write)
+    let description = placed(call, number, offset, 0)?;
+    scattered(&description, pieces, count, Some(offset), Description::write)
 }
 
 /// What is longer than one call moves must be memory that a program may name all the same.

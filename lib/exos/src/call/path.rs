@@ -135,13 +135,7 @@ fn unless_full(process: &Process, error: Errno) -> Errno {
 /// Gives out a descriptor for what was opened. Where another thread has taken the last one meanwhile, it is closed again.
 #[inline]
 pub(super) fn give_number(process: &Process, description: Description, flags: u32) -> Result<u64> {
-    let mut descriptors = process.descriptors.lock();
-    if descriptors.room() == 0 {
-        drop(descriptors);
-        description.close();
-        return Err(Errno::EMFILE);
-    }
-    descriptors.add(description, 0, flags & linux::O_CLOEXEC != 0)
+    process.install(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
 /// The same for what the guardian opened. What it cut off is taken out of the memory of who maps it.
@@ -336,7 +330,7 @@ fn put_status(to: u64, status: &Status) -> Result<u64> {
 
 pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    put_status(to, &status_of(&call.process.description(number)?)?)
+    put_status(to, &status_of(&*call.process.description(number)?)?)
 }
 
 pub(super) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
@@ -383,7 +377,7 @@ pub(super) fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32)
 #[inline(never)]
 fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
     if at as i32 != WORKING_DIRECTORY {
-        return status_of(&call.process.description(u64::from(at as u32))?);
+        return status_of(&*call.process.description(u64::from(at as u32))?);
     }
     let place = call.process.place.lock().clone();
     match place.below_proc {

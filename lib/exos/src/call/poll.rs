@@ -3,6 +3,7 @@
 use super::dispatch::Call;
 use crate::block::{self, Woken};
 use crate::descriptor::description::Description;
+use crate::descriptor::in_use::Used;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::operations::Operations;
 use crate::descriptor::socket::Socket;
@@ -45,7 +46,7 @@ const fn with_found(polled: u64, found: u16) -> u64 {
 }
 
 /// What an entry stands for; nothing where it is to be passed over.
-fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Description>> {
+fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Used>> {
     u64::try_from(polled as i32).ok().map(|number| call.process.description(number))
 }
 

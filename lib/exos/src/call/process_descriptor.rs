@@ -60,14 +60,13 @@ fn copy_of(call: &Call<'_>, owner: u64, descriptor: u64) -> Result<u64> {
     let packed = proc::request(owner, &request::descriptor_to_path(request::COPY, descriptor))
         .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
     let description = passing::unpack(&packed).next().ok_or(Errno::EIO)??;
-    let added = call.process.descriptors.lock().add(description.clone(), 0, true);
-    added.inspect_err(|_| description.close())
+    call.process.install(description, 0, true)
 }
 
 /// What another process asks.
 pub(crate) fn answer_copy(process: &Process, path: &str) -> Result<Vec<u8>> {
     let descriptor = request::descriptor_from_path(request::COPY, path).ok_or(Errno::EINVAL)?;
-    passing::pack(&process.description(descriptor)?)
+    passing::pack(&*process.description(descriptor)?)
 }
 
 pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {

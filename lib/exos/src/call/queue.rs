@@ -6,6 +6,7 @@ use super::ipc::wait;
 use super::poll::duration;
 use super::time::wall_clock;
 use crate::descriptor::description::Description;
+use crate::descriptor::in_use::Used;
 use crate::descriptor::queue::Queue;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::Operation;
@@ -71,7 +72,7 @@ pub(super) fn mq_unlink(call: &mut Call<'_>) -> Result<u64> {
 }
 
 /// The queue behind a descriptor, if it was opened for this.
-fn find(call: &Call<'_>, number: u64, allowed: fn(&Description) -> bool) -> Result<(Description, Queue)> {
+fn find(call: &Call<'_>, number: u64, allowed: fn(&Description) -> bool) -> Result<(Used, Queue)> {
     let description = call.process.description(number)?;
     let queue = *description.as_kind::<Queue>().filter(|_| allowed(&description)).ok_or(Errno::EBADF)?;
     Ok((description, queue))

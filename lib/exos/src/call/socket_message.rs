@@ -411,8 +411,10 @@ impl Control {
                 self.flags |= CONTROL_TRUNCATED;
                 continue;
             }
-            let number = call.process.descriptors.lock().add(description, 0, flags & CLOSE_ON_EXEC != 0)?;
-            numbers.push(number as u32);
+            match call.process.install(description, 0, flags & CLOSE_ON_EXEC != 0) {
+                Ok(number) => numbers.push(number as u32),
+                Err(_) => self.flags |= CONTROL_TRUNCATED,
+            }
         }
         if numbers.is_empty() {
             return Ok(());

@@ -42,7 +42,7 @@ fn watcher_of(description: &Description) -> Result<Watcher> {
 pub(super) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {
     let [number, path, mask, ..] = call.arguments();
     let mask = mask as u32;
-    let watcher = watcher_of(&call.process.description(number)?)?;
+    let watcher = watcher_of(&*call.process.description(number)?)?;
     if mask & linux::IN_ALL_EVENTS == 0 {
         return Err(Errno::EINVAL);
     }
@@ -56,5 +56,5 @@ pub(super) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn inotify_rm_watch(call: &mut Call<'_>) -> Result<u64> {
     let [number, watch, ..] = call.arguments();
-    watcher_of(&call.process.description(number)?)?.remove(watch as u32).map(|()| 0)
+    watcher_of(&*call.process.description(number)?)?.remove(watch as u32).map(|()| 0)
 }

@@ -120,10 +120,8 @@ impl Operations for Counter {
         Vec::from([word(word_of, Operator::NotEqual, word_of.load(Acquire))])
     }
 
-    fn closed(&self, _ended: bool, gone: bool) {
-        if gone {
-            self.cell.discard();
-        }
+    fn gone(&self) {
+        self.cell.discard();
     }
 
     fn pages(&self) -> Vec<PageNumber> {

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::lock::{Held, OwnerLock};
@@ -72,8 +72,26 @@ pub const SHARED_OFFSETS: Offsets = Offsets {
 };
 
 /// An open description: all that stand for it in this process are the same one.
-#[derive(Clone, Debug)]
+///
+/// It cannot be cloned: a call gets at it by `in_use::Used`, which records the use. The table owns one for each descriptor.
+#[derive(Debug)]
 pub struct Description(Arc<Open>);
+
+/// What a sender keeps of a description: whether a descriptor refers to it, and where its record lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference(Record);
+
+impl Reference {
+    /// Whether a descriptor refers to it, in any process or on its way to one.
+    pub fn is_referred_to(&self) -> bool {
+        self.0.state().load(Acquire) & 0xffff_ffff != 0
+    }
+
+    /// Page and index of its record.
+    pub fn place(&self) -> (u64, u64) {
+        (self.0.page.0, self.0.index as u64)
+    }
+}
 
 /// What an open description consists of.
 #[derive(Debug)]
@@ -83,6 +101,8 @@ pub struct Open {
     record: Record,
     /// Descriptors of this process that stand for it, which hold together what the object holds once.
     descriptors: AtomicU32,
+    /// An `epoll` set of this process has an interest in it.
+    pub(super) watched: AtomicBool,
 }
 
 impl Open {
@@ -95,10 +115,10 @@ impl Open {
         {
             // Nothing is left of a file or a directory that was let go.
             core::mem::forget(core::mem::replace(&mut open.object, object));
-            (open.record, open.descriptors) = (record, descriptors);
+            (open.record, open.descriptors, open.watched) = (record, descriptors, AtomicBool::new(false));
             return spare;
         }
-        Arc::new(Self { object, record, descriptors })
+        Arc::new(Self { object, record, descriptors, watched: AtomicBool::new(false) })
     }
 }
 
@@ -216,12 +236,17 @@ impl Description {
         let record = process().records.lock().adopt(page, index)?;
         object.held(process().environment());
         object.on_its_way(false);
-        Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1) })))
+        Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1), watched: AtomicBool::new(false) })))
     }
 
-    /// Whether a descriptor refers to it, in any process or on its way to one.
-    pub fn is_referred_to(&self) -> bool {
-        self.record.state().load(Acquire) & 0xffff_ffff != 0
+    /// What a sender keeps of it.
+    pub fn reference(&self) -> Reference {
+        Reference(self.record)
+    }
+
+    /// Once more, for a use that `in_use` records.
+    pub(super) fn again(&self) -> Self {
+        Self(self.0.clone())
     }
 
     /// Whether other processes hold it, or it is on its way to one.
@@ -244,10 +269,11 @@ impl Description {
         let _ = self.record.locks().fetch_update(SeqCst, Relaxed, |word| Some(word & LOCKED | owner & !LOCKED));
     }
 
-    /// One descriptor more of this process stands for it.
-    pub fn duplicate(&self) {
+    /// One descriptor more of this process stands for it: for the table, or to be closed.
+    pub fn duplicate(&self) -> Self {
         self.descriptors.fetch_add(1, Relaxed);
         self.refer_for(process().environment());
+        self.again()
     }
 
     /// One descriptor more of some process.
@@ -268,24 +294,36 @@ impl Description {
         self.object.on_its_way(true);
     }
 
-    /// One descriptor less; the last one lets go of the object.
+    /// One descriptor less; the last one lets go of the object, once no call of another thread works with it.
     pub fn close(self) {
-        if let Some(description) = process().leave_to_users(self) {
-            description.let_go();
-        }
+        process().close_or_leave(self);
     }
 
-    fn let_go(self) {
+    /// What others see of a close: references, ends of pipes, locks on the file. Nothing is unmapped. Whether it was the last
+    /// descriptor of this process.
+    pub(super) fn end(&self) -> bool {
+        if self.watched.load(Relaxed) && self.descriptors.load(Relaxed) <= 1 {
+            process().forget_interests(self);
+        }
         let before = self.record.state().fetch_sub(1, SeqCst);
         let last = before & 0xffff_ffff == 1;
         if last {
             self.record.state().store(0, SeqCst);
         }
-        if self.descriptors.fetch_sub(1, Relaxed) > 1 {
+        let is_last_here = self.descriptors.fetch_sub(1, SeqCst) <= 1;
+        if !is_last_here {
             self.object.closed_one();
         } else {
             let has_locks = last && self.record.locks().load(Acquire) & LOCKED != 0;
             self.object.closed(last, if has_locks { self.number() } else { 0 });
+        }
+        is_last_here
+    }
+
+    /// The rest of a close: frees what the process has mapped for it. No thread works with it or sleeps over it.
+    pub(super) fn finish(self, was_last_here: bool) {
+        if was_last_here {
+            self.object.gone();
         }
         if self.object.has_window() && !process().has_left(&self) {
             self.object.close_window();

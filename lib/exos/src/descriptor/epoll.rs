@@ -4,9 +4,9 @@
 //! for each new event, which the stamps of the descriptions count.
 
 use super::description::Description;
+use super::in_use::Used;
 use super::object::Event;
 use super::operations::Operations;
-use super::table::Table;
 use crate::block;
 use crate::errno::{Errno, Result};
 use crate::user_memory::current::process;
@@ -28,10 +28,11 @@ const NESTED: usize = 5;
 /// Events that are told whether they were asked for or not.
 const ALWAYS: u32 = linux::EPOLLERR | linux::EPOLLHUP;
 
-/// One descriptor of the set.
+/// One descriptor of the set. It has no reference to the description: each look asks `in_use` for it.
 #[derive(Clone, Debug)]
 struct Interest {
-    description: Description,
+    /// The descriptor, and the number of its description.
+    key: (u64, u64),
     /// Events asked for, and how.
     events: u32,
     /// What the program wants to be told with them.
@@ -58,7 +59,7 @@ impl Set {
     ///
     /// # Errors
     /// `EEXIST`, `ENOENT`; `ELOOP` where a set would lie in itself, or too deep.
-    pub fn put(&self, number: u64, description: Description, events: u32, data: u64, add: bool) -> Result<()> {
+    pub fn put(&self, number: u64, description: &Description, events: u32, data: u64, add: bool) -> Result<()> {
         if add && let Some(inner) = description.as_kind::<Self>() {
             let below = self.below.load(Relaxed) + 1;
             if inner.holds(self) || below + inner.height() > NESTED {
@@ -74,7 +75,8 @@ impl Set {
             (Some(before), false) if before.events & linux::EPOLLEXCLUSIVE != 0 => return Err(Errno::EINVAL),
             _ => {}
         }
-        interests.insert(key, Interest { description, events, data, told: None, spent: false });
+        description.watched.store(true, Relaxed);
+        interests.insert(key, Interest { key, events, data, told: None, spent: false });
         self.changes.fetch_add(1, SeqCst);
         drop(interests);
         block::kick_idle();
@@ -83,9 +85,8 @@ impl Set {
 
     /// Calls a function for each set that is in this one.
     fn each_inner(&self, mut action: impl FnMut(&Self)) {
-        let descriptions: Vec<Description> =
-            self.interests.lock().values().map(|interest| interest.description.clone()).collect();
-        descriptions.iter().filter_map(Description::as_kind::<Self>).for_each(&mut action);
+        let inner: Vec<Used> = self.interests.lock().values().filter_map(Interest::watched).collect();
+        inner.iter().filter_map(|used| used.as_kind::<Self>()).for_each(&mut action);
     }
 
     /// Whether it is this set, or one that lies in it.
@@ -113,10 +114,14 @@ impl Set {
         removed.map(|_| ()).ok_or(Errno::ENOENT)
     }
 
+    /// Takes out what no descriptor stands for any more.
+    pub(super) fn forget(&self, description: u64) {
+        self.interests.lock().retain(|key, _| key.1 != description);
+    }
+
     /// Gives away what has come, at most `most` of it: events, and the program's data. The result is how much it is.
     pub fn collect(&self, most: usize, mut tell: impl FnMut(u32, u64)) -> u64 {
         let mut interests = self.interests.lock();
-        interests.drop_closed();
         let begin = core::mem::take(&mut interests.begin);
         let mut count = 0;
         // Those from there on, then those before it: mostly there are none. All are gone through, ranges of a tree are dear.
@@ -124,9 +129,10 @@ impl Set {
         for turn in turns {
             let in_turn = |key: &(u64, u64), interest: &Interest| !interest.spent && (*key >= begin) == *turn;
             for (key, interest) in interests.all.iter_mut().filter(|(key, interest)| in_turn(key, interest)) {
-                let events = interest.come();
+                let Some(description) = interest.watched() else { continue };
+                let events = interest.come(&description);
                 if events != 0 {
-                    interest.tell();
+                    interest.tell(&description);
                     tell(events, interest.data);
                     count += 1;
                 }
@@ -148,8 +154,6 @@ struct Interests {
     all: BTreeMap<(u64, u64), Interest>,
     /// Where the next look begins: behind the last that was told, if there was no room for more, so that each has its turn.
     begin: (u64, u64),
-    /// How many descriptors the process had taken out when those were dropped last that are closed.
-    seen: u64,
 }
 
 impl Deref for Interests {
@@ -168,25 +172,14 @@ impl DerefMut for Interests {
 impl Interests {
     /// Before the key of every interest.
     const FIRST: (u64, u64) = (0, 0);
-
-    /// Takes out what the process has no descriptor of any more: closing the last one takes it out of the set.
-    fn drop_closed(&mut self) {
-        let descriptors = process().descriptors.lock();
-        if self.seen != descriptors.taken_out() {
-            self.seen = descriptors.taken_out();
-            drop_all_but(&mut self.all, &descriptors);
-        }
-    }
-}
-
-fn drop_all_but(interests: &mut BTreeMap<(u64, u64), Interest>, descriptors: &Table<Description>) {
-    interests.retain(|(number, _), interest| {
-        let is_same = |open: &Description| open.is_same(&interest.description);
-        descriptors.get(*number).is_ok_and(is_same) || descriptors.iter().any(|(_, open)| is_same(open))
-    });
 }
 
 impl Interest {
+    /// What it is in; none once that is closed.
+    fn watched(&self) -> Option<Used> {
+        process().watched(self.key.0, self.key.1)
+    }
+
     fn wants(&self, event: Event) -> bool {
         let bit = match event {
             Event::Readable => linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP,
@@ -196,21 +189,21 @@ impl Interest {
     }
 
     /// Of what is not asked for, nothing is news.
-    fn stamps(&self) -> [u64; 2] {
+    fn stamps(&self, description: &Description) -> [u64; 2] {
         [Event::Readable, Event::Writable]
-            .map(|event| if self.wants(event) { self.description.stamp(event) } else { 0 })
+            .map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
     }
 
     /// Events that have come and are to be told.
-    fn come(&self) -> u32 {
-        let state = u32::from(crate::call::poll_state(&self.description, self.events as u16 | ALWAYS as u16));
+    fn come(&self, description: &Description) -> u32 {
+        let state = u32::from(crate::call::poll_state(description, self.events as u16 | ALWAYS as u16));
         let state = state & (self.events | ALWAYS);
-        let is_news = self.events & EDGE == 0 || self.told != Some(self.stamps());
+        let is_news = self.events & EDGE == 0 || self.told != Some(self.stamps(description));
         if is_news { state } else { 0 }
     }
 
-    fn tell(&mut self) {
-        self.told = (self.events & EDGE != 0).then(|| self.stamps());
+    fn tell(&mut self, description: &Description) {
+        self.told = (self.events & EDGE != 0).then(|| self.stamps(description));
         self.spent = self.events & ONCE != 0;
     }
 
@@ -222,17 +215,19 @@ impl Interest {
         if self.told.is_some() {
             return self.changes();
         }
+        let Some(description) = self.watched() else { return Vec::new() };
         let one = |event| {
-            self.description.note_waiter(event);
-            self.description.terms(event)
+            description.note_waiter(event);
+            description.terms(event)
         };
         self.wanted().flat_map(one).collect()
     }
 
     fn changes(&self) -> Vec<Term> {
+        let Some(description) = self.watched() else { return Vec::new() };
         let one = |event| {
-            self.description.note_waiter(event);
-            self.description.changes(event)
+            description.note_waiter(event);
+            description.changes(event)
         };
         self.wanted().flat_map(one).collect()
     }
@@ -241,7 +236,8 @@ impl Interest {
 impl Operations for Set {
     fn is_ready(&self, event: Event) -> bool {
         let interests = self.interests.lock();
-        event == Event::Readable && interests.values().any(|interest| !interest.spent && interest.come() != 0)
+        let has_come = |interest: &Interest| interest.watched().is_some_and(|open| interest.come(&open) != 0);
+        event == Event::Readable && interests.values().any(|interest| !interest.spent && has_come(interest))
     }
 
     fn terms(&self, event: Event) -> Vec<Term> {
@@ -257,7 +253,8 @@ impl Operations for Set {
     /// An event of any descriptor in it is one of the set.
     fn stamp(&self, event: Event) -> u64 {
         let interests = self.interests.lock();
-        let stamps = interests.values().filter(|_| event == Event::Readable).flat_map(Interest::stamps);
+        let of = |interest: &Interest| interest.watched().map(|open| interest.stamps(&open)).unwrap_or_default();
+        let stamps = interests.values().filter(|_| event == Event::Readable).flat_map(of);
         stamps.fold(0, u64::wrapping_add)
     }
 
@@ -266,10 +263,8 @@ impl Operations for Set {
         interests.values().filter(|_| event == Event::Readable).flat_map(Interest::changes).collect()
     }
 
-    fn closed(&self, _ended: bool, gone: bool) {
-        if gone {
-            self.interests.lock().clear();
-        }
+    fn gone(&self) {
+        self.interests.lock().clear();
     }
 
     fn locks(&self) -> [Option<&OwnerLock>; 2] {

@@ -1,59 +1,153 @@
-//! Descriptions that one thread closes while a call of another still works with them, as `fget` and `fput` have it on
-//! Linux: they are let go when the last such call has ended.
+//! Uses of open descriptions by calls, as `fget` and `fput` of Linux have them: the only way from a number to a description.
 //!
-//! A call notes what it works with under the lock of the descriptors, and only in a process that has threads. Who takes a
-//! description out of the descriptors therefore sees every thread that found it there. In the same way who takes one out notes
-//! that it is leaving, until it is let go: two threads that close the two ends of a pipe look through one window, which the
-//! one of them closes that is done last.
+//! A call gets a [`Used`], which is recorded until the call ends. A close in another thread leaves the description to that call.
+//! A sleeper over an `epoll` set only watches what the set is interested in: a close takes effect for others at once, wakes the
+//! watcher, and unmaps once the watcher has looked again.
+//!
+//! Invariants:
+//! - a `Description` cannot be cloned: one outside the table is either a `Used`, or a new one, or one that is being closed;
+//! - a use is recorded under the lock of the descriptors, and only in a process that has threads: a close in another thread sees it;
+//! - nothing is unmapped or freed that a record of another thread names;
+//! - two threads that close the two ends of a pipe look through one window, which the last of them closes.
 
 use super::description::Description;
+use super::epoll::Set;
+use crate::block;
 use crate::errno::{Errno, Result};
 use crate::process::Process;
 use crate::user_memory::current::thread;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::ops::Deref;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
+use runtime::lock::Guard;
+
+/// A description that a call works with. Nothing of it is unmapped before the call ends.
+#[derive(Debug)]
+pub struct Used(Description);
+
+impl Deref for Used {
+    type Target = Description;
+    fn deref(&self) -> &Description {
+        &self.0
+    }
+}
+
+/// A use of a description by a thread, in the order of descriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    description: u64,
+    thread: u64,
+    /// The thread only sleeps over it, as an interest of an `epoll` set: its next look ends the use.
+    watches: bool,
+}
+
+/// How far the close of a description went that a use holds up.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Begun,
+    /// Others see it as closed. Whether it was the last descriptor of this process.
+    Ended(bool),
+}
 
 /// What the calls of a process work with.
 #[derive(Debug, Default)]
 pub struct Uses {
-    /// Number of a thread, and of an open description.
-    notes: Vec<(u64, u64)>,
-    /// Descriptions that no descriptor refers to any more.
-    left: Vec<Description>,
-    /// Descriptions with a window that were taken out of the descriptors and are not let go yet, once for each descriptor.
+    records: Vec<Record>,
+    /// Descriptions out of the table that calls still use.
+    left: Vec<(Description, Stage)>,
+    /// Descriptions with a window that were taken out of the table and are not closed yet, once for each descriptor.
     leaving: Vec<Description>,
 }
 
 impl Uses {
-    fn others_use(&self, description: &Description) -> bool {
+    fn record(&mut self, description: u64, thread: u64, watches: bool) {
+        let at = self.records.partition_point(|one| (one.description, one.thread) < (description, thread));
+        match self.records.get_mut(at) {
+            Some(one) if (one.description, one.thread) == (description, thread) => one.watches &= watches,
+            _ => self.records.insert(at, Record { description, thread, watches }),
+        }
+    }
+
+    /// How other threads use a description: whether any does, and whether one works with it.
+    fn of_others(&self, description: &Description) -> (bool, bool) {
         let (own, number) = (thread().number(), description.number());
-        self.notes.iter().any(|(user, used)| *user != own && *used == number)
+        let first = self.records.partition_point(|one| one.description < number);
+        let uses = self.records[first..].iter().take_while(|one| one.description == number);
+        uses.filter(|one| one.thread != own).fold((false, false), |(_, works), one| (true, works || !one.watches))
     }
 }
 
 impl Process {
     /// The description behind a descriptor. It stays whole until the call ends.
     #[inline]
-    pub fn description(&self, number: u64) -> Result<Description> {
+    pub fn description(&self, number: u64) -> Result<Used> {
         let descriptors = self.descriptors.lock();
-        let description = descriptors.get(number)?.clone();
-        if self.has_threads.load(Relaxed) {
-            self.note_use(&description);
-        }
-        Ok(description)
-    }
-
-    #[inline(never)]
-    fn note_use(&self, description: &Description) {
-        self.uses.lock().notes.push((thread().number(), description.number()));
-        thread().notes_uses.store(true, Relaxed);
+        Ok(self.used(descriptors.get(number)?))
     }
 
     /// The same for a call that needs more than a place: `EBADF` for what was opened with `O_PATH`.
-    pub fn opened(&self, number: u64) -> Result<Description> {
+    pub fn opened(&self, number: u64) -> Result<Used> {
         let description = self.description(number)?;
         if description.flags() & linux::O_PATH != 0 { Err(Errno::EBADF) } else { Ok(description) }
+    }
+
+    /// Every descriptor that exec leaves open.
+    pub fn used_over_exec(&self) -> Vec<(u64, Used)> {
+        let descriptors = self.descriptors.lock();
+        descriptors.kept_by_exec().map(|(number, description)| (number, self.used(description))).collect()
+    }
+
+    /// Records a use of what lies in the table, whose lock the caller holds.
+    #[inline]
+    fn used(&self, description: &Description) -> Used {
+        if self.has_threads.load(Relaxed) {
+            self.record_use(description);
+        }
+        Used(description.again())
+    }
+
+    #[inline(never)]
+    fn record_use(&self, description: &Description) {
+        self.uses.lock().record(description.number(), thread().number(), false);
+        thread().notes_uses.store(true, Relaxed);
+    }
+
+    /// What an interest is in, for the next look and the next sleep: none where no descriptor stands for it any more. `number` is that
+    /// of the descriptor by which it came into the set.
+    pub fn watched(&self, number: u64, description: u64) -> Option<Used> {
+        let descriptors = self.descriptors.lock();
+        let is_it = |open: &&Description| open.number() == description;
+        let first = descriptors.get(number).ok().filter(is_it);
+        let open = first.or_else(|| descriptors.iter().map(|(_, open)| open).find(is_it))?;
+        if self.has_threads.load(Relaxed) {
+            self.record_watch(description);
+        }
+        Some(Used(open.again()))
+    }
+
+    #[inline(never)]
+    fn record_watch(&self, description: u64) {
+        let mut uses = self.uses.lock();
+        // The first one of a look: what is closed from here on wakes the thread.
+        if thread().watches_since.load(Relaxed) == 0 {
+            thread().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
+        }
+        uses.record(description, thread().number(), true);
+        thread().notes_uses.store(true, Relaxed);
+    }
+
+    /// Puts a description into the table, which is closed where there is no room for it.
+    pub fn install(&self, description: Description, least: u64, close_on_exec: bool) -> Result<u64> {
+        let mut descriptors = self.descriptors.lock();
+        match descriptors.next_free(least) {
+            Ok(_) => descriptors.add(description, least, close_on_exec),
+            Err(error) => {
+                drop(descriptors);
+                description.close();
+                Err(error)
+            }
+        }
     }
 
     /// Takes a descriptor out, which is then to be closed.
@@ -64,18 +158,25 @@ impl Process {
         Ok(description)
     }
 
-    /// Puts a description in the place of another one, which is then to be closed.
-    pub fn put_in_place(&self, number: u64, new: Description, close_on_exec: bool) -> Result<Option<Description>> {
+    /// Puts a description in the place of another one, and closes that one; where there can be none, the new one.
+    pub fn put_in_place(&self, number: u64, new: Description, close_on_exec: bool) -> Result<()> {
         let mut descriptors = self.descriptors.lock();
+        if !descriptors.has_place(number) {
+            drop(descriptors);
+            new.close();
+            return Err(Errno::EBADF);
+        }
         let before = descriptors.replace(number, new, close_on_exec)?;
         before.iter().for_each(|before| self.note_leaving(before));
-        Ok(before)
+        drop(descriptors);
+        before.into_iter().for_each(Description::close);
+        Ok(())
     }
 
     #[inline]
     fn note_leaving(&self, description: &Description) {
         if self.has_threads.load(Relaxed) && description.object.has_window() {
-            self.uses.lock().leaving.push(description.clone());
+            self.uses.lock().leaving.push(description.again());
         }
     }
 
@@ -88,23 +189,46 @@ impl Process {
             uses.leaving.swap_remove(at);
         }
         let same = |other: &Description| description.object.shares_window(&other.object);
-        let others = descriptors.iter().map(|(_, other)| other).chain(&uses.leaving).chain(&uses.left);
+        let left = uses.left.iter().map(|(left, _)| left);
+        let others = descriptors.iter().map(|(_, other)| other).chain(&uses.leaving).chain(left);
         others.into_iter().any(same)
     }
 
-    /// Keeps what is to be closed, if a call of another thread works with it; else gives it back.
+    /// Closes what was taken out of the table, as far as no other thread uses it. The last such call does the rest.
     #[inline]
-    pub(super) fn leave_to_users(&self, description: Description) -> Option<Description> {
-        if self.has_threads.load(Relaxed) { self.leave_to_threads(description) } else { Some(description) }
+    pub(super) fn close_or_leave(&self, description: Description) {
+        if self.has_threads.load(Relaxed) {
+            self.close_or_leave_to_threads(description);
+        } else {
+            let last = description.end();
+            description.finish(last);
+        }
     }
 
-    fn leave_to_threads(&self, description: Description) -> Option<Description> {
+    #[inline(never)]
+    fn close_or_leave_to_threads(&self, description: Description) {
         let mut uses = self.uses.lock();
-        if !uses.others_use(&description) {
-            return Some(description);
+        let (_, works) = uses.of_others(&description);
+        if works {
+            uses.left.push((description, Stage::Begun));
+            return self.wake_watchers(uses);
         }
-        uses.left.push(description);
-        None
+        drop(uses);
+        let last = description.end();
+        let mut uses = self.uses.lock();
+        if uses.of_others(&description).0 {
+            uses.left.push((description, Stage::Ended(last)));
+            return self.wake_watchers(uses);
+        }
+        drop(uses);
+        description.finish(last);
+    }
+
+    /// Has the sleepers look again that watch something.
+    fn wake_watchers(&self, uses: Guard<'_, Uses>) {
+        self.watched_closes.fetch_add(1, SeqCst);
+        drop(uses);
+        block::kick_idle();
     }
 
     /// The call of the running thread has ended.
@@ -112,8 +236,19 @@ impl Process {
     pub fn end_uses(&self) {
         if thread().notes_uses.load(Relaxed) {
             thread().notes_uses.store(false, Relaxed);
+            thread().watches_since.store(0, Relaxed);
             let own = thread().number();
-            self.close_unused(|(user, _)| *user != own);
+            self.close_unused(|one| one.thread != own);
+        }
+    }
+
+    /// The running thread, which slept, looks again at what it watched.
+    #[inline]
+    pub fn end_watches(&self) {
+        if thread().watches_since.load(Relaxed) != 0 {
+            thread().watches_since.store(0, Relaxed);
+            let own = thread().number();
+            self.close_unused(|one| one.thread != own || !one.watches);
         }
     }
 
@@ -122,20 +257,44 @@ impl Process {
         self.close_unused(|_| false);
     }
 
-    fn close_unused(&self, goes_on: impl FnMut(&(u64, u64)) -> bool) {
+    fn close_unused(&self, stays: impl FnMut(&Record) -> bool) {
         let mut uses = self.uses.lock();
-        uses.notes.retain(goes_on);
+        uses.records.retain(stays);
         let left = core::mem::take(&mut uses.left);
-        let (still, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|description| uses.others_use(description));
+        let (still, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|(one, _)| uses.of_others(one).0);
         uses.left = still;
         drop(uses);
-        free.into_iter().for_each(Description::close);
+        for (description, stage) in free {
+            let last = match stage {
+                Stage::Begun => description.end(),
+                Stage::Ended(last) => last,
+            };
+            description.finish(last);
+        }
     }
 
-    /// Whether a description that this test is true of is open, left to who uses it, or not let go yet.
+    /// Whether a description that this test is true of is open, left to the calls that use it, or not closed yet.
     pub fn has_open(&self, test: impl Fn(&Description) -> bool) -> bool {
         let descriptors = self.descriptors.lock();
         let uses = self.uses.lock();
-        descriptors.iter().any(|(_, description)| test(description)) || uses.left.iter().chain(&uses.leaving).any(test)
+        let left = uses.left.iter().map(|(left, _)| left);
+        descriptors.iter().any(|(_, description)| test(description)) || left.chain(&uses.leaving).any(test)
+    }
+
+    /// Takes the interests in a description out of all `epoll` sets, before its number can be that of another one: no descriptor of
+    /// this process stands for it any more.
+    #[cold]
+    pub(super) fn forget_interests(&self, description: &Description) {
+        let descriptors = self.descriptors.lock();
+        // The same one that came in a message.
+        if let Some((_, other)) = descriptors.iter().find(|(_, open)| open.number() == description.number()) {
+            return other.watched.store(true, Relaxed);
+        }
+        let uses = self.uses.lock();
+        let open = descriptors.iter().map(|(_, open)| open).chain(uses.left.iter().map(|(left, _)| left));
+        let sets: Vec<Description> =
+            open.filter(|open| open.as_kind::<Set>().is_some()).map(Description::again).collect();
+        drop((uses, descriptors));
+        sets.iter().filter_map(Description::as_kind::<Set>).for_each(|set| set.forget(description.number()));
     }
 }

@@ -128,30 +128,37 @@ impl Object {
     #[inline(never)]
     fn closed_beside_files(&self, last: bool) {
         match self {
-            Self::Device(_, node) => process().files.lock().hold(*node, false),
             Self::Pipe(pipe, side) => {
                 if last {
                     pipe.leave(*side);
                 }
                 pipe.let_go(*side, process().environment());
-                if pipe.node != 0 {
-                    process().files.lock().hold(pipe.node, false);
-                }
             }
-            Self::Terminal(terminal) => {
-                if let Some(node) = terminal.node() {
-                    process().files.lock().hold(node, false);
-                }
-            }
-            Self::Other(other) => {
-                if let Some(node) = other.node() {
-                    process().files.lock().hold(node, false);
-                }
-                let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, other));
-                let still = process().has_open(|description| same(&description.object));
-                other.closed(last, !still);
-            }
+            Self::Other(other) => other.closed(last),
             _ => {}
+        }
+    }
+
+    /// Its last descriptor in this process was closed, and no thread works with it or sleeps over it: releases its node, which keeps
+    /// its pages, and what only `Other` maps.
+    #[inline]
+    pub fn gone(&self) {
+        match self {
+            Self::File { .. } | Self::Directory { .. } => {}
+            _ => self.gone_beside_files(),
+        }
+    }
+
+    #[inline(never)]
+    fn gone_beside_files(&self) {
+        if let Some(node) = self.node() {
+            process().files.lock().hold(node, false);
+        }
+        if let Self::Other(other) = self {
+            let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, other));
+            if !process().has_open(|description| same(&description.object)) {
+                other.gone();
+            }
         }
     }
 

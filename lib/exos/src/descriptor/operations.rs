@@ -81,8 +81,13 @@ pub trait Operations: Any + Debug + Send + Sync {
         false
     }
 
-    /// A descriptor was closed: `ended`, the last of its description in any process; `gone`, the last in this one.
-    fn closed(&self, ended: bool, gone: bool);
+    /// The last descriptor of this process was closed; `ended`: the last one in any process. Threads may still sleep over it.
+    fn closed(&self, ended: bool) {
+        let _ = ended;
+    }
+
+    /// After that no thread works with it or sleeps over it: unmaps and frees what it has in this process.
+    fn gone(&self) {}
 
     /// Does something to the pipes that are behind it, each with the side that it has of it.
     fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {

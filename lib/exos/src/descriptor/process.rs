@@ -41,8 +41,6 @@ impl Operations for ProcessDescriptor {
             .collect()
     }
 
-    fn closed(&self, _ended: bool, _gone: bool) {}
-
     fn stays_where_it_is(&self) -> bool {
         false
     }

@@ -42,7 +42,7 @@ impl Operations for Queue {
         Vec::from([word(changes, Operator::NotEqual, seen)])
     }
 
-    fn closed(&self, ended: bool, _gone: bool) {
+    fn closed(&self, ended: bool) {
         if ended {
             let _ = process().files.lock().on_object(Operation::QueueClose, [self.number, 0, 0, 0, 0]);
         }

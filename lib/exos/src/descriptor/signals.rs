@@ -81,8 +81,6 @@ impl Operations for Signals {
         self.differs(event, self.waiting())
     }
 
-    fn closed(&self, _ended: bool, _gone: bool) {}
-
     fn status(&self) -> (u32, u64) {
         (0o600, 0)
     }

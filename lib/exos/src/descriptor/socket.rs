@@ -627,15 +627,16 @@ impl Operations for Socket {
         writes_no_more && gone(&ends.incoming, Side::Read)
     }
 
-    fn closed(&self, ended: bool, gone: bool) {
+    fn closed(&self, ended: bool) {
         if ended {
             self.end();
             self.leave_behind();
         }
         self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
-        if gone {
-            self.discard();
-        }
+    }
+
+    fn gone(&self) {
+        self.discard();
     }
 
     fn status(&self) -> (u32, u64) {

@@ -26,17 +26,15 @@ pub struct Table<T> {
     open: usize,
     /// Every number below this one is open.
     full_below: usize,
-    /// How many were taken out, or replaced.
-    taken_out: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), limit: LIMIT, open: 0, full_below: 0, taken_out: 0 }
+        Self { slots: Vec::new(), limit: LIMIT, open: 0, full_below: 0 }
     }
 }
 
-impl<T: Clone> Table<T> {
+impl<T> Table<T> {
     /// What a descriptor stands for.
     #[inline]
     pub fn get(&self, number: u64) -> Result<&T> {
@@ -46,17 +44,31 @@ impl<T: Clone> Table<T> {
     /// Gives out the lowest free number from `least` on.
     #[inline]
     pub fn add(&mut self, file: T, least: u64, close_on_exec: bool) -> Result<u64> {
+        let number = self.next_free(least)?;
+        if least as usize <= self.full_below {
+            self.full_below = number + 1;
+        }
+        self.put(number, Slot { file, close_on_exec });
+        Ok(number as u64)
+    }
+
+    /// The number that [`Self::add`] gives out next.
+    ///
+    /// # Errors
+    /// `EMFILE`; `EINVAL` where `least` is at or above the limit.
+    #[inline]
+    pub fn next_free(&self, least: u64) -> Result<usize> {
         let wanted = usize::try_from(least).ok().filter(|least| *least < self.limit);
         // Who did not say from which one on has no room.
         let least = wanted.ok_or(if least == 0 { Errno::EMFILE } else { Errno::EINVAL })?;
         let first = least.max(self.full_below);
         let free = (first..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));
-        let number = free.ok_or(Errno::EMFILE)?;
-        if least <= self.full_below {
-            self.full_below = number + 1;
-        }
-        self.put(number, Slot { file, close_on_exec });
-        Ok(number as u64)
+        free.ok_or(Errno::EMFILE)
+    }
+
+    /// Whether [`Self::replace`] takes a number.
+    pub fn has_place(&self, number: u64) -> bool {
+        usize::try_from(number).is_ok_and(|number| number < self.limit)
     }
 
     /// How many more descriptors can be given out.
@@ -103,12 +115,12 @@ impl<T: Clone> Table<T> {
         self.iter().filter(|(number, _)| self.close_on_exec(*number) == Ok(false))
     }
 
-    /// Puts a file at a number, whatever the limit is; the result is what was there.
-    pub fn put_at(&mut self, number: u64, file: T) -> Result<Option<T>> {
-        let number = usize::try_from(number).ok().filter(|number| *number < LIMIT_MOST).ok_or(Errno::EBADF)?;
+    /// Puts a file at a number, whatever the limit is; the result is what was there, or the file where there is no such number.
+    pub fn put_at(&mut self, number: u64, file: T) -> Option<T> {
+        let Some(number) = usize::try_from(number).ok().filter(|number| *number < LIMIT_MOST) else { return Some(file) };
         let before = self.take(number);
         self.put(number, Slot { file, close_on_exec: false });
-        Ok(before)
+        before
     }
 
     /// Takes out one of those that exec closes.
@@ -121,11 +133,6 @@ impl<T: Clone> Table<T> {
     pub fn take_any(&mut self) -> Option<T> {
         let any = self.slots.iter().position(Option::is_some)?;
         self.take(any)
-    }
-
-    /// A number that changes when a descriptor is taken out, or replaced.
-    pub const fn taken_out(&self) -> u64 {
-        self.taken_out
     }
 
     /// The limit.
@@ -157,7 +164,6 @@ impl<T: Clone> Table<T> {
     fn take(&mut self, number: usize) -> Option<T> {
         let slot = self.slots.get_mut(number)?.take()?;
         self.open -= usize::from(number < self.limit);
-        self.taken_out += 1;
         self.full_below = self.full_below.min(number);
         Some(slot.file)
     }

@@ -118,10 +118,8 @@ impl Operations for Timer {
         terms
     }
 
-    fn closed(&self, _ended: bool, gone: bool) {
-        if gone {
-            self.cell.discard();
-        }
+    fn gone(&self) {
+        self.cell.discard();
     }
 
     fn pages(&self) -> Vec<PageNumber> {

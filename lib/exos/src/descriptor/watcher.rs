@@ -77,8 +77,6 @@ impl Operations for Watcher {
         if event == Event::Readable { self.bytes_waiting().unwrap_or_default() } else { 0 }
     }
 
-    fn closed(&self, _ended: bool, _gone: bool) {}
-
     fn status(&self) -> (u32, u64) {
         (0o600, self.node)
     }

@@ -177,7 +177,7 @@ pub fn open(path: &[u8], flags: u32) -> Result<Description> {
         }
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
-            return reopen(description, flags);
+            return reopen(&description, flags);
         }
         Entry::Namespace(_) => Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: true })),
         Entry::Link(_) => return Err(Errno::ELOOP),
@@ -199,7 +199,7 @@ fn is_directory(entry: &Entry) -> bool {
 }
 
 /// Opens once more what a descriptor is open on.
-fn reopen(description: Description, flags: u32) -> Result<Description> {
+fn reopen(description: &Description, flags: u32) -> Result<Description> {
     if matches!(description.object, Object::Other(_)) {
         return Err(Errno::ENXIO);
     }

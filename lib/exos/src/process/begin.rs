@@ -450,6 +450,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
         has_threads: AtomicBool::new(false),
+        watched_closes: AtomicU64::new(0),
         has_made_children: AtomicBool::new(false),
         gate_only: AtomicBool::new(false),
     })))
@@ -467,9 +468,7 @@ fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
         terminal.set_foreground(process.number());
         *process.terminal.lock() = Some(terminal.clone());
         let terminal = Description::new(Object::Terminal(terminal), linux::O_RDWR)?;
-        terminal.duplicate();
-        terminal.duplicate();
-        [terminal.clone(), terminal.clone(), terminal]
+        [terminal.duplicate(), terminal.duplicate(), terminal]
     } else {
         let pages = pages(birth::PIPE_WORD, birth::PIPE_PAGES);
         let pipe = Pipe::open(&mut process.windows.lock(), &pages, process.session_key)?;

@@ -4,7 +4,7 @@
 //! Most of what a pipe is made of nobody ever writes: such pages serve the next one. Holds always: a spare page is charged to the
 //! process itself, nobody maps it, and nobody has written it since the kernel filled it with zeros.
 
-use crate::descriptor::description::Description;
+use crate::descriptor::description::{Description, Reference};
 use crate::guardian::bequests::Bequest;
 use crate::user_memory::current::process;
 use abi::page::DIRTY;
@@ -24,7 +24,7 @@ const SPARE: usize = 32;
 pub struct Lent {
     pages: BTreeSet<PageNumber>,
     /// Descriptions that were sent in messages, by their numbers, and what they are made of: on their way nobody maps it.
-    sent: BTreeMap<u64, (Description, Vec<PageNumber>)>,
+    sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
     /// How many of those each page belongs to.
     on_their_way: BTreeMap<PageNumber, u32>,
     /// Calls since all were looked at.
@@ -75,7 +75,7 @@ impl Lent {
     /// A description was sent: these pages stay as long as a descriptor refers to it.
     pub fn note_sent(&mut self, description: &Description, pages: Vec<PageNumber>) {
         pages.iter().for_each(|page| *self.on_their_way.entry(*page).or_default() += 1);
-        if let Some((_, before)) = self.sent.insert(description.number(), (description.clone(), pages)) {
+        if let Some((_, before)) = self.sent.insert(description.number(), (description.reference(), pages)) {
             arrived(&mut self.on_their_way, &before);
         }
     }
@@ -93,7 +93,7 @@ impl Lent {
     /// What descriptions consist of that were sent and have not come yet, or were not closed since, and their records.
     pub fn on_their_way(&self) -> Vec<Bequest> {
         let on_their_way = self.sent.values().filter(|(description, _)| description.is_referred_to());
-        let of = |(description, pages): &(Description, Vec<PageNumber>)| {
+        let of = |(description, pages): &(Reference, Vec<PageNumber>)| {
             let record = description.place();
             let all = pages.clone().into_iter().chain([PageNumber(record.0)]);
             all.map(|page| Bequest { page, record }).collect::<Vec<_>>()

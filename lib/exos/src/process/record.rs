@@ -210,6 +210,8 @@ pub struct Process {
     pub has_made_children: AtomicBool,
     /// Whether it has had more than one thread since its program began.
     pub has_threads: AtomicBool,
+    /// How often something was closed that a thread used: sleepers that watch something look again.
+    pub watched_closes: AtomicU64,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
 }

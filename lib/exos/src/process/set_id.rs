@@ -16,7 +16,7 @@ use super::status::{Change, DESTROYED, Status};
 use super::usage::Usage;
 use super::{exit, user, vfork};
 use crate::block;
-use crate::descriptor::description::Description;
+use crate::descriptor::in_use::Used;
 use crate::descriptor::passing;
 use crate::errno::{Errno, Result};
 use crate::file_system::tree::ROOT;
@@ -78,22 +78,22 @@ pub(super) fn hand_over(request: &Request) -> Result<()> {
     let process = process();
     let (bundle, sent) = bundle(process, request);
     let outcome = ask(process, request.node(), &bundle);
-    let successor = outcome.inspect_err(|_| sent.iter().for_each(Description::take_back))?;
+    let successor = outcome.inspect_err(|_| sent.iter().for_each(|description| description.take_back()))?;
     exit::be_alone_for_exec();
     stand_in(process, EnvironmentId(successor))
 }
 
 /// What the program keeps. The descriptions in it are on their way.
-fn bundle(process: &Process, request: &Request) -> (Bundle, Vec<Description>) {
+fn bundle(process: &Process, request: &Request) -> (Bundle, Vec<Used>) {
     let (mut descriptors, mut sent) = (Vec::new(), Vec::new());
-    for (number, description) in process.descriptors.lock().kept_by_exec() {
+    for (number, description) in process.used_over_exec() {
         // What lies in this process alone (epoll, signalfd, a file of /proc) ends with it.
-        if let Ok(words) = passing::words_of(description) {
+        if let Ok(words) = passing::words_of(&description) {
             descriptors.push((number, words));
-            sent.push(description.clone());
+            sent.push(description);
         }
     }
-    sent.iter().for_each(passing::send);
+    sent.iter().for_each(|description| passing::send(description));
     let place = process.place.lock().clone();
     let limits = process.limits.lock().clone();
     let limit = |resource: usize| limits.get(resource as u64).unwrap_or_default();

@@ -12,6 +12,7 @@ use super::identity::Three;
 use super::precedence;
 use super::thread::Thread;
 use super::user;
+use crate::descriptor::description::Description;
 use crate::descriptor::passing;
 use crate::errno::{Errno, Result};
 use crate::guardian::protocol::Operation;
@@ -109,12 +110,8 @@ fn open(process: &Process, bundle: &Bundle) {
     *process.terminal.lock() = terminal;
     for (number, words) in &bundle.descriptors {
         let Ok(description) = passing::open_held(*words) else { continue };
-        let before = process.descriptors.lock().put_at(*number, description.clone());
-        match before {
-            Ok(Some(before)) => before.close(),
-            Ok(None) => {}
-            Err(_) => description.close(),
-        }
+        let before = process.descriptors.lock().put_at(*number, description);
+        before.into_iter().for_each(Description::close);
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Thread {
     pub turns: Lock<Turns>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
+    /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it watches nothing.
+    pub watches_since: AtomicU64,
     /// The futex that it waits for.
     pub waiter: Waiter,
     /// Whom it woke since it last waited itself: see `block::hand_over`.
@@ -103,6 +105,7 @@ impl Thread {
             account: Account::default(),
             turns: Lock::new(Turns::default()),
             notes_uses: AtomicBool::new(false),
+            watches_since: AtomicU64::new(0),
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),
             signalled: AtomicBool::new(false),

@@ -252,14 +252,15 @@ impl Operations for Master {
         self.is_closed()
     }
 
-    fn closed(&self, ended: bool, gone: bool) {
+    fn closed(&self, ended: bool) {
         if ended {
             self.slave.hang_up();
             job::master_ends(&self.slave);
         }
-        if gone {
-            forget(&self.slave);
-        }
+    }
+
+    fn gone(&self) {
+        forget(&self.slave);
     }
 
     fn node(&self) -> Option<u64> {

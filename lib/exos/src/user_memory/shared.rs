@@ -123,8 +123,9 @@ pub struct Windows {
     common: Room,
     /// Those of the process's own.
     own: Room,
-    /// Those that show what other windows have grown by, by the addresses of those.
-    beyond: BTreeMap<u64, Shared>,
+    /// Those that show what other windows have grown by, by the addresses of those. The last one is the current one: a thread may
+    /// still copy through one before it.
+    beyond: BTreeMap<u64, Vec<Shared>>,
     /// How often one that children get has come or gone.
     edition: u64,
 }
@@ -172,23 +173,21 @@ impl Windows {
         self.common.open_of_others(pages, key, writable)
     }
 
-    /// Opens a window onto what another one has grown by, in the place of the one that was there for it.
+    /// Opens a window onto what another one has grown by. The one before stays mapped until the other window is closed.
     pub fn extend(&mut self, shared: &Shared, pages: Vec<PageNumber>, key: KeyIndex) -> Result<Shared> {
         let beyond = self.open(pages, key, shared.writable)?;
-        if let Some(before) = self.beyond.insert(shared.address, beyond.clone()) {
-            self.close(&before);
-        }
+        self.beyond.entry(shared.address).or_default().push(beyond.clone());
         Ok(beyond)
     }
 
     /// That window.
     pub fn beyond(&self, shared: &Shared) -> Option<&Shared> {
-        self.beyond.get(&shared.address)
+        self.beyond.get(&shared.address)?.last()
     }
 
     /// Closes a window, and what shows beyond it. Nothing may look through it any more.
     pub fn close(&mut self, shared: &Shared) {
-        if let Some(beyond) = self.beyond.remove(&shared.address) {
+        for beyond in self.beyond.remove(&shared.address).into_iter().flatten() {
             self.close(&beyond);
         }
         let was_common = self.common.open.remove(&shared.address).is_some();
