@@ -226,6 +226,11 @@ impl Description {
         Arc::ptr_eq(&self.0, &other.0) || self.number() == other.number()
     }
 
+    /// The same in this process: the number may be that of another one once this one is closed.
+    pub(super) fn is_one_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Page and index of its record.
     pub fn place(&self) -> (u64, u64) {
         (self.record.page.0, self.record.index as u64)

@@ -185,7 +185,7 @@ impl Process {
     pub(super) fn has_left(&self, description: &Description) -> bool {
         let descriptors = self.descriptors.lock();
         let mut uses = self.uses.lock();
-        if let Some(at) = uses.leaving.iter().position(|leaving| leaving.is_same(description)) {
+        if let Some(at) = uses.leaving.iter().position(|leaving| leaving.is_one_with(description)) {
             uses.leaving.swap_remove(at);
         }
         let same = |other: &Description| description.object.shares_window(&other.object);
@@ -291,7 +291,7 @@ impl Process {
             return other.watched.store(true, Relaxed);
         }
         let uses = self.uses.lock();
-        let open = descriptors.iter().map(|(_, open)| open).chain(uses.left.iter().map(|(left, _)| left));
+        let open = descriptors.iter().map(|(_, open)| open).chain(uses.left.iter().map(|(left, _)| left)).chain(&uses.leaving);
         let sets: Vec<Description> =
             open.filter(|open| open.as_kind::<Set>().is_some()).map(Description::again).collect();
         drop((uses, descriptors));

@@ -140,7 +140,7 @@ impl Object {
     }
 
     /// Its last descriptor in this process was closed, and no thread works with it or sleeps over it: releases its node, which keeps
-    /// its pages, and what only `Other` maps.
+    /// its pages.
     #[inline]
     pub fn gone(&self) {
         match self {
@@ -154,12 +154,6 @@ impl Object {
         if let Some(node) = self.node() {
             process().files.lock().hold(node, false);
         }
-        if let Self::Other(other) = self {
-            let same = |object: &Self| matches!(object, Self::Other(one) if Arc::ptr_eq(one, other));
-            if !process().has_open(|description| same(&description.object)) {
-                other.gone();
-            }
-        }
     }
 
     /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
@@ -171,10 +165,10 @@ impl Object {
         }
     }
 
-    /// Whether it is seen through a window that other descriptions may look through as well.
+    /// Whether it has windows of this process, which other descriptions or descriptors may look through as well.
     #[inline]
     pub const fn has_window(&self) -> bool {
-        matches!(self, Self::Pipe(..) | Self::Terminal(_))
+        matches!(self, Self::Pipe(..) | Self::Terminal(_) | Self::Other(_))
     }
 
     /// Whether two are seen through one window.
@@ -182,6 +176,7 @@ impl Object {
         match (self, other) {
             (Self::Pipe(one, _), Self::Pipe(other, _)) => one == other,
             (Self::Terminal(one), Self::Terminal(other)) => one == other,
+            (Self::Other(one), Self::Other(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }
@@ -191,6 +186,7 @@ impl Object {
         match self {
             Self::Pipe(pipe, _) => pipe::discard(pipe),
             Self::Terminal(terminal) if !job::is_controlling(terminal) => master::forget(terminal),
+            Self::Other(other) => other.gone(),
             _ => {}
         }
     }

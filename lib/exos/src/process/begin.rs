@@ -392,7 +392,6 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
     let shared = [page(birth::READABLE_WORD), page(birth::WRITABLE_WORD)];
     let lists = Lists { shared, public: AtomicU64::new(words[birth::PUBLIC_WORD]) };
     let mailbox = first_mailbox(&mut windows, lists.public(SESSION_SLOT), number)?;
-    let letters = mailbox.letters();
     let board = windows.open(vec![page(birth::BOARD_WORD)], SESSION_SLOT, false)?;
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
@@ -416,8 +415,8 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         lent: Lock::new(Lent::default()),
         copies: Lock::new(Vec::new()),
         neighbours: Lock::new(Neighbours::default()),
+        letters: mailbox.letters(),
         mailbox: Lock::new(mailbox),
-        letters,
         parent_mailbox: Lock::new(None),
         loan: Lock::new(None),
         unborn: Lock::new(None),
