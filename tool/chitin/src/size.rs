@@ -14,6 +14,14 @@ pub fn mebibytes(text: &str) -> Result<u64, String> {
     number.filter(|size| *size > 0).ok_or_else(|| format!("{text:?} is no size: write 64M or 2G"))
 }
 
+/// Bytes of memory that this host has: what no machine's root can be larger than.
+pub fn host_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map_or(u64::MAX, |number| number << 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::mebibytes;

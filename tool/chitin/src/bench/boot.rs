@@ -96,7 +96,10 @@ pub fn machine(system: System, clock: Clock, cpus: u32) -> Machine {
 impl Ground<'_> {
     /// The root file system of both systems, with these programs in it.
     fn root(&self, programs: &[&Program]) -> Result<Tree> {
-        let load = || crate::root::load(self.workspace, None).map_err(|failure| failure.to_string());
+        let load = || {
+            let root = crate::root::built_in(self.workspace);
+            root.map(|root| root.tree).map_err(|failure| failure.to_string())
+        };
         let mut tree = self.root.get_or_init(load).clone().map_err(Failure::new)?;
         let needed = programs.iter().flat_map(|program| &program.needs).map(String::as_str);
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).chain(needed).collect();

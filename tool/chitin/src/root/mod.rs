@@ -1,34 +1,118 @@
-//! The root file system that ExOS starts with: from a directory, a tar, or
-//! built in.
+//! The root file system that ExOS starts with: from a directory, a tar, an image of a container, or built in.
+//!
+//! Every source becomes one [`Tree`]: a directory is walked, a tar is read, an image is its layers one on the other.
 
 mod built_in;
+mod compression;
 pub mod debian;
+mod digest;
 mod directory;
+mod image;
+#[cfg(test)]
+mod image_tests;
+mod layer_cache;
 mod resolve;
+mod store;
 mod tar_file;
+mod tar_watch;
 mod tree;
+pub mod user;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::{Context, Failure, Result};
+use crate::progress::Progress;
+use crate::size;
 use crate::workspace::Workspace;
 
+use compression::Compression;
+use image::Image;
+use layer_cache::LayerCache;
+use store::Store;
+
 pub use directory::load as load_folder;
+pub use image::Configuration;
 pub use tree::{Contents, Kind, Node, Tree};
 
-/// Reads the root file system at `path`, or makes the built-in one.
+/// A root file system, and how an image wants to be run.
+#[derive(Debug)]
+pub struct Root {
+    pub tree: Tree,
+    pub configuration: Configuration,
+}
+
+impl From<Tree> for Root {
+    fn from(tree: Tree) -> Self {
+        Self { tree, configuration: Configuration::default() }
+    }
+}
+
+/// The built-in root file system.
+///
+/// # Errors
+/// When its package cannot be had.
+pub fn built_in(workspace: &Workspace) -> Result<Root> {
+    built_in::load(&workspace.cache()).map(Root::from)
+}
+
+/// Reads the root file system at `path`, which `option` names in error lines. `PATH:TAG` is one of several images.
 ///
 /// # Errors
 /// When there is none, it is of an unknown kind, or cannot be read.
-pub fn load(workspace: &Workspace, path: Option<&Path>) -> Result<Tree> {
-    match path {
-        None => built_in::load(&workspace.cache()),
-        Some(path) if path.is_dir() => directory::load(path),
-        Some(path) if path.is_file() => tar_file::load(path),
-        Some(path) => {
-            let what = format!("--root {}", path.display());
-            path.metadata().context(&what)?;
-            Err(Failure::new(format!("{what}: neither a directory nor a file")))
+pub fn load(workspace: &Workspace, option: &str, path: &Path) -> Result<Root> {
+    let what = format!("{option} {}", path.display());
+    let cache = LayerCache::new(&workspace.cache(), size::host_memory());
+    let (path, tag) = split_tag(path);
+    if path.is_dir() {
+        let store = Store::Folder(path.clone());
+        return match image::find(&store, tag.as_deref()).context(&what)? {
+            Some(image) => of_image(&image, &cache, &what),
+            None => directory::load(&path).map(Root::from),
+        };
+    }
+    if !path.metadata().context(&what)?.is_file() {
+        return Err(Failure::new(format!("{what}: neither a directory nor a file")));
+    }
+    of_file(&path, tag.as_deref(), &cache, &what)
+}
+
+fn of_file(path: &Path, tag: Option<&str>, cache: &LayerCache, what: &str) -> Result<Root> {
+    let tar = match compression::of_file(path)? {
+        Compression::None => path.to_owned(),
+        Compression::Foreign(tool) => {
+            return Err(Failure::new(format!("{what}: compressed; unpack it with {tool} first")));
         }
+        Compression::Gzip | Compression::Zstd => {
+            cache.file(path, &mut Progress::step("unpacking the root")).context(what)?
+        }
+    };
+    if let Some(image) = image::find(&Store::of_tar(&tar)?, tag).context(what)? {
+        return of_image(&image, cache, what);
+    }
+    let mut tree = Tree::new();
+    match tar_file::add_to(&mut tree, &tar, what)? {
+        0 => Err(Failure::new(format!("{what}: the tar is empty"))),
+        _ => Ok(tree.into()),
+    }
+}
+
+fn of_image(image: &Image, cache: &LayerCache, what: &str) -> Result<Root> {
+    let mut tree = Tree::new();
+    let mut progress = Progress::step("unpacking the layers of the image");
+    for layer in &image.layers {
+        let named = format!("{what}: the layer {}", layer.name);
+        let tar = cache.layer(&layer.blob, &layer.expected, &mut progress).context(&named)?;
+        tar_file::add_layer(&mut tree, &tar, &named)?;
+    }
+    Ok(Root { tree, configuration: image.configuration.clone() })
+}
+
+/// The path and the tag in `PATH:TAG`, where there is no file of the whole name.
+fn split_tag(given: &Path) -> (PathBuf, Option<String>) {
+    let text = given.to_string_lossy();
+    let mut colons = text.match_indices(':').filter(|(at, _)| Path::new(&text[..*at]).exists());
+    match colons.next() {
+        Some((at, _)) if !given.exists() => (text[..at].into(), Some(text[at + 1..].to_owned())),
+        _ => (given.to_owned(), None),
     }
 }

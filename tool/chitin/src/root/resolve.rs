@@ -97,7 +97,7 @@ fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
     parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec)
 }
 
-fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 

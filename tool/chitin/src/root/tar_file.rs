@@ -1,8 +1,10 @@
-//! A root file system from a tar. Only the headers are read here; the contents
-//! are found again by their offsets.
+//! Tar reader: a root file system from a tar, or a layer of an image on top of the layers below. Only the headers are
+//! read here; the contents are found again by their offsets.
+//!
+//! Invariants: a name never leads out of the root; a whiteout removes names of the layers below, never of its own.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 use tar::{Archive, Entry, EntryType};
@@ -11,27 +13,75 @@ use crate::failure::{Context, Failure, Result};
 
 use super::tree::{Contents, Kind, Node, Tree};
 
-/// First bytes of compressed files, and what unpacks them.
-const COMPRESSED: [(&[u8], &str); 4] =
-    [(b"\x1f\x8b", "gunzip"), (b"\xfd7zXZ", "unxz"), (b"BZh", "bunzip2"), (b"\x28\xb5\x2f\xfd", "unzstd")];
+/// How the names of whiteouts begin (OCI image specification, layer).
+const WHITEOUT: &[u8] = b".wh.";
+/// A whiteout of all that the layers below have in its directory.
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// Bytes of one file at most: what the boot archive can hold.
+const LARGEST: u64 = u32::MAX as u64;
 
-/// Reads the tar at `path`.
+/// Adds the tar at `path` to `tree`; `what` names it in error lines. The answer is how many entries it has.
 ///
 /// # Errors
-/// When it is no tar, is compressed or damaged, or has names that lead out of
-/// the root.
-pub fn load(path: &Path) -> Result<Tree> {
-    let what = format!("--root {}", path.display());
-    refuse_compressed(path, &what)?;
-    let file = BufReader::new(File::open(path).context(&what)?);
-    let mut tree = Tree::new();
+/// When it is no tar, is damaged, or has names that lead out of the root.
+pub fn add_to(tree: &mut Tree, path: &Path, what: &str) -> Result<usize> {
     let mut found = 0;
-    for entry in Archive::new(file).entries().context(&what)? {
-        let mut entry = entry.map_err(|error| unreadable(&what, found, &error))?;
-        add(&mut tree, &mut entry, path).context(&what)?;
+    for_each(path, what, |entry| {
         found += 1;
+        add(tree, entry, path)
+    })?;
+    Ok(found)
+}
+
+/// Adds a layer to the tree of the layers below it.
+///
+/// # Errors
+/// As for [`add_to`].
+pub fn add_layer(tree: &mut Tree, path: &Path, what: &str) -> Result<()> {
+    for_each(path, what, |entry| white_out(tree, &inside(&entry.path_bytes())?))?;
+    for_each(path, what, |entry| match whiteout(&entry.path_bytes()) {
+        Some(_) => Ok(()),
+        None => add(tree, entry, path),
+    })
+}
+
+fn for_each(path: &Path, what: &str, mut body: impl FnMut(&mut Entry<'_, File>) -> Result<()>) -> Result<()> {
+    let file = File::open(path).context(what)?;
+    let length = file.metadata().context(what)?.len();
+    let mut archive = Archive::new(file);
+    let mut found = 0;
+    for entry in archive.entries_with_seek().context(what)? {
+        let mut entry = entry.map_err(|error| unreadable(what, found, &error))?;
+        let stored = if entry.header().entry_type().is_gnu_sparse() { 0 } else { entry.size() };
+        found += 1;
+        if entry.raw_file_position().checked_add(stored).is_none_or(|end| end > length) {
+            return Err(unreadable(what, found, &std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        let named = format!("{what}: {}", shown(&entry.path_bytes()));
+        body(&mut entry).context(named)?;
     }
-    if found == 0 { Err(Failure::new(format!("{what}: the tar is empty"))) } else { Ok(tree) }
+    Ok(())
+}
+
+/// What the last part of a name is a whiteout of.
+fn whiteout(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty())?;
+    name.strip_prefix(WHITEOUT)
+}
+
+fn white_out(tree: &mut Tree, path: &[u8]) -> Result<()> {
+    let Some(hidden) = whiteout(path) else { return Ok(()) };
+    let name = path.len() - WHITEOUT.len() - hidden.len();
+    let folder = tree.follow(path[..name].trim_ascii_end()).map(|(place, _)| place);
+    let Some(folder) = folder else { return Ok(()) };
+    if path[name..] == *OPAQUE {
+        tree.clear(&folder);
+    } else if hidden.is_empty() || hidden == b"." || hidden == b".." {
+        return Err(Failure::new("a whiteout of no name"));
+    } else if !hidden.starts_with(WHITEOUT) {
+        tree.remove(&super::resolve::join(&folder, hidden));
+    }
+    Ok(())
 }
 
 /// What is wrong with a tar after so many entries. The reason may quote what stands there, which can be anything.
@@ -39,23 +89,23 @@ fn unreadable(what: &str, found: usize, error: &std::io::Error) -> Failure {
     match found {
         0 => Failure::new(format!("{what}: not a directory, nor a tar that can be read")),
         _ => {
-            let reason: String = error.to_string().chars().filter(|shown| !shown.is_control()).take(80).collect();
+            let reason = shown(error.to_string().as_bytes());
             Failure::new(format!("{what}: the tar is damaged or cut off behind its entry {found}: {reason}"))
         }
     }
 }
 
-fn refuse_compressed(path: &Path, what: &str) -> Result<()> {
-    let mut first = Vec::new();
-    File::open(path).and_then(|file| file.take(8).read_to_end(&mut first)).context(what)?;
-    match COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
-        Some((_, tool)) => Err(Failure::new(format!("{what}: compressed; unpack it with {tool} first"))),
-        None => Ok(()),
-    }
+/// A name or a reason as an error line can hold it.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().filter(|shown| !shown.is_control()).take(80).collect()
 }
 
 fn add(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result<()> {
+    refuse_pax_sparse(entry)?;
     let path = tree.place_of(&inside(&entry.path_bytes())?);
+    if path.is_empty() && entry.header().entry_type() != EntryType::Directory {
+        return Ok(());
+    }
     let Some(kind) = kind(tree, entry, tar)? else { return Ok(()) };
     let header = entry.header();
     let node = Node {
@@ -78,14 +128,20 @@ fn kind(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result
             let target = tree.place_of(&inside(&target(entry)?)?);
             match tree.get(&target) {
                 Some(node) => node.kind.clone(),
-                None => return Err(Failure::new("a hard link to nothing")),
+                None => return Err(Failure::new(format!("a hard link to {}, which is not there", shown(&target)))),
             }
+        }
+        EntryType::Regular | EntryType::Continuous if entry.size() > LARGEST => {
+            return Err(Failure::new(format!("{} MiB of one file: at most 4095 fit", entry.size() >> 20)));
         }
         EntryType::Regular | EntryType::Continuous => {
             let (offset, size) = (entry.raw_file_position(), entry.size());
             Kind::File(tree.add_contents(Contents::Part { file: tar.to_owned(), offset, size }))
         }
         EntryType::GNUSparse => {
+            if entry.size() > LARGEST {
+                return Err(Failure::new(format!("{} MiB of one file: at most 4095 fit", entry.size() >> 20)));
+            }
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).context("a sparse file")?;
             Kind::File(tree.add_contents(Contents::Bytes(bytes)))
@@ -96,6 +152,16 @@ fn kind(tree: &mut Tree, entry: &mut Entry<'_, impl Read>, tar: &Path) -> Result
         _ => return Ok(None),
     };
     Ok(Some(kind))
+}
+
+/// The tar crate reads GNU's sparse files, not those of pax.
+fn refuse_pax_sparse(entry: &mut Entry<'_, impl Read>) -> Result<()> {
+    let records = entry.pax_extensions().context("its pax records")?;
+    let is_sparse = |key: &[u8]| key.starts_with(b"GNU.sparse.");
+    if records.into_iter().flatten().flatten().any(|record| is_sparse(record.key_bytes())) {
+        return Err(Failure::new("a sparse file in pax form: make the tar with --format=gnu"));
+    }
+    Ok(())
 }
 
 fn target(entry: &Entry<'_, impl Read>) -> Result<Vec<u8>> {
@@ -124,6 +190,14 @@ fn inside(name: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    fn load(path: &Path) -> Result<Tree> {
+        let mut tree = Tree::new();
+        match add_to(&mut tree, path, "it")? {
+            0 => Err(Failure::new("the tar is empty")),
+            _ => Ok(tree),
+        }
+    }
 
     /// A tar of everything in `folder`, made by the host's own tar.
     fn tar_of(folder: &Path, arguments: &[&str]) -> std::path::PathBuf {
@@ -162,7 +236,6 @@ mod tests {
             std::fs::write(&file, contents).unwrap();
             load(&file).unwrap_err().to_string()
         };
-        assert!(complaint(b"\x1f\x8bxyz").contains("unpack it with gunzip first"));
         assert!(complaint(&[b'x'; 2048]).contains("nor a tar that can be read"));
         assert!(complaint(&[0; 10240]).contains("empty"));
         let binary: Vec<u8> = (0..4096_u32).map(|index| ((index * 7919) >> 3) as u8).collect();

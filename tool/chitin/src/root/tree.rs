@@ -1,7 +1,7 @@
 //! A file system as data: every name, what it is, and where its contents are.
 //! Contents stay where they are until the archive is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -52,6 +52,10 @@ impl Node {
     pub fn of_root(kind: Kind, permissions: u32) -> Self {
         Self { kind, permissions, user: 0, group: 0, modified: 0 }
     }
+
+    fn file(&self) -> Option<usize> {
+        if let Kind::File(file) = self.kind { Some(file) } else { None }
+    }
 }
 
 /// Names are paths from the root, without a slash at either end; the root
@@ -69,14 +73,47 @@ impl Tree {
         Self { nodes: BTreeMap::from([(Vec::new(), root)]), files: Vec::new() }
     }
 
-    /// Adds or replaces a name; directories above it are made where missing.
+    /// Adds or replaces a name; directories above it are made where missing. What is no directory has nothing below it.
     pub fn insert(&mut self, path: &[u8], node: Node) {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (end, _) in slashes {
-            let parent = || Node::of_root(Kind::Directory, 0o755);
-            self.nodes.entry(path[..end].to_vec()).or_insert_with(parent);
+            let parent = Node::of_root(Kind::Directory, 0o755);
+            match self.nodes.get_mut(&path[..end]) {
+                Some(found) if found.kind == Kind::Directory => {}
+                Some(found) => *found = parent,
+                None => drop(self.nodes.insert(path[..end].to_vec(), parent)),
+            }
         }
-        self.nodes.insert(path.to_vec(), node);
+        let is_folder = node.kind == Kind::Directory;
+        let before = self.nodes.insert(path.to_vec(), node);
+        if !is_folder && before.is_some_and(|before| before.kind == Kind::Directory) {
+            self.clear(path);
+        }
+    }
+
+    /// Removes a name and all below it; the root itself stays.
+    pub fn remove(&mut self, path: &[u8]) {
+        self.clear(path);
+        if !path.is_empty() {
+            self.nodes.remove(path);
+        }
+    }
+
+    /// Removes all names below a directory.
+    pub fn clear(&mut self, folder: &[u8]) {
+        let below: Vec<Vec<u8>> = self.below(folder).map(|(path, _)| path.to_vec()).collect();
+        below.iter().for_each(|path| drop(self.nodes.remove(path)));
+    }
+
+    /// All names below a directory, in order.
+    pub fn below(&self, folder: &[u8]) -> impl Iterator<Item = (&[u8], &Node)> {
+        let mut prefix = folder.to_vec();
+        if !folder.is_empty() {
+            prefix.push(b'/');
+        }
+        let from = prefix.clone();
+        let all = self.nodes.range(from..).map(|(path, node)| (path.as_slice(), node));
+        all.skip_while(|(path, _)| path.is_empty()).take_while(move |(path, _)| path.starts_with(&prefix))
     }
 
     /// Adds contents, for one or more names to refer to.
@@ -100,9 +137,15 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// Bytes of all contents together.
+    /// Bytes of all contents together that a name stands for.
     pub fn size(&self) -> u64 {
-        self.files.iter().map(Contents::size).sum()
+        let used: BTreeSet<usize> = self.nodes.values().filter_map(Node::file).collect();
+        used.into_iter().map(|file| self.files[file].size()).sum()
+    }
+
+    /// How many names there are.
+    pub fn names(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Writes every name under `folder` into the archive.
@@ -112,7 +155,7 @@ impl Tree {
     pub fn write(&self, folder: &str, archive: &mut Writer<impl Write>) -> Result<()> {
         let mut links = vec![0_u32; self.files.len()];
         for node in self.nodes.values() {
-            if let Kind::File(file) = node.kind {
+            if let Some(file) = node.file() {
                 links[file] += 1;
             }
         }

@@ -73,7 +73,7 @@ const VISITS: [Visit; 35] = [
         125,
         "damaged or cut off behind its entry 1",
     ),
-    plain("a_root_that_is_packed", "gzip < /etc/passwd > root; $chitin run --root root", 125, "unpack it with gunzip"),
+    plain("a_root_that_is_packed_in_another_way", "bzip2 < /etc/passwd > root || printf BZh9 > root; $chitin run --root root", 125, "unpack it with bunzip2"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),

@@ -79,7 +79,7 @@ type Sources<'a> = BTreeSet<(&'a str, Product)>;
 
 fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool, sources: &Sources) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::TESTED)?;
-    let mut root = with_root.then(|| root::load(workspace, None)).transpose()?;
+    let mut root = with_root.then(|| root::built_in(workspace).map(|root| root.tree)).transpose()?;
     if let Some(root) = &mut root {
         sources.iter().try_for_each(|(source, product)| linux_program::add(workspace, source, *product, root))?;
     }

@@ -1,0 +1,136 @@
+//! `./chitin run`: boots a machine, runs one program in it with this terminal
+//! or these pipes, and ends as the program ended.
+
+mod command;
+mod console;
+mod memory;
+mod options;
+mod start_program;
+mod verdict;
+
+use std::fs::File;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+use signal_hook::consts::SIGWINCH;
+use signal_hook::iterator::Signals;
+
+use crate::build::{self, Images};
+use crate::channel::FrameWriter;
+use crate::channel::input;
+use crate::channel::session::Session;
+use crate::failure::{Context, Failure, Result};
+use crate::qemu::{AcceleratorChoice, Files, Machine, Running, Stop};
+use crate::root::{self, Root};
+use crate::terminal::{self, RawMode};
+use crate::toolchain::Toolchain;
+use crate::workspace::Workspace;
+use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, scratch};
+
+use console::Console;
+use options::Trace;
+
+pub use options::Options;
+pub use verdict::what_failed;
+
+/// Where programs are looked for, inside the machine.
+pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs the program; the answer is its exit status.
+///
+/// # Errors
+/// When it could not be started or the machine failed.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let mut root = load(workspace, options)?;
+    let command = command::prepare(options, &mut root)?;
+    let memory = memory::choose(options.memory, &root.tree)?;
+    let traces = options.trace.contains(&Trace::Kernel);
+    let build = if traces { Images::build_tracing } else { Images::build };
+    let images = build(Toolchain::detect(), workspace, build::EXOS)?;
+    let machine = machine(workspace, options, memory, &images)?;
+    let place = scratch::folder()?;
+    let archive = place.path().join("archive");
+    let file = File::create(&archive).context("cannot write the boot archive")?;
+    boot_archive::with_exos(file, &images, &root.tree, &command)?;
+
+    let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
+    let session = Session::new(stream).context("host channel")?;
+    let raw = command.terminal.then(RawMode::enter).transpose()?;
+    let input = connect(&session, command.terminal)?;
+    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer));
+    let end = session.serve(&mut console, None);
+    drop(raw);
+    if console.ended_by_force {
+        let status = u8::try_from(128 + Signal::PIPE.as_raw()).unwrap_or(u8::MAX);
+        return console.check().map(|()| ExitCode::from(status));
+    }
+    let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
+    let serial = running.serial();
+    let (entries, rest) = kernel_trace::split(&serial);
+    entries.iter().for_each(|entry| answer::remark(format_args!("{entry}\n")));
+    let status = verdict::verdict(&end, &stop, &rest)?;
+    console.check()?;
+    check_input(&input)?;
+    Ok(status)
+}
+
+fn load(workspace: &Workspace, options: &Options) -> Result<Root> {
+    match (&options.root, &options.image) {
+        (None, None) => root::built_in(workspace),
+        (_, Some(path)) => root::load(workspace, "--image", path),
+        (Some(path), None) => {
+            // Only --image runs what an image names.
+            let tree = root::load(workspace, "--root", path)?.tree;
+            Ok(Root::from(tree))
+        }
+    }
+}
+
+/// Fails if the program was given less input than there is. Who has no input, or whose terminal is gone, misses nothing.
+fn check_input(failed: &input::Failed) -> Result<()> {
+    match failed.get() {
+        Some(error) if !matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::IO)) => {
+            Err(Failure::new(format!("cannot read standard input: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn machine(workspace: &Workspace, options: &Options, memory: u64, images: &Images) -> Result<Machine> {
+    // Only the emulator counts instructions.
+    let choice = if options.icount { AcceleratorChoice::Tcg } else { options.accel };
+    let accelerator = kvm::choose(choice, &workspace.cache(), images)?;
+    Ok(Machine {
+        cpus: options.cpus,
+        memory,
+        accelerator,
+        instruction_count: options.icount,
+        debugger: options.gdb,
+        ..Machine::default()
+    })
+}
+
+/// Joins input, signals and window size of this command to the machine.
+fn connect(session: &Session, terminal: bool) -> Result<input::Failed> {
+    let writer = Arc::clone(&session.writer);
+    let signals = Arc::clone(&writer);
+    // A machine that is gone has ended its program anyway.
+    interrupt::redirect(Arc::new(move |signal| drop(signals.send_signal(signal.unsigned_abs()))));
+    if terminal {
+        follow_window(Arc::clone(&writer))?;
+    }
+    Ok(input::pump(io::stdin(), writer, Arc::clone(&session.credit)))
+}
+
+fn follow_window(writer: Arc<FrameWriter>) -> Result<()> {
+    let mut changes = Signals::new([SIGWINCH]).context("cannot watch the window")?;
+    let send =
+        move || terminal::window_size().is_none_or(|(columns, rows)| writer.send_window_size(columns, rows).is_ok());
+    send();
+    thread::spawn(move || changes.forever().all(|_| send()));
+    Ok(())
+}
