@@ -6,55 +6,55 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::answer;
 use crate::channel::FrameWriter;
 use crate::channel::session::Listener;
 use crate::failure::{Failure, Result};
-use crate::{answer, children};
 
-/// How long a program may write on where it cannot be read any more, before it is ended.
+/// How long a program may write to a stream that was closed from the beginning. Then it learns that there is no reader.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Streams that were closed when the front door was entered, by number: the script sets it.
 const CLOSED: &str = "CHITIN_CLOSED";
 
-/// Why a stream takes no more, and since when.
-struct Ended {
-    since: Instant,
-    error: io::Error,
+/// What has become of a stream of this command.
+enum Stream {
+    Open,
+    /// It was closed when this command started.
+    Closed(Instant),
+    /// Why it takes no more.
+    Ended(io::Error),
 }
 
 pub struct Console {
     trace: bool,
     writer: Arc<FrameWriter>,
     /// Standard output, standard error.
-    ended: [Option<Ended>; 2],
-    /// Whether the program was ended because it wrote on for nothing.
-    pub ended_by_force: bool,
+    streams: [Stream; 2],
 }
 
 impl Console {
     pub fn new(trace: bool, writer: Arc<FrameWriter>) -> Self {
         let closed = std::env::var(CLOSED).unwrap_or_default();
-        let ended = ["1", "2"].map(|stream| {
+        let streams = ["1", "2"].map(|stream| {
             let is_closed = closed.split(' ').any(|number| number == stream);
-            is_closed.then(|| Ended { since: Instant::now(), error: ErrorKind::BrokenPipe.into() })
+            if is_closed { Stream::Closed(Instant::now()) } else { Stream::Open }
         });
-        Self { trace, writer, ended, ended_by_force: false }
+        Self { trace, writer, streams }
     }
 
     fn write(&mut self, which: usize, mut stream: impl Write, bytes: &[u8]) {
-        if let Some(ended) = &mut self.ended[which] {
-            // A program that ignores SIGPIPE would learn of it from write(2); here it never does.
-            if ended.since.elapsed() > PATIENCE && !self.ended_by_force {
-                self.ended_by_force = true;
-                children::kill_running();
-            }
-            return;
-        }
-        if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
-            // The program gets what the writer of a pipe without readers gets.
-            let _ = self.writer.send_signal(Signal::PIPE.as_raw().unsigned_abs());
-            self.ended[which] = Some(Ended { since: Instant::now(), error });
-        }
+        let error = match &self.streams[which] {
+            Stream::Open => match stream.write_all(bytes).and_then(|()| stream.flush()) {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            // Linux would let each write fail at once. Programs that print little and check nothing end well there.
+            Stream::Closed(since) if since.elapsed() > PATIENCE => ErrorKind::BrokenPipe.into(),
+            Stream::Closed(_) | Stream::Ended(_) => return,
+        };
+        // The program gets what the writer of a pipe without readers gets.
+        let _ = self.writer.send_signal(Signal::PIPE.as_raw().unsigned_abs());
+        self.streams[which] = Stream::Ended(error);
     }
 
     /// Fails if what the program wrote is lost. A reader that left wants no more.
@@ -62,9 +62,12 @@ impl Console {
     /// # Errors
     /// Why standard output or standard error took no more.
     pub fn check(&self) -> Result<()> {
-        for (ended, name) in self.ended.iter().zip(["output", "error"]) {
-            if let Some(ended) = ended.as_ref().filter(|ended| ended.error.kind() != ErrorKind::BrokenPipe) {
-                return Err(Failure::new(format!("cannot write to standard {name}: {}", ended.error)));
+        for (stream, name) in self.streams.iter().zip(["output", "error"]) {
+            match stream {
+                Stream::Ended(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    return Err(Failure::new(format!("cannot write to standard {name}: {error}")));
+                }
+                _ => {}
             }
         }
         Ok(())

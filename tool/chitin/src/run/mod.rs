@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::thread;
 
 use rustix::io::Errno;
-use rustix::process::Signal;
 use signal_hook::consts::SIGWINCH;
 use signal_hook::iterator::Signals;
 
@@ -64,10 +63,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer));
     let end = session.serve(&mut console, None);
     drop(raw);
-    if console.ended_by_force {
-        let status = u8::try_from(128 + Signal::PIPE.as_raw()).unwrap_or(u8::MAX);
-        return console.check().map(|()| ExitCode::from(status));
-    }
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
     let serial = running.serial();
     let (entries, rest) = kernel_trace::split(&serial);

@@ -14,7 +14,7 @@ use crate::failure::{Context, Result};
 use crate::kvm;
 use crate::qemu::Accelerator;
 use crate::scratch;
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, find_program};
 use crate::workspace::Workspace;
 
 use super::case::{Case, Verdict};
@@ -28,6 +28,8 @@ struct Visit {
     output: &'static str,
     /// What standard error must hold; nothing: it must be empty.
     told: &'static str,
+    /// Programs of the host without which the visit is skipped.
+    needs: &'static [&'static str],
 }
 
 /// Lines of a shell with what the front door needs in `PATH`, but not QEMU and nothing that installs it.
@@ -44,15 +46,40 @@ macro_rules! without_qemu {
 
 /// A visit with one complaint.
 const fn plain(name: &'static str, lines: &'static str, status: i32, told: &'static str) -> Visit {
-    Visit { name, lines, status, output: "", told }
+    Visit { name, lines, status, output: "", told, needs: &[] }
 }
 
 /// A visit that ends well.
 const fn well(name: &'static str, lines: &'static str, output: &'static str) -> Visit {
-    Visit { name, lines, status: 0, output, told: "" }
+    Visit { name, lines, status: 0, output, told: "", needs: &[] }
 }
 
-const VISITS: [Visit; 35] = [
+/// Lines of a shell that make an image of two layers by umoci: the layout `image`, with the name `one`.
+macro_rules! with_image {
+    ($lines:literal) => {
+        concat!(
+            "exec 3>&2 2> tools; umoci init --layout image; umoci new --image image:one; umoci unpack --image image:one a
+            mkdir -p a/rootfs/bin a/rootfs/d a/rootfs/etc; cp $busybox a/rootfs/bin/
+            for name in sh cat id pwd; do ln -s busybox a/rootfs/bin/$name; done
+            echo old > a/rootfs/d/old; echo kept > a/rootfs/d/kept; ln a/rootfs/d/kept a/rootfs/d/same
+            echo web:x:33:44::/srv:/bin/sh > a/rootfs/etc/passwd; umoci repack --image image:one a
+            umoci unpack --image image:one b; rm b/rootfs/d/old; umoci repack --image image:one b
+            umoci config --image image:one --config.entrypoint /bin/sh --config.entrypoint -c --config.user web \\
+                --config.cmd 'id; pwd; cat /d/*; echo $A' --config.workingdir /srv/new --config.env A=b
+            exec 2>&3
+            run() { $chitin run --image \"$@\" 2> said; status=$?; grep -v ': unpacking' said >&2; return $status; }
+            ",
+            $lines
+        )
+    };
+}
+
+/// A visit with an image that other projects' tools made.
+const fn image(name: &'static str, lines: &'static str, output: &'static str, needs: &'static [&'static str]) -> Visit {
+    Visit { name, lines, status: 0, output, told: "", needs }
+}
+
+const VISITS: [Visit; 41] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -73,7 +100,33 @@ const VISITS: [Visit; 35] = [
         125,
         "damaged or cut off behind its entry 1",
     ),
-    plain("a_root_that_is_packed_in_another_way", "bzip2 < /etc/passwd > root || printf BZh9 > root; $chitin run --root root", 125, "unpack it with bunzip2"),
+    plain("a_root_that_is_packed_in_another_way", "bzip2 < /etc/passwd > root; $chitin run --root root", 125, "unpack it with bunzip2"),
+    image("an_image_of_umoci", with_image!("run image"), "uid=33(web) gid=44 groups=44\n/srv/new\nkept\nkept\nb\n", &["umoci"]),
+    image(
+        "an_image_of_skopeo_as_docker_saves_it",
+        with_image!("skopeo copy -q oci:image:one docker-archive:saved.tar:me/it:1
+            run saved.tar:1 -u 5:6 -w / -e A=c -- 'id -u; id -g; pwd; echo $A'"),
+        "5\n6\n/\nc\n",
+        &["umoci", "skopeo"],
+    ),
+    image(
+        "an_image_of_skopeo_packed_by_zstd",
+        with_image!("skopeo copy -q --dest-compress --dest-compress-format zstd oci:image:one oci:packed:one
+            tar -C packed -cf - . | gzip > packed.tgz; run packed.tgz --entrypoint cat -- /d/kept"),
+        "kept\n",
+        &["umoci", "skopeo"],
+    ),
+    Visit {
+        name: "an_image_that_is_damaged",
+        lines: with_image!("for blob in image/blobs/sha256/*; do printf x | dd of=$blob bs=1 seek=60 conv=notrunc 2> /dev/null
+            done; run image"),
+        status: 125,
+        output: "",
+        told: "is damaged: its digest is sha256:",
+        needs: &["umoci"],
+    },
+    well("a_root_that_is_larger_than_the_usual_memory", "mkdir -p root/bin; cp $busybox root/bin/; truncate -s 300M root/large
+        $chitin run --root root -- /bin/busybox wc -c /large", "314572800 /large\n"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),
@@ -91,9 +144,10 @@ const VISITS: [Visit; 35] = [
         $chitin run -- /bin/cat < all > back; echo $?; cmp all back && wc -c < back"#, "0\n10485760\n"),
     plain("input_that_cannot_be_read", "$chitin run -- /bin/cat < /", 125, "cannot read standard input: Is a directory"),
     plain("output_that_is_full", "$chitin run -- /bin/yes > /dev/full", 125, "cannot write to standard output: No space"),
-    Visit { name: "complaints_that_nobody_can_read", lines: "$chitin run -- /bin/none 2> /dev/full", status: 127, output: "", told: "" },
-    Visit { name: "a_reader_that_leaves", lines: "{ $chitin run -- /bin/yes; echo $? > status; } | head -n 1; exit $(cat status)", status: 141, output: "y\n", told: "" },
-    Visit { name: "no_streams_at_all", lines: "$chitin run -- /bin/sh -c 'cat; echo out; echo error >&2; exit 7' <&- >&- 2>&-", status: 7, output: "", told: "" },
+    Visit { name: "complaints_that_nobody_can_read", lines: "$chitin run -- /bin/none 2> /dev/full", status: 127, output: "", told: "", needs: &[] },
+    Visit { name: "a_reader_that_leaves", lines: "{ $chitin run -- /bin/yes; echo $? > status; } | head -n 1; exit $(cat status)", status: 141, output: "y\n", told: "", needs: &[] },
+    Visit { name: "a_writer_whose_output_is_closed", lines: "$door run -- /bin/yes >&-", status: 141, output: "", told: "", needs: &[] },
+    Visit { name: "no_streams_at_all", lines: "$chitin run -- /bin/sh -c 'cat; echo out; echo error >&2; exit 7' <&- >&- 2>&-", status: 7, output: "", told: "", needs: &[] },
     well("four_at_once", "for n in 1 2 3 4; do $chitin run -- /bin/sh -c \"exit $n\" & all=\"$all $!\"; done
         for one in $all; do wait $one; echo $?; done", "1\n2\n3\n4\n"),
     well("an_end_at_any_moment", "for delay in 0.01 0.03 0.1 0.2 0.4 0.8 2; do
@@ -134,6 +188,9 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<C
         Err(failure) => return vec![Case::failed("build::front-door", failure.to_string())],
     };
     let case = |(name, visit): (String, &'static Visit)| {
+        if let Some(missing) = visit.needs.iter().find(|tool| find_program(tool).is_none()) {
+            return Case::skipped(name, format!("{missing} is not installed, whose images are tried"));
+        }
         let root = workspace.root().to_owned();
         Case::new(name, WEIGHT, move |transcript| judge(visit, &root, transcript))
     };
@@ -166,6 +223,7 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     command.args([PATIENCE, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
     command.env("chitin", std::env::current_exe().context("this command")?).env("door", root.join("chitin"));
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
+    command.env("busybox", Workspace::at(root).cache().join("busybox-static/bin/busybox"));
     command.output().context("cannot start timeout")
 }
 

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,6 +30,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::case::{Case, Verdict};
 use super::linux_program::{self, Product};
+use super::name_space;
 
 /// Scripts that have a folder in the checkout, a root, and machines in common.
 #[derive(Debug)]
@@ -83,13 +83,6 @@ for name in "$@"; do
 done
 "#;
 
-/// Makes the root a root on the host: devices and processes as they are there,
-/// and nothing written to it.
-const ENTER: &str = r#"
-cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc &&
-exec chroot . /parity/run "$@"
-"#;
-
 /// What scripts said, by name: status and output.
 pub(super) type Said = BTreeMap<String, (i32, Vec<u8>)>;
 
@@ -134,6 +127,10 @@ fn cases_of(
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::parity", failure.to_string())]),
     };
+    if let Err(failure) = ground.check_host() {
+        let skipped = |name: &String| Case::skipped(test_name(name), failure.to_string());
+        return Ok(names.iter().map(skipped).collect());
+    }
     // Neighbours are in different batches, so that the first tests start one boot each.
     let boots = names.len().div_ceil(collection.at_once);
     let mut cases = Vec::new();
@@ -219,16 +216,18 @@ impl Batch {
 }
 
 impl Ground {
+    /// Fails where no script can run on this host.
+    pub(super) fn check_host(&self) -> Result<()> {
+        name_space::find(&self.root).map(drop)
+    }
+
     /// What scripts say on this host.
     pub(super) fn on_host(&self, names: &[String]) -> Result<Said> {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]);
-        command.arg(&self.root).args(names).stdin(Stdio::null()).env_clear();
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        let output = command.output().context("cannot start unshare")?;
+        let mut command = name_space::find(&self.root)?.command(&self.root);
+        let output = command.arg(format!("/{RUNNER}")).args(names).output().context("cannot start unshare")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Failure::new(format!("no name space for scripts on this host: {}", said.trim())));
+            return Err(Failure::new(format!("scripts do not run on this host: {}", said.trim())));
         }
         Ok(split(&output.stdout))
     }

@@ -1,6 +1,7 @@
 //! What the user sees of a test run: progress, each failure with the end of
 //! its transcript, and the counts.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub struct Report {
     done: usize,
     passed: usize,
     failed: usize,
+    /// How many tests were skipped for each reason.
+    skipped: BTreeMap<String, usize>,
     /// The longest tests so far, longest first.
     slowest: Vec<(Duration, String)>,
     progress: Progress,
@@ -35,15 +38,31 @@ impl Report {
         let mut progress = Progress::items("testing", total as u64);
         progress.busy_with("");
         let (results, last_line) = (results.to_owned(), Instant::now());
-        Self { slowest: Vec::new(), results, total, done: 0, passed, failed: 0, progress, last_line }
-    }
-
-    pub fn passed(&self) -> usize {
-        self.passed
+        Self {
+            slowest: Vec::new(),
+            results,
+            total,
+            done: 0,
+            passed,
+            failed: 0,
+            skipped: BTreeMap::new(),
+            progress,
+            last_line,
+        }
     }
 
     pub fn failed(&self) -> usize {
         self.failed
+    }
+
+    pub fn skipped(&self) -> usize {
+        self.skipped.values().sum()
+    }
+
+    /// `N passed, N failed`, and how many were skipped if any were.
+    pub fn counts(&self) -> String {
+        let counts = format!("{} passed, {} failed", self.passed, self.failed);
+        if self.skipped.is_empty() { counts } else { format!("{counts}, {} skipped", self.skipped()) }
     }
 
     /// Counts a test and shows it if it failed.
@@ -53,9 +72,10 @@ impl Report {
         self.slowest.push((outcome.took, name.to_owned()));
         self.slowest.sort_by(|left, right| right.cmp(left));
         self.slowest.truncate(SLOWEST);
-        match &outcome.verdict {
-            Ok(()) => self.passed += 1,
-            Err(reason) => {
+        match (&outcome.verdict, outcome.case.skip_reason()) {
+            (_, Some(reason)) => *self.skipped.entry(reason.to_owned()).or_default() += 1,
+            (Ok(()), None) => self.passed += 1,
+            (Err(reason), None) => {
                 self.failed += 1;
                 self.progress.line(&self.failure(name, reason));
             }
@@ -71,8 +91,11 @@ impl Report {
         }
     }
 
-    /// Ends the progress and names the longest tests.
+    /// Ends the progress, says why tests were skipped, and names the longest tests.
     pub fn finish(self) {
+        for (reason, count) in &self.skipped {
+            self.progress.line(&format!("chitin: {count} skipped: {reason}"));
+        }
         for (took, name) in self.slowest.iter().filter(|(took, _)| *took > SHORT) {
             self.progress.line(&format!("chitin: {name} took {} s", took.as_secs()));
         }
@@ -85,5 +108,23 @@ impl Report {
         let lines: Vec<&str> = text.lines().collect();
         let end = lines[lines.len().saturating_sub(SHOWN)..].join("\n    ");
         format!("FAILED {name}: {reason}\n    {end}\n    (all of it: {})", file.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::Case;
+    use super::*;
+
+    #[test]
+    fn what_is_skipped_is_counted_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut report = Report::new(folder.path(), 2, 0);
+        let mut add = |case: &Case| report.add(&Outcome { case, verdict: Ok(()), took: Duration::ZERO });
+        add(&Case::new("a".into(), Duration::ZERO, |_| Ok(())));
+        assert_eq!(report.counts(), "1 passed, 0 failed");
+        let mut add = |case: &Case| report.add(&Outcome { case, verdict: Ok(()), took: Duration::ZERO });
+        add(&Case::skipped("b".into(), "no name space".into()));
+        assert_eq!(report.counts(), "1 passed, 0 failed, 1 skipped");
     }
 }

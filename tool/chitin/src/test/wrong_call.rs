@@ -70,6 +70,10 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Resul
         Ok(ground) => Arc::new(ground),
         Err(failure) => return Ok(vec![Case::failed("build::wrong-call", failure.to_string())]),
     };
+    if let Err(failure) = ground.check_host() {
+        let skipped = |name: &String| Case::skipped(test_name(name), failure.to_string());
+        return Ok(names.iter().map(skipped).collect());
+    }
     let mut cases = Vec::new();
     for names in names.chunks(AT_ONCE) {
         let (names, ground) = (names.to_vec(), Arc::clone(&ground));
