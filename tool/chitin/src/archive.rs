@@ -28,6 +28,8 @@ pub struct Header {
 pub const DIRECTORY: u32 = 0o040_000;
 pub const REGULAR: u32 = 0o100_000;
 pub const SYMBOLIC_LINK: u32 = 0o120_000;
+pub const CHARACTER: u32 = 0o020_000;
+pub const BLOCK: u32 = 0o060_000;
 
 const TRAILER: &[u8] = b"TRAILER!!!";
 

@@ -1,14 +1,17 @@
 //! The command line, as `./chitin --help` shows it.
 
+use std::process::ExitCode;
+
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
-use crate::{answer, bench, code, run, test, tidy};
+use crate::{answer, bench, code, package, run, test, tidy, version};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
-#[command(name = "chitin", bin_name = "./chitin", version, max_term_width = 100)]
+#[command(name = "chitin", bin_name = "./chitin", version = version::text(), max_term_width = 100)]
 pub struct CommandLine {
     #[command(subcommand)]
     pub command: Command,
@@ -18,6 +21,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Boot, run PROGRAM under ExOS with this terminal, exit with its status
     Run(run::Options),
+    /// Make a root file system of Debian packages
+    Root(package::Options),
     /// Run the tests; without an option, those that continuous integration runs
     Test(test::Options),
     /// Measure side by side with Linux on the same virtual machine
@@ -27,8 +32,24 @@ pub enum Command {
     /// Say what the kernel makes of a program of downloaded code
     #[command(subcommand)]
     Code(code::Code),
-    /// Say what is wrong with this machine
+    /// Say what is wrong with this machine, and what to install for what
     Doctor,
+    /// Print what completes these commands in a shell: eval "$(./chitin completions bash)"
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn print_completions(shell: Shell) -> Result<ExitCode> {
+    let mut bytes = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "./chitin", &mut bytes);
+    answer::print(&String::from_utf8_lossy(&bytes))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The status of a command line that makes no sense, as clap has it.
@@ -63,7 +84,6 @@ fn complaint(report: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_holds_together() {

@@ -25,6 +25,7 @@ mod kernel_trace;
 mod kvm;
 mod linux_compatibility;
 mod metadata;
+mod package;
 mod progress;
 mod qemu;
 mod root;
@@ -36,6 +37,7 @@ mod terminal;
 mod test;
 mod tidy;
 mod toolchain;
+mod version;
 mod workspace;
 
 use std::process::ExitCode;
@@ -57,8 +59,10 @@ fn execute(command: &Command) -> Result<ExitCode> {
     interrupt::watch()?;
     let workspace = Workspace::find()?;
     match command {
+        Command::Completions { shell } => command_line::print_completions(*shell),
         Command::Doctor => doctor::run(&workspace),
         Command::Run(options) => run::run(&workspace, options),
+        Command::Root(options) => package::run(&workspace, options),
         Command::Code(code) => code::run(code),
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Tidy(options) => tidy::run(&workspace, options),

@@ -59,6 +59,32 @@ pub fn packages(workspace: &Workspace) -> Line {
     }
 }
 
+/// What single commands need beyond the build, by program, package and purpose.
+const OPTIONAL: [(&str, &str, &str); 10] = [
+    ("clang", "clang", "./chitin test"),
+    ("tcpdump", "tcpdump", "./chitin test"),
+    ("patch", "patch", "./chitin test"),
+    ("git", "git", "./chitin test"),
+    ("zstd", "zstd", "./chitin test"),
+    ("bzip2", "bzip2", "./chitin test"),
+    ("umoci", "umoci", "tests of images"),
+    ("skopeo", "skopeo", "tests of images"),
+    ("gdb", "gdb", "./chitin run --gdb"),
+    ("dpkg-deb", "dpkg", "./chitin root"),
+];
+
+/// What to install for what; ./chitin test installs its own.
+pub fn tools(_: &Workspace) -> Line {
+    let missing = OPTIONAL.iter().filter(|(program, _, _)| find_program(program).is_none());
+    let missing: Vec<String> =
+        missing.map(|(_, package, purpose)| format!("install {package} for {purpose}")).collect();
+    if missing.is_empty() {
+        Line::good("tools", "every command has what it needs")
+    } else {
+        Line::note("tools", missing.join(", "))
+    }
+}
+
 pub fn memory(_: &Workspace) -> Line {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(available) = kibibytes(&text, "MemAvailable:") else {

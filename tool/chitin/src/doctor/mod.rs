@@ -44,10 +44,11 @@ impl Line {
 }
 
 /// Every check.
-const CHECKS: [fn(&Workspace) -> Line; 9] = [
+const CHECKS: [fn(&Workspace) -> Line; 10] = [
     host::rust,
     host::linker,
     host::packages,
+    host::tools,
     host::memory,
     host::disk,
     virtual_machine::version,

@@ -85,7 +85,10 @@ fn applets(busybox: &Path) -> Result<Vec<String>> {
 }
 
 /// The program of the package, fetched once.
-fn fetched(cache: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it cannot be fetched.
+pub fn fetched(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(PACKAGE);
     let busybox = folder.join(PACKAGED);
     if busybox.is_file() {

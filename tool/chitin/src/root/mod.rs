@@ -5,7 +5,7 @@
 mod built_in;
 mod compression;
 pub mod debian;
-mod digest;
+pub mod digest;
 mod directory;
 mod image;
 #[cfg(test)]
@@ -15,6 +15,7 @@ mod resolve;
 mod store;
 mod tar_file;
 mod tar_watch;
+mod tar_writer;
 mod tree;
 pub mod user;
 
@@ -30,8 +31,10 @@ use image::Image;
 use layer_cache::LayerCache;
 use store::Store;
 
+pub use built_in::fetched as busybox;
 pub use directory::load as load_folder;
 pub use image::Configuration;
+pub use tar_file::{add_package, add_to as add_tar, names as names_in_tar};
 pub use tree::{Contents, Kind, Node, Tree};
 
 /// A root file system, and how an image wants to be run.

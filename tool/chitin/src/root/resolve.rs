@@ -98,7 +98,11 @@ fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
 }
 
 pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+    match (folder, name) {
+        ([], name) => name.to_vec(),
+        (folder, []) => folder.to_vec(),
+        (folder, name) => [folder, b"/", name].concat(),
+    }
 }
 
 #[cfg(test)]

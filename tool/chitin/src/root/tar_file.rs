@@ -33,6 +33,21 @@ pub fn add_to(tree: &mut Tree, path: &Path, what: &str) -> Result<usize> {
     Ok(found)
 }
 
+/// Adds the files of a Debian package, as dpkg unpacks them: a folder is no reason to replace a link to a folder.
+///
+/// # Errors
+/// As for [`add_to`].
+pub fn add_package(tree: &mut Tree, path: &Path, what: &str) -> Result<()> {
+    for_each(path, what, |entry| {
+        let name = inside(&entry.path_bytes())?;
+        let is_folder = entry.header().entry_type() == EntryType::Directory;
+        match tree.follow(&name) {
+            Some((place, node)) if is_folder && node.kind == Kind::Directory && place != name => Ok(()),
+            _ => add(tree, entry, path),
+        }
+    })
+}
+
 /// Adds a layer to the tree of the layers below it.
 ///
 /// # Errors
@@ -43,6 +58,22 @@ pub fn add_layer(tree: &mut Tree, path: &Path, what: &str) -> Result<()> {
         Some(_) => Ok(()),
         None => add(tree, entry, path),
     })
+}
+
+/// The names in a tar as dpkg lists them: a line each, `/.` for the root.
+///
+/// # Errors
+/// When it is no tar or is damaged.
+pub fn names(path: &Path, what: &str) -> Result<String> {
+    let mut names = String::new();
+    for_each(path, what, |entry| {
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = name.trim_start_matches('.').trim_end_matches('/');
+        names.push_str(if name.is_empty() { "/." } else { name });
+        names.push('\n');
+        Ok(())
+    })?;
+    Ok(names)
 }
 
 fn for_each(path: &Path, what: &str, mut body: impl FnMut(&mut Entry<'_, File>) -> Result<()>) -> Result<()> {

@@ -91,6 +91,20 @@ impl Tree {
         }
     }
 
+    /// Puts a whole tree at a place, in the stead of what is there.
+    pub fn graft(&mut self, place: &[u8], other: &Self) {
+        self.clear(place);
+        let first = self.files.len();
+        self.files.extend(other.files.iter().cloned());
+        for (path, node) in &other.nodes {
+            let mut node = node.clone();
+            if let Kind::File(file) = &mut node.kind {
+                *file += first;
+            }
+            self.insert(&super::resolve::join(place, path), node);
+        }
+    }
+
     /// Removes a name and all below it; the root itself stays.
     pub fn remove(&mut self, path: &[u8]) {
         self.clear(path);
@@ -141,6 +155,24 @@ impl Tree {
     pub fn size(&self) -> u64 {
         let used: BTreeSet<usize> = self.nodes.values().filter_map(Node::file).collect();
         used.into_iter().map(|file| self.files[file].size()).sum()
+    }
+
+    /// How many contents there are.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Bytes of one file.
+    pub fn size_of(&self, file: usize) -> u64 {
+        self.files[file].size()
+    }
+
+    /// The bytes of one file.
+    ///
+    /// # Errors
+    /// When the host's file cannot be opened.
+    pub fn open(&self, file: usize) -> Result<Box<dyn Read + '_>> {
+        self.files[file].open().context("cannot read the root file system")
     }
 
     /// How many names there are.

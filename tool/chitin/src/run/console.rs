@@ -11,6 +11,8 @@ use crate::channel::FrameWriter;
 use crate::channel::session::Listener;
 use crate::failure::{Failure, Result};
 
+use super::share::Shares;
+
 /// How long a program may write to a stream that was closed from the beginning. Then it learns that there is no reader.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Streams that were closed when the front door was entered, by number: the script sets it.
@@ -30,16 +32,18 @@ pub struct Console {
     writer: Arc<FrameWriter>,
     /// Standard output, standard error.
     streams: [Stream; 2],
+    /// What stands behind the program's output.
+    pub shares: Shares,
 }
 
 impl Console {
-    pub fn new(trace: bool, writer: Arc<FrameWriter>) -> Self {
+    pub fn new(trace: bool, writer: Arc<FrameWriter>, shares: Shares) -> Self {
         let closed = std::env::var(CLOSED).unwrap_or_default();
         let streams = ["1", "2"].map(|stream| {
             let is_closed = closed.split(' ').any(|number| number == stream);
             if is_closed { Stream::Closed(Instant::now()) } else { Stream::Open }
         });
-        Self { trace, writer, streams }
+        Self { trace, writer, streams, shares }
     }
 
     fn write(&mut self, which: usize, mut stream: impl Write, bytes: &[u8]) {
@@ -55,6 +59,14 @@ impl Console {
         // The program gets what the writer of a pipe without readers gets.
         let _ = self.writer.send_signal(Signal::PIPE.as_raw().unsigned_abs());
         self.streams[which] = Stream::Ended(error);
+    }
+
+    /// Writes what was held back.
+    pub fn finish(&mut self) {
+        let rest = self.shares.rest();
+        if !rest.is_empty() {
+            self.write(0, io::stdout().lock(), &rest);
+        }
     }
 
     /// Fails if what the program wrote is lost. A reader that left wants no more.
@@ -76,7 +88,10 @@ impl Console {
 
 impl Listener for Console {
     fn output(&mut self, bytes: &[u8]) {
-        self.write(0, io::stdout().lock(), bytes);
+        let own = self.shares.filter(bytes);
+        if !own.is_empty() {
+            self.write(0, io::stdout().lock(), &own);
+        }
     }
 
     fn error(&mut self, bytes: &[u8]) {

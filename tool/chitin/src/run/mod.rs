@@ -3,13 +3,17 @@
 
 mod command;
 mod console;
+mod debugger;
 mod memory;
 mod options;
+mod share;
+mod share_back;
 mod start_program;
 mod verdict;
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -22,16 +26,18 @@ use crate::build::{self, Images};
 use crate::channel::FrameWriter;
 use crate::channel::input;
 use crate::channel::session::Session;
+use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{AcceleratorChoice, Files, Machine, Running, Stop};
 use crate::root::{self, Root};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, scratch};
+use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, package, scratch};
 
 use console::Console;
 use options::Trace;
+use share::Shares;
 
 pub use options::Options;
 pub use verdict::what_failed;
@@ -45,11 +51,16 @@ pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 /// When it could not be started or the machine failed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let mut root = load(workspace, options)?;
-    let command = command::prepare(options, &mut root)?;
+    let mut command = command::prepare(options, &mut root)?;
+    let program = command.arguments[0].clone();
+    let shares = add_shares(workspace, options, &mut root, &mut command)?;
     let memory = memory::choose(options.memory, &root.tree)?;
     let traces = options.trace.contains(&Trace::Kernel);
     let build = if traces { Images::build_tracing } else { Images::build };
     let images = build(Toolchain::detect(), workspace, build::EXOS)?;
+    if options.gdb {
+        debugger::prepare(workspace, &images, &root, &program)?;
+    }
     let machine = machine(workspace, options, memory, &images)?;
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
@@ -60,8 +71,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let session = Session::new(stream).context("host channel")?;
     let raw = command.terminal.then(RawMode::enter).transpose()?;
     let input = connect(&session, command.terminal)?;
-    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer));
+    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer), shares);
     let end = session.serve(&mut console, None);
+    console.finish();
     drop(raw);
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
     let serial = running.serial();
@@ -69,12 +81,25 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     entries.iter().for_each(|entry| answer::remark(format_args!("{entry}\n")));
     let status = verdict::verdict(&end, &stop, &rest)?;
     console.check()?;
+    console.shares.copy_back()?;
     check_input(&input)?;
     Ok(status)
 }
 
+fn add_shares(
+    workspace: &Workspace,
+    options: &Options,
+    root: &mut Root,
+    command: &mut ProgramCommand,
+) -> Result<Shares> {
+    let writes = options.volume.iter().any(|share| !share.is_read_only);
+    let busybox = if writes { root::busybox(&workspace.cache())? } else { PathBuf::new() };
+    Shares::add(&options.volume, &mut root.tree, command, &busybox)
+}
+
 fn load(workspace: &Workspace, options: &Options) -> Result<Root> {
     match (&options.root, &options.image) {
+        (None, None) if !options.packages.is_empty() => package::load(workspace, &options.packages),
         (None, None) => root::built_in(workspace),
         (_, Some(path)) => root::load(workspace, "--image", path),
         (Some(path), None) => {

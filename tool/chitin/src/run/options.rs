@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use crate::qemu::AcceleratorChoice;
 use crate::size;
 
+use super::share::{self, Share};
+
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Root file system: a directory, a tar, an OCI layout or a `docker save` file, compressed or not (default: a small
@@ -16,6 +18,9 @@ pub struct Options {
     /// The same, and run what the image names, with its environment, directory and user
     #[arg(long, value_name = "PATH", conflicts_with = "root")]
     pub image: Option<PathBuf>,
+    /// Root file system of these Debian packages and what they depend on, made once
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["root", "image"])]
+    pub packages: Vec<String>,
     /// Run this program instead of the image's entry point
     #[arg(long, value_name = "PROGRAM", requires = "image")]
     pub entrypoint: Option<String>,
@@ -28,6 +33,9 @@ pub struct Options {
     /// Directory that the program starts in (default: the image's, or /)
     #[arg(short, long, value_name = "DIR")]
     pub workdir: Option<String>,
+    /// Copy a directory of the host into the root, and what changed in it back at the end, unless :ro
+    #[arg(short, long, value_name = "HOST:GUEST[:ro]", value_parser = share::parse)]
+    pub volume: Vec<Share>,
     /// Memory of the machine, such as 64M or 2G (default: 256M, or what the root needs)
     #[arg(short, long, value_name = "SIZE", value_parser = size::mebibytes)]
     pub memory: Option<u64>,
@@ -40,7 +48,7 @@ pub struct Options {
     /// Let the machine's clock count instructions, so that runs repeat exactly
     #[arg(long)]
     pub icount: bool,
-    /// Wait for a debugger on port 1234 before the first instruction
+    /// Wait for a debugger before the first instruction; says what to type there
     #[arg(long)]
     pub gdb: bool,
     /// Show on standard error what happens inside

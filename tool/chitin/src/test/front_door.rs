@@ -74,12 +74,17 @@ macro_rules! with_image {
     };
 }
 
+/// A visit with a root of Debian packages, which is made at the first time.
+const fn packages(name: &'static str, lines: &'static str, output: &'static str) -> Visit {
+    Visit { name, lines, status: 0, output, told: "", needs: &["dpkg-deb"] }
+}
+
 /// A visit with an image that other projects' tools made.
 const fn image(name: &'static str, lines: &'static str, output: &'static str, needs: &'static [&'static str]) -> Visit {
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 41] = [
+const VISITS: [Visit; 52] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -127,6 +132,25 @@ const VISITS: [Visit; 41] = [
     },
     well("a_root_that_is_larger_than_the_usual_memory", "mkdir -p root/bin; cp $busybox root/bin/; truncate -s 300M root/large
         $chitin run --root root -- /bin/busybox wc -c /large", "314572800 /large\n"),
+    packages("debian_s_python3", "$chitin run --packages python3 -- python3 -c 'import json; print(json.dumps([6 * 7]))' 2> said || cat said >&2", "[42]\n"),
+    packages("debian_s_git", "$chitin run --packages git -- sh -c 'cd /tmp; git init -q a; cd a; git status -s; ls -d .git' 2> said || cat said >&2", ".git\n"),
+    packages("debian_s_gcc", "$chitin run --packages gcc,libc6-dev -- sh -c 'echo \"int main(void) { return 42; }\" > a.c; gcc a.c; ./a.out; echo $?' 2> said || cat said >&2", "42\n"),
+    plain("a_package_that_is_not_there", "$chitin run --packages pyhton3 -- true", 125, "near it are python3"),
+    plain("a_package_with_a_name_that_is_none", "$chitin root -o a.tar -- -o", 125, "is no name of a package"),
+    plain("a_root_into_a_folder_that_is_not_empty", "mkdir a; : > a/b; $chitin root hello -o a", 125, "is there already and not empty"),
+    Visit {
+        name: "a_shared_folder",
+        lines: "mkdir d; echo 1 > d/a; echo 2 > d/gone; $chitin run -v d:/mnt/d -- sh -c 'cat /mnt/d/a; echo 3 > /mnt/d/a; rm /mnt/d/gone
+            mkdir /mnt/d/e; ln -s a /mnt/d/e/l; printf end; exit 5' 2> said; echo \" $?\"; cat d/a; readlink d/e/l; ls d; sort said",
+        status: 0,
+        output: "1\nend 5\n3\na\na\ne\nchitin: changed d/a\nchitin: changed d/e\nchitin: changed d/e/l\nchitin: removed d/gone\n",
+        told: "",
+        needs: &[],
+    },
+    well("a_shared_folder_that_is_read_only", "mkdir d; echo 1 > d/a; $chitin run -v d:/d:ro -- sh -c 'echo 2 > /d/a; cat /d/a'; cat d/a", "2\n1\n"),
+    plain("a_shared_folder_that_is_not_there", "$chitin run -v none:/d -- true", 125, "--volume none: No such file"),
+    plain("a_shared_folder_without_a_place", "$chitin run -v none -- true", 2, "is given as HOST:GUEST"),
+    well("the_version_names_the_interface", "$chitin --version | sed 's/.*interface 0x.*/named/'; $chitin completions bash | grep -q 'complete -F' && echo completes", "named\ncompletes\n"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),

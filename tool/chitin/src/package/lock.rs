@@ -1,0 +1,69 @@
+//! Lock file of a root: the version and the digest of each package, so that the root can be made again.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Context, Failure, Result};
+use crate::root::digest::{Digest, Hashing};
+
+use super::apt::Package;
+
+const FIRST: &str = "# Packages of a root, made by ./chitin root --lock: name, version, architecture, digest.";
+
+/// The text of the lock file of these packages; also what a root is known by in the cache.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn text(packages: &[Package], files: &[PathBuf]) -> Result<String> {
+    let mut text = format!("{FIRST}\n");
+    for (package, file) in packages.iter().zip(files) {
+        let digest = Hashing::new(File::open(file).context(file.display())?).finish().context(file.display())?;
+        let Package { name, version, architecture } = package;
+        // A string takes whatever is written to it.
+        let _ = writeln!(text, "{name} {version} {architecture} {digest}");
+    }
+    Ok(text)
+}
+
+/// The packages of a lock file, and its text.
+///
+/// # Errors
+/// When it cannot be read or is none.
+pub fn read(path: &Path) -> Result<(Vec<Package>, String)> {
+    let text = fs::read_to_string(path).context(path.display())?;
+    let package = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        [name, version, architecture, digest] if Digest::parse(digest).is_ok() => {
+            let [name, version, architecture] = [name, version, architecture].map(str::to_owned);
+            Ok(Package { name, version, architecture })
+        }
+        _ => Err(Failure::new(format!("{}: {line:?} is no line of a lock file", path.display()))),
+    };
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let packages = lines.map(package).collect::<Result<Vec<_>>>()?;
+    if packages.is_empty() {
+        Err(Failure::new(format!("{}: names no package", path.display())))
+    } else {
+        Ok((packages, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, lock) = (folder.path().join("a.deb"), folder.path().join("lock"));
+        fs::write(&file, "x").unwrap();
+        let package = Package { name: "a".into(), version: "1:2-3".into(), architecture: "all".into() };
+        let written = text(std::slice::from_ref(&package), &[file]).unwrap();
+        fs::write(&lock, &written).unwrap();
+        assert_eq!(read(&lock).unwrap(), (vec![package], written));
+        for bad in ["", "a 1 all", "a 1 all sha256:xyz"] {
+            fs::write(&lock, bad).unwrap();
+            assert!(read(&lock).is_err(), "{bad}");
+        }
+    }
+}

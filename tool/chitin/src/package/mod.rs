@@ -1,0 +1,159 @@
+//! Roots of Debian packages: `./chitin root PACKAGE…` and `./chitin run --packages`.
+//!
+//! Packages are resolved and fetched by apt-get, unpacked as layers of one tree, and configured by their own scripts
+//! inside Chitin. Nothing is installed on the host, and no rights are needed. A root is cached by the versions in it.
+
+mod apt;
+mod configure;
+mod database;
+mod lock;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+
+use crate::failure::{Context, Failure, Result};
+use crate::progress::Progress;
+use crate::root::digest::Digest;
+use crate::root::{self, Kind, Node, Root, Tree};
+use crate::workspace::Workspace;
+use crate::{answer, scratch};
+
+use database::Control;
+
+/// Part of a root's name in the cache: changed where roots are made in another way.
+const EDITION: &str = "1";
+/// Folders that a package leaves to its installer.
+const FOLDERS: [(&str, u32); 4] = [("dev", 0o755), ("proc", 0o555), ("sys", 0o555), ("tmp", 0o1777)];
+
+/// Folders that are links into /usr, as Debian's installer makes them.
+const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
+
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Packages of Debian; what they depend on comes along
+    #[arg(value_name = "PACKAGE", required_unless_present = "lock")]
+    packages: Vec<String>,
+    /// Where the root goes: a tar where the name ends in .tar, else a new directory
+    #[arg(short, long, value_name = "DIR|FILE.tar")]
+    output: PathBuf,
+    /// File that names the version of each package: followed where it exists, else written
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
+}
+
+/// Makes a root and writes it where it was asked for.
+///
+/// # Errors
+/// When a package cannot be had or configured, or the root cannot be written.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let output = &options.output;
+    let is_tar = output.extension().is_some_and(|ending| ending == "tar");
+    if !is_tar && output.exists() && fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Failure::new(format!("--output {}: is there already and not empty", output.display())));
+    }
+    let tar = made(workspace, &options.packages, options.lock.as_deref())?;
+    if is_tar {
+        fs::copy(&tar, output).context(output.display())?;
+    } else {
+        fs::create_dir_all(output).context(output.display())?;
+        let mut command = Command::new("tar");
+        command.args(["--numeric-owner", "-xpf"]).arg(&tar).arg("-C").arg(output);
+        root::debian::said(&mut command, "-o FILE.tar keeps owners and devices without root's rights")?;
+    }
+    let size = tar.metadata().context(tar.display())?.len() >> 20;
+    answer::print(&format!("{}: {size} MiB; ./chitin run --root {0} -- PROGRAM\n", output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The root of these packages, for a run. As long as the host's package lists are the same, a root that was made before
+/// is found without asking apt-get.
+///
+/// # Errors
+/// As for [`run`].
+pub fn load(workspace: &Workspace, packages: &[String]) -> Result<Root> {
+    let request = format!("{EDITION} {packages:?} {:?}", apt::age_of_lists());
+    let note = workspace.cache().join("root").join(format!("{}.request", Digest::of(request.as_bytes()).digits()));
+    let known = fs::read_to_string(&note).map(PathBuf::from).ok().filter(|tar| tar.is_file());
+    let tar = match known {
+        Some(tar) => tar,
+        None => {
+            let tar = made(workspace, packages, None)?;
+            fs::write(&note, tar.to_string_lossy().as_bytes()).context(note.display())?;
+            tar
+        }
+    };
+    root::load(workspace, "--packages", &tar)
+}
+
+/// The tar of a root in the cache, made where it is missing.
+fn made(workspace: &Workspace, wanted: &[String], lock: Option<&Path>) -> Result<PathBuf> {
+    let cache = workspace.cache();
+    let folder = cache.join("package");
+    let locked = lock.filter(|lock| lock.exists()).map(lock::read).transpose()?;
+    let packages = match &locked {
+        Some((packages, _)) => packages.clone(),
+        None => apt::resolve(wanted)?,
+    };
+    let files = apt::fetch(&packages, &folder)?;
+    let text = lock::text(&packages, &files)?;
+    match (&locked, lock) {
+        (Some((_, expected)), Some(lock)) if *expected != text => {
+            return Err(Failure::new(format!(
+                "{}: a package is not what it was when this was written",
+                lock.display()
+            )));
+        }
+        (None, Some(lock)) => fs::write(lock, &text).context(lock.display())?,
+        _ => {}
+    }
+    let name = Digest::of(format!("{EDITION}\n{text}").as_bytes());
+    let place = cache.join("root").join(format!("{}.tar", name.digits()));
+    if !place.is_file() {
+        make(workspace, &files, &place)?;
+    }
+    Ok(place)
+}
+
+fn make(workspace: &Workspace, files: &[PathBuf], place: &Path) -> Result<()> {
+    let cache = place.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(cache).context(cache.display())?;
+    let work = scratch::folder_in(cache)?;
+    let (mut tree, controls) = unpack(files, work.path())?;
+    configure::run(workspace, &mut tree, &controls, &work.path().join("changes.tar"))?;
+    let partial = work.path().join("root.tar");
+    let file = File::create(&partial).context(partial.display())?;
+    tree.write_tar(file)?;
+    fs::rename(&partial, place).context(place.display())
+}
+
+/// All packages as one tree, with dpkg's database.
+fn unpack(files: &[PathBuf], work: &Path) -> Result<(Tree, Vec<Control>)> {
+    let mut progress = Progress::step("unpacking the packages");
+    progress.busy_with(&format!("({})", files.len()));
+    let mut tree = Tree::new();
+    for name in MERGED {
+        tree.insert(format!("usr/{name}").as_bytes(), Node::of_root(Kind::Directory, 0o755));
+        tree.insert(name.as_bytes(), Node::of_root(Kind::SymbolicLink(format!("usr/{name}").into()), 0o777));
+    }
+    let (mut controls, mut lists) = (Vec::new(), Vec::new());
+    for (number, package) in files.iter().enumerate() {
+        let tar = work.join(format!("{number}.tar"));
+        let file = File::create(&tar).context(tar.display())?;
+        let status = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(file).status();
+        if !status.context("cannot start dpkg-deb")?.success() {
+            return Err(Failure::new(format!("{} is damaged: delete it and try again", package.display())));
+        }
+        let what = package.display().to_string();
+        lists.push(root::names_in_tar(&tar, &what)?);
+        root::add_package(&mut tree, &tar, &what)?;
+        controls.push(Control::read(package)?);
+    }
+    for (name, permissions) in FOLDERS {
+        tree.insert(name.as_bytes(), Node::of_root(Kind::Directory, permissions));
+    }
+    database::add(&mut tree, &controls, &lists);
+    Ok((tree, controls))
+}

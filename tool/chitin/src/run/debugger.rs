@@ -1,0 +1,74 @@
+//! `--gdb`: a script for the debugger that loads the symbols of the kernel, of ExOS and of the program, and what to type.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::answer;
+use crate::build::Images;
+use crate::failure::{Context, Result};
+use crate::root::{Kind, Root};
+use crate::workspace::Workspace;
+
+/// The image that all processes of ExOS share, and the program that starts ExOS.
+const IMAGES: [&str; 2] = ["exos", "init"];
+
+/// Writes the script and says how to use it. `program` is a path in the root.
+///
+/// # Errors
+/// When the script cannot be written.
+pub fn prepare(workspace: &Workspace, images: &Images, root: &Root, program: &str) -> Result<()> {
+    let folder = workspace.root().join("target/gdb");
+    fs::create_dir_all(&folder).context(folder.display())?;
+    let copy = folder.join("program");
+    let program = write_program(root, program, &copy)?;
+    let script = folder.join("script");
+    fs::write(&script, text(images, program.as_deref())).context(script.display())?;
+    answer::remark(format_args!(
+        "chitin: the machine waits for a debugger; in another terminal, type:\n    gdb -x {}\n    continue\n",
+        script.display()
+    ));
+    Ok(())
+}
+
+fn write_program(root: &Root, program: &str, place: &Path) -> Result<Option<PathBuf>> {
+    let Some((_, node)) = root.tree.follow(program.as_bytes()) else { return Ok(None) };
+    let Kind::File(file) = node.kind else { return Ok(None) };
+    let bytes = root.tree.read(file, u64::MAX)?;
+    if !bytes.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    fs::write(place, bytes).context(place.display())?;
+    Ok(Some(place.to_owned()))
+}
+
+/// Every image is linked at the address where it is loaded, except a program that is position-independent.
+fn text(images: &Images, program: Option<&Path>) -> String {
+    let mut text = String::from("set pagination off\nset confirm off\nset architecture i386:x86-64\n");
+    text += &format!("file {}\n", images.kernel.display());
+    for file in IMAGES.iter().filter_map(|name| images.file(name)).chain(program) {
+        text += &format!("add-symbol-file {}\n", file.display());
+    }
+    text + "target remote 127.0.0.1:1234\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::{Contents, Node, Tree};
+
+    #[test]
+    fn only_an_elf_has_symbols() {
+        let mut tree = Tree::new();
+        for (name, bytes) in [("elf", &b"\x7fELF..."[..]), ("script", b"#!/bin/sh")] {
+            let file = tree.add_contents(Contents::Bytes(bytes.to_vec()));
+            tree.insert(name.as_bytes(), Node::of_root(Kind::File(file), 0o755));
+        }
+        let root = Root::from(tree);
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("program");
+        assert_eq!(write_program(&root, "/script", &place).unwrap(), None);
+        assert_eq!(write_program(&root, "/none", &place).unwrap(), None);
+        assert_eq!(write_program(&root, "/elf", &place).unwrap(), Some(place.clone()));
+        assert_eq!(fs::read(place).unwrap(), b"\x7fELF...");
+    }
+}
