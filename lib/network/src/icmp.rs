@@ -1,6 +1,6 @@
 //! ICMP of both versions: echo, and errors about packets.
 //!
-//! Errors to strangers are limited to [`ERRORS_PER_SECOND`], and none is sent about an error, a fragment behind the
+//! Errors to strangers are limited to [`ERRORS_PER_SECOND`]. None is sent about an error, a fragment behind the
 //! first, or a packet for several machines (RFC 1122, 3.2.2; RFC 4443, 2.4).
 
 use alloc::vec::Vec;

@@ -108,7 +108,8 @@ impl Reassembly {
         let key = Key { source, destination, protocol, identification: fragment.identification };
         let length = packet.payload.len();
         // All but the last are a multiple of 8 bytes long; ours hold something.
-        let is_wrong = length == 0 || fragment.more && length % 8 != 0 || fragment.offset + length > LENGTH_LIMIT;
+        let is_wrong =
+            length == 0 || fragment.more && !length.is_multiple_of(8) || fragment.offset + length > LENGTH_LIMIT;
         let known = self.partials.iter().position(|partial| partial.key == key);
         if is_wrong {
             known.map(|index| self.partials.remove(index));

@@ -1,7 +1,8 @@
 //! Stateless address configuration of IPv6 (RFC 4862): link-local address, router solicitation, prefixes, and the check
 //! that no neighbour has an address already.
 //!
-//! Interface identifiers are keyed hashes of the prefix (RFC 7217): they are stable and tell nothing about the hardware.
+//! Interface identifiers are keyed hashes of the prefix (RFC 7217). They are stable and reveal nothing about the
+//! hardware.
 //!
 //! Invariant: at most [`LIMIT`] addresses.
 

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 use crate::slab::{Handle, Slab};
 
 pub const QUEUE_BYTES: usize = 208 << 10;
-/// What a queued datagram costs beside its bytes.
+/// What a queued datagram costs in addition to its bytes.
 const OVERHEAD: usize = 64;
 const FIRST_PORT: u16 = 32_768;
 const PORTS: u16 = 28_232;

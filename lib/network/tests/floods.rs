@@ -1,4 +1,5 @@
-//! Floods: SYNs of strangers, forged cookies, TIME_WAIT without end, connections that nobody accepts (FAULTS row 79).
+//! Floods (FAULTS row 79): SYNs of strangers, forged cookies, TIME_WAIT without end, connections that are never
+//! accepted.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Generated input: every parser and every state of TCP gets segments and frames that nobody meant. None panics, memory
-//! stays bounded, and a correct connection beside them still works.
+//! Generated input: every parser and every state of TCP gets segments and frames at random. None panics, and memory
+//! stays bounded.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The strong tests catch what the plain ones let pass: each patch in `mutants/` makes the crate wrong in one way; it
+//! The strong tests catch what the plain ones let pass. Each patch in `mutants/` makes the crate wrong in one way: it
 //! compiles, `plain` passes, and the strong test that its first line names fails. Runs under `CHITIN_FULL=1`, in a copy
 //! of what is needed; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
 

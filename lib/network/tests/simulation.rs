@@ -1,5 +1,5 @@
-//! Simulated links: our TCP against itself and against smoltcp's, under loss, duplication, reordering, delay, corruption
-//! and narrow paths. Bytes are equal, both ends end, memory is bounded, and nothing is left.
+//! Simulated links: our TCP against itself and against smoltcp's, under loss, duplication, reordering, delay,
+//! corruption and narrow paths. Bytes are equal, both ends end, memory is bounded, and nothing is left.
 
 mod support;
 

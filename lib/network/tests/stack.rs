@@ -184,7 +184,7 @@ fn too_big(frame: &[u8], ours: IpAddr, theirs: IpAddr) -> Vec<u8> {
     let (source, destination) = (mapped(theirs), mapped(ours));
     let quote = &frame[14..14 + 500];
     let (protocol, kind, code) = if ours.is_ipv4() { (1, 3, 4) } else { (58, 2, 0) };
-    let mut rest = if ours.is_ipv4() { vec![0, 0, 5, 20] } else { vec![0, 0, 5, 20] };
+    let mut rest = vec![0, 0, 5, 20];
     rest.extend_from_slice(quote);
     let body = icmp::emit(source, destination, protocol, kind, code, &rest);
     ethernet(&Datagram { source, destination, protocol, hop_limit: 64, body: &body })

@@ -138,10 +138,8 @@ impl<L: Link> Stack<L> {
             return;
         }
         match (report.protocol, report.reason) {
-            (TCP, Reason::TooBig(mtu)) => {
-                if self.tcp.is_on_its_way(&report.pair, report.sequence) {
-                    self.narrow_path(report, mtu, now);
-                }
+            (TCP, Reason::TooBig(mtu)) if self.tcp.is_on_its_way(&report.pair, report.sequence) => {
+                self.narrow_path(report, mtu, now);
             }
             (TCP, reason) => self.tcp.report(&report.pair, report.sequence, reason, now),
             (UDP, Reason::TooBig(mtu)) => self.narrow_path(report, mtu, now),

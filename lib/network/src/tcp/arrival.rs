@@ -31,7 +31,7 @@ struct Arrival<'a> {
 }
 
 impl Tcp {
-    /// Takes a TCP segment that came from `source` for `destination`. `is_summed`: the device has verified the checksum.
+    /// Takes a TCP segment that came from `source` for `destination`. `is_summed`: the device verified the checksum.
     pub fn input(
         &mut self,
         source: Ipv6Addr,
@@ -148,7 +148,7 @@ impl Tcp {
 
     fn answer_syn(&mut self, index: u32, arrival: &Arrival<'_>, old: Option<Sequence>, network: &mut impl Network) {
         let Some(listener) = self.listeners.at_mut(index) else { return };
-        // Complete connections that nobody accepts: further ones are not begun (Linux drops the SYN, too).
+        // The owner accepts none of the complete connections: further ones are not begun (Linux drops the SYN, too).
         if listener.is_full() {
             return;
         }

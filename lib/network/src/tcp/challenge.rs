@@ -9,7 +9,7 @@ const PER_SECOND: u32 = 100;
 pub struct ChallengeLimit {
     second: u64,
     used: u32,
-    /// What varies the limit, so that the number of answers tells a stranger nothing (CVE-2016-5696).
+    /// What varies the limit, so that the number of answers reveals nothing to a stranger (CVE-2016-5696).
     state: u64,
 }
 

@@ -1,7 +1,7 @@
 //! SYN cookies: the state of a handshake in the initial sequence number, for when the queue of handshakes is full.
 //!
-//! Five bits of time (64 s a step), three of segment size, 24 of keyed hash. Window scale and SACK travel in the low six
-//! bits of the timestamp, where the peer sent one; without timestamps they are lost.
+//! Five bits of time (64 s a step), three of segment size, 24 of keyed hash. Window scale and SACK travel in the low
+//! six bits of the timestamp, where the peer sent one; without timestamps they are lost.
 
 use super::sequence::Sequence;
 use crate::address::Pair;

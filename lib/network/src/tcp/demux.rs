@@ -1,4 +1,5 @@
-//! Demultiplexing: from the keyed hash of a pair of endpoints to what answers for it. Looked up before any protocol work.
+//! Demultiplexing: from the keyed hash of a pair of endpoints to what answers for it. The lookup comes before any
+//! protocol work.
 //!
 //! Open addressing with linear probing; removal closes the gap, so there are no tombstones. Peers choose their ports
 //! and addresses, but not the key of the hash, so they cannot fill one place.

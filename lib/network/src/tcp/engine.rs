@@ -1,6 +1,6 @@
-//! The TCP engine of a stack: it owns all blocks, listeners, embryos and TIME_WAIT records, their table and their timers.
+//! The TCP engine of a stack. It owns all blocks, listeners, embryos and TIME_WAIT records, their table and timers.
 //!
-//! The owner hands in segments and calls; what has to go out is collected per connection and sent by `flush`, so that
+//! The owner hands in segments and calls. The engine collects what has to go out per connection, and `flush` sends it:
 //! the acknowledgement of a batch rides on the data that answers it.
 //!
 //! Invariants:

@@ -1,6 +1,6 @@
 //! Export and import of a connection: it leaves one stack and continues in another.
 //!
-//! The state takes at most [`LIMIT`] bytes; extents of the send queue and received bytes travel beside it. Deadlines are
+//! The state takes at most [`LIMIT`] bytes; extents of the send queue and received bytes travel with it. Deadlines are
 //! absolute, so both stacks share a clock; they share their key as well, so that timestamps continue in order.
 //!
 //! One list of fields serves both directions. An import checks the invariants of a block: what does not hold them is

@@ -1,4 +1,4 @@
-//! Input: what a segment does to a block (RFC 9293, 3.10.7), with PAWS (RFC 7323), the checks against blind attacks
+//! Input: what a segment does to a block (RFC 9293, 3.10.7). With PAWS (RFC 7323), the checks against blind attacks
 //! (RFC 5961) and the receiver's half of SACK (RFC 2018).
 
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ const ANSWER_INTERVAL: u32 = 500;
 /// While a peer answers with a closed window, time-outs double no further than so often.
 const CLOSED_WINDOW_BACKOFF: u8 = 8;
 
-/// What input needs beside the block and the segment.
+/// What input needs in addition to the block and the segment.
 pub struct Context<'a> {
     pub now: Time,
     pub released: &'a mut Vec<Extent>,
@@ -372,7 +372,7 @@ impl Block {
         }
     }
 
-    /// Payload and FIN. Data that nobody will read is answered by a reset (RFC 2525, 2.17).
+    /// Payload and FIN. Data for an owner that has closed is answered by a reset (RFC 2525, 2.17).
     fn input_payload(&mut self, segment: &Segment, payload: &[u8], context: &mut Context<'_>) -> Option<Outgoing> {
         if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
             if segment.length(payload.len()) > 0 {

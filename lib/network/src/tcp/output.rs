@@ -84,7 +84,7 @@ impl Block {
         Some(segment)
     }
 
-    /// Bytes of payload beside the options of this moment.
+    /// Bytes of payload that fit with the options of this moment.
     fn room_in_segment(&self) -> u32 {
         let reports = self.sack && !self.receive.out_of_order.is_empty();
         if reports { self.send.segment - SACK_OPTION_BYTES } else { self.send.segment }

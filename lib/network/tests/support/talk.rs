@@ -1,7 +1,7 @@
 //! A conversation with our TCP, segment by segment, in a short notation.
 //!
-//! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from the
-//! initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack` (permitted),
+//! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from
+//! the initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack` (permitted),
 //! `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
 
 use network::address::{Endpoint, Pair};
@@ -99,8 +99,8 @@ impl Talk {
         self.connection.expect("a connection")
     }
 
-    /// Runs steps that bars separate: `< SEGMENT` comes from the peer, `> SEGMENTS` is everything that goes out,
-    /// `wait MS`, `write N`, `read N`, `shut`, `close`, `state NAME`, `error NAME`.
+    /// Runs steps that bars separate. `< SEGMENT` comes from the peer, and `> SEGMENTS` is everything that goes out.
+    /// Others are `wait MS`, `write N`, `read N`, `shut`, `close`, `state NAME`, `error NAME`.
     pub fn runs(&mut self, script: &str) {
         for (number, step) in script.split('|').map(str::trim).enumerate() {
             let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
