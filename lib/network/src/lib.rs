@@ -1,8 +1,8 @@
 //! User-level network stack: Ethernet, ARP, IPv4, IPv6, ICMP, UDP, DHCP, SLAAC and TCP as a library.
 //!
 //! The crate owns no device and no clock. Packets enter and leave through a [`link::Link`]. The payload that is sent
-//! lies in pages of the caller's ([`link::Pages`]), and the caller passes the time to each call. `doc/network.md` describes how a
-//! packet travels through it.
+//! lies in pages of the caller's ([`link::Pages`]), and the caller passes the time to each call. `doc/network.md`
+//! describes how a packet travels through it.
 //!
 //! Invariants:
 //! - Nothing here panics on the content of a packet.

@@ -50,7 +50,6 @@ pub struct Counters {
     pub cookies_sent: u64,
     pub cookies_accepted: u64,
     pub retransmissions: u64,
-    pub predicted: u64,
 }
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! A conversation with our TCP, segment by segment, in a short notation.
 //!
 //! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from
-//! the initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack` (permitted),
-//! `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
+//! the initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack`
+//! (permitted), `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
 
 use network::address::{Endpoint, Pair};
 use network::checksum::{Sum, pseudo_header};
