@@ -1,3 +1,16 @@
-//! Crash-consistency harness for XN and C-FFS. Comes with the disk issue.
+//! Crash-consistency harness for XN (and later C-FFS).
+//!
+//! A hostile client ([`adversary`]) drives XN over a recording disk ([`disk`]). Each state that a power cut can leave
+//! ([`states`]) is judged by a decoder that was written from the description of the format ([`decoder`]), and recovered
+//! by XN ([`machine`]).
 
 #![forbid(unsafe_code)]
+
+pub mod adversary;
+pub mod campaign;
+pub mod decoder;
+pub mod disk;
+pub mod machine;
+pub mod random;
+pub mod states;
+pub mod templates;
