@@ -26,7 +26,8 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if info.is(IN | OUT | ORPHAN) {
             return Err(Error::Busy(block));
         }
-        if !info.is(DIRTY) {
+        // A fresh block is written again once it is ready, even if it did not change since it was written early.
+        if !info.is(DIRTY) && self.memory.maps.get(block) != Ok(Use::Fresh) {
             return Err(Error::BadArgument);
         }
         let ready = self.check_ready(page, &info);

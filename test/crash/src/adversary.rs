@@ -334,7 +334,10 @@ impl<'a> Adversary<'a> {
                 let slot = self.random.below(MAX_ROOTS);
                 let _ = self.xn.root_clear(slot);
             }
-            5 => drop(self.random.pick(&loose).map(|tree| self.xn.tree_drop(tree))),
+            5 => {
+                let tree = self.random.pick(&loose);
+                let _ = tree.map(|tree| self.xn.tree_drop(tree));
+            }
             _ => {
                 let tree = self.random.pick(&loose);
                 tree.into_iter().for_each(|tree| self.attach(tree));
@@ -377,7 +380,7 @@ impl<'a> Adversary<'a> {
 
     /// Completes all transfers and writes everything that can be written, until nothing is dirty or held.
     pub fn sync(&mut self) {
-        for _ in 0..64 {
+        for _ in 0..400 {
             let blocks = self.xn.memory.registry.blocks.iter().enumerate();
             let dirty: Vec<usize> = blocks.filter(|(_, info)| info.is(DIRTY)).map(|(page, _)| page).collect();
             for page in &dirty {
@@ -400,7 +403,9 @@ impl<'a> Adversary<'a> {
                 return;
             }
         }
-        panic!("sync makes no progress");
+        let stuck: Vec<_> = self.xn.memory.registry.blocks.iter().filter(|info| info.is(DIRTY)).collect();
+        let held: Vec<_> = self.xn.memory.ledger.iter().filter(|record| record.count > 0).collect();
+        panic!("sync makes no progress: {stuck:?}, {held:?}, unused page: {:?}", unused_page(&self.xn));
     }
 
     /// Brings a fresh block that a parent waits for into core.
@@ -410,7 +415,9 @@ impl<'a> Adversary<'a> {
         let place = all.filter_map(|(sector, _, entry)| Some((sector, entry.filter(holds)?))).next();
         if let Some((sector, entry)) = place.filter(|_| self.xn.find(child).is_none()) {
             if unused_page(&self.xn).is_none() {
-                (0..self.xn.memory.registry.blocks.len()).for_each(|page| drop(self.xn.release(page)));
+                for page in 0..self.xn.memory.registry.blocks.len() {
+                    let _ = self.xn.release(page);
+                }
             }
             self.bind_child(parent, sector, entry, child - entry.block);
         }

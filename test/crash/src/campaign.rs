@@ -9,6 +9,7 @@ use crate::disk::{Cell, Disk};
 use crate::machine::{Arena, drive, format, owned};
 use crate::random::Random;
 use crate::states::{Seen, at_moment};
+use xn::format::MAX_ROOTS;
 
 /// What a campaign did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +68,7 @@ fn workload(base: &[Cell], arena: &mut Arena, seed: u64, size: Size, report: &mu
     let mut client = Adversary::new(xn, Disk::new(base.to_vec()), seed, (seed + 1) << 24);
     drive(&mut client.xn, &mut client.disk, false).expect("the volume can be made writable");
     client.adopt();
-    let new = report.accepted == 0 || base.len() > 260 && base[1][48] == 0 && base[1][49] == 0;
+    let new = (0..MAX_ROOTS).all(|slot| client.xn.root(slot) == Ok(None));
     if new {
         client.plant();
     }

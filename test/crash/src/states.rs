@@ -37,6 +37,8 @@ fn window(disk: &Disk, moment: usize) -> Window {
     let mut open = Vec::new();
     for ((block, cell), is_durable) in writes.into_iter().zip(durable_writes) {
         if is_durable {
+            // What failed earlier, or was overwritten, cannot reach the disk any more.
+            open.retain(|(other, _): &(u64, Cell)| *other != block);
             durable[block as usize] = cell;
         } else {
             open.push((block, cell));

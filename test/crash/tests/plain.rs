@@ -1,0 +1,56 @@
+//! Plain tests of XN: the usual course of events, without crashes.
+
+use crash::disk::Disk;
+use crash::machine::{Arena, drive, format, owned};
+use crash::templates::{Entry, LIST, TREE};
+use xn::access::Caller;
+use xn::binding::Bound;
+use xn::error::Error;
+use xn::transaction::{Action, Change, Declared, Transaction};
+use xn::volume::Phase;
+
+#[test]
+fn a_tree_is_written_children_first_and_found_again() {
+    let (mut arena, mut disk) = (Arena::default(), Disk::new(format()));
+    let cells = disk.current.clone();
+    let mut xn = arena.mount(&cells).expect("a new volume is clean");
+    drive(&mut xn, &mut disk, false).expect("it can be made writable");
+    assert_eq!(xn.phase(), Phase::Open);
+    let caller = Caller::default();
+    let tree = xn.tree_create(300, TREE, false).expect("block 300 is free");
+    assert_eq!(xn.bind_root(&caller, tree, 1), Ok(Bound::Zeroed));
+    let entry = Entry { block: 301, count: 1, template: LIST, tag: 7 }.encode();
+    let changes = [Change { page: 1, offset: 16, bytes: &entry }];
+    let declared = [Declared { action: Action::Allocate, first: 301, count: 1, template: LIST }];
+    assert_eq!(xn.modify(&caller, &Transaction { shown: &[1], changes: &changes, declared: &declared }), Ok(()));
+    assert_eq!(xn.bind(&caller, 1, 0, 301, 2), Ok(Bound::Zeroed));
+    for page in [2, 1] {
+        let block = xn.submit(page).expect("its children are good");
+        disk.write(block, &xn.frames.0.borrow()[page]);
+        xn.write_done(page, true).expect("in transit");
+        let number = xn.flush_start();
+        disk.flush();
+        xn.flush_done(number, true);
+    }
+    assert_eq!(xn.root_set(0, [1; 48], tree), Ok(()));
+    let block = xn.submit(0).expect("the catalogue is dirty");
+    disk.write(block, &xn.frames.0.borrow()[0]);
+    xn.write_done(0, true).expect("in transit");
+    let number = xn.flush_start();
+    disk.flush();
+    xn.flush_done(number, true);
+    drive(&mut xn, &mut disk, true).expect("nothing is dirty");
+    let xn = Arena::mount(&mut arena, &disk.current).expect("clean");
+    assert_eq!(owned(&xn), [300, 301]);
+}
+
+#[test]
+fn blocks_of_the_fixed_area_are_never_free() {
+    let (mut arena, mut disk) = (Arena::default(), Disk::new(format()));
+    let cells = disk.current.clone();
+    let mut xn = arena.mount(&cells).expect("a new volume is clean");
+    drive(&mut xn, &mut disk, false).expect("it can be made writable");
+    for block in [0, 1, 2, 257, 258, 259, 379, 380, 1 << 30] {
+        assert_eq!(xn.tree_create(block, TREE, false), Err(Error::BadArgument));
+    }
+}
