@@ -16,6 +16,8 @@ use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
 
 const NANOSECONDS: u64 = 1_000_000_000;
+/// personality(2): a wait leaves its time-out as it was.
+const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 /// What waits for bytes, or for the end of them.
 const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
@@ -60,7 +62,7 @@ pub(super) fn ppoll(call: &mut Call<'_>) -> Result<u64> {
     let [list, count, time, mask, bytes, _] = call.arguments();
     check_mask(mask, bytes)?;
     let timeout = duration(time, 1)?;
-    with_mask(call, mask, |call| poll_list(call, list, count, timeout))
+    with_time_left(call, (time, 1), timeout, |call| with_mask(call, mask, |call| poll_list(call, list, count, timeout)))
 }
 
 /// A set of signals has eight bytes.
@@ -71,14 +73,35 @@ pub(super) fn check_mask(mask: u64, bytes: u64) -> Result<()> {
 pub(super) fn select(call: &mut Call<'_>) -> Result<u64> {
     let [count, read, write, except, time, _] = call.arguments();
     let timeout = microseconds(time)?;
-    select_sets(call, count, [read, write, except], timeout)
+    with_time_left(call, (time, 1000), timeout, |call| select_sets(call, count, [read, write, except], timeout))
 }
 
 pub(super) fn pselect6(call: &mut Call<'_>) -> Result<u64> {
     let [count, read, write, except, time, mask] = call.arguments();
     let timeout = duration(time, 1)?;
     let mask = if mask == 0 { 0 } else { copy::read_word(mask)? };
-    with_mask(call, mask, |call| select_sets(call, count, [read, write, except], timeout))
+    with_time_left(call, (time, 1), timeout, |call| {
+        with_mask(call, mask, |call| select_sets(call, count, [read, write, except], timeout))
+    })
+}
+
+/// Waits, then writes the time that is left to where the program's time-out lies, in units of so many nanoseconds.
+///
+/// A time-out of 0 stays as it is, and so does every one under `STICKY_TIMEOUTS`. A time-out that cannot be written is no error.
+fn with_time_left(
+    call: &Call<'_>,
+    (place, unit): (u64, u64),
+    timeout: Option<u64>,
+    action: impl FnOnce(&Call<'_>) -> Result<u64>,
+) -> Result<u64> {
+    let Some(timeout) = timeout.filter(|timeout| *timeout != 0) else { return action(call) };
+    let begin = runtime::clock::now();
+    let outcome = action(call);
+    if call.process.attributes.lock().personality & STICKY_TIMEOUTS == 0 {
+        let left = timeout.saturating_sub(runtime::clock::now().saturating_sub(begin));
+        let _ = copy::write_words(place, &[left / NANOSECONDS, left % NANOSECONDS / unit]);
+    }
+    outcome
 }
 
 /// A time as two words: seconds, and a rest in units of `unit` nanoseconds. 0: for ever.
