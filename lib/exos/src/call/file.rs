@@ -329,19 +329,40 @@ pub(super) fn getdents(call: &mut Call<'_>) -> Result<u64> {
 /// Through a buffer of the library: from a file to anything.
 pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
     let [to, from, offset_at, count, ..] = call.arguments();
-    let (to, from) = (call.process.description(to)?, call.process.description(from)?);
-    let Object::File { node } = from.object else { return Err(Errno::EINVAL) };
-    if !from.can_read() || !to.can_write() {
+    let given = if offset_at == 0 { None } else { Some(copy::read_word(offset_at)?) };
+    let from = call.process.description(from)?;
+    if !from.can_read() {
         return Err(Errno::EBADF);
     }
-    let start = if offset_at == 0 { from.offset() } else { copy::read_word(offset_at)? };
-    if (start as i64) < 0 || to.flags() & linux::O_APPEND != 0 {
+    let start = given.unwrap_or_else(|| from.offset());
+    if [start, count, start.wrapping_add(count)].iter().any(|number| (*number as i64) < 0) {
         return Err(Errno::EINVAL);
     }
+    let to = call.process.description(to)?;
+    if !to.can_write() {
+        return Err(Errno::EBADF);
+    }
+    if to.flags() & linux::O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let done = send_all(&from, start, &to, count.min(MOST))?;
+    if offset_at == 0 {
+        from.set_offset(start + done)
+    } else {
+        copy::write_word(offset_at, start + done)?
+    }
+    Ok(done)
+}
+
+/// Copies from a place of a file until `count` bytes are written, or the file ends.
+fn send_all(from: &Description, start: u64, to: &Description, count: u64) -> Result<u64> {
+    // A copy onto the same file makes the file grow while it is read.
+    let grows =
+        matches!((&from.object, &to.object), (Object::File { node }, Object::File { node: other }) if node == other);
     let mut done = 0;
-    while done < count.min(MOST) {
-        let wanted = (count - done).min(crate::guardian::protocol::WINDOW_BYTES) as usize;
-        let bytes = call.process.files.lock().read(node, start + done, wanted)?;
+    while done < count {
+        let wanted = (count - done).min(crate::guardian::protocol::WINDOW_BYTES);
+        let bytes = super::splice::bytes_of(from, start + done, wanted)?;
         if bytes.is_empty() {
             break;
         }
@@ -349,14 +370,9 @@ pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
             Err(_) if done > 0 => break,
             outcome => done += outcome?,
         }
-        if bytes.len() < wanted {
+        if (bytes.len() as u64) < wanted && !grows {
             break;
         }
-    }
-    if offset_at == 0 {
-        from.set_offset(start + done)
-    } else {
-        copy::write_word(offset_at, start + done)?
     }
     Ok(done)
 }

@@ -169,7 +169,8 @@ fn fill(from: (&Description, Option<u64>, u64), target: &Pipe, count: u64, waits
     }
 }
 
-fn bytes_of(from: &Description, start: u64, count: u64) -> Result<Vec<u8>> {
+/// Bytes of a file from a place on; `EINVAL` of what has no places.
+pub(super) fn bytes_of(from: &Description, start: u64, count: u64) -> Result<Vec<u8>> {
     match &from.object {
         Object::File { node } => crate::user_memory::current::process().files.lock().read(*node, start, count as usize),
         Object::Text(text) => {
