@@ -22,7 +22,7 @@ pub(super) fn futex(call: &mut Call<'_>) -> Result<u64> {
     let [address, operation, value, time, ..] = call.arguments();
     match operation as u32 {
         linux::FUTEX_WAIT_PRIVATE if time == 0 => futex::wait(address, value as u32, ANY, None, true).map(|()| 0),
-        linux::FUTEX_WAKE_PRIVATE => futex::wake(address, most(value), ANY, true),
+        linux::FUTEX_WAKE_PRIVATE => futex::wake(address, most_woken(value), ANY, true),
         _ => any(call),
     }
 }
@@ -30,6 +30,11 @@ pub(super) fn futex(call: &mut Call<'_>) -> Result<u64> {
 /// How many at most: an `int`.
 fn most(value: u64) -> u64 {
     u64::from((value as i32).max(0) as u32)
+}
+
+/// A wake counts before it compares: a count of 0 or below wakes one waiter, as on Linux.
+fn most_woken(value: u64) -> u64 {
+    most(value).max(1)
 }
 
 #[inline(never)]
@@ -55,8 +60,8 @@ fn any(call: &Call<'_>) -> Result<u64> {
                 outcome => outcome.map(|()| 0),
             }
         }
-        linux::FUTEX_WAKE => futex::wake(address, both[0], ANY, private),
-        linux::FUTEX_WAKE_BITSET => futex::wake(address, both[0], third, private),
+        linux::FUTEX_WAKE => futex::wake(address, most_woken(u64::from(value)), ANY, private),
+        linux::FUTEX_WAKE_BITSET => futex::wake(address, most_woken(u64::from(value)), third, private),
         linux::FUTEX_REQUEUE | linux::FUTEX_CMP_REQUEUE if (value as i32) < 0 || (fourth as i32) < 0 => {
             Err(Errno::EINVAL)
         }
@@ -68,7 +73,10 @@ fn any(call: &Call<'_>) -> Result<u64> {
             let request = Requeue { words: [address, second], most: both, expected: Some(third) };
             futex::requeue(request, private).map(|[woken, moved]| woken + moved)
         }
-        linux::FUTEX_WAKE_OP => futex::wake_and_change([address, second], both, third, private),
+        linux::FUTEX_WAKE_OP => {
+            let both = [most_woken(u64::from(value)), most_woken(fourth)];
+            futex::wake_and_change([address, second], both, third, private)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }
