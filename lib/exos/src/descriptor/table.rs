@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 /// How many descriptors a process may have, unless it changes that.
 pub const LIMIT: usize = 1024;
-/// The most that it may ask for.
-pub const LIMIT_MOST: usize = 4096;
+/// How many it may give itself without privilege, unless that is changed.
+pub const HARD_LIMIT: usize = 4096;
+/// The most that a privileged process may ask for: `fs.nr_open`.
+pub const LIMIT_MOST: usize = 1 << 20;
 
 /// One open descriptor.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ impl Default for Limits {
         let mut set = |resource: u32, soft, hard| limits[resource as usize] = [soft, hard];
         set(linux::RLIMIT_STACK, STACK_BYTES, UNLIMITED);
         set(linux::RLIMIT_CORE, 0, UNLIMITED);
-        set(linux::RLIMIT_NOFILE, table::LIMIT as u64, table::LIMIT_MOST as u64);
+        set(linux::RLIMIT_NOFILE, table::LIMIT as u64, table::HARD_LIMIT as u64);
         set(linux::RLIMIT_MEMLOCK, 8 << 20, 8 << 20);
         set(linux::RLIMIT_MSGQUEUE, 819_200, 819_200);
         set(linux::RLIMIT_NICE, 0, 0);
