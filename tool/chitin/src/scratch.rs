@@ -48,7 +48,8 @@ pub fn folder() -> Result<Folder> {
 pub fn folder_in(parent: &Path) -> Result<Folder> {
     loop {
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = Builder::new().prefix(NAME).tempdir_in(parent).context("cannot create a temporary folder")?;
+        let what = format!("cannot create a temporary folder in {}", parent.display());
+        let place = Builder::new().prefix(NAME).tempdir_in(parent).context(what)?;
         made.push(place.path().to_owned());
         let lock = lock(place.path());
         // Another process may have taken it for one that was left behind.
@@ -115,6 +116,9 @@ mod tests {
     #[test]
     fn where_no_folder_can_be_made_is_said() {
         let told = folder_in(Path::new("/nonexistent")).unwrap_err().to_string();
-        assert!(told.starts_with("cannot create a temporary folder: No such file or directory"), "{told}");
+        assert!(
+            told.starts_with("cannot create a temporary folder in /nonexistent: No such file or directory"),
+            "{told}"
+        );
     }
 }
