@@ -1,7 +1,7 @@
 //! On-disk format of a volume, version 1.
 //!
-//! All numbers are little-endian. A block has 4,096 bytes; a metadata block is eight sectors of 508 bytes of content and
-//! 4 bytes of checksum ([`crate::checksum::of_sector`]). The fixed blocks are metadata too.
+//! All numbers are little-endian. A block has 4,096 bytes; a metadata block is eight sectors of 508 bytes of content
+//! and 4 bytes of checksum ([`crate::checksum::of_sector`]). The fixed blocks are metadata too.
 //!
 //! | block | content |
 //! |---|---|
@@ -9,12 +9,13 @@
 //! | 1 | root catalogue: four entries of 96 bytes a sector, 32 in all |
 //! | 2 to 257 | template catalogue: 64 slots of 4 blocks |
 //! | 258 on | region table: 2,048 bits a sector, bit = region *open* |
-//! | first block of each region of 16,384 blocks; in region 0 the block after the region table | free map: 2,048 bits a sector, bit = used |
+//! | first block of a region of 16,384 blocks (region 0: after the region table) | free map: bit = used |
 //!
-//! Superblock: magic 0, version 8 (u32), state 12 (u32: 0 dirty, 1 clean), blocks 16, volume id 24 (16 bytes), mounts 40,
-//! time of creation 48. Root entry: name 0 (48 bytes), block 48 (0: no root), quota 56, template 64 (u8), flags 65.
-//! Template slot: sector 0 has name 0 (64 bytes), kind 64 (u8: 0 none, 1 leaf, 2 metadata), number of children 65, child
-//! slots 66 (8 bytes), length of owns 76 and of access 80 (u32, bytes); sectors 1 to 31 hold owns, then access, without gap.
+//! Superblock: magic 0, version 8 (u32), state 12 (u32: 0 dirty, 1 clean), blocks 16, volume id 24 (16 bytes), mounts
+//! 40, time of creation 48. Root entry: name 0 (48 bytes), block 48 (0: no root), quota 56, template 64 (u8), flags
+//! 65. Template slot: sector 0 has name 0 (64 bytes), kind 64 (u8: 0 none, 1 leaf, 2 metadata), number of children 65,
+//! child slots 66 (8 bytes), length of owns 76 and of access 80 (u32, bytes); sectors 1 to 31 hold owns, then access,
+//! without gap.
 
 use crate::checksum::of_sector;
 use crate::error::{Error, Result};

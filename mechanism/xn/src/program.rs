@@ -1,7 +1,7 @@
 //! Contexts of downloaded owns and access programs, and their runs by the reference interpreter.
 //!
-//! A kernel runs the compiled programs with the same contexts. Both contexts are deterministic: no clock, no address, no
-//! memory between runs (FAULTS rows 61 and 63).
+//! A kernel runs the compiled programs with the same contexts. Both contexts are deterministic: no clock, no address,
+//! no memory between runs (FAULTS rows 61 and 63).
 
 use crate::access::REQUEST_WORDS;
 use crate::claim::{Claims, MAX_CLAIMS, MAX_COUNT};

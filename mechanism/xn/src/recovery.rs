@@ -1,8 +1,9 @@
 //! Recovery by traversal (SOSP 1997, section 4.4): what the roots reach is used, all else is free.
 //!
-//! The caller walks the trees with [`Volume::bind`] and reports each metadata page with [`Volume::check`]. XN counts the
-//! blocks that are marked and not visited, so the caller's order and mistakes do not matter: the count is zero exactly
-//! when the traversal is complete. Recovery writes nothing. In this phase the map state *held* means "not visited yet".
+//! The caller walks the trees with [`Volume::bind`] and reports each metadata page with [`Volume::check`]. XN counts
+//! the blocks that are marked and not visited, so the caller's order and mistakes do not matter: the count is zero
+//! exactly when the traversal is complete. Recovery writes nothing. In this phase the map state *held* means "not
+//! visited yet".
 
 use crate::error::{Error, Result};
 use crate::format::{MAX_ROOTS, ROOTS, SECTORS};

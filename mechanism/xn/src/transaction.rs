@@ -1,8 +1,8 @@
 //! Transactions on metadata (SOSP 1997, section 4.1): the only way to change it.
 //!
 //! XN applies the change, runs owns before and after, and compares the difference with what the caller declared. Any
-//! mismatch restores the old bytes. The difference is taken sector by sector, so no block moves between sectors: a crash
-//! may keep one of two changed sectors, and must not find a block with two owners or with none.
+//! mismatch restores the old bytes. The difference is taken sector by sector, so no block moves between sectors: a
+//! crash may keep one of two changed sectors, and must not find a block with two owners or with none.
 
 use crate::access::{CHANGES, Caller, Operation};
 use crate::block::{DIRTY, IN, ORPHAN, OUT};
@@ -390,7 +390,8 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         }
     }
 
-    /// Frees the blocks of a piece: at once if nothing on disk leads to them and none is in transit, else by the ledger.
+    /// Frees the blocks of a piece: at once if nothing on disk leads to them and none is in transit, else by the
+    /// ledger.
     fn commit_free(&mut self, piece: &Piece) {
         let owner = self.memory.registry.blocks[piece.page];
         let owner_reserves = self.memory.templates.get(owner.template).is_some_and(|own| own.may_own(RESERVED));
@@ -436,8 +437,8 @@ fn is_attached(piece: &Piece, declared: &[Declared]) -> bool {
     declared.iter().any(|range| range.action == Action::Attach && range.first == piece.first)
 }
 
-/// The pieces are exactly the declared ranges: each lies in one, and together they have as many blocks. A declared range
-/// that overlaps another one has blocks that no piece can fill.
+/// The pieces are exactly the declared ranges: each lies in one, and together they have as many blocks. A declared
+/// range that overlaps another one has blocks that no piece can fill.
 fn check_declared(pieces: &[Piece], declared: &[Declared]) -> Result<()> {
     for piece in pieces {
         let matches = |range: &&Declared| {

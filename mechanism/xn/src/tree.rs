@@ -1,7 +1,7 @@
 //! Trees: persistent, unattached and temporary (SOSP 1997, section 4.3.2).
 //!
-//! A block bears the number of the tree in which it was bound. Attaching one tree to another sets `forward`, so no block
-//! is visited.
+//! A block bears the number of the tree in which it was bound. Attaching one tree to another sets `forward`, so no
+//! block is visited.
 
 /// How a tree stands to the roots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! An open volume: its memory, its phase, and the steps that make it writable and clean.
 //!
-//! Phases: *checking* (recovery traverses) or *read-only* (maps loaded), then *open*, then *closing* and read-only again.
-//! The mark *dirty* is durable before any other write; the maps are durable before the mark *clean*.
+//! Phases: *checking* (recovery traverses) or *read-only* (maps loaded), then *open*, then *closing* and read-only
+//! again. The mark *dirty* is durable before any other write; the maps are durable before the mark *clean*.
 
 use crate::block::{BlockInfo, DIRTY, IN, OUT};
 use crate::claim::Claims;
@@ -191,7 +191,8 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         Work::Write(block)
     }
 
-    /// Makes the volume clean: call until [`Work::Done`]. Refused while anything is dirty, held, in transit or unattached.
+    /// Makes the volume clean: call until [`Work::Done`]. Refused while anything is dirty, held, in transit or
+    /// unattached.
     pub fn stop(&mut self, buffer: &mut Block) -> Result<Work> {
         let step = match self.phase {
             Phase::Open => {

@@ -1,8 +1,8 @@
 //! Oracle: an independent decoder, written from the description of the format in `xn::format` and from
 //! [`crate::templates`], which uses no code of XN.
 //!
-//! It marks from the roots. No block is reached twice, none is fixed, each has the ghost tag that its parent expects, and
-//! all reachable metadata is intact. If the superblock says *clean*, the free maps are exactly the marks.
+//! It marks from the roots. No block is reached twice, none is fixed, each has the ghost tag that its parent expects,
+//! and all reachable metadata is intact. If the superblock says *clean*, the free maps are exactly the marks.
 
 use crate::disk::Cell;
 use std::collections::{BTreeSet, HashMap};

@@ -213,6 +213,30 @@ fn fault_65_a_block_is_not_reused_while_a_pointer_is_on_disk() {
 }
 
 #[test]
+fn fault_65_what_a_held_parent_points_to_waits_with_it() {
+    with_volume(|xn, disk| {
+        rooted(xn, disk);
+        allocate(xn, 1, 16, 302, TREE);
+        xn.bind(&Caller::default(), 1, 0, 302, 2).expect("a child");
+        allocate(xn, 2, 16, 303, LEAF);
+        xn.bind(&Caller::default(), 2, 0, 303, 3).expect("a child");
+        for page in [3, 2, 1] {
+            write(xn, disk, page).expect("its children are durable");
+            flush(xn, disk);
+        }
+        assert_eq!(set(xn, 2, 16, None, &declare(Action::Free, 303, LEAF)), Ok(()));
+        assert_eq!(set(xn, 1, 16, None, &declare(Action::Free, 302, TREE)), Ok(()));
+        reclaim(xn);
+        assert_eq!(owned(xn), [300, 302, 303], "the root on disk leads to both");
+        write(xn, disk, 1).expect("ready");
+        flush(xn, disk);
+        reclaim(xn);
+        reclaim(xn);
+        assert_eq!(owned(xn), [300]);
+    });
+}
+
+#[test]
 fn fault_66_some_dirty_block_can_always_be_written() {
     with_volume(|xn, disk| {
         rooted(xn, disk);

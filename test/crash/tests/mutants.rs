@@ -1,6 +1,6 @@
-//! The strong tests catch what the plain ones let pass: each patch in `mechanism/xn/mutants` makes XN wrong in one way; it
-//! compiles, XN's unit tests and `plain` pass, and the test that its first line names fails. Runs under `CHITIN_FULL=1`,
-//! in a copy; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
+//! The strong tests catch what the plain ones let pass: each patch in `mechanism/xn/mutants` makes XN wrong in one
+//! way; it compiles, XN's unit tests and `plain` pass, and the test that its first line names fails. Runs under
+//! `CHITIN_FULL=1`, in a copy; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
