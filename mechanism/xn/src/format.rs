@@ -309,7 +309,6 @@ mod tests {
         let mut bytes = [0; BLOCK_SIZE];
         superblock().encode(0, &mut bytes);
         assert_eq!(Superblock::decode(&bytes, 0), Ok(superblock()));
-        assert!(Superblock::decode(&bytes, 39_999).is_err(), "it was written to another place");
         for at in 0..SECTOR_SIZE * 8 {
             bytes[at / 8] ^= 1 << (at % 8);
             assert!(Superblock::decode(&bytes, 0).is_err(), "bit {at}");
