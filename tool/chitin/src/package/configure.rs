@@ -1,4 +1,4 @@
-//! Configuration of unpacked packages: their own maintainer scripts run inside Chitin, and what they changed comes back.
+//! Configuration of unpacked packages: their maintainer scripts run inside Chitin, and what they changed comes back.
 //!
 //! The machine writes a tar of the files that changed to its standard output; names that went are listed in it.
 

@@ -1,4 +1,4 @@
-//! `--gdb`: a script for the debugger that loads the symbols of the kernel, of ExOS and of the program, and what to type.
+//! `--gdb`: a script that loads the symbols of the kernel, of ExOS and of the program, and what to type.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,8 +14,8 @@ const ENTER: &str = r#"
 cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc && exec chroot . "$@"
 "#;
 
-/// The same where mounts of the name space are shared with the host: below a private mount of the root on itself, which
-/// is all that the host sees, and which goes at the end.
+/// The same where mounts of the name space are shared with the host: below a private mount of the root on itself. The
+/// host sees only that mount, which goes at the end.
 const ENTER_PRIVATE: &str = r#"
 root=$1; shift
 mount --bind "$root" "$root" && mount --make-rprivate "$root" && cd "$root" &&
