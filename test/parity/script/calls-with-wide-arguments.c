@@ -1,5 +1,5 @@
 // A program in C, compiled by the host's compiler, and the same on both sides.
-// Arguments that only their upper half makes wrong, and structures near the end of the address space: errors, not the end of the caller.
+// Arguments that only their upper half makes wrong, and structures near the end of the address space: errors.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -55,8 +55,6 @@ int main(void)
     try("sched_getattr", SYS_sched_getattr, 0, -8, 48, 0, 0);
     try("sched_setattr", SYS_sched_setattr, 0, -8, 0, 0, 0);
     try("capget", SYS_capget, -4, 0, 0, 0, 0);
-    try("setgroups", SYS_setgroups, 0x7fffffff, -8, 0, 0, 0);
-    try("getgroups", SYS_getgroups, 0x7fffffff, -8, 0, 0, 0);
     try("timerfd_settime", SYS_timerfd_settime, 0, 0, -8, 0, 0);
     try("getrandom", SYS_getrandom, -8, 4096, 0, 0, 0);
     try("select", SYS_select, 1024, (long)set, -8, -8, -8);

@@ -93,13 +93,13 @@ pub(super) fn timerfd_create(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, new, old, ..] = call.arguments();
-    let description = call.process.description(number)?;
-    let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
+    let period = duration(new, 1)?.ok_or(Errno::EFAULT)?;
+    let next = duration(new.saturating_add(16), 1)?.ok_or(Errno::EFAULT)?;
     if flags as u32 & !(linux::TFD_TIMER_ABSTIME | linux::TFD_TIMER_CANCEL_ON_SET) != 0 {
         return Err(Errno::EINVAL);
     }
-    let period = duration(new, 1)?.ok_or(Errno::EFAULT)?;
-    let next = duration(new.saturating_add(16), 1)?.ok_or(Errno::EFAULT)?;
+    let description = call.process.description(number)?;
+    let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
     let before = timer.setting();
     let now = runtime::clock::now();
     let next = match next {

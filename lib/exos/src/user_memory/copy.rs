@@ -111,9 +111,9 @@ pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
 /// Copies a range of the program's memory under a lock that the page fault handler needs: `action` takes the lock and
 /// copies as many bytes as it is given.
 ///
-/// Another thread can fork between the preparation and the lock. Fork write-protects every private page, so that the copy
-/// faults. Then `action` returns [`Errno::FAULT_UNDER_LOCK`] with the lock released, and the range is prepared again. So
-/// `action` must change nothing before its copy succeeds.
+/// Another thread can fork between the preparation and the lock. Fork write-protects every private page, so that the
+/// copy faults. Then `action` returns [`Errno::FAULT_UNDER_LOCK`] with the lock released, and the range is prepared
+/// again. So `action` must change nothing before its copy succeeds.
 ///
 /// # Errors
 /// `EFAULT` where the first byte cannot be reached; what `action` returns.
