@@ -5,7 +5,8 @@
 
 use crate::errno::{Errno, Result};
 use crate::process::attributes::Attributes;
-use crate::process::children::public;
+use crate::process::children::{STATUS_WORD, public};
+use crate::process::status::Status;
 use crate::session::board;
 use crate::session::succession::Succession;
 use crate::signal::frame::Information;
@@ -168,7 +169,7 @@ impl Sight {
         let page = PageNumber(info.public.load(Acquire));
         let public = Window::open(&[page], self.key, Access::READ).ok()?;
         let word = |index: usize| public.words()[index].load(Acquire);
-        if word(public::MAGIC) != public::MAGIC_VALUE {
+        if word(public::MAGIC) != public::MAGIC_VALUE || ended && Status::is_unawaited(word(STATUS_WORD)) {
             return None;
         }
         let mailbox = PageNumber(word(public::MAILBOX));
@@ -305,7 +306,7 @@ fn send_to_nobody(number: u64) -> Result<u64> {
     if number == runtime::entry::FIRST.0 {
         return if process().identity.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
     }
-    let is_child = process().children.lock().all.iter().any(|child| child.number() == number);
+    let is_child = process().children.lock().all.iter().any(|child| child.number() == number && !child.is_unawaited());
     if is_child { Ok(0) } else { Err(Errno::ESRCH) }
 }
 

@@ -62,9 +62,6 @@ fn set_action(call: &Call<'_>, signal: u32, action: Action) {
         call.process.letters.post().drop_all(bit(signal));
         thread().post().drop_all(bit(signal));
     }
-    if signal == linux::SIGCHLD {
-        call.process.letters.set_wants_stops(!action.has(linux::SA_NOCLDSTOP));
-    }
 }
 
 pub(super) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {

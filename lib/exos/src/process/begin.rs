@@ -271,7 +271,10 @@ impl Process {
 
 /// Shows what becomes of signals that are not blocked.
 pub fn publish_signals(process: &Process) {
-    let (ignored, caught) = process.signals.lock().sets();
+    let actions = process.signals.lock();
+    let (ignored, caught) = actions.sets();
+    process.letters.set_wants(!actions.get(linux::SIGCHLD).has(linux::SA_NOCLDSTOP), !actions.forgets_children());
+    drop(actions);
     process.public_word(public::IGNORED).store(ignored, Release);
     process.public_word(public::CAUGHT).store(caught, Release);
 }

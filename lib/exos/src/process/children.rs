@@ -225,6 +225,11 @@ impl Child {
         })
     }
 
+    /// Whether it ended while this process ignored SIGCHLD: then it is gone without being waited for.
+    pub fn is_unawaited(&self) -> bool {
+        Status::is_unawaited(self.public.words()[STATUS_WORD].load(Acquire)) && self.made.is_over()
+    }
+
     /// What becomes true when it is gone, while it has said how it ends and has only to die.
     pub fn death(&self) -> Option<Term> {
         Status::from_word(self.public.words()[STATUS_WORD].load(Acquire))?;

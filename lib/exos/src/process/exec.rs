@@ -4,6 +4,7 @@
 
 use super::beside::Beside;
 use super::children::public;
+use super::futex;
 use super::preload::{self, Object};
 use super::prepared::{Prepared, ZEROS};
 use super::program::{self, Executable, File, read_from};
@@ -484,6 +485,7 @@ pub(super) enum Old {
 /// Everything of the old program goes that the new one does not begin with.
 pub(super) fn forget_old_program(memory: Old) -> Result<()> {
     let process = process();
+    futex::release_robust_list(thread());
     super::begin::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let next = space.successor();
@@ -522,7 +524,6 @@ pub(super) fn forget_old_program(memory: Old) -> Result<()> {
     process.alarms.change(|timers| timers.created.clear());
     let thread = thread();
     thread.set_alternate([0; 3]);
-    thread.robust_list.store(0, Relaxed);
     thread.clear_at_end.store(0, Relaxed);
     Ok(())
 }

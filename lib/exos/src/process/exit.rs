@@ -184,8 +184,14 @@ pub fn abandon(status: Status) -> ! {
 
 /// Leaves the status where the parent finds it.
 fn show(status: Status) {
-    let area = area_at(process().area.load(Relaxed));
-    area.status(STATUS_WORD - STATUS_BASE).store(status.to_word(), Release);
+    let process = process();
+    // Where the thread ends in the middle of something it may hold this lock itself.
+    let is_free = process.parent_mailbox.owner() != area::number();
+    let parent = if is_free { process.parent_mailbox.lock().clone() } else { None };
+    let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
+    let is_unawaited = !is_adopted && parent.is_some_and(|parent| parent.letters().forgets_children());
+    let word = if is_unawaited { status.to_unawaited_word() } else { status.to_word() };
+    area_at(process.area.load(Relaxed)).status(STATUS_WORD - STATUS_BASE).store(word, Release);
 }
 
 /// Destroys the first thread, with which the process ends, and dies.

@@ -13,6 +13,8 @@ pub enum Status {
 
 /// Bit of the word in the public page: the process has ended, the status is in the low half.
 const ENDED: u64 = 1 << 63;
+/// Bit of that word: the parent ignored SIGCHLD when the process ended, so that it is gone without being waited for.
+const UNAWAITED: u64 = 1 << 62;
 
 impl Status {
     /// As `wait4` stores it. No core is ever written, so that the bit for it is never set.
@@ -26,6 +28,16 @@ impl Status {
     /// As a word of the public page: never 0.
     pub const fn to_word(self) -> u64 {
         ENDED | self.to_wait() as u64
+    }
+
+    /// The same of a process whose parent ignores its end.
+    pub const fn to_unawaited_word(self) -> u64 {
+        self.to_word() | UNAWAITED
+    }
+
+    /// Whether a word of the public page is that of an ended process that its parent ignored.
+    pub const fn is_unawaited(word: u64) -> bool {
+        word & (ENDED | UNAWAITED) == ENDED | UNAWAITED
     }
 
     /// From a word of the public page; every value has a meaning, for others can write nonsense into theirs.

@@ -111,8 +111,8 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
         let seen = mailbox.children().load(Acquire);
         await_deaths();
         let forgets = process.signals.lock().forgets_children();
-        if forgets {
-            bury_ended();
+        if forgets || process.children.lock().all.iter().any(Child::is_unawaited) {
+            bury(|child| forgets || child.is_unawaited());
         }
         match look(wanted)? {
             // It has ended since it was looked for above: nobody is told.
@@ -141,10 +141,15 @@ fn await_deaths() {
 
 /// Takes back what children were made of that ended and that nobody will ask about.
 pub fn bury_ended() {
+    bury(|_| true);
+}
+
+fn bury(is_gone: impl Fn(&Child) -> bool) {
     let process = process();
     let mut children = process.children.lock();
-    let (ended, others): (Vec<Child>, Vec<Child>) =
-        core::mem::take(&mut children.all).into_iter().partition(|child| child.status().is_some());
+    let (ended, others): (Vec<Child>, Vec<Child>) = core::mem::take(&mut children.all)
+        .into_iter()
+        .partition(|child| child.status().is_some() && is_gone(child));
     children.all = others;
     drop(children);
     ended.into_iter().for_each(Child::bury);

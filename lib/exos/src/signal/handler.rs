@@ -10,6 +10,7 @@ use crate::process::status::Status;
 use crate::user_memory::copy;
 use crate::user_memory::current::thread;
 use crate::user_memory::signal_frame::{self, Parts};
+use crate::user_memory::vectors;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
@@ -30,6 +31,8 @@ pub(super) fn call(
     let at = put_frame(context, action, (blocked, fault));
     let at = at.filter(|at| !action.has(linux::SA_SIGINFO) || put_information(*at, &information()).is_ok());
     let Some(at) = at else { return call_for_want_of_stack(context, signal, blocked) };
+    // As on Linux a handler begins with the vector and x87 registers of a new program; the frame holds the others.
+    vectors::clear();
     let registers = &mut context.registers;
     (registers.rdi, registers.rax) = (u64::from(signal), 0);
     (registers.rsi, registers.rdx) = (frame::information_at(at), frame::context_at(at));

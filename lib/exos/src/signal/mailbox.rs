@@ -22,6 +22,8 @@ pub const GROUP: usize = 3;
 const QUESTIONS: usize = 6;
 /// Flag: the owner does not want to hear of children that stop or go on.
 const NO_STOPS: u64 = 1;
+/// Flag: the owner does not wait for children that end.
+const FORGETS: u64 = 2;
 
 /// A mailbox, one's own or another's.
 #[derive(Clone, Debug)]
@@ -80,9 +82,15 @@ impl Letters {
         &self.0[QUESTIONS]
     }
 
-    /// Says whether the owner wants to hear of children that stop or go on.
-    pub fn set_wants_stops(self, wants: bool) {
-        self.0[FLAGS].store(if wants { 0 } else { NO_STOPS }, SeqCst);
+    /// Says whether the owner wants to hear of children that stop or go on, and whether it waits for those that end.
+    pub fn set_wants(self, stops: bool, ends: bool) {
+        let [stops, ends] = [if stops { 0 } else { NO_STOPS }, if ends { 0 } else { FORGETS }];
+        self.0[FLAGS].store(stops | ends, SeqCst);
+    }
+
+    /// Whether the owner does not wait for children that end now.
+    pub fn forgets_children(self) -> bool {
+        self.0[FLAGS].load(Acquire) & FORGETS != 0
     }
 
     /// Tells a parent that something happened to a child; `code` as in `siginfo`.
@@ -98,6 +106,11 @@ fn tell_of_child(mailbox: &[AtomicU64], information: &Information) {
     if information.signal != 0 && !(stops && mailbox[FLAGS].load(Acquire) & NO_STOPS != 0) {
         let _ = Post::new(mailbox).put(information);
     }
+}
+
+/// Whether the process whose mailbox is `page` does not wait for children that end now.
+pub fn forgets_children(key: KeyIndex, page: PageNumber) -> bool {
+    Window::open(&[page], key, Access::READ).is_ok_and(|window| window.words()[FLAGS].load(Acquire) & FORGETS != 0)
 }
 
 /// Tells the process `target`, whose mailbox is `page`, that something happened to a child of it.
