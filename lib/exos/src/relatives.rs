@@ -273,16 +273,17 @@ pub fn send(number: u64, information: &Information) -> Result<u64> {
     if is_own {
         return if information.signal == 0 { Ok(0) } else { signal::send_own(information).map(|()| 0) };
     }
-    let Some(other) = find_any(number) else { return send_to_nobody(number) };
+    let Some(other) = find_any(number) else { return send_to_unknown(number, information) };
     deliver(&other, information).map(|()| 0)
 }
 
 /// Sends a signal to another process. To one of this user the way is short: its mailbox can be opened. Else the guardian
-/// decides, who knows the users of both.
+/// decides, who knows the users of both. SIGKILL always goes to the guardian, who sees to it that the process ends.
 fn deliver(other: &Other, information: &Information) -> Result<()> {
     let direct = match information.signal {
         _ if !may_signal(other, information.signal) => Err(Errno::EPERM),
         0 => Ok(()),
+        linux::SIGKILL if !other.ended => Err(Errno::EPERM),
         _ => sight().send(other, information),
     };
     match direct {
@@ -298,6 +299,12 @@ fn may_signal(other: &Other, signal: u32) -> bool {
     let [real, effective] = other.user;
     process().identity.lock().may_signal(real, effective)
         || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
+}
+
+/// A process that has made its own words unreadable is not found, but the guardian knows it and can end it.
+fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
+    let kill = || crate::guardian::client::signal(process().guardian, number, information);
+    if information.signal == linux::SIGKILL && kill().is_ok() { Ok(0) } else { send_to_nobody(number) }
 }
 
 /// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect; so does

@@ -8,6 +8,7 @@
 //! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory, `precedence` who goes before others on a CPU. `allowance` is what it may have of the memory. `client` runs in each process;
 //! `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
 
+pub mod condemned;
 pub mod handle;
 pub mod idle;
 pub mod newborn;

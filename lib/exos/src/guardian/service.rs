@@ -2,6 +2,7 @@
 
 use super::allowance::Allowance;
 use super::bequests::Bequests;
+use super::condemned::Condemned;
 use super::handle::Handle;
 use super::ipc::Ipc;
 use super::keys::{self, Keys};
@@ -51,6 +52,8 @@ pub struct Guardian {
     pub board: &'static [AtomicU64],
     /// Processes that are to go on in fresh environments.
     pub wishes: Wishes,
+    /// Processes that were sent SIGKILL.
+    pub condemned: Condemned,
     /// What it says of clients to others.
     pub(super) vouchers: Vouchers,
     /// What the dead have left to others.
@@ -110,6 +113,7 @@ impl Guardian {
             taking_over: None,
             board,
             wishes,
+            condemned: Condemned::default(),
             vouchers,
             bequests,
             futexes,

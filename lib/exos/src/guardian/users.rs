@@ -10,14 +10,14 @@ use crate::errno::{Errno, Result};
 use crate::process::create::SESSION_SLOT;
 use crate::process::groups::{self, Groups};
 use crate::process::identity::{Change, FIRST_APART};
-use crate::relatives::Sight;
+use crate::relatives::{Other, Sight};
 use crate::session::board;
-use crate::session::succession::Succession;
+use crate::session::succession::{PAIRS, Succession};
 use crate::signal::frame::Information;
 use crate::signal::set::COUNT;
 use abi::budget::{Figure, Resource};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
@@ -151,9 +151,10 @@ impl Guardian {
         let target = self.succession().environment(target);
         let receiver = &self.server.clients.get(&target).ok_or(Errno::ESRCH)?.identity;
         let sight = self.sight();
-        let other = sight.find(target).ok_or(Errno::ESRCH)?;
-        let is_of_session = || sight.find(caller).is_some_and(|own| own.session == other.session);
-        let continues = signal == u64::from(linux::SIGCONT) && is_of_session();
+        let other = sight.find(target).ok_or(Errno::ESRCH);
+        let session_of = |found: Option<&Other>| found.map(|other| other.session);
+        let is_of_session = || session_of(sight.find(caller).as_ref()) == session_of(other.as_ref().ok());
+        let continues = signal == u64::from(linux::SIGCONT) && other.is_ok() && is_of_session();
         if !sender.may_signal(receiver.user.real, receiver.user.saved) && !continues {
             return Err(Errno::EPERM);
         }
@@ -162,7 +163,23 @@ impl Guardian {
         else {
             return Ok(());
         };
-        sight.send(&other, &information)
+        if information.signal != linux::SIGKILL {
+            return sight.send(&other?, &information);
+        }
+        self.condemn(target);
+        // A process that has made its words unreadable ends at its deadline.
+        other.and_then(|other| sight.send(&other, &information)).or(Ok(()))
+    }
+
+    /// Gives a process that is sent SIGKILL a deadline, at which the session destroys what still lives of it. The
+    /// environments that it stands in for see its end by themselves, if their libraries are whole.
+    pub fn condemn(&mut self, environment: u64) {
+        let succession = self.succession();
+        let before = core::iter::successors(Some(environment), |number| succession.predecessor(*number));
+        let now = clock::now();
+        before.take(PAIRS).for_each(|number| self.condemned.add(number, now));
+        self.board[board::KILLS].fetch_add(1, SeqCst);
+        crate::block::kick_idle();
     }
 
     /// See [`super::protocol::Operation::Ask`].

@@ -260,6 +260,10 @@ impl Child {
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }
+        if signal == linux::SIGKILL {
+            let guardian = crate::user_memory::current::process().guardian;
+            let _ = crate::guardian::client::signal(guardian, self.number(), &information);
+        }
     }
 
     /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.

@@ -10,6 +10,8 @@ pub const OUTPUT_GONE: usize = 0;
 pub const LOADS: usize = 1;
 /// How often somebody asked for a process to be made: the guardian counts them.
 pub const WISHES: usize = 4;
+/// How many processes were sent SIGKILL: the guardian counts them.
+pub const KILLS: usize = 5;
 /// Where the table of processes begins that another environment goes on for.
 pub const SUCCESSION: usize = 8;
 

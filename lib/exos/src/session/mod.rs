@@ -9,6 +9,8 @@ pub mod birth;
 pub mod board;
 pub mod command;
 #[cfg(target_os = "none")]
+mod enforcer;
+#[cfg(target_os = "none")]
 mod keyboard;
 pub mod load;
 #[cfg(target_os = "none")]

@@ -62,6 +62,11 @@ impl Orphans {
         self.next
     }
 
+    /// The next look is due now.
+    pub const fn look_at_once(&mut self) {
+        self.next = 0;
+    }
+
     /// If it is time: buries orphans that have ended, and notes those that live.
     pub fn look(&mut self, successors: &mut Successors) {
         if !successors.note_dead() && self.watched().all(exposed::lives) && clock::now() < self.next {

@@ -1,5 +1,6 @@
 //! While the first process lives: what the host sends goes where it belongs, and orphans that end are buried.
 
+use super::enforcer::Enforcer;
 use super::orphans::Orphans;
 use super::set_id::Successors;
 use super::start::{Session, Source};
@@ -43,19 +44,23 @@ pub fn run(session: &Session) -> Status {
     let first = session.first.number;
     let mut orphans = Orphans::new(session.bank, session.guardian);
     let mut successors = Successors::default();
+    let mut enforcer = Enforcer::default();
     let mut next_count = runtime::clock::now() + load::INTERVAL;
     while exposed::lives(first) {
         receive(session, &mut input);
         input.pass_on(session);
         input.grant(session);
         successors.make(session);
+        if enforcer.look(session) {
+            orphans.look_at_once();
+        }
         orphans.look(&mut successors);
         successors.forget_dead(session);
         if runtime::clock::now() >= next_count {
             next_count += load::INTERVAL;
             count_load(session);
         }
-        wait(session, &input, &orphans, &successors);
+        wait(session, &input, &orphans, (&successors, &enforcer));
     }
     status(session)
 }
@@ -98,6 +103,9 @@ fn pass_signal_on(session: &Session, payload: &[u8]) {
     }
     let sight = session.sight();
     let Some(first) = sight.find(session.first.number.0) else { return };
+    if signal == linux::SIGKILL {
+        session.state.lock().condemn(first.environment);
+    }
     let information = from_system(signal);
     // Who has gone meanwhile needs no signal.
     let _ = match signal {
@@ -173,10 +181,11 @@ impl Input {
     }
 }
 
-fn wait(session: &Session, input: &Input, orphans: &Orphans, successors: &Successors) {
+fn wait(session: &Session, input: &Input, orphans: &Orphans, (successors, enforcer): (&Successors, &Enforcer)) {
     let frames = &exposed::kernel().channel_frames;
     let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
     terms.push(successors.term(session));
+    terms.extend(enforcer.terms(session));
     terms.extend(input.term(session));
     let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
     let records = watched.filter_map(exposed::environment);

@@ -1,0 +1,245 @@
+// Processes that overwrite their library's words so that it cannot answer SIGKILL: each ends within 100 ms, and what it
+// held comes back as if it had exited (row 160 of the attack matrix). One line for each kind.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "census.h"
+
+#define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
+
+// Where ExOS keeps the area of the first thread, by its layout.rs: its public page, whose library half begins with a
+// mark, and the words that the kernel reads: seven upcall entries, then the critical-section word.
+#define PUBLIC ((volatile uint64_t *)0x7d8000000800ull)
+#define WORD ((volatile uint64_t *)0x7d8000001000ull)
+enum { ENTRIES = 7, CRITICAL = 8, MOST_MS = 100, SLACK = 1200 };
+
+struct shared { atomic_long ready, steps, orphan, orphans_parent; };
+static struct shared *shared;
+static const char *lock_path = "/tmp/kill-unwilling";
+
+static long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// Whether a child has ended by itself, before it was killed.
+static int has_ended(pid_t child) {
+    siginfo_t told = {0};
+    return waitid(P_PID, child, &told, WEXITED | WNOHANG | WNOWAIT) == 0 && told.si_pid == child;
+}
+
+static void spin(void) { for (;;) shared->ready = 1; }
+
+static void *spin_in_thread(void *unused) { spin(); return unused; }
+
+static void *make_threads(void *unused) {
+    for (;;) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, spin_in_thread, 0)) shared->ready = 1;
+        usleep(1000);
+    }
+    return unused;
+}
+
+static void spins(void) { WORD[CRITICAL] = 1; spin(); }
+
+static void sleeps(void) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, 0);
+    shared->ready = 1;
+    WORD[CRITICAL] = 1;
+    for (;;) pause();
+}
+
+static void without_entries(void) {
+    for (int i = 0; i < ENTRIES; i++) WORD[i] = 0;
+    WORD[CRITICAL] = 1;
+    spin();
+}
+
+static void own_entries(void) {
+    for (int i = 0; i < ENTRIES; i++) WORD[i] = (uint64_t)spin;
+    spin();
+}
+
+static void without_stack(void) {
+    shared->ready = 1;
+    WORD[CRITICAL] = 1;
+    memset((void *)0x7d8000003000ull, 0xff, 4096);
+    spin();
+}
+
+static void forks(void) {
+    WORD[CRITICAL] = 1;
+    shared->ready = 1;
+    for (;;) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        if (child > 0) waitpid(child, 0, 0);
+    }
+}
+
+static void skip(int number) { (void)number; shared->ready = 1; }
+
+static void faults(void) {
+    signal(SIGSEGV, skip);
+    WORD[CRITICAL] = 1;
+    for (;;) *(volatile int *)8 = 1;
+}
+
+static void has_threads(void) {
+    pthread_t thread;
+    for (int i = 0; i < 3; i++) pthread_create(&thread, 0, spin_in_thread, 0);
+    WORD[CRITICAL] = 1;
+    spin();
+}
+
+static void makes_threads(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, make_threads, 0);
+    spins();
+}
+
+static void hides(void) {
+    PUBLIC[0] = 0;
+    WORD[CRITICAL] = 1;
+    spin();
+}
+
+// After the signal, and before its end, it writes the status word that says exit(0).
+static void lies(void) {
+    WORD[CRITICAL] = 1;
+    shared->ready = 1;
+    for (long until = now_ms() + 15; now_ms() < until;) {}
+    for (;;) ((volatile uint64_t *)0x7d8000000000ull)[33] = 1ull << 63;
+}
+
+static void stopped(void) { shared->ready = 1; raise(SIGSTOP); spins(); }
+
+enum way { BY_ROOT, BY_ITS_USER, BY_GROUP };
+
+// It has a lock, a pipe and a child, and then does what it does.
+static void be_unwilling(int pipe_end, enum way way, void (*action)(void)) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int file = open(lock_path, O_RDWR);
+    CHECK(file >= 0 && fcntl(file, F_SETLK, &lock) == 0);
+    pid_t parent = getpid();
+    pid_t orphan = fork();
+    if (orphan == 0) {
+        close(pipe_end);
+        setpgid(0, 0);
+        shared->orphan = 1;
+        while (getppid() == parent) usleep(1000);
+        shared->orphans_parent = getppid();
+        _exit(0);
+    }
+    while (!shared->orphan) usleep(1000);
+    if (way == BY_ROOT) CHECK(setgid(1000) == 0 && setuid(1000) == 0);
+    action();
+    _exit(9);
+}
+
+static int has_lock(void) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int file = open(lock_path, O_RDWR), has = fcntl(file, F_SETLK, &lock) == 0;
+    close(file);
+    return has;
+}
+
+static int wait_until(int (*is_true)(void)) {
+    for (int i = 0; i < 1000 && !is_true(); i++) usleep(1000);
+    return is_true();
+}
+
+static int has_other_parent(void) { return shared->orphans_parent != 0; }
+
+static void kill_one(const char *name, enum way way, void (*action)(void)) {
+    int ends[2], status;
+    char byte;
+    CHECK(pipe(ends) == 0);
+    memset(shared, 0, sizeof *shared);
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        close(ends[0]);
+        be_unwilling(ends[1], way, action);
+    }
+    close(ends[1]);
+    while (!shared->ready && !has_ended(child)) usleep(1000);
+    usleep(5000);
+    if (has_ended(child)) printf("%s: ended by itself\n", name);
+    else CHECK(!has_lock());
+    long begin = now_ms();
+    if (way == BY_ITS_USER) {
+        pid_t killer = fork();
+        if (killer == 0) _exit(kill(child, SIGKILL) != 0);
+        CHECK(waitpid(killer, &status, 0) == killer && status == 0);
+    } else {
+        CHECK(kill(way == BY_GROUP ? -child : child, SIGKILL) == 0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    long took = now_ms() - begin;
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK(read(ends[0], &byte, 1) == 0);
+    close(ends[0]);
+    CHECK(wait_until(has_lock) && wait_until(has_other_parent));
+    CHECK(kill(child, 0) < 0 && errno == ESRCH);
+    if (took > MOST_MS) printf("%s: after %ld ms\n", name, took);
+    else printf("%s\n", name);
+    fflush(stdout);
+}
+
+// Its parent ignores SIGCHLD: it is gone without being waited for.
+static void kill_ignored(const char *name) {
+    signal(SIGCHLD, SIG_IGN);
+    shared->ready = 0;
+    pid_t child = fork();
+    if (child == 0) spins();
+    while (!shared->ready) usleep(1000);
+    CHECK(kill(child, SIGKILL) == 0);
+    int waited = 0;
+    while (kill(child, 0) == 0 && waited++ < MOST_MS) usleep(1000);
+    CHECK(kill(child, 0) < 0 && errno == ESRCH);
+    CHECK(wait(0) < 0 && errno == ECHILD);
+    signal(SIGCHLD, SIG_DFL);
+    puts(name);
+}
+
+int main(void) {
+    shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    close(open(lock_path, O_CREAT | O_RDWR, 0666));
+    chmod(lock_path, 0666);
+    kill_one("spins", BY_ROOT, spins);
+    long before = free_when_quiet();
+    kill_one("spins, killed by its user", BY_ITS_USER, spins);
+    kill_one("sleeps", BY_ROOT, sleeps);
+    kill_one("no entries", BY_ROOT, without_entries);
+    kill_one("entries of its own", BY_ROOT, own_entries);
+    kill_one("no stack", BY_ROOT, without_stack);
+    kill_one("forks, killed with its group", BY_GROUP, forks);
+    kill_one("faults", BY_ROOT, faults);
+    kill_one("has threads", BY_ROOT, has_threads);
+    kill_one("makes threads", BY_ROOT, makes_threads);
+    kill_one("hides", BY_ROOT, hides);
+    kill_one("lies of its end", BY_ROOT, lies);
+    kill_one("stopped", BY_ROOT, stopped);
+    kill_ignored("ignored by its parent");
+    long lost = before - free_when_quiet();
+    printf(lost <= SLACK ? "all memory is back\n" : "%ld KiB are lost\n", lost);
+    return 0;
+}
