@@ -1,6 +1,5 @@
 // A program in C, compiled by the host's compiler, and the same on both sides.
-/* A signal's handler begins with the FPU as a new program has it; what it interrupted gets its own back.
- * Expected (Linux): "mxcsr 1f80 cw 37f xmm0 0, after: mxcsr 7f80 cw 77f xmm0 42" */
+/* A signal's handler begins with the FPU as a new program has it; what it interrupted gets its own back. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
