@@ -237,6 +237,28 @@ fn fault_65_what_a_held_parent_points_to_waits_with_it() {
 }
 
 #[test]
+fn fault_65_a_parent_stays_in_core_until_its_write_is_durable() {
+    with_volume(|xn, disk| {
+        rooted(xn, disk);
+        allocate(xn, 1, 16, 301, LEAF);
+        xn.bind(&Caller::default(), 1, 0, 301, 2).expect("a child");
+        for page in [2, 1] {
+            write(xn, disk, page).expect("its children are durable");
+            flush(xn, disk);
+        }
+        assert_eq!(set(xn, 1, 16, None, &declare(Action::Free, 301, LEAF)), Ok(()));
+        write(xn, disk, 1).expect("ready");
+        assert_eq!(xn.release(1), Err(Error::InUse(300)), "the write is not durable");
+        reclaim(xn);
+        assert_eq!(owned(xn), [300, 301]);
+        flush(xn, disk);
+        assert_eq!(xn.release(1), Ok(()));
+        reclaim(xn);
+        assert_eq!(owned(xn), [300]);
+    });
+}
+
+#[test]
 fn fault_66_some_dirty_block_can_always_be_written() {
     with_volume(|xn, disk| {
         rooted(xn, disk);
