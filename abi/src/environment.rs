@@ -109,8 +109,10 @@ pub struct EnvironmentInfo {
     pub key_ring: AtomicU64,
     /// When even vital pages are taken, in nanoseconds since boot; 0: no emergency was announced.
     pub revocation_emergency: AtomicU64,
+    /// Nanoseconds that come off its next slices: what it used past the end of slices, and a quantum for each excess.
+    pub owed: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 12],
+    pub unused: [AtomicU64; 11],
 }
 
 /// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to

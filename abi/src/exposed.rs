@@ -65,8 +65,10 @@ pub struct KernelInfo {
     pub longest_entry_call: AtomicU64,
     /// Bytes of the boot archive at [`crate::boot::ARCHIVE`].
     pub archive_bytes: AtomicU64,
+    /// How often an exposed count would have gone below zero: a fault of the kernel, which goes on with 0.
+    pub miscounts: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 35],
+    pub unused: [AtomicU64; 34],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].
