@@ -6,14 +6,14 @@
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use crate::page::wake_watchers;
-use crate::page_map::editable;
+use crate::page_map::{READ_WRITE, editable};
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
-use abi::page::{PageInfo, PageKind};
+use abi::page::{PRIVATE, PageInfo, PageKind};
 use abi::page_table::{LARGE, MapRow, PRESENT};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
-use machine::page_table::{ROOT_LEVEL, Slot, links, page_of};
+use machine::page_table::{ROOT_LEVEL, Slot, links, only_parent, page_of};
 use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
 
@@ -105,19 +105,25 @@ impl Kernel {
         let info = self.page(table)?;
         let state = memory::state(info);
         if state.kind == PageKind::PageTable {
-            permit(self.rights_on_page(table_key, info)?, Rights::READ)?;
+            permit(self.rights_on_page(table_key, info)?, right_to_link(info))?;
             if state.level != level || table == root {
                 return refuse(Error::WrongKind, u64::from(state.level));
+            }
+            // Its owner's upcall stack would become read-only, and its private words another's to read.
+            if state.flags & PRIVATE != 0 {
+                return refuse(Error::NotPermitted, 0);
             }
         } else {
             self.donatable(table_key, table)?;
             self.memory.create_table(table, level);
         }
-        let narrowed = links(info) == 1;
+        let narrowed = (links(info) == 1).then(|| root_above(table));
         self.memory.link(slot, table);
         memory::note_use(info);
-        if narrowed {
-            tlb::drop_all();
+        match narrowed {
+            Some(Some(root)) => tlb::drop_everywhere(root, Extent::All),
+            Some(None) => self.drop_all(),
+            None => {}
         }
         Ok(())
     }
@@ -361,6 +367,24 @@ impl Kernel {
         self.forget();
         Ok(())
     }
+}
+
+/// The only root that leads to a table, where its links say so.
+fn root_above(table: PageNumber) -> Option<PageNumber> {
+    let mut at = table;
+    for _ in 1..ROOT_LEVEL {
+        let info = memory::info(at)?;
+        if memory::state(info).level == ROOT_LEVEL {
+            break;
+        }
+        at = only_parent(info)?;
+    }
+    memory::info(at).filter(|info| memory::state(info).level == ROOT_LEVEL).map(|_| at)
+}
+
+/// The rights that linking a table takes: the link that makes it shared takes from its owner that it can be edited.
+fn right_to_link(table: &PageInfo) -> Rights {
+    if links(table) > 1 { Rights::READ } else { READ_WRITE }
 }
 
 /// A level from an argument, for an address in the user half.

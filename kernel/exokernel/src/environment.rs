@@ -206,7 +206,9 @@ impl Kernel {
         for (address, page) in addresses.zip(core::iter::once(&wanted.public).chain(&wanted.private[..count])) {
             let index = page_table::index(address, 1);
             if address == wanted.area || index == 0 {
-                first = page_table::walk(root, address, 1).ok().map(|walk| walk.slot);
+                // Through a shared table others would see it.
+                let found = page_table::walk(root, address, 1).ok();
+                first = found.filter(|walk| walk.shared.is_none()).map(|walk| walk.slot);
             }
             self.area_page(key, PageNumber(*page), first.map(|first| Slot { index, ..first }))?;
         }
@@ -229,9 +231,17 @@ impl Kernel {
 
     /// Makes ordinary pages those of an area.
     pub(crate) fn make_area(&mut self, wanted: &Specification) {
-        for page in &wanted.private[..wanted.private_count as usize] {
-            memory::info(PageNumber(*page)).into_iter().for_each(wake_watchers);
+        let addresses = (wanted.area + PAGE_SIZE..).step_by(PAGE_SIZE as usize);
+        let mut noted = None;
+        for (page, address) in wanted.private[..wanted.private_count as usize].iter().zip(addresses) {
+            let info = memory::info(PageNumber(*page)).expect("a page of an area was checked");
+            wake_watchers(info);
             self.memory.make_area_page(PageNumber(*page), PageKind::EnvironmentPrivate);
+            let table = address / page_table::span(2);
+            if memory::references(info) != 0 && noted != Some(table) {
+                self.memory.note_private(PageNumber(wanted.root), address);
+                noted = Some(table);
+            }
         }
         self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);
     }
@@ -348,7 +358,7 @@ fn fill_record(info: &EnvironmentInfo, creator: Option<Environment>, name: &Capa
 fn clear_record(info: &EnvironmentInfo) {
     info.pages.store(PageNumber::NONE.0, Ordering::Relaxed);
     let links = [&info.first_child, &info.siblings];
-    let counts = [&info.time, &info.slices, &info.excess, &info.predicate_terms];
+    let counts = [&info.time, &info.slices, &info.excess, &info.predicate_terms, &info.owed];
     let death =
         [&info.death_reason, &info.death_kind, &info.death_address, &info.death_rip, &info.death_by, &info.death_time];
     let revocation =

@@ -5,11 +5,11 @@
 
 use crate::environment::Environment;
 use crate::interrupt;
-use crate::kernel::{Kernel, Outcome};
+use crate::kernel::{Kernel, Outcome, refuse};
 use abi::area::{PENDING_EMERGENCY, PENDING_EVENT, PENDING_REPOSSESSION, PENDING_REVOCATION, PrivateWords};
 use abi::capability::Rights;
 use abi::upcall::kind;
-use abi::{EnvironmentId, KeyIndex};
+use abi::{EnvironmentId, Error, KeyIndex};
 use core::sync::atomic::Ordering;
 use machine::context::{Context, Entry, Upcall};
 
@@ -28,13 +28,19 @@ impl Kernel {
     /// Raises event bits (see `abi::syscall`).
     pub(crate) fn raise_event(&mut self, key: KeyIndex, to: EnvironmentId, bits: u64) -> Outcome<()> {
         let target = self.living(to)?;
+        if bits == 0 {
+            return refuse(Error::BadArgument, 2);
+        }
         let words = self.context_of(target).private_words();
         if bits & !words.events_accepted.load(Ordering::Relaxed) != 0 {
             self.require(key, &target.name(), Rights::WRITE)?;
         }
-        words.events.fetch_or(bits, Ordering::AcqRel);
-        words.pending.fetch_or(PENDING_EVENT, Ordering::AcqRel);
-        self.notify(target);
+        let raised = words.events.fetch_or(bits, Ordering::AcqRel);
+        let pending = words.pending.fetch_or(PENDING_EVENT, Ordering::AcqRel);
+        // Who raised the first of those that wait has made it look.
+        if raised == 0 || pending & PENDING_EVENT == 0 {
+            self.notify(target);
+        }
         Ok(())
     }
 

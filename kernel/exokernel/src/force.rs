@@ -72,7 +72,19 @@ fn search(top: PageNumber, page: PageNumber, from: u64) -> Found {
     Found::NotYet(address)
 }
 
+/// Nanoseconds of its slice that a caller pays for each CPU that it makes drop its translations.
+const DROP: u64 = 5_000;
+
 impl Kernel {
+    /// Drops all translations of programs on every CPU. Who makes the others do that pays for it with its own slice.
+    pub(crate) fn drop_all(&mut self) {
+        tlb::drop_all();
+        let others = machine::exposed::cpu_count() as u64 - 1;
+        if others > 0 {
+            self.pay(others * DROP);
+        }
+    }
+
     /// Breaks the bindings of a page under a table (see `abi::syscall`).
     pub(crate) fn unbind_page(
         &mut self,
@@ -92,7 +104,7 @@ impl Kernel {
         let (next, found) = self.unbind_step(page, info, top, cursor.0);
         if found {
             // The table may be reached from other roots too.
-            tlb::drop_all();
+            self.drop_all();
         }
         match next {
             Some(next) if uses(info) != 0 => refuse(Error::Again, next),

@@ -130,7 +130,7 @@ fn defers_slice_end(context: &Context) -> bool {
 fn force_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
     let told = kernel.processors[entry::cpu()].told;
     if let Ok(told_one) = kernel.living(told.environment) {
-        kernel.secrets_mut(told_one).owes_slice = true;
+        exposed::add(&told_one.info().owed, exposed::kernel().quantum.load(Ordering::Relaxed));
         if told != Told::now(caller.number(), frame) {
             kernel.count_excess(told_one, frame.rip);
         }
@@ -187,7 +187,15 @@ impl Kernel {
     fn allow(&mut self, phase: Phase, time: u64, told: Told) {
         let processor = &mut self.processors[entry::cpu()];
         (processor.phase, processor.told) = (phase, told);
-        processor.slice_end = clock::now() + time;
+        processor.ended = clock::now();
+        processor.slice_end = processor.ended + time;
+        clock::set_timer(processor.slice_end);
+    }
+
+    /// Shortens the slice that runs: who runs in it pays for what it made others do.
+    pub(crate) fn pay(&mut self, time: u64) {
+        let processor = &mut self.processors[entry::cpu()];
+        processor.slice_end = processor.slice_end.saturating_sub(time);
         clock::set_timer(processor.slice_end);
     }
 

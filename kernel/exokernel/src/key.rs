@@ -34,8 +34,6 @@ pub(crate) struct Secrets {
     pub(crate) taking: Taking,
     /// How far its destruction has come.
     pub(crate) destruction: Progress,
-    /// Its next slice is cancelled, for an excess.
-    pub(crate) owes_slice: bool,
     /// CPUs on which it had a position of its own or another's, as bits.
     pub(crate) homes: u16,
 }
@@ -56,7 +54,6 @@ impl Secrets {
         pinned: [Pin::NONE; PINS],
         taking: Taking::NONE,
         destruction: Progress::Pins,
-        owes_slice: false,
         homes: 0,
     };
 
@@ -71,7 +68,7 @@ impl Secrets {
         let own = &mut self.keys[KeyIndex::WELL_KNOWN.0 as usize + 1..];
         own.iter_mut().filter(|key| !capability::is_empty(key)).for_each(|key| *key = capability::empty());
         self.keys[KeyIndex::FIRST.0 as usize] = name;
-        (self.taking, self.destruction, self.owes_slice, self.homes) = (Taking::NONE, Progress::Pins, false, 0);
+        (self.taking, self.destruction, self.homes) = (Taking::NONE, Progress::Pins, 0);
     }
 }
 

@@ -197,6 +197,9 @@ impl Kernel {
         }
         self.spend(SLOW_ROW);
         let old = self.put_leaf(slot, entry);
+        if entry & PRESENT != 0 && is_private(page_of(entry)) {
+            self.memory.note_private(edit.editor.root, address);
+        }
         if old & PRESENT != 0 {
             edit.changed |= (old ^ (entry | USER)) & (ALLOWED & !SOFTWARE) != 0;
         }
@@ -279,6 +282,11 @@ pub(crate) fn drop_translations(root: PageNumber, rows: &[MapRow], changed: bool
     for row in rows {
         tlb::drop_everywhere(root, Extent::Address(row.address & !IN_PAGE));
     }
+}
+
+/// Whether a page is a private one of an environment area.
+fn is_private(page: PageNumber) -> bool {
+    memory::info(page).is_some_and(|info| memory::state(info).kind == PageKind::EnvironmentPrivate)
 }
 
 /// What can be wrong with a row by itself.

@@ -57,6 +57,8 @@ pub(crate) struct Processor {
     pub(crate) phase: Phase,
     /// When the slice ends, in nanoseconds since boot.
     pub(crate) slice_end: u64,
+    /// When the slice proper ended and the window or the grace began; later than any time before that.
+    pub(crate) ended: u64,
     /// Who was told last that its slice has ended.
     pub(crate) told: Told,
     /// Since when the time of the slice is not accounted for yet.
@@ -80,6 +82,7 @@ impl Processor {
             announced: false,
             phase: Phase::Idle,
             slice_end: 0,
+            ended: u64::MAX,
             told: Told::NOBODY,
             entered: 0,
             // No environment has this number.

@@ -21,7 +21,7 @@ use abi::limits::{REPOSSESSION_ENTRIES, TAKE_FIRST_ENTRIES};
 use abi::page::{ORPHAN, PageKind};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
-use machine::{clock, exposed, memory, tlb};
+use machine::{clock, exposed, memory};
 
 /// Grace between the emergency upcall and the taking of vital pages, in nanoseconds.
 const EMERGENCY_GRACE: u64 = 5_000_000;
@@ -165,7 +165,7 @@ impl Kernel {
         if memory::references(info) != 0 {
             let (next, found) = self.unbind_step(page, info, root, taking.cursor);
             if found {
-                tlb::drop_all();
+                self.drop_all();
             }
             if let Some(cursor) = next {
                 self.secrets_mut(environment).taking.cursor = cursor;

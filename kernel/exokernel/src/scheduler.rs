@@ -98,6 +98,18 @@ fn length_of_next_slice() -> u64 {
     exposed::kernel().quantum.load(Ordering::Relaxed)
 }
 
+/// Whether an environment owes a whole slice, which is paid by this.
+fn pays_whole_slice(environment: Environment) -> bool {
+    let (owed, quantum) = (&environment.info().owed, length_of_next_slice());
+    match owed.load(Ordering::Relaxed).checked_sub(quantum) {
+        Some(rest) => {
+            owed.store(rest, Ordering::Release);
+            true
+        }
+        None => false,
+    }
+}
+
 /// Halts until something happens, or fills pages with zeros.
 fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
     if kernel.zero_ahead() {
@@ -116,9 +128,11 @@ fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
 #[inline(never)]
 fn begin(mut kernel: Locked, claimed: Claimed, length: u64) -> ! {
     let now = clock::now();
-    let end = now + length;
+    let owed = claimed.environment.info().owed.swap(0, Ordering::AcqRel);
+    let end = now + length.saturating_sub(owed);
     let processor = kernel.processor();
     processor.note_idle_time();
+    processor.ended = u64::MAX;
     (processor.phase, processor.slice_end) = (Phase::Running, end);
     processor.slice = Some(&exposed::slices(entry::cpu())[processor.position]);
     let info = exposed::own_cpu();
@@ -191,7 +205,7 @@ impl Kernel {
             Wakeup::Now => {}
             later => return Err(later),
         }
-        if core::mem::take(&mut self.secrets_mut(environment).owes_slice) {
+        if pays_whole_slice(environment) {
             return Err(Wakeup::At(clock::now() + length_of_next_slice()));
         }
         if context.claim() {
@@ -317,7 +331,18 @@ impl Processor {
         let (payer, number) = self.payer;
         if payer.number() == number {
             add(&payer.info().time, spent);
+            if now > self.ended {
+                self.charge_overrun(now);
+            }
         }
+    }
+
+    /// Time in a save window or a grace is lent: it comes off the next slices of who pays for it. What goes beyond the window is the
+    /// host's doing.
+    #[cold]
+    fn charge_overrun(&mut self, now: u64) {
+        let used = now.min(self.slice_end).saturating_sub(self.entered.max(self.ended));
+        add(&self.payer.0.info().owed, used);
     }
 
     /// Notes that an environment begins to run on this CPU, in the position of `runner`.

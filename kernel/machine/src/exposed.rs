@@ -175,8 +175,15 @@ pub fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
 }
 
-/// Takes from an exposed counter that only the holder of the kernel's lock changes.
+/// Takes from an exposed counter that only the holder of the kernel's lock changes. No count is worth a machine: one that would go
+/// below zero stays there, and the record of the kernel says so.
 pub fn subtract(counter: &AtomicU64, amount: u64) {
-    let value = counter.load(Ordering::Relaxed).checked_sub(amount).expect("an exposed count went below zero");
+    let value = counter.load(Ordering::Relaxed).checked_sub(amount).unwrap_or_else(note_miscount);
     counter.store(value, Ordering::Release);
+}
+
+#[cold]
+fn note_miscount() -> u64 {
+    add(&kernel().miscounts, 1);
+    0
 }

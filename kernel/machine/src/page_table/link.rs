@@ -1,11 +1,11 @@
 //! Tables and the links to them: pages that become tables and are pages again, and how many links lead to each.
 
 use super::used::{bits_of, note_used};
-use super::{ENTRIES, ROOT_LEVEL, Slot, page_of, table};
+use super::{ENTRIES, ROOT_LEVEL, Slot, index, page_of, table};
 use crate::layout::direct;
 use crate::memory::{self, Memory, PageState, set_state, state};
 use abi::PageNumber;
-use abi::page::{PageInfo, PageKind};
+use abi::page::{PRIVATE, PageInfo, PageKind};
 use abi::page_table::{LARGE, PRESENT, USER, WRITE};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,6 +97,17 @@ impl Memory {
         }
     }
 
+    /// Notes that a private page is mapped at an address under a root: no table on the way to it is shared from now on.
+    pub fn note_private(&mut self, root: PageNumber, address: u64) {
+        let mut at = root;
+        for above in (2..=ROOT_LEVEL).rev() {
+            let entry = Slot { table: at, index: index(address, above) }.entry();
+            assert!(entry & PRESENT != 0 && entry & LARGE == 0, "no table leads to a private page");
+            at = page_of(entry);
+            memory::set_flags(memory::info(at).expect("a linked table has a record"), PRIVATE, 0);
+        }
+    }
+
     /// Counts an environment that has a root, or has it no more.
     pub fn count_root(&mut self, root: PageNumber, change: i32) {
         let info = memory::info(root).expect("a root has a record");
@@ -109,6 +120,11 @@ impl Memory {
 fn kernel_half() -> &'static [AtomicU64; ENTRIES] {
     // SAFETY: the kernel's root was made at boot, lies in the direct map, and its upper half never changes after it.
     unsafe { &*(direct(crate::kernel_map::root_address()) as *const [AtomicU64; ENTRIES]) }
+}
+
+/// The table above one that has a single link, where that link is writable.
+pub fn only_parent(info: &PageInfo) -> Option<PageNumber> {
+    parent(info).map(|slot| slot.table)
 }
 
 /// The slot of the only link to a table, where that link is writable.

@@ -22,7 +22,7 @@ pub(crate) use leaf_table::{LastLeaf, kept};
 
 pub use leaf::{Grant, has_one_access_list, is_safe_leaf};
 pub use leaf_table::{LeafTable, Opening};
-pub use link::links;
+pub use link::{links, only_parent};
 pub use walk::{Walk, WalkError, translate, walk};
 
 use crate::layout::{PAGE_SIZE, direct};

@@ -352,7 +352,8 @@ fn who_gave_a_page_up_gets_rid_of_it_whatever_others_do(world: &World) -> Outcom
     granted!(unsafe { syscall::page_table_link(KeyIndex::FIRST, space.root, place, 1, table, KeyIndex::FIRST) });
     let above: Vec<PageNumber> =
         core::iter::successors(Some(table), |table| exposed::page(*table)?.parent().map(|at| at.0)).skip(1).collect();
-    bait.admit(key, Rights::READ)?;
+    // The link that makes a table shared takes the right to write it.
+    bait.admit(key, Rights::READ.either(Rights::WRITE))?;
     granted!(holder.run(0, time_slice::ANY_POSITION));
     check!(came_to(&holder, 1), "the holder was refused way {}, counted from 1", status(&holder, FOUND));
     bait.admit(key, Rights::NONE)?;

@@ -4,12 +4,16 @@
 
 extern crate alloc;
 
+use abi::area::PRIVATE;
 use abi::capability::Rights;
+use abi::environment::Specification;
 use abi::page_table::{
     CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, PROTECTION_KEY, SOFTWARE, USER, WRITE, WRITE_THROUGH,
 };
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
+use runtime::area::Area;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
@@ -34,12 +38,17 @@ guest! {
     Child fault_05_table_mapped_writable;
     Child fault_06_link_at_a_wrong_level;
     Child fault_08_root_given_up_while_mapped;
+    Child fault_154_no_table_with_private_pages_is_shared;
+    Child fault_154_a_reader_takes_no_table_from_its_owner;
+    Here fault_154_no_area_begins_in_a_shared_table;
     Here pages_of_two_megabytes;
 }
 
 /// Places that share no table with anything else.
 const PLACE: u64 = 0x200_0000_0000;
 const OTHER: u64 = 0x280_0000_0000;
+/// What a level-1 table covers.
+const SPAN: u64 = 2 << 20;
 const KEY: KeyIndex = KeyIndex::FIRST;
 
 fn map(address: u64, entry: u64) -> Result<(), Failure> {
@@ -507,5 +516,137 @@ fn fault_06_link_at_a_wrong_level() -> Outcome {
     refused!(link(OTHER, 3, found), WrongKind);
     refused!(link(OTHER, 3, Allocator::own().list), WrongKind);
     granted!(Allocator::own().free(table));
+    clear(PLACE)
+}
+
+/// A key with the name of the own one that only reads.
+fn reader() -> Result<KeyIndex, alloc::string::String> {
+    let slot = granted!(key::reserve_slot());
+    granted!(syscall::key_copy(KEY, u64::from(Rights::READ.0), area::number(), slot, KEY));
+    Ok(slot)
+}
+
+fn link_with(address: u64, level: u64, table: PageNumber, key: KeyIndex) -> Result<(), Failure> {
+    // SAFETY: as for `link`.
+    unsafe { syscall::page_table_link(KEY, area::root(), UserAddress(address), level, table, key) }
+}
+
+/// A second link would show an environment's private pages to others, and make its own upcall stack read-only: no key opens that,
+/// at no level, for pages mapped before the environment began or after.
+fn fault_154_no_table_with_private_pages_is_shared() -> Outcome {
+    let reader = reader()?;
+    let area = Area::current().address();
+    let tables = granted!(tables_at(area::root(), area));
+    for (level, table) in [3, 2, 1].into_iter().zip(tables) {
+        for by in [reader, KEY] {
+            refused!(link_with(OTHER, level, table, by), NotPermitted);
+        }
+        granted!(link(OTHER, level, fresh()?));
+    }
+    // One of the own private pages, mapped where no area is.
+    let private = page_of_entry(granted!(Window::open(&tables[2..], KEY, Access::READ)).words(), area + PRIVATE);
+    granted!(address_space::own().link_tables(PLACE, true));
+    let table = fresh()?;
+    granted!(link(PLACE, 1, table));
+    granted!(link(PLACE + SPAN, 1, table));
+    granted!(unlink(PLACE + SPAN, 1));
+    granted!(copy(PLACE, 1, PageNumber::NONE, KEY));
+    granted!(map(PLACE, private.address() | Access::READ.0));
+    refused!(link_with(PLACE + SPAN, 1, table, KEY), NotPermitted);
+    granted!(map(PLACE, 0));
+    clear(PLACE)?;
+    clear(OTHER)
+}
+
+/// The page that a level-1 table maps at an address.
+fn page_of_entry(entries: &[AtomicU64], address: u64) -> PageNumber {
+    PageNumber((entries[(address >> 12) as usize & 511].load(Relaxed) & PAGE) >> 12)
+}
+
+/// An area whose pages are mapped through a table that others link would be theirs to see.
+fn fault_154_no_area_begins_in_a_shared_table(_: &World) -> Outcome {
+    let own = Allocator::own();
+    let mut pages = [PageNumber::NONE; 7];
+    granted!(own.allocate_many(&mut pages));
+    let [control, key_ring, area @ ..] = pages;
+    let space = granted!(AddressSpace::create(own));
+    // SAFETY: it is not the own address space.
+    granted!(unsafe { space.map(PLACE, &area, Access::WRITE) });
+    granted!(space.link_tables(PLACE + SPAN, true));
+    let [_, _, table] = granted!(tables_at(space.root, PLACE));
+    let link_again = || {
+        // SAFETY: it is not the own address space.
+        unsafe { syscall::page_table_link(KEY, space.root, UserAddress(PLACE + SPAN), 1, table, KEY) }
+    };
+    granted!(link_again());
+    let [public, private @ ..] = area.map(|page| page.0);
+    let mut all = [0; abi::limits::PRIVATE_PAGES];
+    all[..4].copy_from_slice(&private);
+    let specification = Specification {
+        name_key: KEY.0,
+        control: control.0,
+        key_ring: key_ring.0,
+        public,
+        root: space.root.0,
+        area: PLACE,
+        private_count: 4,
+        private: all,
+    };
+    // SAFETY: the kernel reads the specification; nothing of this program lies in its pages.
+    let create = || unsafe { syscall::environment_create(KEY, UserAddress(&raw const specification as u64)) };
+    refused!(create(), InUse);
+    // SAFETY: it is not the own address space.
+    granted!(unsafe { syscall::page_table_unlink(KEY, space.root, UserAddress(PLACE + SPAN), 1) });
+    let made = granted!(create());
+    // From now on its table is its own.
+    refused!(link_again(), NotPermitted);
+    while syscall::environment_destroy(KEY, made, 0).is_err_and(|failure| failure.error == Error::Again) {}
+    granted!(own.free(space.root));
+    granted!(own.free(control));
+    granted!(own.free(key_ring));
+    check!(own.free_many(&area) == area.len(), "the area was not given back");
+    Ok(())
+}
+
+/// The tables of levels 3 to 1 for an address under a root.
+fn tables_at(root: PageNumber, address: u64) -> Result<[PageNumber; 3], Failure> {
+    let (mut tables, mut above) = ([PageNumber::NONE; 3], root);
+    for (level, table) in (2..=4).rev().zip(&mut tables) {
+        let index = (address >> (12 + 9 * (level - 1))) as usize & 511;
+        let entry = Window::open(&[above], KEY, Access::READ)?.words()[index].load(Relaxed);
+        *table = PageNumber((entry & PAGE) >> 12);
+        above = *table;
+    }
+    Ok(tables)
+}
+
+/// A key that only reads links a table that its owner shares already, and no other: the owner goes on editing its own.
+fn fault_154_a_reader_takes_no_table_from_its_owner() -> Outcome {
+    let reader = reader()?;
+    let page = fresh()?;
+    granted!(map(PLACE, page.address() | Access::WRITE.0));
+    set_word(PLACE, 42);
+    let table = granted!(level_one_of(PLACE));
+    granted!(address_space::own().link_tables(OTHER, true));
+    refused!(link_with(OTHER, 1, table, reader), NotPermitted);
+    // Neither read-only nor immutable.
+    set_word(PLACE, 43);
+    granted!(map(PLACE + 4096, page.address() | Access::READ.0));
+    granted!(map(PLACE + 4096, 0));
+    refused!(syscall::page_free(reader, table), NotPermitted);
+    refused!(syscall::page_claim(reader, table, KEY, Allocator::own().list), NotPermitted);
+    // SAFETY: it is refused.
+    refused!(unsafe { syscall::page_unbind(reader, table, area::root(), UserAddress(0)) }, NotPermitted);
+    granted!(link_with(OTHER, 1, table, KEY));
+    let third = OTHER + SPAN;
+    granted!(link_with(third, 1, table, reader));
+    check!(word(third) == 43, "the shared table shows {} at the third place", word(third));
+    granted!(unlink(third, 1));
+    granted!(unlink(OTHER, 1));
+    check!(granted!(copy(PLACE, 1, PageNumber::NONE, KEY)) == 0, "the last link needed a page");
+    refused!(link_with(third, 1, table, reader), NotPermitted);
+    set_word(PLACE, 44);
+    granted!(map(PLACE, 0));
+    granted!(Allocator::own().free(page));
     clear(PLACE)
 }

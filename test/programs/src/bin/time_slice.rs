@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+use abi::area::PENDING_SLICE_END;
 use abi::budget::Resource;
 use abi::environment::DeathReason;
 use abi::exposed::CpuState;
@@ -41,6 +42,7 @@ guest! {
     Here fault_38_others_keep_their_share;
     Here fault_38_who_never_gives_way_is_destroyed;
     Here fault_38_window_given_to_a_victim;
+    Here fault_155_time_past_the_end_is_paid_back;
     Here a_slice_that_is_over_before_it_began_begins_again;
     Here who_was_passed_over_is_not_forgotten;
     Here who_was_roused_elsewhere_is_not_forgotten;
@@ -630,5 +632,47 @@ fn fault_38_others_keep_their_share(world: &World) -> Outcome {
         granted!(child.destroy());
     }
     granted!(hoarder.destroy());
+    Ok(())
+}
+
+/// Nanoseconds before the end of the grace at which [`linger`] gives way.
+const MARGIN: u64 = 15_000;
+
+/// Holds a critical section for ever, and gives way just before that counts as an excess.
+extern "C" fn linger(_: u64) {
+    core::mem::forget(critical_section::enter());
+    let pending = &Area::current().private().pending;
+    loop {
+        while pending.load(SeqCst) & PENDING_SLICE_END == 0 {
+            core::hint::spin_loop();
+        }
+        let end = clock::now() + abi::limits::CRITICAL_SECTION_GRACE - MARGIN;
+        while clock::now() < end {
+            core::hint::spin_loop();
+        }
+        pending.fetch_and(!PENDING_SLICE_END, SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+/// What a critical section takes past the end of a slice comes off the next one: over many slices it had no more than one that only
+/// computes.
+fn fault_155_time_past_the_end_is_paid_back(world: &World) -> Outcome {
+    let [honest, lingering] = [spawn(world, spin, 0)?, spawn(world, linger, 0)?];
+    let had = |child: &Child| [child.info().map_or(0, |info| info.time.load(Relaxed)), slices_of(child)];
+    check!(eventually(|| had(&honest)[1] > 8 && had(&lingering)[1] > 8), "they do not run");
+    let before = [had(&honest), had(&lingering)];
+    check!(eventually(|| had(&lingering)[1] > before[1][1] + 300), "the one that lingers had too few slices");
+    let [honest_time, lingering_time] = [had(&honest)[0] - before[0][0], had(&lingering)[0] - before[1][0]];
+    let excess = lingering.info().map_or(0, |info| info.excess.load(SeqCst));
+    if is_counting() {
+        check!(excess == 0, "it came to an excess of {excess}");
+        check!(
+            lingering_time * 100 <= honest_time * 101,
+            "it had {lingering_time} ns where the other had {honest_time} ns"
+        );
+    }
+    granted!(honest.destroy());
+    granted!(lingering.destroy());
     Ok(())
 }

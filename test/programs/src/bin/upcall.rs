@@ -20,12 +20,13 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, expect_death, once_in, prepare, spawn, status};
-use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting};
+use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting, refused};
 
 guest! {
     Child exceptions_come_with_their_details;
     Child a_handler_resumes_without_the_kernel;
     Child event_bits_reach_their_handler;
+    Child fault_156_an_event_without_bits_is_none;
     Child a_critical_section_defers_and_the_end_delivers;
     Here fault_18_endless_loop_in_a_handler;
     Here fault_19_invalid_entry;
@@ -109,6 +110,20 @@ fn event_bits_reach_their_handler() -> Outcome {
     Area::current().private().events_accepted.store(1, SeqCst);
     granted!(syscall::event_raise(KeyIndex::WELL_KNOWN, area::number(), 1));
     check!(eventually(|| seen.load(Relaxed) == 0x51), "an accepted bit did not arrive");
+    Ok(())
+}
+
+/// No bits take no right: nobody is interrupted for them, neither a creator nor oneself.
+fn fault_156_an_event_without_bits_is_none() -> Outcome {
+    let own = exposed::environment(area::number()).ok_or("no record of the own")?;
+    let creator = abi::EnvironmentId(own.creator.load(SeqCst));
+    for target in [creator, area::number()] {
+        for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
+            refused!(syscall::event_raise(key, target, 0), BadArgument);
+        }
+    }
+    let pending = Area::current().private().pending.load(SeqCst);
+    check!(pending & abi::area::PENDING_EVENT == 0, "an event without bits pends: {pending:#x}");
     Ok(())
 }
 
