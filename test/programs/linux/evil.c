@@ -81,7 +81,7 @@ static uint64_t call_kernel(uint64_t number, uint64_t a, uint64_t b, uint64_t c,
 }
 
 // Numbers of the kernel's calls, and places of its exposed records (doc/kernel-interface.md, abi/src).
-enum { KEY_DROP = 4, PAGE_MAP = 13, ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 46 };
+enum { KEY_DROP = 4, PAGE_MAP = 13, ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 49 };
 enum { CHANNEL_KEY = 2, SESSION_KEY = 3, GATE_END = 4096 + 11 * 8 };
 enum { NUMBER = 1, ROOT = 4, PUBLIC = 6, AREA = 7 };
 static volatile uint64_t *const kernel = (void *)0xffffc00000000000, *const environments = (void *)0xffffc00040000000;

@@ -16,7 +16,7 @@
 
 enum { ROUNDS = 3, MESSAGES = 4000, KERNEL_CALLS = 20000, EVIL_USER = 1000, OTHER_USER = 2000 };
 // Numbers of the kernel's calls, words of a process's record, and how many operations the guardian has (abi/src, lib/exos/src/guardian/protocol.rs).
-enum { ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 46 };
+enum { ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 49 };
 enum { PUBLIC = 6, OPERATIONS = 106 };
 static volatile char scratch[2 * PAGE] __attribute__((aligned(4096)));
 static uint64_t seed;
