@@ -159,7 +159,7 @@ impl Kernel {
     }
 
     /// Removes a link. Where it is the last, the table is emptied first, as far as this entry may.
-    fn unlink_by_force(&mut self, page: PageNumber, info: &PageInfo, slot: Slot) {
+    pub(crate) fn unlink_by_force(&mut self, page: PageNumber, info: &PageInfo, slot: Slot) {
         let is_last = links(info) == 1;
         if is_last && !self.empty_table(page, memory::state(info).level) {
             return;

@@ -30,6 +30,7 @@ mod region;
 mod renewal;
 mod revocation;
 mod scheduler;
+mod sweep;
 mod system_call;
 mod time_slice;
 mod transfer;

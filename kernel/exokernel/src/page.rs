@@ -350,18 +350,9 @@ impl Kernel {
         self.give_up(page, info)
     }
 
-    /// Gives a page up; it counts against an open revocation.
-    #[inline(always)]
-    pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
-        let owner = self.owner(info);
-        self.give_up_quietly(page, info)?;
-        self.note_returned(owner, Resource::Page, 1);
-        Ok(())
-    }
-
     /// Gives a page up that nobody needs as the object it may be: mostly one that others map still.
     #[inline(always)]
-    pub(crate) fn give_up_quietly(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
+    pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         let found = state(info);
         let stays = found.kind == PageKind::Ordinary && references(info) != 0;
         if !stays || found.flags & (ORPHAN | WATCHED) != 0 {
@@ -430,7 +421,8 @@ impl Kernel {
         self.finish_free(page);
     }
 
-    /// Puts an ordinary page, or an access list, that nothing holds on the free list.
+    /// Puts an ordinary page, or an access list, that nothing holds on the free list. Now it counts against an open revocation: a
+    /// page that others hold is none that was given back.
     fn finish_free(&mut self, page: PageNumber) {
         let info = memory::info(page).expect("a page that is given up has a record");
         if state(info).kind == PageKind::AccessList {
@@ -440,6 +432,7 @@ impl Kernel {
         let owner = self.owner(info);
         free_list::remove(&owner.info().pages, info);
         budget::discharge(owner, Resource::Page, 1);
+        self.note_returned(owner, Resource::Page, 1);
         self.set_access_list(page, None);
         info.owner.store(0, Ordering::Release);
         self.memory.make_free(page);

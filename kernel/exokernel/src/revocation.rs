@@ -12,15 +12,16 @@
 use crate::budget;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
-use crate::kernel::{Kernel, Outcome, refuse};
+use crate::kernel::{Kernel, Outcome, Stop, refuse};
 use abi::area::{PENDING_EMERGENCY, PENDING_REPOSSESSION, PENDING_REVOCATION};
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::environment::State;
 use abi::limits::{REPOSSESSION_ENTRIES, TAKE_FIRST_ENTRIES};
-use abi::page::{ORPHAN, PageKind};
+use abi::page::{ORPHAN, PageInfo, PageKind};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
+use machine::page_table::{ROOT_LEVEL, links};
 use machine::{clock, exposed, memory};
 
 /// Grace between the emergency upcall and the taking of vital pages, in nanoseconds.
@@ -44,11 +45,43 @@ pub(crate) struct Taking {
     passed: u32,
     /// How many pages the environment had when nothing of them could be taken; 0: that was never so.
     barren: u32,
+    /// Index of the pass in [`PASSES`].
+    pass: u8,
+    /// Pages given up that others use still, and whether those uses are being broken now.
+    pending: u32,
+    sweeping: bool,
+    /// Components of the shortest name by which what is open was asked for.
+    asked_by: u8,
 }
 
 impl Taking {
     /// Nothing is being taken.
-    pub(crate) const NONE: Self = Self { page: 0, cursor: 0, passed: 0, barren: 0 };
+    pub(crate) const NONE: Self =
+        Self { page: 0, cursor: 0, passed: 0, barren: 0, pass: 0, pending: 0, sweeping: false, asked_by: 0 };
+}
+
+/// What one pass through the pages of an environment is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Ordinary pages. One that is mapped in other address spaces, too, becomes an orphan.
+    Ordinary,
+    /// Regions, and tables that no environment runs in.
+    Objects,
+    /// Access lists: the pages under them are gone by now.
+    Lists,
+}
+
+/// The passes, in their order: what is an object goes last.
+const PASSES: [Pass; 3] = [Pass::Ordinary, Pass::Objects, Pass::Lists];
+
+/// What is asked of an environment.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    resource: Resource,
+    count: u64,
+    deadline: u64,
+    /// Components of the name by which it is asked.
+    by: u8,
 }
 
 fn numbered(page: u32) -> PageNumber {
@@ -76,31 +109,66 @@ impl Kernel {
         deadline: u64,
     ) -> Outcome<()> {
         let environment = self.living(from)?;
-        if environment != self.caller() {
-            self.require(key, &environment.name(), Rights::OWN)?;
+        if environment == self.caller() {
+            return refuse(Error::NotPermitted, 0);
         }
+        let name = environment.name();
+        self.require(key, &name, Rights::OWN)?;
         let resource = match Resource::from_number(resource) {
             Some(resource @ (Resource::Page | Resource::Slice)) => resource,
             _ => return refuse(Error::BadArgument, 2),
         };
-        let open = environment.info().revocation_resource.load(Ordering::Relaxed);
-        if open != 0 && count != 0 {
-            return refuse(Error::InUse, open - 1);
+        let by = self.key(key)?.length;
+        let wanted = Request { resource, count, deadline, by: by as u8 };
+        let Some(open) = self.open_request(environment) else {
+            self.open_revocation(environment, wanted);
+            return Ok(());
+        };
+        if by < name.length && wanted.by <= open.by {
+            self.open_revocation(environment, wanted);
+            return Ok(());
         }
-        self.open_revocation(environment, resource, count, deadline);
+        if resource != open.resource || count == 0 {
+            return refuse(Error::InUse, open.resource as u64);
+        }
+        self.extend_revocation(environment, open, wanted);
         Ok(())
     }
 
-    fn open_revocation(&mut self, environment: Environment, resource: Resource, count: u64, deadline: u64) {
+    /// What is being asked of an environment.
+    fn open_request(&self, environment: Environment) -> Option<Request> {
+        let info = environment.info();
+        let resource = info.revocation_resource.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Request {
+            resource: if resource == Resource::Slice as u64 { Resource::Slice } else { Resource::Page },
+            count: info.revocation_count.load(Ordering::Relaxed),
+            deadline: info.revocation_deadline.load(Ordering::Relaxed),
+            by: self.secrets(environment).taking.asked_by,
+        })
+    }
+
+    /// Makes an open request as large and as early as another one.
+    fn extend_revocation(&mut self, environment: Environment, open: Request, wanted: Request) {
         environment.change(|info| {
-            let open = if count == 0 { 0 } else { resource as u64 + 1 };
+            info.revocation_count.store(open.count.max(wanted.count), Ordering::Relaxed);
+            info.revocation_deadline.store(open.deadline.min(wanted.deadline), Ordering::Release);
+        });
+        let asked_by = &mut self.secrets_mut(environment).taking.asked_by;
+        *asked_by = open.by.min(wanted.by);
+        self.post(environment, PENDING_REVOCATION);
+    }
+
+    /// Puts a request in the place of what was open; a count of 0 is none.
+    fn open_revocation(&mut self, environment: Environment, wanted: Request) {
+        environment.change(|info| {
+            let open = if wanted.count == 0 { 0 } else { wanted.resource as u64 + 1 };
             info.revocation_resource.store(open, Ordering::Relaxed);
-            info.revocation_count.store(count, Ordering::Relaxed);
-            info.revocation_deadline.store(deadline, Ordering::Release);
+            info.revocation_count.store(wanted.count, Ordering::Relaxed);
+            info.revocation_deadline.store(wanted.deadline, Ordering::Release);
             info.revocation_emergency.store(0, Ordering::Release);
         });
-        self.secrets_mut(environment).taking = Taking::NONE;
-        if count != 0 {
+        self.secrets_mut(environment).taking = Taking { asked_by: wanted.by, ..Taking::NONE };
+        if wanted.count != 0 {
             self.post(environment, PENDING_REVOCATION);
         }
     }
@@ -115,23 +183,21 @@ impl Kernel {
     }
 
     fn enforce_step(&mut self, environment: Environment) -> Outcome<()> {
-        let info = environment.info();
-        let Some(open) = info.revocation_resource.load(Ordering::Relaxed).checked_sub(1) else { return Ok(()) };
-        let deadline = info.revocation_deadline.load(Ordering::Relaxed);
-        if clock::now() < deadline {
-            return refuse(Error::Again, deadline);
+        let Some(open) = self.open_request(environment) else { return Ok(()) };
+        if clock::now() < open.deadline {
+            return refuse(Error::Again, open.count);
         }
-        let taken = if open == Resource::Slice as u64 {
-            self.take_slice(environment)
-        } else {
-            self.take_page_step(environment)
+        let taken = match open.resource {
+            Resource::Slice => self.take_slice(environment),
+            _ => self.take_page_step(environment),
         };
-        match taken {
-            Taken::Nothing => {
-                self.open_revocation(environment, Resource::Page, 0, 0);
-                Ok(())
+        match (taken, self.open_request(environment)) {
+            (_, None) => Ok(()),
+            (Taken::NotYet, Some(left)) => refuse(Error::Again, left.count),
+            (Taken::Nothing, Some(left)) => {
+                self.open_revocation(environment, Request { count: 0, ..left });
+                refuse(Error::Exhausted, left.count)
             }
-            Taken::NotYet => refuse(Error::Again, clock::now()),
         }
     }
 
@@ -145,7 +211,7 @@ impl Kernel {
         let mine = |info: &abi::time_slice::SliceInfo| info.owner.load(Ordering::Relaxed) == number;
         match exposed::slices(cpu).iter().rposition(mine) {
             Some(position) => {
-                self.release_slice_quietly(environment, cpu, position);
+                self.release_slice(environment, cpu, position);
                 self.record_taken(environment, Resource::Slice, (cpu as u64) << 32 | position as u64);
             }
             None => self.secrets_mut(environment).taking.cursor += 1,
@@ -156,54 +222,108 @@ impl Kernel {
     /// Chooses a page, or breaks some of its bindings, or takes it.
     fn take_page_step(&mut self, environment: Environment) -> Taken {
         let taking = self.secrets(environment).taking;
-        let Some(page) = taking.page.checked_sub(1).map(numbered).filter(|page| self.is_takable(environment, *page))
-        else {
-            return self.choose_page(environment);
+        if taking.sweeping {
+            return self.break_uses(environment, taking.cursor);
+        }
+        let Some(pass) = PASSES.get(usize::from(taking.pass)).copied() else { return Taken::Nothing };
+        let chosen = taking.page.checked_sub(1).map(numbered);
+        let Some(page) = chosen.filter(|page| self.is_takable(environment, *page, pass)) else {
+            return self.choose_page(environment, pass);
         };
-        let root = self.context_of(environment).root();
         let info = memory::info(page).expect("a takable page has a record");
-        if memory::references(info) != 0 {
-            let (next, found) = self.unbind_step(page, info, root, taking.cursor);
-            if found {
-                self.drop_all();
-            }
-            if let Some(cursor) = next {
+        if pass == Pass::Ordinary {
+            if let Some(cursor) = self.unbind_own(environment, page, taking.cursor) {
                 self.secrets_mut(environment).taking.cursor = cursor;
                 return Taken::NotYet;
             }
+            self.end_pins(page, info);
+        }
+        match self.give_up(page, info) {
+            Ok(()) => self.note_taken(environment, page, info),
+            Err(Stop::Refused(Failure { error: Error::Again, .. })) => return Taken::NotYet,
+            Err(_) => self.secrets_mut(environment).taking.passed = page.0 as u32 + 1,
         }
         let taking = &mut self.secrets_mut(environment).taking;
         (taking.page, taking.cursor) = (0, 0);
-        self.end_pins(page, info);
-        if self.give_up_quietly(page, info).is_ok() {
-            self.record_taken(environment, Resource::Page, page.0);
+        Taken::NotYet
+    }
+
+    /// A page was given up for an environment. While others use it, it is not back: when as many as are missing wait for that, those
+    /// uses are broken before more is taken.
+    fn note_taken(&mut self, environment: Environment, page: PageNumber, info: &PageInfo) {
+        self.record_taken(environment, Resource::Page, page.0);
+        let missing = environment.info().revocation_count.load(Ordering::Relaxed);
+        let is_charged = info.owner.load(Ordering::Relaxed) == environment.number().0;
+        let taking = &mut self.secrets_mut(environment).taking;
+        taking.pending += u32::from(is_charged);
+        taking.sweeping = is_charged && u64::from(taking.pending) >= missing;
+    }
+
+    /// Breaks some bindings of a page in the environment's own address space; where to go on, if that is not done.
+    fn unbind_own(&mut self, environment: Environment, page: PageNumber, cursor: u64) -> Option<u64> {
+        let info = memory::info(page).expect("a takable page has a record");
+        if memory::references(info) == 0 {
+            return None;
+        }
+        let root = self.context_of(environment).root();
+        let (next, found) = self.unbind_step(page, info, root, cursor);
+        if found {
+            self.drop_all();
+        }
+        next
+    }
+
+    /// Breaks some of what uses the orphans of an environment.
+    fn break_uses(&mut self, environment: Environment, from: u64) -> Taken {
+        match self.sweep(environment, from) {
+            Some(next) => self.secrets_mut(environment).taking.cursor = next,
+            None => {
+                let taking = &mut self.secrets_mut(environment).taking;
+                (taking.sweeping, taking.pending, taking.cursor) = (false, 0, 0);
+            }
         }
         Taken::NotYet
     }
 
-    fn is_takable(&self, environment: Environment, page: PageNumber) -> bool {
+    /// Nothing is left for a pass but what others use.
+    fn next_pass(&mut self, environment: Environment) {
+        let taking = &mut self.secrets_mut(environment).taking;
+        (taking.pass, taking.page, taking.cursor, taking.passed) = (taking.pass + 1, 0, 0, 0);
+        taking.sweeping = true;
+    }
+
+    /// Whether a page of an environment is one that a pass takes. What an environment runs in is part of it, and not taken.
+    fn is_takable(&self, environment: Environment, page: PageNumber, pass: Pass) -> bool {
         memory::info(page).is_some_and(|info| {
             let state = memory::state(info);
-            state.kind == PageKind::Ordinary
-                && state.flags & ORPHAN == 0
-                && info.owner.load(Ordering::Relaxed) == environment.number().0
+            let is_wanted = match state.kind {
+                PageKind::Ordinary => pass == Pass::Ordinary,
+                PageKind::Region => pass == Pass::Objects,
+                PageKind::PageTable => pass == Pass::Objects && (state.level != ROOT_LEVEL || links(info) == 0),
+                PageKind::AccessList => pass == Pass::Lists,
+                _ => false,
+            };
+            is_wanted && state.flags & ORPHAN == 0 && info.owner.load(Ordering::Relaxed) == environment.number().0
         })
     }
 
     /// Chooses the next page to take: from the list, or any after an emergency upcall and its grace.
-    fn choose_page(&mut self, environment: Environment) -> Taken {
+    fn choose_page(&mut self, environment: Environment, pass: Pass) -> Taken {
         let words = self.context_of(environment).private_words();
         let count = (words.take_first_count.load(Ordering::Relaxed) as usize).min(TAKE_FIRST_ENTRIES);
         let listed = words.take_first[..count].iter().map(|word| PageNumber(word.load(Ordering::Relaxed)));
-        let mut choice = listed.into_iter().find(|page| self.is_takable(environment, *page));
+        let mut choice = listed.into_iter().find(|page| self.is_takable(environment, *page, pass));
         if choice.is_none() {
             if !self.emergency_passed(environment) {
                 return Taken::NotYet;
             }
-            match self.next_candidate(environment) {
+            match self.next_candidate(environment, pass) {
                 Candidate::Page(page) => choice = Some(page),
                 Candidate::Later => return Taken::NotYet,
-                Candidate::Nothing => return Taken::Nothing,
+                Candidate::Nothing => {
+                    self.next_pass(environment);
+                    return Taken::NotYet;
+                }
             }
         }
         let taking = &mut self.secrets_mut(environment).taking;
@@ -213,7 +333,7 @@ impl Kernel {
 
     /// Looks through the pages of an environment, some a step, for one that can be taken: from the one on that it came to,
     /// if the environment still has that.
-    fn next_candidate(&mut self, environment: Environment) -> Candidate {
+    fn next_candidate(&mut self, environment: Environment, pass: Pass) -> Candidate {
         let passed = self.secrets(environment).taking.passed.checked_sub(1).map(numbered);
         let is_there = |page: &PageNumber| {
             memory::info(*page).is_some_and(|info| info.owner.load(Ordering::Relaxed) == environment.number().0)
@@ -221,7 +341,7 @@ impl Kernel {
         let mut next = passed.filter(is_there).map_or_else(|| first_page(environment), free_list::next);
         for _ in 0..CANDIDATES_PER_STEP {
             let Some(page) = next else { return Candidate::Nothing };
-            if self.is_takable(environment, page) {
+            if self.is_takable(environment, page, pass) {
                 return Candidate::Page(page);
             }
             self.secrets_mut(environment).taking.passed = page.0 as u32 + 1;
@@ -243,15 +363,14 @@ impl Kernel {
         }
     }
 
-    /// Writes what was taken into the repossession vector.
-    fn record_taken(&mut self, environment: Environment, resource: Resource, name: u64) {
+    /// Writes what was taken into the repossession vector. A page counts against the request as soon as it is free.
+    pub(crate) fn record_taken(&mut self, environment: Environment, resource: Resource, name: u64) {
         let words = self.context_of(environment).private_words();
         let count = words.repossessed.load(Ordering::Relaxed);
         let entry = &words.repossession[count as usize % REPOSSESSION_ENTRIES];
         entry.resource.store(resource as u64, Ordering::Relaxed);
         entry.name.store(name, Ordering::Relaxed);
         words.repossessed.store(count.wrapping_add(1), Ordering::Release);
-        self.note_returned(environment, resource, 1);
         self.post(environment, PENDING_REPOSSESSION);
     }
 
@@ -315,21 +434,27 @@ impl Kernel {
         Err(Error::Exhausted.about(Resource::Page as u64))
     }
 
-    /// Whether asking an environment for pages is of use: it is not being asked for something else, and the last time that
-    /// it was asked there was something to take, or it has taken or given back something since.
+    /// Whether asking an environment for pages is of use: the last time that it was asked there was something to take, or it has
+    /// taken or given back something since.
     fn can_be_pressed(&self, environment: Environment) -> bool {
-        let open = environment.info().revocation_resource.load(Ordering::Relaxed);
         let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
-        (open == 0 || open == Resource::Page as u64 + 1) && u64::from(self.secrets(environment).taking.barren) != used
+        u64::from(self.secrets(environment).taking.barren) != used
     }
 
-    /// Asks an environment for pages, or goes on taking them.
+    /// Asks an environment for pages, or goes on taking them. No request of others stands in the way: the kernel's has the shortest
+    /// name there is.
     fn press(&mut self, environment: Environment) -> Outcome<PageNumber> {
-        if environment.info().revocation_resource.load(Ordering::Relaxed) == 0 {
-            self.open_revocation(environment, Resource::Page, SHORTAGE_PAGES, clock::now() + SHORTAGE_DEADLINE);
-        } else if self.enforce_step(environment).is_ok() {
-            let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
-            self.secrets_mut(environment).taking.barren = used as u32;
+        let latest = clock::now() + SHORTAGE_DEADLINE;
+        let wanted = Request { resource: Resource::Page, count: SHORTAGE_PAGES, deadline: latest, by: 0 };
+        match self.open_request(environment) {
+            Some(open) if open.resource == Resource::Page && open.deadline <= latest => {
+                if let Err(Stop::Refused(Failure { error: Error::Exhausted, .. })) = self.enforce_step(environment) {
+                    let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
+                    self.secrets_mut(environment).taking.barren = used as u32;
+                }
+            }
+            Some(open) if open.resource == Resource::Page => self.extend_revocation(environment, open, wanted),
+            _ => self.open_revocation(environment, wanted),
         }
         refuse(Error::Again, Resource::Page as u64)
     }

@@ -88,12 +88,6 @@ impl Kernel {
 
     /// Frees a position of an environment; it counts against an open revocation.
     pub(crate) fn release_slice(&mut self, owner: Environment, cpu: usize, position: usize) {
-        self.release_slice_quietly(owner, cpu, position);
-        self.note_returned(owner, Resource::Slice, 1);
-    }
-
-    /// Frees a position of an environment.
-    pub(crate) fn release_slice_quietly(&mut self, owner: Environment, cpu: usize, position: usize) {
         if self.processors[cpu].position == position {
             self.processors[cpu].slice = None;
         }
@@ -102,6 +96,7 @@ impl Kernel {
         info.runner.store(0, Ordering::Release);
         self.processors[cpu].vector.free(position);
         budget::discharge(owner, Resource::Slice, 1);
+        self.note_returned(owner, Resource::Slice, 1);
     }
 }
 

@@ -184,12 +184,13 @@ impl Script {
             14 => Builder::new().and_then(Builder::create).map(|child| self.child = Some(child)),
             15 => self.with_child(|child| child.give(Resource::Slice, 1)),
             16 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
-            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
+            17 => self
+                .with_child(|child| syscall::revocation_request(KEY, child.number, Resource::Page as u64, 1, u64::MAX)),
+            18 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
             }),
-            18 => syscall::vector_state_set(1),
-            19 => syscall::revocation_request(KEY, number, Resource::Page as u64, 1, u64::MAX),
+            19 => syscall::vector_state_set(1),
             _ => Predicate::new().or(&[word(Area::current().status(9), Operator::Equal, 1)])?.wait().map(drop),
         }
     }

@@ -10,10 +10,12 @@ use abi::upcall::kind;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use runtime::address_space::{Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::Allocator;
+use runtime::page::{Allocator, PageKind};
 use runtime::upcall::{Context, set_handler};
+use runtime::window::Window;
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::random::Random;
@@ -29,6 +31,10 @@ guest! {
     Here fault_39_pages_hidden_behind_what_cannot_be_taken;
     Here fault_40_answered_with_pages_of_others;
     Here requests_that_make_no_sense;
+    Here fault_152_requests_that_stand_in_the_way;
+    Here fault_152_pages_made_into_objects;
+    Here fault_152_pages_mapped_elsewhere;
+    Here fault_152_more_than_there_is_to_take;
     Here churn_under_random_revocation;
 }
 
@@ -410,8 +416,146 @@ fn requests_that_make_no_sense(world: &World) -> Outcome {
     refused!(ask(KeyIndex::FIRST, child.number, 99, 1), BadArgument);
     refused!(ask(KeyIndex::FIRST, child.number, u64::MAX, 1), BadArgument);
     refused!(syscall::revocation_enforce(KeyIndex::WELL_KNOWN, child.number), NotPermitted);
-    request(&child, Resource::Page, 1, 60_000_000_000)?;
-    refused!(ask(KeyIndex::FIRST, child.number, 0, 1), InUse);
+    refused!(ask(KeyIndex::FIRST, area::number(), 0, 1), NotPermitted);
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// What is being asked of a child: the resource plus one, how many, by when.
+fn asked(child: &Child) -> [u64; 3] {
+    child.info().map_or([0; 3], |info| {
+        [&info.revocation_resource, &info.revocation_count, &info.revocation_deadline].map(|word| word.load(SeqCst))
+    })
+}
+
+/// Opens a request against itself, for ever.
+extern "C" fn ask_oneself(_: u64) {
+    let outcome = [Resource::Slice, Resource::Page]
+        .map(|resource| syscall::revocation_request(KeyIndex::FIRST, area::number(), resource as u64, 1, u64::MAX));
+    let refused = outcome.iter().filter(|one| one.is_err_and(|failure| failure.error == Error::NotPermitted)).count();
+    Area::current().status(GIVEN).store(refused as u64, SeqCst);
+    hold(0)
+}
+
+/// Neither an environment nor a key with its own name keeps others from asking it: what is open becomes larger and earlier only,
+/// until who has a shorter name replaces it.
+fn fault_152_requests_that_stand_in_the_way(world: &World) -> Outcome {
+    let child = holder(world, ask_oneself, 0)?;
+    check!(status(&child, GIVEN) == 2, "{} of 2 requests against itself were refused", status(&child, GIVEN));
+    check!(asked(&child)[0] == 0, "a request is open: {:?}", asked(&child));
+    let weak = child.key.ok_or("the child has no key")?;
+    let (page, slice) = (Resource::Page as u64, Resource::Slice as u64);
+    let ask =
+        |key, resource, count, deadline| syscall::revocation_request(key, child.number, resource, count, deadline);
+    granted!(ask(weak, slice, 1, u64::MAX));
+    refused!(ask(weak, page, 1, 0), InUse);
+    refused!(ask(weak, slice, 0, 0), InUse);
+    granted!(ask(KeyIndex::FIRST, page, 10, 1 << 62));
+    check!(asked(&child) == [page + 1, 10, 1 << 62], "{:?} is asked", asked(&child));
+    for (count, deadline, expected) in [
+        (1, u64::MAX, [page + 1, 10, 1 << 62]),
+        (12, u64::MAX, [page + 1, 12, 1 << 62]),
+        (5, 1 << 61, [page + 1, 12, 1 << 61]),
+    ] {
+        granted!(ask(weak, page, count, deadline));
+        check!(asked(&child) == expected, "{:?} is asked, not {expected:?}", asked(&child));
+    }
+    refused!(ask(weak, slice, 1, u64::MAX), InUse);
+    refused!(ask(weak, page, 0, 0), InUse);
+    granted!(ask(KeyIndex::FIRST, page, 0, 0));
+    check!(asked(&child)[0] == 0, "a request that was withdrawn is open: {:?}", asked(&child));
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Makes a third each of its pages regions, access lists and roots.
+extern "C" fn make_objects(_: u64) {
+    let own = Allocator::own();
+    for index in 0..HOARD {
+        let Ok(page) = own.allocate() else { break };
+        let made = match index % 3 {
+            0 => syscall::region_create(own.key, page),
+            1 => syscall::access_list_create(own.key, page, KeyIndex::FIRST),
+            _ => syscall::address_space_create(own.key, page),
+        };
+        Area::current().status(GIVEN).fetch_add(u64::from(made.is_ok()), SeqCst);
+        Area::current().status(HELD).store(index + 1, SeqCst);
+    }
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+fn fault_152_pages_made_into_objects(world: &World) -> Outcome {
+    let child = holder(world, make_objects, 0)?;
+    check!(status(&child, GIVEN) == HOARD, "{} objects were made", status(&child, GIVEN));
+    take_hoard(child)
+}
+
+/// Takes as many pages from a child as it hoards, and not one is missing.
+fn take_hoard(child: Child) -> Outcome {
+    let (before, free) = (used(&child, Resource::Page), exposed::kernel().free_pages.load(SeqCst));
+    request(&child, Resource::Page, HOARD, 0)?;
+    enforce(&child)?;
+    let (after, came) = (used(&child, Resource::Page), exposed::kernel().free_pages.load(SeqCst));
+    check!(after + HOARD <= before, "{before} pages became {after}");
+    check!(came >= free + HOARD, "{free} free pages became {came}");
+    granted!(child.destroy());
+    Ok(())
+}
+
+/// Maps each of its pages in a second address space, where nothing runs, and gives a part of them up.
+extern "C" fn map_elsewhere(_: u64) {
+    let own = Allocator::own();
+    let Ok(space) = AddressSpace::create(own) else { return };
+    for index in 0..HOARD {
+        let Ok(page) = own.allocate() else { break };
+        // SAFETY: it is not the own address space.
+        let mapped = unsafe { space.map(ELSEWHERE + index * abi::limits::PAGE_SIZE, &[page], Access::WRITE) };
+        let given = if index % 4 == 0 { own.free(page) } else { Ok(()) };
+        Area::current().status(GIVEN).fetch_add(u64::from(mapped.and(given).is_ok()), SeqCst);
+        Area::current().status(HELD).store(index + 1, SeqCst);
+    }
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+/// An address that is used in no program.
+const ELSEWHERE: u64 = 0x200_0000_0000;
+
+fn fault_152_pages_mapped_elsewhere(world: &World) -> Outcome {
+    let child = holder(world, map_elsewhere, 0)?;
+    check!(status(&child, GIVEN) == HOARD, "{} pages were mapped elsewhere", status(&child, GIVEN));
+    // One of them is mapped here, too: whoever maps it learns that it is gone.
+    let page = child.info().and_then(|info| info.pages().find(is_plain)).ok_or("the child has no page")?;
+    let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::READ));
+    let told = Area::current().private().repossessed.load(SeqCst);
+    take_hoard(child)?;
+    check!(Area::current().private().repossessed.load(SeqCst) > told, "nothing tells of the page that was mapped here");
+    drop(window);
+    Ok(())
+}
+
+fn is_plain(page: &PageNumber) -> bool {
+    exposed::page(*page).is_some_and(|info| info.kind() == PageKind::Ordinary && info.references() == 1)
+}
+
+/// Where there is less to take than was asked for, the asker learns how much is missing.
+fn fault_152_more_than_there_is_to_take(world: &World) -> Outcome {
+    let child = holder(world, ignore, 0)?;
+    let before = used(&child, Resource::Page);
+    let count = before + 1000;
+    request(&child, Resource::Page, count, 0)?;
+    let mut last = Ok(());
+    let over = eventually(|| {
+        last = syscall::revocation_enforce(KeyIndex::FIRST, child.number);
+        !last.is_err_and(|failure| failure.error == Error::Again)
+    });
+    let after = used(&child, Resource::Page);
+    check!(over && after <= before - HOARD, "{before} pages became {after}: {last:?}");
+    let missing = last.err().map(|failure| (failure.error, failure.detail));
+    check!(missing == Some((Error::Exhausted, count - (before - after))), "{before} pages became {after}: {last:?}");
     granted!(child.destroy());
     Ok(())
 }
