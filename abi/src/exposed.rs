@@ -65,7 +65,7 @@ pub struct KernelInfo {
     pub longest_entry_call: AtomicU64,
     /// Bytes of the boot archive at [`crate::boot::ARCHIVE`].
     pub archive_bytes: AtomicU64,
-    /// How often an exposed count would have gone below zero: a fault of the kernel, which goes on with 0.
+    /// How often an exposed count would have fallen below zero and became 0: each is a fault of the kernel.
     pub miscounts: AtomicU64,
     /// Not used.
     pub unused: [AtomicU64; 34],

@@ -64,8 +64,8 @@ pub const DIRTY: u8 = 1 << 2;
 /// Bit of the flags: somebody has slept over a word of the page since it was given out. When it is given up, idle CPUs look.
 pub const WATCHED: u8 = 1 << 3;
 
-/// Bit of the flags, for a page table: a private page of an environment area was mapped in it, or in a table under it. It
-/// gets no second link.
+/// Bit of the flags, for a page table: a private page of an environment area was mapped in it, or in a table under
+/// it. It gets no second link.
 pub const PRIVATE: u8 = 1 << 4;
 
 /// Bit of [`PageInfo::state`] from which on, for a page table, stand the eighths of it that may hold entries, one bit each.

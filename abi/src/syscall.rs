@@ -68,8 +68,9 @@ macro_rules! for_each_syscall {
             15 address_space_switch(key: KeyIndex, root: PageNumber) -> (), right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
             /// Links a page table at `level` (1 to 3) where `address` lies: an unmapped page of the caller's, which
             /// becomes an empty table, or a table of that level, which from then on is shared: immutable, and read-only
-            /// through every link. A key that only reads links a table that is shared already; the link that makes it shared
-            /// takes one that writes, too. A table that maps private pages, or leads to one, is never shared.
+            /// through every link. A key that only reads links a table that is shared already. The link that makes it
+            /// shared takes a key that writes, too. A table that maps private pages, or leads to one, is never
+            /// shared.
             16 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, or read on the table, and write unless it is shared", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
             /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in steps;
             /// it becomes an ordinary page again.
@@ -133,13 +134,14 @@ macro_rules! for_each_syscall {
             /// Replaces an aligned word of a region by `new` if it equals `expected`; the result is what it was.
             37 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
-            /// Asks another environment to give back `count` of a resource by a time; after it, `revocation_enforce` takes. An open
-            /// request only becomes larger and earlier, unless the name of `key` is a proper prefix of the environment's and
-            /// no longer than the name by which it was opened: then this one takes its place, and a `count` of 0 withdraws it.
+            /// Asks another environment to give back `count` of a resource by a time; after it, `revocation_enforce`
+            /// takes. An open request only becomes larger and earlier, with one exception: a key whose name is a
+            /// proper prefix of the environment's replaces it. That name is no longer than the one by which the open
+            /// request was made. A `count` of 0 withdraws it.
             38 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
             /// Takes, in steps, what an environment has not given back by the deadline, and records it in its
-            /// repossession vector: pages that were given up while others map them, and objects made of pages, too. The detail of
-            /// `Again` is how much is missing; that of `Exhausted`, which ends the request, how much there is not to be taken.
+            /// repossession vector. It takes orphans and objects made of pages, too. The detail of `Again` is how
+            /// much is missing. `Exhausted` ends the request; its detail is how much cannot be taken.
             39 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Exhausted, Again];
 
             /// Sends one whole frame of the host channel.

@@ -37,7 +37,7 @@ impl Kernel {
         }
         let raised = words.events.fetch_or(bits, Ordering::AcqRel);
         let pending = words.pending.fetch_or(PENDING_EVENT, Ordering::AcqRel);
-        // Who raised the first of those that wait has made it look.
+        // The first of the events that wait has made it look.
         if raised == 0 || pending & PENDING_EVENT == 0 {
             self.notify(target);
         }

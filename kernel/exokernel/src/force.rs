@@ -76,7 +76,7 @@ fn search(top: PageNumber, page: PageNumber, from: u64) -> Found {
 const DROP: u64 = 5_000;
 
 impl Kernel {
-    /// Drops all translations of programs on every CPU. Who makes the others do that pays for it with its own slice.
+    /// Drops all translations of programs on every CPU. The caller pays for the others with its own slice.
     pub(crate) fn drop_all(&mut self) {
         tlb::drop_all();
         let others = machine::exposed::cpu_count() as u64 - 1;

@@ -192,7 +192,7 @@ impl Kernel {
         clock::set_timer(processor.slice_end);
     }
 
-    /// Shortens the slice that runs: who runs in it pays for what it made others do.
+    /// Shortens the slice that runs: the runner pays for what it made others do.
     pub(crate) fn pay(&mut self, time: u64) {
         let processor = &mut self.processors[entry::cpu()];
         processor.slice_end = processor.slice_end.saturating_sub(time);

@@ -421,8 +421,8 @@ impl Kernel {
         self.finish_free(page);
     }
 
-    /// Puts an ordinary page, or an access list, that nothing holds on the free list. Now it counts against an open revocation: a
-    /// page that others hold is none that was given back.
+    /// Puts an ordinary page, or an access list, that nothing holds on the free list. Now it counts against an open
+    /// revocation: a page that others hold is none that was given back.
     fn finish_free(&mut self, page: PageNumber) {
         let info = memory::info(page).expect("a page that is given up has a record");
         if state(info).kind == PageKind::AccessList {

@@ -248,8 +248,8 @@ impl Kernel {
         Taken::NotYet
     }
 
-    /// A page was given up for an environment. While others use it, it is not back: when as many as are missing wait for that, those
-    /// uses are broken before more is taken.
+    /// A page was given up for an environment. While others use it, it is not back. When as many pages as are missing
+    /// wait for others, those uses are broken before more is taken.
     fn note_taken(&mut self, environment: Environment, page: PageNumber, info: &PageInfo) {
         self.record_taken(environment, Resource::Page, page.0);
         let missing = environment.info().revocation_count.load(Ordering::Relaxed);
@@ -292,7 +292,8 @@ impl Kernel {
         taking.sweeping = true;
     }
 
-    /// Whether a page of an environment is one that a pass takes. What an environment runs in is part of it, and not taken.
+    /// Whether a page of an environment is one that a pass takes. What an environment runs in is part of it, and not
+    /// taken.
     fn is_takable(&self, environment: Environment, page: PageNumber, pass: Pass) -> bool {
         memory::info(page).is_some_and(|info| {
             let state = memory::state(info);
@@ -434,15 +435,15 @@ impl Kernel {
         Err(Error::Exhausted.about(Resource::Page as u64))
     }
 
-    /// Whether asking an environment for pages is of use: the last time that it was asked there was something to take, or it has
-    /// taken or given back something since.
+    /// Whether asking an environment for pages is of use. It is not when the last request found nothing to take, and
+    /// the environment has as many pages as then.
     fn can_be_pressed(&self, environment: Environment) -> bool {
         let used = environment.budget(Resource::Page).used.load(Ordering::Relaxed);
         u64::from(self.secrets(environment).taking.barren) != used
     }
 
-    /// Asks an environment for pages, or goes on taking them. No request of others stands in the way: the kernel's has the shortest
-    /// name there is.
+    /// Asks an environment for pages, or takes more of them. No request of others stands in the way: the kernel's has
+    /// the shortest name there is.
     fn press(&mut self, environment: Environment) -> Outcome<PageNumber> {
         let latest = clock::now() + SHORTAGE_DEADLINE;
         let wanted = Request { resource: Resource::Page, count: SHORTAGE_PAGES, deadline: latest, by: 0 };

@@ -337,8 +337,8 @@ impl Processor {
         }
     }
 
-    /// Time in a save window or a grace is lent: it comes off the next slices of who pays for it. What goes beyond the window is the
-    /// host's doing.
+    /// Time in a save window or a grace is lent: it comes off the next slices of the payer. Time beyond the window is
+    /// the host's doing.
     #[cold]
     fn charge_overrun(&mut self, now: u64) {
         let used = now.min(self.slice_end).saturating_sub(self.entered.max(self.ended));

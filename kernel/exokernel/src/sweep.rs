@@ -1,9 +1,10 @@
-//! Sweep: breaking whatever uses the orphans of an environment, in all page tables of the machine (exokernel-sosp95 §3.4).
+//! Sweep: breaks every use of the orphans of an environment, in all page tables of the machine (exokernel-sosp95
+//! §3.4).
 //!
-//! A page that was taken, and that other address spaces map, is free only when they do so no more. One sweep goes through the
-//! records of all pages, some a step, and looks into each table for entries that map orphans of the environment, for links that
-//! lead to its tables, and ends the pins that hold them. Whoever is charged for the table where something was found learns it by
-//! its own repossession vector.
+//! A page that was taken is an orphan while other address spaces map it. One sweep reads the records of all pages,
+//! some a step. It removes the entries of tables that map orphans of the environment and the links that lead to its
+//! tables. It ends the pins that hold its orphans. The owner of a table from which an entry was removed finds the
+//! page in its own repossession vector.
 
 use crate::environment::Environment;
 use crate::kernel::Kernel;
@@ -55,8 +56,8 @@ fn may_hold(info: &PageInfo) -> bool {
 }
 
 impl Kernel {
-    /// Breaks what uses the orphans of an environment in the tables from a place on, until the entry is spent; where to go on, if
-    /// that is not done.
+    /// Breaks what uses the orphans of an environment in the tables from a place on, until the entry is spent. The
+    /// result is the next place; none at the end.
     pub(crate) fn sweep(&mut self, environment: Environment, cursor: u64) -> Option<u64> {
         let mut from = Place::from_cursor(cursor);
         let (mut broken, mut left) = (false, None);
@@ -119,8 +120,8 @@ impl Kernel {
         None
     }
 
-    /// Takes an entry out that maps an orphan of an environment or leads to one, if it does; false where there is no room for that in
-    /// this entry.
+    /// Removes an entry that maps an orphan of an environment or leads to one. False: this kernel entry has no room
+    /// for that.
     fn break_use(&mut self, environment: Environment, slot: Slot, level: u8, broken: &mut bool) -> bool {
         let (entry, first) = (slot.entry(), page_of(slot.entry()).0);
         let is_large = level > 1 && entry & LARGE != 0;

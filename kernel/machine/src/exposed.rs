@@ -175,8 +175,8 @@ pub fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
 }
 
-/// Takes from an exposed counter that only the holder of the kernel's lock changes. No count is worth a machine: one that would go
-/// below zero stays there, and the record of the kernel says so.
+/// Takes from an exposed counter that only the holder of the kernel's lock changes. A count that would fall below
+/// zero becomes zero, and the kernel's record counts it.
 pub fn subtract(counter: &AtomicU64, amount: u64) {
     let value = counter.load(Ordering::Relaxed).checked_sub(amount).unwrap_or_else(note_miscount);
     counter.store(value, Ordering::Release);

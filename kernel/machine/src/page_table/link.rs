@@ -97,7 +97,8 @@ impl Memory {
         }
     }
 
-    /// Notes that a private page is mapped at an address under a root: no table on the way to it is shared from now on.
+    /// Notes that a private page is mapped at an address under a root: no table on the way to it is shared from now
+    /// on.
     pub fn note_private(&mut self, root: PageNumber, address: u64) {
         let mut at = root;
         for above in (2..=ROOT_LEVEL).rev() {

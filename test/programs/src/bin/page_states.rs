@@ -21,7 +21,8 @@ guest! {
 const KEY: KeyIndex = KeyIndex::FIRST;
 /// Where the area of an environment that never runs lies.
 const AREA: u64 = 0x1000_0000;
-/// Rounds of a whole area: more pages than the first environment has, so that a count that loses them goes below zero.
+/// Rounds of a whole area: more pages than the first environment has, so that a count that loses them goes below
+/// zero.
 const ROUNDS: usize = 64;
 /// The public page and the private ones.
 const AREA_PAGES: usize = 1 + PRIVATE_PAGES;
@@ -54,7 +55,8 @@ fn orphans() -> u64 {
     exposed::kernel().orphan_pages.load(SeqCst)
 }
 
-/// Pages mapped at their place and given up are no part of an environment, one by one or all together; unmapped, they are free.
+/// Pages mapped at their place and given up are no part of an environment, one by one or all together. Unmapped, they
+/// are free.
 fn fault_151_orphans_become_no_area(world: &World) -> Outcome {
     let own = Allocator::own();
     let (control, key_ring) = (granted!(own.allocate()), granted!(own.allocate()));

@@ -531,8 +531,8 @@ fn link_with(address: u64, level: u64, table: PageNumber, key: KeyIndex) -> Resu
     unsafe { syscall::page_table_link(KEY, area::root(), UserAddress(address), level, table, key) }
 }
 
-/// A second link would show an environment's private pages to others, and make its own upcall stack read-only: no key opens that,
-/// at no level, for pages mapped before the environment began or after.
+/// A second link would show an environment's private pages to others, and make its own upcall stack read-only. No key
+/// makes one, at no level, for pages mapped before the environment began or after.
 fn fault_154_no_table_with_private_pages_is_shared() -> Outcome {
     let reader = reader()?;
     let area = Area::current().address();
@@ -620,7 +620,7 @@ fn tables_at(root: PageNumber, address: u64) -> Result<[PageNumber; 3], Failure>
     Ok(tables)
 }
 
-/// A key that only reads links a table that its owner shares already, and no other: the owner goes on editing its own.
+/// A key that only reads links a table that its owner shares already, and no other.
 fn fault_154_a_reader_takes_no_table_from_its_owner() -> Outcome {
     let reader = reader()?;
     let page = fresh()?;

@@ -437,8 +437,8 @@ extern "C" fn ask_oneself(_: u64) {
     hold(0)
 }
 
-/// Neither an environment nor a key with its own name keeps others from asking it: what is open becomes larger and earlier only,
-/// until who has a shorter name replaces it.
+/// Neither an environment nor a key with its own name keeps others from asking it. An open request becomes only
+/// larger and earlier, until a key with a shorter name replaces it.
 fn fault_152_requests_that_stand_in_the_way(world: &World) -> Outcome {
     let child = holder(world, ask_oneself, 0)?;
     check!(status(&child, GIVEN) == 2, "{} of 2 requests against itself were refused", status(&child, GIVEN));
@@ -527,7 +527,7 @@ const ELSEWHERE: u64 = 0x200_0000_0000;
 fn fault_152_pages_mapped_elsewhere(world: &World) -> Outcome {
     let child = holder(world, map_elsewhere, 0)?;
     check!(status(&child, GIVEN) == HOARD, "{} pages were mapped elsewhere", status(&child, GIVEN));
-    // One of them is mapped here, too: whoever maps it learns that it is gone.
+    // One of them is mapped here, too: this environment learns that it is gone.
     let page = child.info().and_then(|info| info.pages().find(is_plain)).ok_or("the child has no page")?;
     let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::READ));
     let told = Area::current().private().repossessed.load(SeqCst);

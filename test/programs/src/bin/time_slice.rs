@@ -655,8 +655,8 @@ extern "C" fn linger(_: u64) {
     }
 }
 
-/// What a critical section takes past the end of a slice comes off the next one: over many slices it had no more than one that only
-/// computes.
+/// What a critical section takes past the end of a slice comes off the next one. Over many slices it has no more than
+/// an environment that only computes.
 fn fault_155_time_past_the_end_is_paid_back(world: &World) -> Outcome {
     let [honest, lingering] = [spawn(world, spin, 0)?, spawn(world, linger, 0)?];
     let had = |child: &Child| [child.info().map_or(0, |info| info.time.load(Relaxed)), slices_of(child)];

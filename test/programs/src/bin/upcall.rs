@@ -113,7 +113,7 @@ fn event_bits_reach_their_handler() -> Outcome {
     Ok(())
 }
 
-/// No bits take no right: nobody is interrupted for them, neither a creator nor oneself.
+/// An event without bits takes no right. It interrupts neither the creator nor the caller.
 fn fault_156_an_event_without_bits_is_none() -> Outcome {
     let own = exposed::environment(area::number()).ok_or("no record of the own")?;
     let creator = abi::EnvironmentId(own.creator.load(SeqCst));
