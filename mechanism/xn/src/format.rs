@@ -14,8 +14,8 @@
 //! Superblock: magic 0, version 8 (u32), state 12 (u32: 0 dirty, 1 clean), blocks 16, volume id 24 (16 bytes), mounts
 //! 40, time of creation 48. Root entry: name 0 (48 bytes), block 48 (0: no root), quota 56, template 64 (u8), flags
 //! 65. Template slot: sector 0 has name 0 (64 bytes), kind 64 (u8: 0 none, 1 leaf, 2 metadata), number of children 65,
-//! child slots 66 (8 bytes), length of owns 76 and of access 80 (u32, bytes); sectors 1 to 31 hold owns, then access,
-//! without gap.
+//! child slots 66 (8 bytes). Then length of owns 76 and of access 80 (u32, bytes). Sectors 1 to 31 hold owns, then
+//! access, without gap.
 
 use crate::checksum::of_sector;
 use crate::error::{Error, Result};

@@ -1,7 +1,8 @@
 //! Ledger of held blocks: freed blocks to which a pointer on disk, or a transfer, may be left (ordering rule 1).
 //!
-//! A record is reclaimed when its parent was written after the free and that write is durable, or when the parent left
-//! the core, which only clean and durable blocks do. If the parent is held itself, its children wait with it.
+//! A record is reclaimed when its parent was written after the free and that write is durable. It is also reclaimed
+//! when the parent left the core, which only clean and durable blocks do. If the parent is held itself, its children
+//! wait with it.
 
 use crate::block::{IN, OUT};
 use crate::error::{Error, Result};

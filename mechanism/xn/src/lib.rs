@@ -6,9 +6,9 @@
 //! out the transfers that [`volume::Volume`] permits.
 //!
 //! Invariants:
-//! - a block has one owner, in core and on disk, in every state that a crash can leave;
-//! - a pointer that is reachable on disk from a root never leads to an uninitialised or reused block;
-//! - a refused entry changes nothing;
+//! - a block has one owner, in core and on disk, in every state that a crash can leave.
+//! - a pointer that is reachable on disk from a root never leads to an uninitialised or reused block.
+//! - a refused entry changes nothing.
 //! - no entry loops over more than one sector's claims, [`transaction::MAX_BLOCKS`] blocks or one ledger step.
 
 #![no_std]

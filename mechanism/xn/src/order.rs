@@ -2,8 +2,8 @@
 //!
 //! A parent waits for its children and ownership is a tree, so no cycle can arise and some leaf can always be written.
 //! Invariants:
-//! - a block whose map says *used* is good on disk, and so is all that its version on disk leads to;
-//! - `unready` counts the children whose map says *fresh*;
+//! - a block whose map says *used* is good on disk. So is all that its version on disk leads to.
+//! - `unready` counts the children whose map says *fresh*.
 //! - a block in transit does not change.
 
 use crate::block::{BlockInfo, DIRTY, ERROR, IN, OPEN, ORPHAN, OUT, READY, RESIDENT};
@@ -18,7 +18,7 @@ use crate::volume::{Phase, Volume};
 
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Permits the write of a page to its block and seals it. The caller transfers the page and reports with
-    /// [`Volume::write_done`]. Anybody may submit any dirty block.
+    /// [`Volume::write_done`]. Any caller may submit any dirty block.
     pub fn submit(&mut self, page: usize) -> Result<u64> {
         self.check_open()?;
         let info = self.info(page)?;

@@ -1,7 +1,7 @@
 //! Transactions on metadata (SOSP 1997, section 4.1): the only way to change it.
 //!
 //! XN applies the change, runs owns before and after, and compares the difference with what the caller declared. Any
-//! mismatch restores the old bytes. The difference is taken sector by sector, so no block moves between sectors: a
+//! mismatch restores the old bytes. The difference is taken sector by sector, so no block moves between sectors. A
 //! crash may keep one of two changed sectors, and must not find a block with two owners or with none.
 
 use crate::access::{CHANGES, Caller, Operation};

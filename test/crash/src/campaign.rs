@@ -1,7 +1,7 @@
 //! Campaigns: workloads of the adversary, and the judgement of the crash states that they leave.
 //!
-//! For each state: the decoder finds no fault; XN's recovery finds none; the map after recovery is the set of marks; a
-//! tenth is recovered, changed, closed, and crashed once more on the way.
+//! For each state the decoder finds no fault, and XN's recovery finds none. The map after recovery is the set of
+//! marks. A part of the states is recovered, changed, closed, and crashed once more on the way.
 
 use crate::adversary::Adversary;
 use crate::decoder::Decoder;

@@ -1,8 +1,8 @@
 //! The three templates of the adversary, and its leaves.
 //!
 //! Every metadata block: bytes 0 to 7 of sector 0 are its ghost tag. In each sector entries of 16 bytes start at byte
-//! 16: word 0 has the block (40 bits), the count (16 bits) and template + 1 (8 bits, 0: no entry); word 1 the ghost
-//! tag of the first block, the next ones have the tags that follow. A tree has 6 entries a sector, a list 2, a table
+//! 16. Word 0 has the block (40 bits), the count (16 bits) and template + 1 (8 bits, 0: no entry). Word 1 is the ghost
+//! tag of the first block. The next blocks have the tags that follow. A tree has 6 entries a sector, a list 2, a table
 //! 28. A leaf has its tag at the start of each sector.
 
 use xn::claim::Claims;

@@ -1,5 +1,5 @@
-//! The strong tests catch what the plain ones let pass: each patch in `mechanism/xn/mutants` makes XN wrong in one
-//! way; it compiles, XN's unit tests and `plain` pass, and the test that its first line names fails. Runs under
+//! The strong tests catch what the plain ones let pass. Each patch in `mechanism/xn/mutants` makes XN wrong in one
+//! way. It compiles, XN's unit tests and `plain` pass, and the test that its first line names fails. Runs under
 //! `CHITIN_FULL=1`, in a copy; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
 
 use std::fs;
