@@ -1,7 +1,8 @@
 //! Requests to access programs, as words that native and BPF programs read alike.
 //!
-//! Words: 0 operation, 1 index of the shown block (or [`LAST`]), 2 its number, 3 clock, 4 to 7 credentials, 8 number of
-//! changes, 9 number of shown blocks, then two words a change: block, and sector offset in the block << 32 | length.
+//! Words: 0 operation, 1 index of the shown block (or [`LAST`]), 2 its number, 3 clock, 4 to 7 credentials.
+//! Word 8 is the number of changes, word 9 the number of shown blocks. Two words a change follow.
+//! They are the block, and the byte offset in it << 32 with the length in the low half.
 
 /// Words of a request.
 pub const REQUEST_WORDS: usize = 32;
