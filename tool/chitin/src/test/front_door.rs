@@ -186,8 +186,17 @@ const VISITS: [Visit; 52] = [
 ];
 
 /// What a visit takes, roughly, and at most.
-const WEIGHT: Duration = Duration::from_secs(3);
-const PATIENCE: &str = "200";
+const LIMITS: (Duration, &str) = (Duration::from_secs(3), "200");
+/// The same where Debian packages are downloaded and configured.
+const PACKAGE_LIMITS: (Duration, &str) = (Duration::from_secs(60), "900");
+
+impl Visit {
+    /// What it takes, roughly, and at most.
+    fn limits(&self) -> (Duration, &'static str) {
+        if self.lines.contains("--packages") { PACKAGE_LIMITS } else { LIMITS }
+    }
+}
+
 /// How long what was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(20);
 
@@ -216,9 +225,9 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<C
             return Case::skipped(name, format!("{missing} is not installed, whose images are tried"));
         }
         let root = workspace.root().to_owned();
-        Case::new(name, WEIGHT, move |transcript| judge(visit, &root, transcript))
+        Case::new(name, visit.limits().0, move |transcript| judge(visit, &root, transcript))
     };
-    let trial = is_trial_chosen.then(|| Case::new(TRIAL.to_owned(), WEIGHT, move |_| try_emulation(&images)));
+    let trial = is_trial_chosen.then(|| Case::new(TRIAL.to_owned(), LIMITS.0, move |_| try_emulation(&images)));
     chosen.into_iter().map(case).chain(trial).collect()
 }
 
@@ -244,7 +253,7 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     let temporary = folder.join("tmp");
     fs::create_dir(&temporary).context("cannot make a folder")?;
     let mut command = Command::new("timeout");
-    command.args([PATIENCE, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
+    command.args([visit.limits().1, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
     command.env("chitin", std::env::current_exe().context("this command")?).env("door", root.join("chitin"));
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
     command.env("busybox", Workspace::at(root).cache().join("busybox-static/bin/busybox"));
