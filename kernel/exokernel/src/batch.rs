@@ -1,5 +1,6 @@
 //! `batch`: several calls for one crossing; stops at the first error.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, Stop, copied, refuse};
 use crate::system_call::dispatch;
 use abi::limits::BATCH_ROWS;
@@ -17,9 +18,6 @@ const EXCLUDED: [u64; 5] = [
     number::transfer_synchronous,
 ];
 
-/// Units of work of a row, beyond what its call counts itself.
-const ROW: u32 = 4;
-
 impl Kernel {
     /// Runs rows (see `abi::syscall`).
     pub(crate) fn run_batch(&mut self, rows: UserAddress, count: u64) -> Outcome<u64> {
@@ -33,7 +31,7 @@ impl Kernel {
         if let Some(row) = copy.iter().position(|row| EXCLUDED.contains(&row.number)) {
             return refuse(Error::BadArgument, row as u64);
         }
-        let failed = copy.iter_mut().position(|row| !self.run_row(row));
+        let failed = copy.iter_mut().enumerate().position(|(index, row)| !self.run_row(index, row));
         copied(user::copy_out(rows, copy), rows)?;
         match failed {
             None => Ok(count),
@@ -44,13 +42,14 @@ impl Kernel {
         }
     }
 
-    /// Runs one row and leaves its error and result in it; false after an error.
-    fn run_row(&mut self, row: &mut BatchRow) -> bool {
-        self.spend(ROW);
-        if self.is_spent() {
+    /// Runs one row and leaves its error and result in it; false after an error. The first row always runs.
+    fn run_row(&mut self, index: usize, row: &mut BatchRow) -> bool {
+        let cost = cost::of_row(row.number);
+        if index > 0 && (self.is_spent() || !self.has_room_for(cost)) {
             (row.number, row.arguments[0]) = (Error::Again as u64, 0);
             return false;
         }
+        self.spend(cost);
         let outcome = dispatch(self, row.number, &row.arguments);
         let (error, value) = match outcome {
             Ok(value) => (0, value),

@@ -172,6 +172,8 @@ pub(crate) fn make(memory: Memory) {
 
 /// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
 const WORK_PER_ENTRY: u32 = 268;
+/// Units of work that an entry does at most, with a last row that was begun before the entry had done enough.
+const MOST_WORK: u32 = 450;
 
 impl Kernel {
     /// Counts work that a caller's input can multiply.
@@ -182,6 +184,11 @@ impl Kernel {
     /// Units of work that this entry may still do.
     pub(crate) fn work_left(&self) -> u32 {
         WORK_PER_ENTRY.saturating_sub(self.work.get())
+    }
+
+    /// Whether this entry can do so much more and still stay within its bound.
+    pub(crate) fn has_room_for(&self, units: u32) -> bool {
+        self.work.get() + units <= MOST_WORK
     }
 
     /// Whether this entry has done enough: what is left is for the next call.

@@ -13,6 +13,7 @@ mod batch;
 mod boot;
 mod budget;
 mod channel;
+mod cost;
 mod destruction;
 mod environment;
 mod event;

@@ -98,7 +98,7 @@ static uint64_t structure(void) {
         words[0] = below(2), words[1] = 0x04000000 | below(2) << 28, words[2] = inner(), words[3] = next();
         break;
     case 7: // epoll_event, pollfd
-        for (int word = 0; word < 8; word++) words[word] = any_descriptor() & 0xffffffff | next() << 32;
+        for (int word = 0; word < 8; word++) words[word] = (any_descriptor() & 0xffffffff) | next() << 32;
         break;
     case 8: // flock, rlimit, sembuf
         words[0] = below(4) | below(4) << 16, words[1] = any_size(), words[2] = any_size(), words[3] = any_time();

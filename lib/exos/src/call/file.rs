@@ -342,7 +342,8 @@ pub(super) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
     if !to.can_write() {
         return Err(Errno::EBADF);
     }
-    if to.flags() & linux::O_APPEND != 0 {
+    // Linux splices no texts of /proc.
+    if to.flags() & linux::O_APPEND != 0 || matches!(from.object, Object::Text(_)) {
         return Err(Errno::EINVAL);
     }
     let done = send_all(&from, start, &to, count.min(MOST))?;

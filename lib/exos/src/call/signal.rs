@@ -18,8 +18,6 @@ use runtime::clock;
 use runtime::predicate::{Operator, word_masked};
 
 const SET_BYTES: u64 = 8;
-/// What a call takes of an argument that is an `int`.
-const HALF: u64 = 0xffff_ffff;
 
 /// Flags of an action that are kept: who asks for the action afterwards sees by them which there are.
 const KNOWN_FLAGS: u64 = (linux::SA_NOCLDSTOP

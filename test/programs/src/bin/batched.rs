@@ -1,0 +1,215 @@
+//! Each kernel call at its worst, 64 to a batch, and mixtures of them: no entry takes more instructions than it may
+//! (FAULTS 153). The harness holds the longest entry to the bound after each test; what each batch took is reported.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use abi::host_channel::{HEADER, Header, Kind, PAYLOAD};
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, REGION_BYTES};
+use abi::syscall::{BatchRow, number};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use runtime::address_space::{self, AddressSpace};
+use runtime::page::Allocator;
+use runtime::{KeyIndex, PageNumber, UserAddress, area, channel, clock, syscall};
+use test_programs::random::Random;
+use test_programs::{Outcome, World, check, granted, guest};
+
+guest! {
+    Here fault_153_copies_64_to_a_batch;
+    Here fault_153_objects_64_to_a_batch;
+    Here fault_153_tables_64_to_a_batch;
+    Here fault_153_small_calls_64_to_a_batch;
+    Here fault_153_refused_environments_64_to_a_batch;
+    Here fault_153_mixtures;
+}
+
+const KEY: u64 = KeyIndex::FIRST.0;
+/// Where tables are linked: each row 2 MiB further, so that each needs a table of level 1.
+const TABLES: u64 = 0x300_0000_0000;
+/// Room for the largest copy.
+static BUFFER: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// The largest frame: a line of log.
+static FRAME: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn buffer() -> u64 {
+    BUFFER.as_ptr() as u64
+}
+
+fn row(number: u64, arguments: &[u64]) -> BatchRow {
+    let mut row = BatchRow { number, ..BatchRow::default() };
+    row.arguments[..arguments.len()].copy_from_slice(arguments);
+    row
+}
+
+/// Runs all rows, in as many batches as the kernel wants, and reports what the dearest of them took. Another environment can run
+/// in between, and then its time is in the figure: the harness asks the kernel for its longest entry.
+fn run(name: &str, rows: &[BatchRow]) -> Outcome {
+    let (dearest, batches) = run_all(name, rows)?;
+    channel::measurement(&format!("64 times {name}, the dearest of {batches} batches"), dearest, "instructions");
+    Ok(())
+}
+
+/// The same; the result is what the dearest batch took, with whatever ran in between, and how many there were.
+fn run_all(name: &str, rows: &[BatchRow]) -> Result<(u64, u64), alloc::string::String> {
+    let (mut done, mut dearest, mut batches) = (0, 0, 0);
+    while done < rows.len() {
+        let mut some: Vec<BatchRow> = rows[done..(done + BATCH_ROWS).min(rows.len())].to_vec();
+        let before = clock::ticks();
+        // SAFETY: the rows copy into the buffer, or make objects of pages that nothing uses.
+        let outcome = unsafe { syscall::batch(UserAddress(some.as_mut_ptr() as u64), some.len() as u64) };
+        dearest = dearest.max(clock::ticks() - before);
+        let step = match outcome {
+            Ok(count) => count as usize,
+            Err(failure) if failure.error == abi::Error::Again => failure.detail as usize,
+            // A refused row is done, too: it took its time.
+            Err(failure) if (failure.detail as usize) < some.len() => failure.detail as usize + 1,
+            Err(failure) => return Err(format!("{name}: {failure:?}")),
+        };
+        check!(step > 0, "{name}: a batch of one row did nothing");
+        (done, batches) = (done + step, batches + 1);
+    }
+    Ok((dearest, batches))
+}
+
+fn same(name: &str, number: u64, arguments: &[u64]) -> Outcome {
+    run(name, &vec![row(number, arguments); BATCH_ROWS])
+}
+
+/// The rows that copy, each with as many bytes as it takes.
+fn copies(region: PageNumber) -> [(&'static str, BatchRow); 7] {
+    let header = Header { kind: Kind::Log as u8, length: PAYLOAD as u32 }.to_bytes();
+    FRAME[0].store(u64::from_le_bytes(header), SeqCst);
+    [
+        ("entropy_read", row(number::entropy_read, &[buffer(), ENTROPY_BYTES as u64])),
+        ("log_read", row(number::log_read, &[KEY, 0, buffer(), LOG_READ_BYTES as u64])),
+        ("channel_send", row(number::channel_send, &[KEY, FRAME.as_ptr() as u64, (HEADER + PAYLOAD) as u64])),
+        ("channel_receive", row(number::channel_receive, &[KEY, buffer(), (HEADER + PAYLOAD) as u64])),
+        ("region_read", row(number::region_read, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
+        ("region_write", row(number::region_write, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
+        ("region_swap", row(number::region_swap, &[KEY, region.0, 0, 1, 2])),
+    ]
+}
+
+fn a_region() -> Result<PageNumber, alloc::string::String> {
+    let page = granted!(Allocator::own().allocate());
+    granted!(syscall::region_create(KeyIndex::FIRST, page));
+    granted!(syscall::region_name(KeyIndex::FIRST, page, 0, KeyIndex::FIRST, 7));
+    Ok(page)
+}
+
+fn fault_153_copies_64_to_a_batch(_: &World) -> Outcome {
+    let region = a_region()?;
+    for (name, row) in copies(region) {
+        run(name, &vec![row; BATCH_ROWS])?;
+    }
+    granted!(Allocator::own().free(region));
+    Ok(())
+}
+
+fn fault_153_objects_64_to_a_batch(_: &World) -> Outcome {
+    let own = Allocator::own();
+    for (name, call, extra) in [
+        ("access_list_create", number::access_list_create, Some(KEY)),
+        ("address_space_create", number::address_space_create, None),
+        ("region_create", number::region_create, None),
+    ] {
+        let mut pages = vec![PageNumber::NONE; BATCH_ROWS];
+        granted!(own.allocate_many(&mut pages));
+        let arguments = |page: &PageNumber| [KEY, page.0].into_iter().chain(extra).collect::<Vec<u64>>();
+        run(name, &pages.iter().map(|page| row(call, &arguments(page))).collect::<Vec<_>>())?;
+        run("page_free", &pages.iter().map(|page| row(number::page_free, &[KEY, page.0])).collect::<Vec<_>>())?;
+    }
+    same("page_allocate", number::page_allocate, &[KEY, own.list.0, PageNumber::NONE.0])?;
+    Ok(())
+}
+
+fn fault_153_tables_64_to_a_batch(_: &World) -> Outcome {
+    let own = Allocator::own();
+    let space = granted!(AddressSpace::create(own));
+    granted!(space.link_tables(TABLES, true));
+    let mut pages = vec![PageNumber::NONE; BATCH_ROWS];
+    granted!(own.allocate_many(&mut pages));
+    let place = |index: usize| TABLES + ((index as u64) << 21);
+    let link = |(index, page): (usize, &PageNumber)| {
+        row(number::page_table_link, &[KEY, space.root.0, place(index), 1, page.0, KEY])
+    };
+    run("page_table_link", &pages.iter().enumerate().map(link).collect::<Vec<_>>())?;
+    let unlink = |index: usize| row(number::page_table_unlink, &[KEY, space.root.0, place(index), 1]);
+    run("page_table_unlink", &(0..BATCH_ROWS).map(unlink).collect::<Vec<_>>())?;
+    check!(own.free_many(&pages) == pages.len(), "pages of tables stay in use");
+    granted!(own.free(space.root));
+    Ok(())
+}
+
+fn fault_153_small_calls_64_to_a_batch(_: &World) -> Outcome {
+    let (own, me) = (Allocator::own(), area::number().0);
+    for (name, call, arguments) in [
+        ("null", number::null, &[][..]),
+        ("key_derive, refused", number::key_derive, &[KEY, KEY, 7, 0]),
+        ("key_copy, refused", number::key_copy, &[KEY, 7, me, KEY, KEY]),
+        ("access_list_set", number::access_list_set, &[KEY, own.list.0, 5, KEY, 7]),
+        ("page_claim", number::page_claim, &[KEY, own.list.0, KEY, own.list.0]),
+        ("tlb_drop", number::tlb_drop, &[0x1000]),
+        ("budget_move", number::budget_move, &[KEY, me, me, 0, 0, 1]),
+        ("event_raise", number::event_raise, &[KEY, me, 1]),
+        ("time_slice_allocate", number::time_slice_allocate, &[KEY, me, 0, u64::MAX]),
+        ("time_slice_free", number::time_slice_free, &[KEY, 0, 1023]),
+        ("cpu_kick", number::cpu_kick, &[0]),
+        ("revocation_request", number::revocation_request, &[KEY, me, 0, 1, 0]),
+        ("revocation_enforce", number::revocation_enforce, &[KEY, me]),
+        ("environment_destroy", number::environment_destroy, &[KEY, u64::MAX, 0]),
+    ] {
+        same(name, call, arguments)?;
+    }
+    Ok(())
+}
+
+/// A specification whose last private page is wrong: all the others are looked at before.
+fn fault_153_refused_environments_64_to_a_batch(_: &World) -> Outcome {
+    let own = Allocator::own();
+    let space = granted!(AddressSpace::create(own));
+    let mut pages = vec![PageNumber::NONE; 19];
+    granted!(own.allocate_many(&mut pages));
+    let mut private = [0; abi::limits::PRIVATE_PAGES];
+    private.iter_mut().zip(&pages[3..]).for_each(|(place, page)| *place = page.0);
+    private[abi::limits::PRIVATE_PAGES - 1] = private[0];
+    let wanted = abi::environment::Specification {
+        name_key: KEY,
+        control: pages[0].0,
+        key_ring: pages[1].0,
+        public: pages[2].0,
+        root: space.root.0,
+        area: 0x1000_0000,
+        private_count: private.len() as u64,
+        private,
+    };
+    same("environment_create, refused", number::environment_create, &[KEY, core::ptr::from_ref(&wanted) as u64])?;
+    check!(own.free_many(&pages) == pages.len(), "a refused creation kept pages");
+    granted!(own.free(space.root));
+    Ok(())
+}
+
+/// Rows of all kinds in random order.
+fn fault_153_mixtures(_: &World) -> Outcome {
+    let region = a_region()?;
+    let own = Allocator::own();
+    let kinds = copies(region);
+    let mut random = Random(153);
+    for round in 0..50 {
+        BUFFER[1023].store(round, SeqCst);
+        let draw = |random: &mut Random| match random.below(9) {
+            index @ 0..=6 => kinds[index as usize].1,
+            7 => row(number::page_allocate, &[KEY, own.list.0, PageNumber::NONE.0]),
+            _ => row(number::null, &[]),
+        };
+        let rows: Vec<BatchRow> = (0..BATCH_ROWS).map(|_| draw(&mut random)).collect();
+        run_all("a mixture", &rows)?;
+    }
+    check!(address_space::own().root == area::root(), "the address space changed");
+    granted!(own.free(region));
+    Ok(())
+}
