@@ -45,15 +45,16 @@ fn row(number: u64, arguments: &[u64]) -> BatchRow {
     row
 }
 
-/// Runs all rows, in as many batches as the kernel wants, and reports what the dearest of them took. Another environment can run
-/// in between, and then its time is in the figure: the harness asks the kernel for its longest entry.
+/// Runs all rows, in as many batches as the kernel wants, and reports what the dearest of them took.
+/// Another environment can run in between, and then its time is in the figure: the harness asks the kernel for its
+/// longest entry.
 fn run(name: &str, rows: &[BatchRow]) -> Outcome {
     let (dearest, batches) = run_all(name, rows)?;
     channel::measurement(&format!("64 times {name}, the dearest of {batches} batches"), dearest, "instructions");
     Ok(())
 }
 
-/// The same; the result is what the dearest batch took, with whatever ran in between, and how many there were.
+/// The same; the result is what the dearest batch took, and how many there were.
 fn run_all(name: &str, rows: &[BatchRow]) -> Result<(u64, u64), alloc::string::String> {
     let (mut done, mut dearest, mut batches) = (0, 0, 0);
     while done < rows.len() {
