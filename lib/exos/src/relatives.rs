@@ -301,10 +301,21 @@ fn may_signal(other: &Other, signal: u32) -> bool {
         || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
 }
 
-/// A process that has made its own words unreadable is not found, but the guardian knows it and can end it.
+/// A process that has made its own words unreadable is not found, but the guardian knows it and can end it. A child that
+/// this process has waited for is gone, also while its environment is cached for the next child.
 fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
     let kill = || crate::guardian::client::signal(process().guardian, number, information);
-    if information.signal == linux::SIGKILL && kill().is_ok() { Ok(0) } else { send_to_nobody(number) }
+    if information.signal == linux::SIGKILL && !is_reaped_child(number) && kill().is_ok() {
+        Ok(0)
+    } else {
+        send_to_nobody(number)
+    }
+}
+
+fn is_reaped_child(number: u64) -> bool {
+    let creator = exposed::environment(EnvironmentId(number)).map(|info| info.creator.load(Acquire));
+    creator == Some(process().environment())
+        && !process().children.lock().all.iter().any(|child| child.number() == number)
 }
 
 /// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect; so does

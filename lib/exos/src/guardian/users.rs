@@ -166,6 +166,10 @@ impl Guardian {
         if information.signal != linux::SIGKILL {
             return sight.send(&other?, &information);
         }
+        // The kernel's record tells a process that hides its words from one that is gone.
+        if other.is_err() && !exposed::lives(EnvironmentId(target)) {
+            return Err(Errno::ESRCH);
+        }
         self.condemn(target);
         // A process that has made its words unreadable ends at its deadline.
         other.and_then(|other| sight.send(&other, &information)).or(Ok(()))
