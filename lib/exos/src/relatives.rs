@@ -301,8 +301,8 @@ fn may_signal(other: &Other, signal: u32) -> bool {
         || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
 }
 
-/// A process that has made its own words unreadable is not found, but the guardian knows it and can end it. A child that
-/// this process has waited for is gone, also while its environment is cached for the next child.
+/// A process that has made its own words unreadable is not found, but the guardian knows it and can end it. A child
+/// that this process has waited for is gone, also while its environment is cached for the next child.
 fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
     let kill = || crate::guardian::client::signal(process().guardian, number, information);
     if information.signal == linux::SIGKILL && !is_reaped_child(number) && kill().is_ok() {
