@@ -98,7 +98,8 @@ macro_rules! for_each_syscall {
             /// Switches the vector unit of the caller on (1) or off (0: its next use is an upcall, and its state is not
             /// kept).
             24 vector_state_set(on: u64) -> (), right "none", errors [BadArgument];
-            /// Raises event bits of an environment, one at least: those it accepts from anybody, or any with `key`.
+            /// Raises event bits of an environment, one at least: those it accepts from every environment, or any with
+            /// `key`.
             25 event_raise(key: KeyIndex, environment: EnvironmentId, bits: u64) -> (), right "write on the environment, or accepted bits", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument];
 
             /// Allocates a position of a CPU's slice vector for an environment: this one, or any.
