@@ -183,8 +183,8 @@ impl Kernel {
         }
     }
 
-    /// An ordinary page that the caller may own. An orphan is refused: its owner gave it up, and an object made of it would be
-    /// counted twice when it ends.
+    /// An ordinary page that the caller may own. An orphan is refused: its owner gave it up, and an object made of it
+    /// would be counted twice when it ends.
     pub(crate) fn owned_page(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
         let info = self.page(page)?;
         permit(self.rights_on_page(key, info)?, Rights::OWN)?;

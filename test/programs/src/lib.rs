@@ -185,9 +185,12 @@ impl World {
         Ok(())
     }
 
-    /// The kernel's counts of owned, orphan, free, cached and kernel pages are what the page array says, page by page. Where the
-    /// counts move meanwhile, because another environment runs, the pages are counted again.
+    /// The kernel's counts of owned, orphan, free, cached and kernel pages are what the page array says, page by page,
+    /// and no count would have gone below zero. Where the counts move meanwhile, because another environment runs, the
+    /// pages are counted again.
     pub fn pages_add_up(&self) -> Outcome {
+        let miscounts = exposed::kernel().miscounts.load(Relaxed);
+        check!(miscounts == 0, "{miscounts} counts of the kernel would have gone below zero");
         let mut differences = String::new();
         for _ in 0..RECOUNTS {
             let (before, counted, after) = (page_counts(), recount(exposed::kernel()), page_counts());

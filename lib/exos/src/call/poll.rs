@@ -87,7 +87,8 @@ pub(super) fn pselect6(call: &mut Call<'_>) -> Result<u64> {
 
 /// Waits, then writes the time that is left to where the program's time-out lies, in units of so many nanoseconds.
 ///
-/// A time-out of 0 stays as it is, and so does every one under `STICKY_TIMEOUTS`. A time-out that cannot be written is no error.
+/// A time-out of 0 stays as it is, and so does every one under `STICKY_TIMEOUTS`. A time-out that cannot be written is
+/// no error.
 fn with_time_left(
     call: &Call<'_>,
     (place, unit): (u64, u64),

@@ -73,7 +73,8 @@ pub const SHARED_OFFSETS: Offsets = Offsets {
 
 /// An open description: all that stand for it in this process are the same one.
 ///
-/// It cannot be cloned: a call gets at it by `in_use::Used`, which records the use. The table owns one for each descriptor.
+/// It cannot be cloned: a call gets at it by `in_use::Used`, which records the use. The table owns one for each
+/// descriptor.
 #[derive(Debug)]
 pub struct Description(Arc<Open>);
 
@@ -304,8 +305,8 @@ impl Description {
         process().close_or_leave(self);
     }
 
-    /// What others see of a close: references, ends of pipes, locks on the file. Nothing is unmapped. Whether it was the last
-    /// descriptor of this process.
+    /// What others see of a close: references, ends of pipes, locks on the file. Nothing is unmapped. Whether it was
+    /// the last descriptor of this process.
     pub(super) fn end(&self) -> bool {
         if self.watched.load(Relaxed) && self.descriptors.load(Relaxed) <= 1 {
             process().forget_interests(self);

@@ -1,12 +1,15 @@
-//! Uses of open descriptions by calls, as `fget` and `fput` of Linux have them: the only way from a number to a description.
+//! Uses of open descriptions by calls, as `fget` and `fput` of Linux have them: the only way from a number to a
+//! description.
 //!
-//! A call gets a [`Used`], which is recorded until the call ends. A close in another thread leaves the description to that call.
-//! A sleeper over an `epoll` set only watches what the set is interested in: a close takes effect for others at once, wakes the
-//! watcher, and unmaps once the watcher has looked again.
+//! A call gets a [`Used`], which is recorded until the call ends. A close in another thread leaves the description to
+//! that call. A sleeper over an `epoll` set only watches what the set is interested in: a close takes effect for others
+//! at once, wakes the watcher, and unmaps once the watcher has looked again.
 //!
 //! Invariants:
-//! - a `Description` cannot be cloned: one outside the table is either a `Used`, or a new one, or one that is being closed;
-//! - a use is recorded under the lock of the descriptors, and only in a process that has threads: a close in another thread sees it;
+//! - a `Description` cannot be cloned: one outside the table is either a `Used`, or a new one, or one that is being
+//!   closed;
+//! - a use is recorded under the lock of the descriptors, and only in a process that has threads: a close in another
+//!   thread sees it;
 //! - nothing is unmapped or freed that a record of another thread names;
 //! - two threads that close the two ends of a pipe look through one window, which the last of them closes.
 
@@ -113,8 +116,8 @@ impl Process {
         thread().notes_uses.store(true, Relaxed);
     }
 
-    /// What an interest is in, for the next look and the next sleep: none where no descriptor stands for it any more. `number` is that
-    /// of the descriptor by which it came into the set.
+    /// What an interest is in, for the next look and the next sleep: none where no descriptor stands for it any more.
+    /// `number` is that of the descriptor by which it came into the set.
     pub fn watched(&self, number: u64, description: u64) -> Option<Used> {
         let descriptors = self.descriptors.lock();
         let is_it = |open: &&Description| open.number() == description;
@@ -281,8 +284,8 @@ impl Process {
         descriptors.iter().any(|(_, description)| test(description)) || left.chain(&uses.leaving).any(test)
     }
 
-    /// Takes the interests in a description out of all `epoll` sets, before its number can be that of another one: no descriptor of
-    /// this process stands for it any more.
+    /// Takes the interests in a description out of all `epoll` sets, before its number can be that of another one: no
+    /// descriptor of this process stands for it any more.
     #[cold]
     pub(super) fn forget_interests(&self, description: &Description) {
         let descriptors = self.descriptors.lock();

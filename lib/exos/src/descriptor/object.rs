@@ -139,8 +139,8 @@ impl Object {
         }
     }
 
-    /// Its last descriptor in this process was closed, and no thread works with it or sleeps over it: releases its node, which keeps
-    /// its pages.
+    /// Its last descriptor in this process was closed, and no thread works with it or sleeps over it: releases its
+    /// node, which keeps its pages.
     #[inline]
     pub fn gone(&self) {
         match self {

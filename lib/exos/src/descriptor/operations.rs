@@ -81,7 +81,8 @@ pub trait Operations: Any + Debug + Send + Sync {
         false
     }
 
-    /// The last descriptor of this process was closed; `ended`: the last one in any process. Threads may still sleep over it.
+    /// The last descriptor of this process was closed; `ended`: the last one in any process. Threads may still sleep
+    /// over it.
     fn closed(&self, ended: bool) {
         let _ = ended;
     }

@@ -117,7 +117,8 @@ impl<T> Table<T> {
         self.iter().filter(|(number, _)| self.close_on_exec(*number) == Ok(false))
     }
 
-    /// Puts a file at a number, whatever the limit is; the result is what was there, or the file where there is no such number.
+    /// Puts a file at a number, whatever the limit is; the result is what was there, or the file where there is no such
+    /// number.
     pub fn put_at(&mut self, number: u64, file: T) -> Option<T> {
         let Some(number) = usize::try_from(number).ok().filter(|number| *number < LIMIT_MOST) else { return Some(file) };
         let before = self.take(number);

@@ -64,7 +64,8 @@ pub struct Thread {
     pub turns: Lock<Turns>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
-    /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it watches nothing.
+    /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it
+    /// watches nothing.
     pub watches_since: AtomicU64,
     /// The futex that it waits for.
     pub waiter: Waiter,

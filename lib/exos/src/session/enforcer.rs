@@ -1,9 +1,10 @@
 //! Enforcer of SIGKILL: destroys the environments of a killed process whose library has not ended it by its deadline.
 //!
-//! The guardian checks the sender and records the deadline (`guardian::condemned`). The session holds the key that opens
-//! every process. Nothing that the process says is needed for its end: threads are found by the root of the address
-//! space, which the kernel records. After that the end looks like any other. The status is in the public page, the
-//! parent gets SIGCHLD, and children get the signal that they asked for. The next look for orphans releases the rest.
+//! The guardian checks the sender and records the deadline (`guardian::condemned`). The session holds the key that
+//! opens every process. Nothing that the process says is needed for its end: threads are found by the root of the
+//! address space, which the kernel records. After that the end looks like any other. The status is in the public page,
+//! the parent gets SIGCHLD, and children get the signal that they asked for. The next look for orphans releases the
+//! rest.
 
 use super::board;
 use super::start::Session;

@@ -123,8 +123,8 @@ pub struct Windows {
     common: Room,
     /// Those of the process's own.
     own: Room,
-    /// Those that show what other windows have grown by, by the addresses of those. The last one is the current one: a thread may
-    /// still copy through one before it.
+    /// Those that show what other windows have grown by, by the addresses of those. The last one is the current one: a
+    /// thread may still copy through one before it.
     beyond: BTreeMap<u64, Vec<Shared>>,
     /// How often one that children get has come or gone.
     edition: u64,

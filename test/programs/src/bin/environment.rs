@@ -247,8 +247,8 @@ const AREA_PAGES: usize = 1 + abi::limits::PRIVATE_PAGES;
 /// Where the area would lie: away from all memory of the program.
 const ORPHAN_AREA: u64 = 0x240_0000_0000;
 
-/// Pages that their owner gave up while they were mapped at their place in an area become no area: an environment made of
-/// them would give each back twice.
+/// Pages that their owner gave up while they were mapped at their place in an area become no area: an environment made
+/// of them would give each back twice.
 fn fault_151_orphans_become_no_area(_: &World) -> Outcome {
     let (own, space) = (Allocator::own(), address_space::own());
     let rows = |entry: &dyn Fn(usize) -> u64| {

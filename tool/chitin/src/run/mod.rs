@@ -110,7 +110,8 @@ fn load(workspace: &Workspace, options: &Options) -> Result<Root> {
     }
 }
 
-/// Fails if the program was given less input than there is. Who has no input, or whose terminal is gone, misses nothing.
+/// Fails if the program was given less input than there is. A program without input, or whose terminal is gone, misses
+/// nothing.
 fn check_input(failed: &input::Failed) -> Result<()> {
     match failed.get() {
         Some(error) if !matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::IO)) => {
