@@ -35,7 +35,7 @@ const TOLERANCE: u64 = 8;
 /// Threads of the gang.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 /// How far each thread's slice is to begin after that of the thread before it, in nanoseconds.
-static APART: AtomicU64 = AtomicU64::new(0);
+static ISOLATED: AtomicU64 = AtomicU64::new(0);
 /// When the leader's last slice began.
 static LEADER: AtomicU64 = AtomicU64::new(0);
 /// Threads that have arrived at the barrier, ever.
@@ -67,7 +67,7 @@ fn quantum() -> u64 {
 
 /// How often the threads met in so many rounds.
 fn measure(cpus: u64, apart: u64) -> Result<u64, Failure> {
-    APART.store(apart, SeqCst);
+    ISOLATED.store(apart, SeqCst);
     let step = u64::from(apart != 0);
     let mut children = Vec::new();
     for cpu in 0..cpus {
@@ -130,7 +130,7 @@ fn keep_step(cpu: u64) {
     let began = info.slice_end.load(Relaxed).wrapping_sub(quantum());
     if cpu == 0 {
         LEADER.store(began, Relaxed);
-    } else if !in_step(clock::now(), began, LEADER.load(Relaxed) + cpu * APART.load(Relaxed)) {
+    } else if !in_step(clock::now(), began, LEADER.load(Relaxed) + cpu * ISOLATED.load(Relaxed)) {
         time_slice::yield_now();
     }
 }

@@ -97,7 +97,7 @@ impl StartInfo {
         }
     }
 
-    /// Reads the start information at physical address `address` of `memory`.
+    /// Reads the start information at physical address `address` of `vm`.
     pub(crate) fn read(&mut self, address: u64, memory: &impl PhysicalMemory) -> Result<(), StartError> {
         let field32 = |offset| memory.read::<u32>(address.saturating_add(offset));
         let field64 = |offset| memory.read::<u64>(address.saturating_add(offset));

@@ -1,14 +1,14 @@
 //! Budgets of processes: each draws from the session's bank when it runs short.
 //!
 //! The bank is an environment that never runs and holds what nobody uses. It bears a name under the session's, so
-//! that processes of user 0 take from it themselves; those of other users ask the guardian, which keeps a part back. What
-//! files take of it, and what the guardian keeps for itself, is the affair of `guardian::allowance`.
+//! that processes of user 0 take from it themselves; those of other users ask the server, which keeps a part back. What
+//! files take of it, and what the server keeps for itself, is the affair of `server::allowance`.
 //!
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
 
 use crate::errno::{Errno, Result};
-use crate::guardian::client;
-use crate::user_memory::current::{is_adopted, process};
+use crate::hw::current::{is_adopted, process};
+use crate::server::client;
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::Allocator;
@@ -55,12 +55,12 @@ fn draw_missing(pages: u64) {
 /// # Errors
 /// `ENOMEM`.
 #[inline]
-pub fn foresee(pages: u64) -> Result<()> {
-    if missing(Resource::Page, pages) == 0 { Ok(()) } else { foresee_drawn(pages) }
+pub fn reserve_or_fail(pages: u64) -> Result<()> {
+    if missing(Resource::Page, pages) == 0 { Ok(()) } else { reserve_drawn(pages) }
 }
 
 #[cold]
-fn foresee_drawn(pages: u64) -> Result<()> {
+fn reserve_drawn(pages: u64) -> Result<()> {
     reserve(pages);
     if missing(Resource::Page, pages) == 0 || await_pages(pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
@@ -95,7 +95,7 @@ pub fn give(to: EnvironmentId, resource: Resource, amount: u64) -> core::result:
 ///
 /// # Errors
 /// The kernel's refusal where the bank has too little.
-pub fn hand_on(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
+pub fn grant(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
     let kept = KEPT.iter().find(|(other, _)| *other == resource).map_or(0, |(_, kept)| *kept);
     if spare(resource) >= kept + amount { give(to, resource, amount) } else { draw_for(to, resource, amount) }
 }
@@ -130,7 +130,7 @@ pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure
 pub fn draw_for(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
     let process = process();
     if process.principal.load(Relaxed) != 0 {
-        let drawn = client::draw(process.guardian, to, resource as u64, amount);
+        let drawn = client::draw(process.server, to, resource as u64, amount);
         return drawn.map_err(|_| Error::OverBudget.about(resource as u64));
     }
     if resource == Resource::Page && spare_of(process.bank, resource) < amount + left_in_bank(area::number()) {
@@ -147,11 +147,11 @@ fn move_from_bank(to: EnvironmentId, resource: Resource, amount: u64) -> core::r
 /// Takes `pages` and a few more for the end of a process that got none the ordinary way.
 ///
 /// # Errors
-/// The kernel's refusal, or the guardian's, where others have ended with what was kept for that.
+/// The kernel's refusal, or the server's, where others have ended with what was kept for that.
 pub fn draw_for_end(pages: u64) -> core::result::Result<(), Failure> {
     let (process, amount) = (process(), pages + FOR_ONE_END);
     if process.principal.load(Relaxed) != 0 {
-        let drawn = client::draw_for_end(process.guardian, area::number(), amount);
+        let drawn = client::draw_for_end(process.server, area::number(), amount);
         return drawn.map_err(|_| Error::OverBudget.about(Resource::Page as u64));
     }
     move_from_bank(area::number(), Resource::Page, amount)
@@ -193,7 +193,7 @@ fn give_back_beyond(times: u64) {
     }
 }
 
-/// What the session and the guardian each keep for themselves of so many pages, so that they can go on when processes and files
+/// What the session and the server each keep for themselves of so many pages, so that they can go on when processes and files
 /// have all others.
 pub const fn reserve_of(pages: u64) -> u64 {
     pages / 128 + 256

@@ -3,43 +3,43 @@
 //! It lives in the address space of the program it serves. Nothing here is a static that changes: the state of a
 //! process hangs from a pointer in its environment area, so that two processes can share an address space. Modules
 //! are named after the nouns of Unix; what is pure is tested on the host, what touches the machine is built for it
-//! only. Unsafe code stays in `loader`, `rewriter` and `user_memory`.
+//! only. Unsafe code stays in `loader`, `entry` and `hw`.
 
 #![no_std]
 #![deny(unsafe_code)]
 
 extern crate alloc;
 
-#[cfg(target_os = "none")]
-pub mod block;
+pub mod address_map;
 #[cfg(target_os = "none")]
 pub mod budget;
-pub mod call;
 pub mod descriptor;
-pub mod errno;
-pub mod file_system;
-pub mod guardian;
-pub mod ipc;
-pub mod layout;
-#[allow(unsafe_code, reason = "it goes into the program, and sets segment bases")]
-pub mod loader;
-pub mod memory;
-pub mod pipe;
-#[cfg(target_os = "none")]
-pub mod proc;
-pub mod process;
-#[cfg(target_os = "none")]
-pub mod relatives;
 #[allow(unsafe_code, reason = "the gate is assembly")]
-pub mod rewriter;
-pub mod session;
-pub mod signal;
-#[cfg(target_os = "none")]
-pub mod tables;
-pub mod terminal;
+pub mod entry;
+pub mod errno;
 #[cfg(target_os = "none")]
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]
-pub mod user_memory;
+pub mod hw;
+pub mod init;
+pub mod ipc;
+#[allow(unsafe_code, reason = "it goes into the program, and sets segment bases")]
+pub mod loader;
+#[cfg(target_os = "none")]
+pub mod override_tables;
+pub mod pipe;
+pub mod process;
+#[cfg(target_os = "none")]
+pub mod process_table;
+#[cfg(target_os = "none")]
+pub mod procfs;
+pub mod server;
+pub mod signal;
+pub mod syscalls;
+pub mod terminal;
+pub mod vfs;
+pub mod vm;
+#[cfg(target_os = "none")]
+pub mod wait;
 
 /// For programs that [`image!`] makes.
 #[cfg(target_os = "none")]

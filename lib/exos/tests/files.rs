@@ -1,11 +1,11 @@
 //! The memory file system: paths, names and bytes, against what Linux does and a naive model.
 
 use exos::errno::{Errno, Result};
-use exos::file_system::contents::Store;
-use exos::file_system::mount_table::Location;
-use exos::file_system::node::Status;
-use exos::file_system::path::{Place, Walk};
-use exos::file_system::tree::{Credentials, Fresh, ROOT, Tree, access};
+use exos::vfs::file_data::PageStorage;
+use exos::vfs::inode::Status;
+use exos::vfs::mount_table::Location;
+use exos::vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
+use exos::vfs::path_walk::{PathWalk, WalkResult};
 use std::collections::BTreeMap;
 
 const FILE: u32 = 0o100_644;
@@ -20,7 +20,7 @@ struct HostStore {
     limit: usize,
 }
 
-impl Store for HostStore {
+impl PageStorage for HostStore {
     fn allocate(&mut self) -> Result<u32> {
         if let Some(page) = self.free.pop() {
             self.pages[page as usize].fill(0);
@@ -60,18 +60,18 @@ impl Store for HostStore {
     fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
 }
 
-fn tree(limit: usize) -> Tree<HostStore> {
-    Tree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
+fn tree(limit: usize) -> FileTree<HostStore> {
+    FileTree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
 }
 
-const ROOT_USER: Credentials = Credentials { uid: 0, gid: 0 };
+const ROOT_USER: FsCredentials = FsCredentials { uid: 0, gid: 0 };
 
 fn fresh(mode: u32, target: &[u8]) -> Fresh<'_> {
     Fresh { mode, owner: ROOT_USER, device: (0, 0), target }
 }
 
-/// Writes as the guardian does: the short way where that is all there is to do.
-fn write(tree: &mut Tree<HostStore>, file: u64, offset: u64, count: u64, value: u8) -> Result<u64> {
+/// Writes as the server does: the short way where that is all there is to do.
+fn write(tree: &mut FileTree<HostStore>, file: u64, offset: u64, count: u64, value: u8) -> Result<u64> {
     let shortly = tree.write_within_page(file, Some(offset), count, |bytes| {
         bytes.fill(value);
         true
@@ -85,8 +85,8 @@ fn write(tree: &mut Tree<HostStore>, file: u64, offset: u64, count: u64, value: 
     }
 }
 
-fn walk(follow: bool) -> Walk {
-    Walk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 }
+fn walk(follow: bool) -> PathWalk {
+    PathWalk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 }
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_walk_tells_where_it_leaves() {
     tree.mount_proc().expect("mounted");
     let proc = tree.resolve(walk(true), b"/proc").expect("proc");
     tree.create(ROOT, b"fd", fresh(LINK, b"/proc/self/fd")).expect("fd");
-    let elsewhere = |rest: &[u8]| Ok(Place::Elsewhere { node: proc, rest: rest.to_vec() });
+    let elsewhere = |rest: &[u8]| Ok(WalkResult::LeavesFs { node: proc, rest: rest.to_vec() });
     assert_eq!(tree.walk(walk(true), b"/proc/self/exe"), elsewhere(b"self/exe"));
     assert_eq!(tree.walk(walk(true), b"/fd/3"), elsewhere(b"self/fd/3"));
     assert_eq!(tree.walk(walk(true), b"/fd"), elsewhere(b"self/fd"));
@@ -226,7 +226,7 @@ fn files_agree_with_a_vector() {
 fn a_short_write_is_refused_where_it_would_change_more_than_contents() {
     let mut tree = tree(8);
     let f = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
-    let shortly = |tree: &mut Tree<HostStore>, place: Option<u64>, count: u64| {
+    let shortly = |tree: &mut FileTree<HostStore>, place: Option<u64>, count: u64| {
         tree.write_within_page(f, place, count, |bytes| {
             bytes.fill(1);
             true
@@ -270,9 +270,9 @@ fn fault_49_a_full_store_is_enospc_and_deleting_still_works() {
 #[test]
 fn permissions_are_those_of_owner_group_and_others() {
     let mut tree = tree(1);
-    let owner = Credentials { uid: 5, gid: 6 };
+    let owner = FsCredentials { uid: 5, gid: 6 };
     let f = tree.create(ROOT, b"f", Fresh { mode: 0o100_640, owner, device: (0, 0), target: b"" }).expect("f");
-    let may = |uid, gid, wanted| tree.check(f, Credentials { uid, gid }, wanted).is_ok();
+    let may = |uid, gid, wanted| tree.check(f, FsCredentials { uid, gid }, wanted).is_ok();
     assert!(may(5, 0, access::READ | access::WRITE) && may(9, 6, access::READ) && may(0, 0, access::WRITE));
     assert!(!may(9, 6, access::WRITE) && !may(9, 9, access::READ) && !may(0, 0, access::EXECUTE));
 }
@@ -356,7 +356,7 @@ fn a_sparse_file_of_exabytes_is_as_good_as_a_small_one() {
 
 #[test]
 fn pages_agree_with_a_map() {
-    use exos::file_system::pages::Pages;
+    use exos::vfs::page_index::Pages;
     let seed = std::env::var("CHITIN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x7061_6765);
     println!("CHITIN_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -409,9 +409,9 @@ fn a_file_without_a_name_may_get_one_if_it_was_made_for_it() {
 
 #[test]
 fn a_working_set_holds_the_pages_that_were_asked_for_last() {
-    use exos::file_system::working_set::{WORKING_SET, WorkingSets};
+    use exos::vfs::prefault_set::{PrefaultSets, WORKING_SET};
     let mut random = fastrand::Rng::with_seed(5);
-    let (mut sets, mut model) = (WorkingSets::default(), Vec::new());
+    let (mut sets, mut model) = (PrefaultSets::default(), Vec::new());
     // Every page lies somewhere else after each change; what is one more than a multiple of seven is not there.
     let mut changes = 0;
     let number = |changes: u64| move |page: u64| (page % 7 != 1).then_some(page * 3 + changes);
@@ -436,7 +436,7 @@ fn a_working_set_holds_the_pages_that_were_asked_for_last() {
 
 #[test]
 fn pages_near_another_are_told_of_and_far_ones_left_out() {
-    use exos::guardian::protocol::{NEAR_PAGES, near_pages, tell_near_pages};
+    use exos::server::protocol::{NEAR_PAGES, near_pages, tell_near_pages};
     for seed in 0..500 {
         let mut random = fastrand::Rng::with_seed(seed);
         let page = random.u64(1..1 << 32);
@@ -455,7 +455,7 @@ fn pages_near_another_are_told_of_and_far_ones_left_out() {
 }
 
 /// What one step of the catalogue's test does to the files.
-fn change_something(tree: &mut Tree<HostStore>, mut draw: impl FnMut(u64) -> u64) {
+fn change_something(tree: &mut FileTree<HostStore>, mut draw: impl FnMut(u64) -> u64) {
     let folders: Vec<u64> = (2..60).filter(|id| tree.node(*id).is_ok_and(|node| node.is_directory())).collect();
     let mut folder = || folders[draw(folders.len() as u64) as usize];
     let (from, to) = (folder(), folder());
@@ -493,7 +493,7 @@ fn change_something(tree: &mut Tree<HostStore>, mut draw: impl FnMut(u64) -> u64
 }
 
 /// Where everybody may look, told without the catalogue.
-fn is_open(tree: &Tree<HostStore>, mut id: u64) -> bool {
+fn is_open(tree: &FileTree<HostStore>, mut id: u64) -> bool {
     while tree.node(id).is_ok_and(|node| node.mode & 0o555 == 0o555) {
         match tree.look_up(id, b"..") {
             Ok(above) if above == id => return true,
@@ -507,19 +507,20 @@ fn is_open(tree: &Tree<HostStore>, mut id: u64) -> bool {
 /// Links of links of links: ten times ten times ten of them, ten levels deep, are shown and found, or not, in no time.
 #[test]
 fn links_that_multiply_are_given_up() {
-    use exos::file_system::catalogue::{Catalogue, WORDS};
+    use exos::vfs::dcache::{Dcache, WORDS};
     let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Catalogue::new(&words);
+    let catalogue = Dcache::new(&words);
     let mut tree = tree(50);
     let mut link = |name: String, target: String| {
-        let fresh = Fresh { mode: 0o120777, owner: Credentials::default(), device: (0, 0), target: target.as_bytes() };
+        let fresh =
+            Fresh { mode: 0o120777, owner: FsCredentials::default(), device: (0, 0), target: target.as_bytes() };
         tree.create(ROOT, name.as_bytes(), fresh).expect("it is made");
     };
     link("0".into(), ".".into());
     (1..=10).for_each(|level: u32| link(level.to_string(), vec![(level - 1).to_string(); 10].join("/")));
     for level in 0..=10 {
         let path = format!("/{level}");
-        tree.show(catalogue, ROOT, path.as_bytes()).expect("what can be shown is");
+        tree.publish(catalogue, ROOT, path.as_bytes()).expect("what can be shown is");
         let found = catalogue.find(ROOT, path.as_bytes(), true);
         assert_eq!(found.is_some(), level == 0, "level {level}");
         assert!(catalogue.find(ROOT, path.as_bytes(), false).is_some(), "level {level}");
@@ -528,7 +529,7 @@ fn links_that_multiply_are_given_up() {
 
 #[test]
 fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
-    use exos::file_system::catalogue::{Catalogue, WORDS};
+    use exos::vfs::dcache::{Dcache, WORDS};
     let seed = std::env::var("CHITIN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x6361_7461);
     println!("CHITIN_SEED={seed}");
     let mut state: u64 = seed;
@@ -537,7 +538,7 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
         (state >> 33) % below
     };
     let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Catalogue::new(&words);
+    let catalogue = Dcache::new(&words);
     let mut tree = tree(50);
     let names: [&[u8]; 4] = [b"a", b"bb", b"a longer name, but shown", b"one that is too long to be shown to all"];
     let (mut shown, mut asked) = (0, 0);
@@ -554,7 +555,10 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
             path.pop();
             let follow = draw(2) == 0;
             let told = tree
-                .resolve(Walk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 }, &path)
+                .resolve(
+                    PathWalk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 },
+                    &path,
+                )
                 .and_then(|at| tree.status(at.node));
             match catalogue.find(ROOT, &path, follow) {
                 Some(found) => {
@@ -562,7 +566,7 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
                     shown += 1;
                 }
                 None => {
-                    tree.show(catalogue, ROOT, &path).expect("what was found can be shown");
+                    tree.publish(catalogue, ROOT, &path).expect("what was found can be shown");
                     asked += 1;
                 }
             }
@@ -576,9 +580,9 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
 
 #[test]
 fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
-    use exos::file_system::catalogue::{Catalogue, NAME_BYTES, Named, WORDS};
+    use exos::vfs::dcache::{Dcache, NAME_BYTES, Named, WORDS};
     let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Catalogue::new(&words);
+    let catalogue = Dcache::new(&words);
     let status = |node, mode| Status { node, mode_links: mode, ..Status::default() };
     catalogue.show_node(&status(7, 0o040_755));
     catalogue.show_node(&status(8, 0o100_644));
@@ -598,10 +602,10 @@ fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
 
 #[test]
 fn an_entry_that_is_being_written_is_not_there() {
-    use exos::file_system::catalogue::{Catalogue, Named, WORDS};
+    use exos::vfs::dcache::{Dcache, Named, WORDS};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     let words: Vec<AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Catalogue::new(&words);
+    let catalogue = Dcache::new(&words);
     let found = Named { node: 7, kind: 8 };
     catalogue.show_name(ROOT, b"name", found);
     assert_eq!(catalogue.name(ROOT, b"name"), Some(found));
@@ -613,7 +617,7 @@ fn an_entry_that_is_being_written_is_not_there() {
 }
 
 /// What is shown that a file begins with, as `words` of a catalogue tell it.
-fn head_of(catalogue: exos::file_system::catalogue::Catalogue<'_>, id: u64) -> Option<Vec<u8>> {
+fn head_of(catalogue: exos::vfs::dcache::Dcache<'_>, id: u64) -> Option<Vec<u8>> {
     use std::sync::atomic::Ordering::SeqCst;
     let (stamp, status) = catalogue.stamped(id)?;
     let head = catalogue.head(id, stamp)?;
@@ -623,18 +627,18 @@ fn head_of(catalogue: exos::file_system::catalogue::Catalogue<'_>, id: u64) -> O
 
 #[test]
 fn what_a_library_begins_with_is_shown_until_it_may_be_another() {
-    use exos::file_system::catalogue::{Catalogue, HEAD_BYTES, WORDS};
+    use exos::vfs::dcache::{Dcache, HEAD_BYTES, WORDS};
     let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Catalogue::new(&words);
+    let catalogue = Dcache::new(&words);
     let mut tree = tree(20);
     let id = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
     tree.write(id, 0, 5000, |place, piece| {
         (place..).zip(piece).for_each(|(place, byte)| *byte = place as u8);
     })
     .expect("there is room");
-    let show = |tree: &mut Tree<HostStore>| {
+    let show = |tree: &mut FileTree<HostStore>| {
         tree.carry_out(catalogue);
-        tree.show(catalogue, ROOT, b"/f").expect("it is there");
+        tree.publish(catalogue, ROOT, b"/f").expect("it is there");
         tree.head_of_library(id).into_iter().for_each(|head| catalogue.show_head(id, head));
         head_of(catalogue, id)
     };
@@ -661,7 +665,7 @@ fn what_a_library_begins_with_is_shown_until_it_may_be_another() {
 fn extended_attributes_are_counted_as_contents_are_and_go_with_their_file() {
     let mut tree = tree(6);
     let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
-    let set = |tree: &mut Tree<HostStore>, file, name: &str, bytes| {
+    let set = |tree: &mut FileTree<HostStore>, file, name: &str, bytes| {
         tree.set_attribute(file, ROOT_USER, name.as_bytes(), &vec![b'v'; bytes], 0)
     };
     assert_eq!(set(&mut tree, file, "user.a", 5000), Ok(()));
@@ -688,9 +692,9 @@ fn extended_attributes_are_changed_by_who_may_write_and_trusted_ones_by_user_0()
     let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
     let folder = tree.create(ROOT, b"d", fresh(0o041_777, b"")).expect("d");
     let link = tree.create(ROOT, b"l", fresh(LINK, b"f")).expect("l");
-    let other = Credentials { uid: 1000, gid: 1000 };
+    let other = FsCredentials { uid: 1000, gid: 1000 };
     let set =
-        |tree: &mut Tree<HostStore>, node, who, name: &str| tree.set_attribute(node, who, name.as_bytes(), b"v", 0);
+        |tree: &mut FileTree<HostStore>, node, who, name: &str| tree.set_attribute(node, who, name.as_bytes(), b"v", 0);
     for name in ["user.a", "trusted.a"] {
         assert_eq!(set(&mut tree, file, ROOT_USER, name), Ok(()), "{name}");
     }

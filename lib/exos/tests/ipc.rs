@@ -2,17 +2,17 @@
 //! comes next.
 
 use exos::errno::Errno;
-use exos::file_system::tree::Credentials;
-use exos::ipc::message::{EXCEPT, Message, Queue};
-use exos::ipc::posix_queue::{Opening, Queues};
-use exos::ipc::semaphore::{Change, HIGHEST, NO_WAIT, Set, UNDO};
+use exos::ipc::id_table::{CREATE, EXCLUSIVE, PRIVATE, Table, access};
+use exos::ipc::posix_mq::{Opening, Queues};
 use exos::ipc::shared_futex::{SharedFutexes, Waiter};
-use exos::ipc::table::{CREATE, EXCLUSIVE, PRIVATE, Table, access};
+use exos::ipc::sysv_msg::{EXCEPT, Message, Queue};
+use exos::ipc::sysv_sem::{Change, HIGHEST, NO_WAIT, Set, UNDO};
+use exos::vfs::namespace::FsCredentials;
 
-const ROOT: Credentials = Credentials { uid: 0, gid: 0 };
-const USER: Credentials = Credentials { uid: 7, gid: 7 };
-const MATE: Credentials = Credentials { uid: 8, gid: 7 };
-const OTHER: Credentials = Credentials { uid: 9, gid: 9 };
+const ROOT: FsCredentials = FsCredentials { uid: 0, gid: 0 };
+const USER: FsCredentials = FsCredentials { uid: 7, gid: 7 };
+const MATE: FsCredentials = FsCredentials { uid: 8, gid: 7 };
+const OTHER: FsCredentials = FsCredentials { uid: 9, gid: 9 };
 
 #[test]
 fn a_number_names_one_object_for_ever() {

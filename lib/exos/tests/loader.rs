@@ -1,13 +1,13 @@
 //! Programs as files: hostile ELF files, scripts, and the stack that a program finds (FAULTS row 82).
 
+use exos::address_map::PROGRAM_END;
 use exos::errno::Errno;
-use exos::layout::PROGRAM_END;
-use exos::loader::image::{self, HEAD, Image};
-use exos::loader::stack::{self, Auxiliary, STRING_BYTES};
-use exos::loader::{script, segments};
-use exos::memory::area::Backing;
-use exos::memory::draft::Draft;
-use exos::memory::space::Space;
+use exos::loader::elf::{self, HEAD, Image};
+use exos::loader::initial_stack::{self, Auxiliary, STRING_BYTES};
+use exos::loader::{load_segments, shebang};
+use exos::vm::address_space::AddressSpace;
+use exos::vm::dry_run::DryRun;
+use exos::vm::vma::Backing;
 
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
@@ -155,7 +155,7 @@ fn fault_82_the_first_interpreter_counts_and_a_long_one_is_enoexec() {
 #[test]
 fn fault_82_a_part_of_a_file_is_whole_or_an_error() {
     let bytes: Vec<u8> = (0..2000u32).map(|number| number as u8).collect();
-    let part = |place| image::part(&bytes[..HEAD], place, reader(&bytes)).map(|part| part.into_owned());
+    let part = |place| elf::part(&bytes[..HEAD], place, reader(&bytes)).map(|part| part.into_owned());
     let head = HEAD as u64;
     for (offset, count) in [(0, 28), (head - 4, 4), (head - 4, 5), (head, 10), (1990, 10)] {
         assert_eq!(part((offset, count)).as_deref(), Ok(&bytes[offset as usize..(offset + count) as usize]));
@@ -196,12 +196,12 @@ fn segments_go_where_they_say() {
         [(vec![code, data], vec![0x40_2d00..0x40_3000]), (vec![code, data, over], vec![0x40_2100..0x40_3000])]
     {
         let image = read(&file(2, 0x40_0100, &parts)).expect("it is good");
-        let (mut space, mut draft, mut found) = (Space::default(), Draft::default(), Vec::new());
+        let (mut space, mut draft, mut found) = (AddressSpace::default(), DryRun::default(), Vec::new());
         space.held.push(7);
-        segments::map((&mut space, &mut draft), (7, &[(0, 70), (1, 71)]), &image, 0, &mut found).expect("it maps");
+        load_segments::map((&mut space, &mut draft), (7, &[(0, 70), (1, 71)]), &image, 0, &mut found).expect("it maps");
         assert_eq!(draft.is_spoilt, parts.len() == 3, "what was planned goes");
         assert_eq!(found, zeros);
-        assert_eq!(segments::pages_of_all(&image, 0x1000), 0x40_1000..0x40_7000);
+        assert_eq!(load_segments::pages_of_all(&image, 0x1000), 0x40_1000..0x40_7000);
         let backing = |address: u64| space.areas.find(address).map(|area| area.backing);
         assert_eq!(backing(0x40_1000), Some(Backing::File { node: 7, offset: 0, writable: false }));
         let offset = if parts.len() == 2 { 0x1000 } else { 0 };
@@ -215,7 +215,7 @@ fn segments_go_where_they_say() {
 #[test]
 fn scripts_are_read_as_execve_does() {
     let parsed = |line: &[u8]| {
-        script::parse(line)
+        shebang::parse(line)
             .map(|outcome| outcome.map(|found| (found.interpreter.to_vec(), found.argument.map(<[u8]>::to_vec))))
     };
     assert_eq!(parsed(b"\x7fELF"), None);
@@ -238,11 +238,11 @@ fn scripts_are_read_as_execve_does() {
     assert_eq!(parsed(&[b"#!x ".as_slice(), &[b'y'; 300]].concat()), Some(Ok((b"x".to_vec(), Some(vec![b'y'; 251])))));
 }
 
-fn word(stack: &stack::Stack, index: usize) -> u64 {
+fn word(stack: &initial_stack::Stack, index: usize) -> u64 {
     u64::from_le_bytes(stack.bytes[index * 8..index * 8 + 8].try_into().expect("8 bytes"))
 }
 
-fn string(stack: &stack::Stack, address: u64) -> &[u8] {
+fn string(stack: &initial_stack::Stack, address: u64) -> &[u8] {
     let bytes = &stack.bytes[(address - stack.pointer) as usize..];
     &bytes[..bytes.iter().position(|byte| *byte == 0).expect("a NUL")]
 }
@@ -254,7 +254,7 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
         let arguments: Vec<Vec<u8>> = (0..count).map(|index| vec![b'a'; index]).collect();
         let environment = vec![b"A=1".to_vec(), b"B=".to_vec()];
         let auxiliary = Auxiliary { entry: 0x1234, vdso: 0x5678, random: [7; 16], ..Auxiliary::default() };
-        let stack = stack::build(TOP, b"/bin/x", &arguments, &environment, &auxiliary);
+        let stack = initial_stack::build(TOP, b"/bin/x", &arguments, &environment, &auxiliary);
         assert!(stack.pointer.is_multiple_of(16));
         assert_eq!(stack.pointer + stack.bytes.len() as u64, TOP);
         assert_eq!(word(&stack, 0), count as u64);
@@ -278,13 +278,13 @@ fn the_stack_is_laid_out_as_the_supplement_says() {
 
 #[test]
 fn fault_83_arguments_beyond_the_limit_are_e2big() {
-    let usual = stack::room(8 << 20);
-    let check = |arguments: &[Vec<u8>], room| stack::check(b"x", arguments, &[], room);
+    let usual = initial_stack::room(8 << 20);
+    let check = |arguments: &[Vec<u8>], room| initial_stack::check(b"x", arguments, &[], room);
     assert_eq!(check(&[vec![b'a'; STRING_BYTES - 1]], usual), Ok(()));
     assert_eq!(check(&[vec![b'a'; STRING_BYTES]], usual), Err(Errno::E2BIG));
     assert_eq!(check(&vec![vec![b'a'; 100_000]; 22], usual), Err(Errno::E2BIG));
     assert_eq!(
-        [0, 64 << 10, 1 << 20, 8 << 20, u64::MAX].map(stack::room),
+        [0, 64 << 10, 1 << 20, 8 << 20, u64::MAX].map(initial_stack::room),
         [128 << 10, 128 << 10, 256 << 10, 2 << 20, 6 << 20]
     );
     // The name, a string of 91 bytes and its pointer.

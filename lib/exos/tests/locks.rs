@@ -1,7 +1,7 @@
 //! Locks on files, against a naive model that knows the owner of each byte, and the cases of fcntl(2) and flock(2).
 
 use exos::errno::Errno;
-use exos::file_system::lock::{Lock, Locks, Owner};
+use exos::vfs::file_lock::{Lock, Locks, Owner};
 use std::collections::BTreeMap;
 
 const NODE: u64 = 7;

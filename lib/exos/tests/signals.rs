@@ -1,10 +1,10 @@
 //! Signals that are pending and queued, in words that others write too.
 
 use exos::errno::Errno;
-use exos::process::status::Change;
+use exos::process::exit_status::Change;
 use exos::signal::actions::{Action, Actions, DEFAULT, IGNORE};
 use exos::signal::frame::Information;
-use exos::signal::post::{FIRST_QUEUED, Post, THREAD_WORDS, from_system, from_user};
+use exos::signal::pending::{FIRST_QUEUED, PendingSignals, THREAD_WORDS, from_system, from_user};
 use exos::signal::set::bit;
 use exos::signal::timer::{Clock, Created, Timer, Timers, Whose};
 use linux_raw_sys::general as linux;
@@ -18,7 +18,7 @@ fn words(count: usize) -> Vec<AtomicU64> {
 #[test]
 fn a_signal_is_pending_once_and_keeps_what_came_first() {
     let words = words(512);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     post.put(&from_user(linux::SIGUSR1, 7)).unwrap();
     post.put(&from_user(linux::SIGUSR1, 8)).unwrap();
     assert_eq!(post.take(linux::SIGUSR1), Some(from_user(linux::SIGUSR1, 7)));
@@ -29,7 +29,7 @@ fn a_signal_is_pending_once_and_keeps_what_came_first() {
 #[test]
 fn queued_signals_come_each_in_order() {
     let words = words(512);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     let signal = FIRST_QUEUED + 2;
     let sent: Vec<Information> =
         (0..50).map(|value| Information { signal, code: linux::SI_QUEUE, detail: 9, value }).collect();
@@ -43,19 +43,19 @@ fn queued_signals_come_each_in_order() {
 
 #[test]
 fn what_is_cleared_is_as_new_whatever_was_in_it() {
-    let fill = |post: Post<'_>| {
+    let fill = |post: PendingSignals<'_>| {
         let signals = (FIRST_QUEUED..=64).cycle().take(1000);
         signals
             .filter(|signal| post.put(&Information { code: linux::SI_QUEUE, ..from_user(*signal, 1) }).is_ok())
             .count()
     };
     let fresh = words(512);
-    let room = fill(Post::new(&fresh));
+    let room = fill(PendingSignals::new(&fresh));
     assert!(room >= 64);
     for value in [1, 34, 0xff22, u64::MAX] {
         let words = words(512);
         words.iter().for_each(|word| word.store(value, SeqCst));
-        let post = Post::new(&words);
+        let post = PendingSignals::new(&words);
         post.clear();
         assert_eq!(post.pending().load(SeqCst), 0);
         assert!((1..=64).all(|signal| post.take(signal).is_none()), "{value:#x} is a signal");
@@ -85,7 +85,7 @@ fn handlers_are_forgotten_and_what_is_ignored_stays() {
 #[test]
 fn a_timer_that_expires_again_is_counted_in_the_signal_that_waits() {
     let words = words(512);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     let expired = |signal, timer: u64, overrun: u64| Information {
         signal,
         code: linux::SI_TIMER,
@@ -109,7 +109,7 @@ fn a_timer_that_expires_again_is_counted_in_the_signal_that_waits() {
 #[test]
 fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
     let words = words(THREAD_WORDS);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     let one = Information { signal: 40, code: linux::SI_QUEUE, detail: 1, value: 2 };
     (0..8).for_each(|_| post.put(&one).unwrap());
     assert_eq!(post.put(&one), Err(Errno::EAGAIN));
@@ -134,7 +134,7 @@ fn what_several_send_at_once_is_taken_once_each() {
     const SENDERS: u64 = 3;
     const EACH: u64 = 20_000;
     let words = words(512);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     let send = |sender: u64| {
         for value in 0..EACH {
             let one = Information { signal: 34, code: linux::SI_QUEUE, detail: sender, value };
@@ -163,7 +163,7 @@ fn what_several_send_at_once_is_taken_once_each() {
 #[test]
 fn stopping_and_going_on_cancel_each_other() {
     let words = words(512);
-    let post = Post::new(&words);
+    let post = PendingSignals::new(&words);
     post.put(&from_system(linux::SIGTSTP)).unwrap();
     post.put(&from_system(linux::SIGCONT)).unwrap();
     assert_eq!(post.pending().load(SeqCst), bit(linux::SIGCONT));
@@ -181,7 +181,7 @@ fn fault_86_any_words_are_signals_of_some_kind() {
     for _ in 0..200 {
         let words = words(512);
         words.iter().for_each(|word| word.store(if random.bool() { random.u64(..) } else { random.u64(..99) }, SeqCst));
-        let post = Post::new(&words);
+        let post = PendingSignals::new(&words);
         for signal in 1..=64 {
             assert!(post.take(signal).is_none_or(|taken| taken.signal == signal));
             let _ = post.put(&from_user(signal, 1));

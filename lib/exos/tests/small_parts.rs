@@ -1,18 +1,18 @@
 //! Descriptor table, pipe ring, archive, command, signals and the bytes of Linux's structures.
 
-use exos::call::layout;
-use exos::descriptor::table::Table;
+use exos::descriptor::fd_table::FdTable;
 use exos::errno::Errno;
-use exos::file_system::node::Status as NodeStatus;
+use exos::init::{command, cpio};
 use exos::pipe::ring::{ATOMIC, CAPACITY, MOST, Ring};
-use exos::process::status::Status;
-use exos::session::{archive, command};
+use exos::process::exit_status::Status;
 use exos::signal::frame::{self, Frame, Information};
 use exos::signal::set;
+use exos::syscalls::uapi;
+use exos::vfs::inode::Status as NodeStatus;
 
 #[test]
 fn the_lowest_free_descriptor_is_given_out() {
-    let mut table = Table::default();
+    let mut table = FdTable::default();
     assert_eq!((table.add('a', 0, false), table.add('b', 0, true), table.add('c', 5, false)), (Ok(0), Ok(1), Ok(5)));
     assert_eq!(table.remove(0), Ok('a'));
     assert_eq!(table.remove(0), Err(Errno::EBADF));
@@ -24,7 +24,7 @@ fn the_lowest_free_descriptor_is_given_out() {
 
 #[test]
 fn fault_83_descriptors_beyond_the_limit_are_refused() {
-    let mut table = Table::default();
+    let mut table = FdTable::default();
     for number in 0..1024 {
         assert_eq!(table.add(number, 0, false), Ok(number));
     }
@@ -36,7 +36,7 @@ fn fault_83_descriptors_beyond_the_limit_are_refused() {
 
 #[test]
 fn descriptors_above_a_lowered_limit_take_no_room() {
-    let mut table = Table::default();
+    let mut table = FdTable::default();
     for number in 0..20 {
         assert_eq!(table.add(number, number * 3, false), Ok(number * 3));
     }
@@ -127,23 +127,23 @@ fn member(name: &[u8], mode: u32, contents: &[u8]) -> Vec<u8> {
 fn an_archive_gives_its_members() {
     let whole =
         [member(b"a", 0o100_644, b"hello"), member(b"b/c", 0o040_755, b""), member(b"TRAILER!!!", 0, b"")].concat();
-    let names: Vec<_> = archive::members(&whole).map(|member| member.expect("good").name.to_vec()).collect();
+    let names: Vec<_> = cpio::members(&whole).map(|member| member.expect("good").name.to_vec()).collect();
     assert_eq!(names, [b"a".to_vec(), b"b/c".to_vec()]);
-    assert_eq!(archive::find(&whole, b"a"), Some(&b"hello"[..]));
+    assert_eq!(cpio::find(&whole, b"a"), Some(&b"hello"[..]));
 }
 
 #[test]
 fn a_damaged_archive_is_an_error_and_never_a_panic() {
     let whole = [member(b"a", 0o100_644, &[7; 300]), member(b"TRAILER!!!", 0, b"")].concat();
     for length in 0..whole.len() - 1 {
-        let outcomes: Vec<_> = archive::members(&whole[..length]).collect();
+        let outcomes: Vec<_> = cpio::members(&whole[..length]).collect();
         assert!(outcomes.last().is_some_and(Result::is_err), "cut to {length}");
     }
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
         let mut bad = whole.clone();
         bad[random.usize(..whole.len())] = random.u8(..);
-        assert!(archive::members(&bad).count() < 4);
+        assert!(cpio::members(&bad).count() < 4);
     }
 }
 
@@ -218,18 +218,18 @@ fn structures_have_linuxs_bytes() {
         device: 4 << 32 | 64,
         ..NodeStatus::default()
     };
-    let stat = layout::bytes(&layout::stat(&status));
+    let stat = uapi::bytes(&uapi::stat(&status));
     assert_eq!((stat.len(), stat[8], stat[16], stat[48]), (144, 7, 3, 0xe8));
     assert_eq!(u32::from_le_bytes(stat[24..28].try_into().expect("4")), 0o100_644);
     assert_eq!((stat[28], stat[32]), (5, 6));
-    let statx = layout::bytes(&layout::statx(&status));
+    let statx = uapi::bytes(&uapi::statx(&status));
     assert_eq!((statx.len(), statx[16], statx[20], statx[24], statx[32], statx[40]), (256, 3, 5, 6, 7, 0xe8));
     assert_eq!(u16::from_le_bytes([statx[28], statx[29]]), 0o100_644);
     assert_eq!((statx[128], statx[132]), (4, 64));
     for number in [(0, 0), (1, 3), (136, 0), (259, 70_000), (0xfff, 0xf_ffff)] {
-        assert_eq!(layout::device_parts(layout::device(number)), number);
+        assert_eq!(uapi::device_parts(uapi::device(number)), number);
     }
-    assert_eq!(layout::names([b"Linux", b"x", b"", b"", b"", b""]).len(), 390);
+    assert_eq!(uapi::names([b"Linux", b"x", b"", b"", b"", b""]).len(), 390);
 }
 
 #[test]
@@ -245,9 +245,9 @@ fn errors_fit_into_a_register() {
 #[test]
 fn limits_are_raised_by_nobody_who_may_not() {
     use exos::errno::Errno;
-    use exos::process::limits::{Limits, UNLIMITED};
+    use exos::process::rlimits::{Rlimits, UNLIMITED};
     use linux_raw_sys::general as linux;
-    let mut limits = Limits::default();
+    let mut limits = Rlimits::default();
     let cpu = u64::from(linux::RLIMIT_CPU);
     assert_eq!(limits.get(cpu), Ok([UNLIMITED, UNLIMITED]));
     assert_eq!(limits.set(cpu, [3, 2], true), Err(Errno::EINVAL));
@@ -261,26 +261,26 @@ fn limits_are_raised_by_nobody_who_may_not() {
 
 #[test]
 fn usage_is_told_as_linux_tells_it() {
-    use exos::process::usage::Usage;
-    let used = Usage { time: 3_500_000_000, system: 1_250_000_000, faults: 7, peak: 10, waits: 3 };
-    assert_eq!(Usage::from_words(used.to_words()), used);
-    let twice = used.with(Usage { peak: 4, ..used });
-    assert_eq!(twice, Usage { time: 7_000_000_000, system: 2_500_000_000, faults: 14, peak: 10, waits: 6 });
+    use exos::process::rusage::Rusage;
+    let used = Rusage { time: 3_500_000_000, system: 1_250_000_000, faults: 7, peak: 10, waits: 3 };
+    assert_eq!(Rusage::from_words(used.to_words()), used);
+    let twice = used.with(Rusage { peak: 4, ..used });
+    assert_eq!(twice, Rusage { time: 7_000_000_000, system: 2_500_000_000, faults: 14, peak: 10, waits: 6 });
     let bytes = used.to_bytes();
     let word = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"));
     assert_eq!(bytes.len(), 144);
     assert_eq!([0, 1, 2, 3, 4, 8, 16].map(word), [2, 250_000, 1, 250_000, 40, 7, 3]);
     // Who says that it was in the library for longer than it ran was there all the time.
-    assert_eq!(Usage { system: u64::MAX, ..used }.times(), [0, 3_500_000_000]);
+    assert_eq!(Rusage { system: u64::MAX, ..used }.times(), [0, 3_500_000_000]);
 }
 
 #[test]
 fn users_become_only_who_they_are() {
-    use exos::process::groups::Groups;
-    use exos::process::identity::{Change, Identity, KEEP, Three};
-    let mut root = Identity::default();
+    use exos::process::credentials::{Change, Credentials, KEEP, ResIds};
+    use exos::process::supplementary_groups::Groups;
+    let mut root = Credentials::default();
     assert_eq!(root.change_user(Change::Three, [1, 2, 3], true), Ok(()));
-    assert_eq!(root.user, Three { real: 1, effective: 2, saved: 3 });
+    assert_eq!(root.user, ResIds { real: 1, effective: 2, saved: 3 });
     for seed in 0..2000 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut one = root.clone();
@@ -293,25 +293,25 @@ fn users_become_only_who_they_are() {
                 assert_eq!(one.user, before, "seed {seed}");
             }
             // Nobody who is none of these becomes another, user 0 least of all.
-            let Three { real, effective, saved } = one.user;
+            let ResIds { real, effective, saved } = one.user;
             assert!([real, effective, saved].iter().all(|user| (1..=3).contains(user)), "seed {seed}: {:?}", one.user);
         }
     }
     assert_eq!(root.set_groups(Groups::default()), Err(Errno::EPERM));
     assert!(root.may_signal(2, 9) && root.may_signal(9, 1) && !root.may_signal(3, 3));
-    assert_eq!(Identity::default().change_user(Change::One, [KEEP; 3], true), Err(Errno::EINVAL));
+    assert_eq!(Credentials::default().change_user(Change::One, [KEEP; 3], true), Err(Errno::EINVAL));
 }
 
 /// The numbers for files follow the effective ones, and change alone to what the process has (setfsuid(2)).
 #[test]
 fn who_acts_on_files() {
-    use exos::process::identity::{Change, Identity, KEEP, Three};
-    let on_files = |one: &Identity| (one.acting_on_files().uid, one.acting_on_files().gid);
-    let mut one = Identity::default();
-    let change_user = |one: &mut Identity, change, wanted| one.change_user(change, wanted, true).expect("it may");
+    use exos::process::credentials::{Change, Credentials, KEEP, ResIds};
+    let on_files = |one: &Credentials| (one.acting_on_files().uid, one.acting_on_files().gid);
+    let mut one = Credentials::default();
+    let change_user = |one: &mut Credentials, change, wanted| one.change_user(change, wanted, true).expect("it may");
     change_user(&mut one, Change::OnFiles, [1000, KEEP, KEEP]);
     one.change_group(Change::OnFiles, [50, KEEP, KEEP], true).expect("it may");
-    assert_eq!((on_files(&one), one.acting().uid, one.user), ((1000, 50), 0, Three::default()));
+    assert_eq!((on_files(&one), one.acting().uid, one.user), ((1000, 50), 0, ResIds::default()));
     change_user(&mut one, Change::OnFiles, [KEEP; 3]);
     change_user(&mut one, Change::Three, [KEEP; 3]);
     assert_eq!(on_files(&one), (1000, 50));
@@ -323,9 +323,9 @@ fn who_acts_on_files() {
         assert_eq!(one.acting_on_files().uid, becomes);
     }
     change_user(&mut one, Change::OnFiles, [1, KEEP, KEEP]);
-    let program = exos::process::identity::Program { mode: 0o10_0755, user: 0, group: 0 };
+    let program = exos::process::credentials::Program { mode: 0o10_0755, user: 0, group: 0 };
     assert_eq!(on_files(&one.executing(program)), (2, 0));
-    let incapable = &mut Identity::default();
+    let incapable = &mut Credentials::default();
     incapable.change_user(Change::OnFiles, [7, KEEP, KEEP], false).expect("nothing is wrong");
     assert_eq!(on_files(incapable), (0, 0));
 }
@@ -333,12 +333,12 @@ fn who_acts_on_files() {
 /// FAULTS.md row 98: set-id bits make somebody else, and who is somebody else is set apart from its user.
 #[test]
 fn fault_98_who_executes_a_set_id_program() {
-    use exos::process::identity::{Change, FIRST_APART, Identity, Program, Three};
-    let all = |id: u32| Three { real: id, effective: id, saved: id };
-    let user = Identity { user: all(1000), group: all(100), ..Identity::default() };
+    use exos::process::credentials::{Change, Credentials, FIRST_APART, Program, ResIds};
+    let all = |id: u32| ResIds { real: id, effective: id, saved: id };
+    let user = Credentials { user: all(1000), group: all(100), ..Credentials::default() };
     let rooted = Program { mode: 0o10_4755, user: 0, group: 0 };
     let after = user.executing(rooted);
-    assert_eq!((after.user, after.group), (Three { real: 1000, effective: 0, saved: 0 }, all(100)));
+    assert_eq!((after.user, after.group), (ResIds { real: 1000, effective: 0, saved: 0 }, all(100)));
     assert!(user.gains(&after) && after.is_secure() && after.principal() == 0);
     let plain = Program { mode: 0o10_0755, ..rooted };
     assert!(user.executing(plain) == user && !user.gains(&user.executing(plain)));
@@ -346,17 +346,17 @@ fn fault_98_who_executes_a_set_id_program() {
     let locking = Program { mode: 0o10_2745, user: 0, group: 300 };
     assert!(user.executing(locking) == user);
     let grouped = user.executing(Program { mode: 0o10_2755, ..locking });
-    assert_eq!((grouped.user, grouped.group), (all(1000), Three { real: 100, effective: 300, saved: 300 }));
+    assert_eq!((grouped.user, grouped.group), (all(1000), ResIds { real: 100, effective: 300, saved: 300 }));
     assert!(user.gains(&grouped));
-    let renounced = Identity { no_new_privileges: true, ..user.clone() };
+    let renounced = Credentials { no_new_privileges: true, ..user.clone() };
     assert!(renounced.executing(rooted) == renounced);
     // Set apart, it holds a key of its own until it is its user's again and executes a program.
-    let mut apart = Identity { apart: FIRST_APART + 1, ..grouped };
+    let mut apart = Credentials { apart: FIRST_APART + 1, ..grouped };
     assert_eq!(apart.principal(), FIRST_APART + 1);
     assert_eq!(apart.change_group(Change::Three, [100; 3], true), Ok(()));
     assert_eq!((apart.principal(), apart.executing(plain).principal()), (FIRST_APART + 1, 1000));
     // User 0 becomes anybody by itself.
-    let root = Identity::default();
+    let root = Credentials::default();
     let other = root.executing(Program { mode: 0o10_4755, user: 5, group: 0 });
-    assert!(!root.gains(&other) && other.user == Three { real: 0, effective: 5, saved: 5 } && other.principal() == 0);
+    assert!(!root.gains(&other) && other.user == ResIds { real: 0, effective: 5, saved: 5 } && other.principal() == 0);
 }

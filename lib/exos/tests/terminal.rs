@@ -1,8 +1,8 @@
 //! The line discipline and the way to the screen, against what Linux's terminals do.
 
-use exos::terminal::discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
-use exos::terminal::modes::{BYTES, Modes};
-use exos::terminal::output;
+use exos::terminal::line_discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
+use exos::terminal::opost;
+use exos::terminal::termios::{BYTES, Modes};
 use linux_raw_sys::general as linux;
 
 const ROOM: usize = 4096;
@@ -159,7 +159,7 @@ fn output_is_processed_as_the_modes_say() {
     let show = |output: u32, text: &[u8]| {
         let modes = Modes { output, ..Modes::default() };
         let (mut column, mut screen) = (0, Vec::new());
-        text.iter().for_each(|byte| output::process(&modes, &mut column, *byte, &mut screen));
+        text.iter().for_each(|byte| opost::process(&modes, &mut column, *byte, &mut screen));
         screen
     };
     let post = linux::OPOST;

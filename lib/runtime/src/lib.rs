@@ -11,7 +11,7 @@
 //! | [`upcall`], [`frame_handler`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
 //! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
 //! | [`exposed`] | what the kernel shows |
-//! | [`page`], [`address_space`], [`window`], [`memory`], [`heap`] | memory |
+//! | [`page`], [`address_space`], [`window`], [`vm`], [`heap`] | memory |
 //! | [`key`], [`environment`], [`image`], [`archive`] | making other environments |
 //! | [`transfer`] | calling them |
 //! | [`channel`] | talking to the host |

@@ -1,7 +1,7 @@
 //! Protected control transfers: calls into another environment (exokernel-sosp95 §5.5, §6.1).
 //!
 //! The registers are the message. A caller saves what it wants to keep, declares itself ready to be entered, transfers,
-//! and is entered again by the callee's answer ([`call`]). A callee declares a function and waits ([`serve`]). Both hold
+//! and is entered again by the callee's answer ([`syscalls`]). A callee declares a function and waits ([`serve`]). Both hold
 //! a critical section from the moment they are ready until they are entered: the end of a slice in between would leave
 //! them with two continuations.
 //!

@@ -1,6 +1,6 @@
 /*
  * A child has what its parent had open when it was made, whatever the parent closes just after that: many directories, closed
- * at different moments while the child begins to ask for them. Others who have files of their own make the guardian's way to
+ * at different moments while the child begins to ask for them. Others who have files of their own make the server's way to
  * the child longer.
  */
 #include <fcntl.h>

@@ -17,7 +17,7 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
-// Where ExOS keeps its heap and the areas of environments, by its layout.rs.
+// Where ExOS keeps its heap and the areas of environments, by its address_map.rs.
 static char *const heap = (char *)0x7d8000100000, *const area = (char *)0x7d8000000000;
 enum { PAGE = 4096, ENVIRONMENT_DESTROY = 21, OWN_NAME = 1, GATE_END = 4096 + 11 * 8 };
 

@@ -14,7 +14,7 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
-// Where ExOS keeps its heap and the areas of environments, by its layout.rs.
+// Where ExOS keeps its heap and the areas of environments, by its address_map.rs.
 static char *const heap = (char *)0x7d8000100000, *const areas = (char *)0x7d8000000000;
 enum { PAGE = 4096, HEAP_PAGES = 4096, AREA_PAGES = 32 };
 

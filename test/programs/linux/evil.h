@@ -1,5 +1,5 @@
-// What a hostile program needs beside Linux: the kernel's own calls, and messages to ExOS's guardian, once it has opened
-// its library's gate. Places and numbers are those of abi/src and lib/exos/src/layout.rs.
+// What a hostile program needs beside Linux: the kernel's own calls, and messages to ExOS's server, once it has opened
+// its library's gate. Places and numbers are those of abi/src and lib/exos/src/address_map.rs.
 #include <stdint.h>
 
 // The environment area, whose second page holds the words that the kernel reads and writes; windows that are shared with
@@ -70,9 +70,9 @@ static volatile uint64_t *own_record(uint64_t own) {
     return record;
 }
 
-// The environment that answers as the guardian does: 0 where none does. The first page of the own window, where paths lie, is
-// mapped at `place`, unless that is nowhere. The guardian may be busy with others for long.
-__attribute__((unused)) static uint64_t find_guardian(uint64_t own, volatile char *place) {
+// The environment that answers as the server does: 0 where none does. The first page of the own window, where paths lie, is
+// mapped at `place`, unless that is nowhere. The server may be busy with others for long.
+__attribute__((unused)) static uint64_t find_server(uint64_t own, volatile char *place) {
     enum { ATTACH = 0, NUMBERS = 256, LOOKS = 10 };
     uint64_t root = own_record(own)[ROOT];
     for (uint64_t i = 0; i < LOOKS * NUMBERS; i++) {

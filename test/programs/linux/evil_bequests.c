@@ -1,5 +1,5 @@
-// A process that leaves to the guardian what it should not, and goes on living (lib/exos/src/guardian/bequests.rs): pages of all kinds
-// that are not its own, its own twice, those that it gives up or takes back behind the guardian's back, and more than it may.
+// A process that leaves to the server what it should not, and goes on living (lib/exos/src/server/orphaned_pages.rs): pages of all kinds
+// that are not its own, its own twice, those that it gives up or takes back behind the server's back, and more than it may.
 // Beside it others work, and come to what they come to in peace; it opens nothing of theirs, and afterwards all memory is there again.
 // One line for each part.
 #define _GNU_SOURCE
@@ -12,7 +12,7 @@ enum { EVIL_USER = 1000, OTHER_USER = 2000, GROUP = 100, SLACK = 512 };
 // Numbers of the kernel's calls, keys that a process has, and kinds of pages (doc/kernel-interface.md, abi/src).
 enum { KEY_DROP = 4, PAGE_ALLOCATE = 7, PAGE_FREE = 8, PAGE_CLAIM = 9, OWN_KEY = 1, CHANNEL_KEY = 2, ORDINARY = 3, READ = 5, WRITE = 7 };
 // Words of the record of an environment.
-// The guardian's operations.
+// The server's operations.
 enum { DRAW = 73, BURY_THE_DEAD = 90, BEQUEATH = 101, SHARE_BEQUESTS = 102 };
 // Pages that a window has words for, of the first page that is mapped here; those of a file; and those that a user could leave at most.
 enum { WORDS = PAGE / 8, FILE_PAGES = 256, ROOM = 16384 };
@@ -22,7 +22,7 @@ static volatile uint64_t (*const pages)[8] = (void *)0xffffc00080000000;
 static volatile uint64_t window[WORDS] __attribute__((aligned(PAGE)));
 static volatile char place[PAGE] __attribute__((aligned(PAGE)));
 
-static uint64_t own, root, list, gate_end, guardian;
+static uint64_t own, root, list, gate_end, server;
 
 static uint64_t owner_of(uint64_t page) { return pages[page][1]; }
 static int is_ordinary(uint64_t page) { return (uint8_t)pages[page][0] == ORDINARY; }
@@ -32,16 +32,16 @@ static void open_gate(void) {
     root = own_record(own)[ROOT];
     list = (uint32_t)pages[root][2];
     window[0] = place[0] = 1;
-    // The guardian answers whom it knows.
+    // The server answers whom it knows.
     CHECK(mkdir("/", 0700) == -1);
     gate_end = PRIVATE[GATE_END];
     PRIVATE[GATE_END] = 0;
-    if (!guardian) guardian = find_guardian(own, (volatile char *)window);
+    if (!server) server = find_server(own, (volatile char *)window);
 }
 
 static void close_gate(void) {
     PRIVATE[GATE_END] = gate_end;
-    CHECK(guardian);
+    CHECK(server);
 }
 
 static int map(volatile void *at, uint64_t key, uint64_t page, uint64_t rights) {
@@ -54,10 +54,10 @@ static void unmap(volatile void *at) {
     call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
 }
 
-// Asks the guardian with so many words of the window: its error, or 0.
+// Asks the server with so many words of the window: its error, or 0.
 static uint64_t tell(uint64_t operation, uint64_t first, uint64_t second) {
     uint64_t message[6] = {operation, first, second};
-    return ask(guardian, message, 10000) ? ~0ul : message[0];
+    return ask(server, message, 10000) ? ~0ul : message[0];
 }
 
 // A page of its own, with more budget where it is used up; 0: there is none.
@@ -67,7 +67,7 @@ static uint64_t take_page(void) {
     const uint64_t ANY = 0xffffffff;
     if (call_kernel(PAGE_ALLOCATE, OWN_KEY, list, ANY, 0, 0, 0)) {
         uint64_t message[6] = {DRAW, own, 0, SOME};
-        if (ask(guardian, message, 10000) || message[0] || call_kernel(PAGE_ALLOCATE, OWN_KEY, list, ANY, 0, 0, 0)) return 0;
+        if (ask(server, message, 10000) || message[0] || call_kernel(PAGE_ALLOCATE, OWN_KEY, list, ANY, 0, 0, 0)) return 0;
     }
     return (uint32_t)own_record(own)[FIRST_PAGE];
 }
@@ -121,7 +121,7 @@ static int leave_what_is_others(int drops) {
     return found;
 }
 
-// Takes pages of its own, maps them in a row, and leaves them, each twice; how many the guardian took.
+// Takes pages of its own, maps them in a row, and leaves them, each twice; how many the server took.
 static int leave_own(volatile char *at, uint64_t *left, int most) {
     int all = 0, taken = 0;
     while (all < most && (left[all] = take_page()) && map(at + (long)all * PAGE, OWN_KEY, left[all], WRITE)) all++;
@@ -131,7 +131,7 @@ static int leave_own(volatile char *at, uint64_t *left, int most) {
         tell(BEQUEATH, 2 * count, 0);
     }
     for (int i = 0; i < all; i++) {
-        if (owner_of(left[i]) == guardian) left[taken++] = left[i];
+        if (owner_of(left[i]) == server) left[taken++] = left[i];
         else call_kernel(PAGE_FREE, OWN_KEY, left[i], 0, 0, 0, 0);
     }
     return taken;
@@ -170,7 +170,7 @@ static int take_back(int report, int answer) {
     for (int i = 0; i < FILE_PAGES; i++) CHECK(theirs[i * PAGE] == 'x');
     open_gate();
     for (uint64_t page = 0; page < kernel[3]; page++) {
-        if (owner_of(page) != guardian || !map(place, USER_KEY, page, READ) || place[0] != 'x') continue;
+        if (owner_of(page) != server || !map(place, USER_KEY, page, READ) || place[0] != 'x') continue;
         window[0] = page;
         tell(SHARE_BEQUESTS, EVIL_USER, 1);
         if (!map(place, USER_KEY, page, WRITE)) continue;
@@ -182,7 +182,7 @@ static int take_back(int report, int answer) {
     return opened;
 }
 
-// Part three: as much as the guardian takes. Tells how much that is; then it waits.
+// Part three: as much as the server takes. Tells how much that is; then it waits.
 static void leave_much(int report, int answer) {
     static uint64_t left[ROOM];
     char told;

@@ -1,4 +1,4 @@
-// A process that harms as much as it can, round after round: messages of all kinds with words of all kinds to the guardian,
+// A process that harms as much as it can, round after round: messages of all kinds with words of all kinds to the server,
 // calls of the kernel with the keys that it has, random words over its library. Beside it processes of two other users work,
 // and must come to what they come to in peace; so must another session, where the same goes on at the same time.
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { ROUNDS = 3, MESSAGES = 4000, KERNEL_CALLS = 20000, EVIL_USER = 1000, OTHER_USER = 2000 };
-// Numbers of the kernel's calls, words of a process's record, and how many operations the guardian has (abi/src, lib/exos/src/guardian/protocol.rs).
+// Numbers of the kernel's calls, words of a process's record, and how many operations the server has (abi/src, lib/exos/src/server/protocol.rs).
 enum { ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 49 };
 enum { PUBLIC = 6, OPERATIONS = 106 };
 static volatile char scratch[2 * PAGE] __attribute__((aligned(4096)));
@@ -27,11 +27,11 @@ static uint64_t next(void) {
     return seed ^= seed << 17;
 }
 
-static uint64_t own[3], guardian, root;
+static uint64_t own[3], server, root;
 
 // A word that means something, or looks like it, or is nothing at all.
 static uint64_t some_word(void) {
-    uint64_t choices[] = {0, 1, 2, 3, own[0], own[1], own[2], guardian, root, EVIL_USER, ~0ul, 1ul << 56 | 5, 7ul << 56 | 9, 4096, 32768, 1ul << 47};
+    uint64_t choices[] = {0, 1, 2, 3, own[0], own[1], own[2], server, root, EVIL_USER, ~0ul, 1ul << 56 | 5, 7ul << 56 | 9, 4096, 32768, 1ul << 47};
     uint64_t kind = next() % 4;
     return kind == 0 ? next() : kind == 1 ? next() % 64 : choices[next() % (sizeof choices / sizeof *choices)];
 }
@@ -48,7 +48,7 @@ static void send_messages(void) {
         uint64_t message[6] = {next() % OPERATIONS};
         for (int j = 1; j < 6; j++) message[j] = some_word();
         put_some_path();
-        ask(guardian, message, 100);
+        ask(server, message, 100);
     }
 }
 
@@ -76,7 +76,7 @@ static void scribble(void) {
 
 static void do_harm(uint64_t round) {
     alarm(30);
-    // The guardian answers whom it knows: a child is told to it when it first asks by its library, or a moment later.
+    // The server answers whom it knows: a child is told to it when it first asks by its library, or a moment later.
     CHECK(mkdir("refused", 0700) == -1);
     own[0] = getpid();
     own[1] = getppid();
@@ -87,11 +87,11 @@ static void do_harm(uint64_t round) {
     volatile uint64_t *record = own_record(own[0]);
     root = record[ROOT];
     own[2] = record[PUBLIC];
-    guardian = find_guardian(own[0], scratch);
-    if (guardian && round % 3 != 2) send_messages();
+    server = find_server(own[0], scratch);
+    if (server && round % 3 != 2) send_messages();
     if (round % 3 == 1) call_at_random();
     PRIVATE[GATE_END] = end;
-    if (!guardian) _exit(9);
+    if (!server) _exit(9);
     scribble();
 }
 

@@ -1,5 +1,5 @@
-// Tables of libraries, which many processes have in common (lib/exos/src/memory/library.rs): who links them, edits them, or asks the
-// guardian for them has only what it may read, and changes nothing for others.
+// Tables of libraries, which many processes have in common (lib/exos/src/vm/shared_text.rs): who links them, edits them, or asks the
+// server for them has only what it may read, and changes nothing for others.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -174,34 +174,34 @@ static void scribble(void) {
 
 static char window[PAGE] __attribute__((aligned(4096)));
 
-static uint64_t ask_about(uint64_t guardian, const char *folder, enum kind kind, uint64_t message[6], int length_at) {
+static uint64_t ask_about(uint64_t server, const char *folder, enum kind kind, uint64_t message[6], int length_at) {
     CHECK(snprintf(window, sizeof window, "%s/%s", folder, names[kind]) > 0);
     message[length_at] = strlen(window);
-    return ask(guardian, message, 1000) ? 1000 : message[0];
+    return ask(server, message, 1000) ? 1000 : message[0];
 }
 
-// Asks the guardian for tables of what it may not read, and for more than there are.
+// Asks the server for tables of what it may not read, and for more than there are.
 static void beg(const char *folder) {
     uint64_t state = 0x853c49e6748fea9b, made = 0, refused = 0;
     window[0] = 1;
-    uint64_t own = getpid(), end = open_gate(), guardian = find_guardian(own, window);
+    uint64_t own = getpid(), end = open_gate(), server = find_server(own, window);
     PRIVATE[GATE_END] = end;
-    CHECK(guardian && !setuid(USER));
+    CHECK(server && !setuid(USER));
     end = open_gate();
     // A handle without the right to read: O_PATH.
     uint64_t named[6] = {EXOS_OPEN, FILES_ROOT, O_PATH};
-    uint64_t opened = ask_about(guardian, folder, PRIVATE_LIBRARY, named, 4), handle = named[1];
+    uint64_t opened = ask_about(server, folder, PRIVATE_LIBRARY, named, 4), handle = named[1];
     uint64_t table[6] = {LIBRARY_TABLE, handle, (uint64_t)PAGES << 9}, set[6] = {WORKING_SET, handle, 0, PAGES};
-    uint64_t asked = ask(guardian, table, 1000), asked_set = ask(guardian, set, 1000);
+    uint64_t asked = ask(server, table, 1000), asked_set = ask(server, set, 1000);
     uint64_t program[6] = {OPEN_PROGRAM, FILES_ROOT, 0, 1};
-    uint64_t run = ask_about(guardian, folder, PUBLIC_LIBRARY, program, 2), readable = program[1];
+    uint64_t run = ask_about(server, folder, PUBLIC_LIBRARY, program, 2), readable = program[1];
     for (int i = 0; i < 1500; i++) {
         uint64_t message[6] = {LIBRARY_TABLE, readable};
         for (int part = 0; part < 4; part++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             message[2 + part] = i % 3 ? state >> 8 >> state % 56 : part ? 0 : (state >> 40) % 400 | (1 + state % 100) << 9;
         }
-        if (ask(guardian, message, 1000)) break;
+        if (ask(server, message, 1000)) break;
         made += !message[0], refused += !!message[0];
     }
     PRIVATE[GATE_END] = end;

@@ -1,5 +1,5 @@
 // A process that speaks for others: it edits what its library keeps, writes into the memory that it shares with those it
-// talks to, and asks the guardian itself. It appears as nobody else, and takes nothing that was meant for others. One line
+// talks to, and asks the server itself. It appears as nobody else, and takes nothing that was meant for others. One line
 // for each part.
 #define _GNU_SOURCE
 #include "evil.h"
@@ -20,7 +20,7 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
 enum { USER = 1000, GROUP = 100, NOBODY = 65534, HEAP_PAGES = 4096 };
-// The guardian's operations (lib/exos/src/guardian/protocol.rs).
+// The server's operations (lib/exos/src/server/protocol.rs).
 enum { ACCEPT_OFFER = 41, VOUCH = 68, REDEEM = 69 };
 
 static sigjmp_buf way_back;
@@ -190,22 +190,22 @@ static void thief(uint64_t node, int report) {
     volatile uint64_t *gate = PRIVATE + GATE_END;
     uint64_t end = *gate, taken = 0, own = getpid();
     *gate = 0;
-    uint64_t guardian = find_guardian(own, NULL);
-    for (uint64_t rights = 0; guardian && rights < 16; rights++) {
+    uint64_t server = find_server(own, NULL);
+    for (uint64_t rights = 0; server && rights < 16; rights++) {
         for (uint64_t mount = 0; mount < 3; mount++) {
             uint64_t word = node | mount << 40 | rights << 56, message[6] = {ACCEPT_OFFER, word};
-            taken += !ask(guardian, message, 10000) && !message[0];
+            taken += !ask(server, message, 10000) && !message[0];
         }
     }
     for (uint64_t number = 0; number < 2000; number++) {
         uint64_t message[6] = {number % 2 ? ACCEPT_OFFER : REDEEM, number / 2};
-        taken += !ask(guardian, message, 10000) && !message[0];
+        taken += !ask(server, message, 10000) && !message[0];
     }
     uint64_t lie[6] = {VOUCH, 1, getppid(), 0}, truth[6] = {VOUCH, 0};
-    taken += !ask(guardian, lie, 10000) && !lie[0];
-    int works = !ask(guardian, truth, 10000) && !truth[0] && truth[1];
+    taken += !ask(server, lie, 10000) && !lie[0];
+    int works = !ask(server, truth, 10000) && !truth[0] && truth[1];
     *gate = end;
-    CHECK(guardian && works && !taken);
+    CHECK(server && works && !taken);
     CHECK(write(report, "", 1) == 1);
 }
 

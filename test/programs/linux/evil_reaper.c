@@ -17,21 +17,21 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
 enum { USER = 1000, GROUP = 100, ROUNDS = 20 };
-// A call of the kernel's, and operations of the guardian's (doc/kernel-interface.md, lib/exos/src/guardian/protocol.rs).
+// A call of the kernel's, and operations of the server's (doc/kernel-interface.md, lib/exos/src/server/protocol.rs).
 enum { YIELD = 28, ASK = 76, TAKE_ANSWER = 79 };
 static volatile char scratch[PAGE] __attribute__((aligned(4096)));
 
 static void become_user(void) { CHECK(!setgroups(0, 0) && !setgid(GROUP) && !setuid(USER)); }
 
-// Has a process asked by the guardian, and waits for its answer for a while: whether it gave one.
-static int request(uint64_t guardian, uint64_t asked, const char *path) {
+// Has a process asked by the server, and waits for its answer for a while: whether it gave one.
+static int request(uint64_t server, uint64_t asked, const char *path) {
     size_t length = strlen(path);
     for (size_t i = 0; i < length; i++) scratch[i] = path[i];
     uint64_t question[6] = {ASK, asked, length};
-    if (ask(guardian, question, 1000) || question[0]) return 0;
+    if (ask(server, question, 1000) || question[0]) return 0;
     for (int i = 0; i < 200; i++) {
         uint64_t answer[6] = {TAKE_ANSWER, question[1]};
-        if (!ask(guardian, answer, 1000) && answer[0] == 0 && answer[1]) return 1;
+        if (!ask(server, answer, 1000) && answer[0] == 0 && answer[1]) return 1;
         call_kernel(YIELD, asked, 0, 0, 0, 0, 0);
     }
     return 0;
@@ -48,13 +48,13 @@ static void lie(const pid_t *known, int count) {
     scratch[0] = 1;
     uint64_t end = PRIVATE[GATE_END], answers = 0;
     PRIVATE[GATE_END] = 0;
-    uint64_t guardian = find_guardian(own, scratch);
-    for (int round = 0; guardian && round < ROUNDS; round++)
+    uint64_t server = find_server(own, scratch);
+    for (int round = 0; server && round < ROUNDS; round++)
         for (int i = 0; i < count; i++)
-            for (int j = 0; j < lies; j++) answers += request(guardian, known[i], paths[j]);
+            for (int j = 0; j < lies; j++) answers += request(server, known[i], paths[j]);
     PRIVATE[GATE_END] = end;
-    if (!guardian || answers <= 100) printf("guardian %lu, %lu answers\n", guardian, answers);
-    CHECK(guardian && answers > 100);
+    if (!server || answers <= 100) printf("server %lu, %lu answers\n", server, answers);
+    CHECK(server && answers > 100);
 }
 
 static int pipe_from(int *end) {

@@ -1,4 +1,4 @@
-// Children that have a child each, one after the other: what a process keeps for the child of its next child (lib/exos/src/process/dowry.rs).
+// Children that have a child each, one after the other: what a process keeps for the child of its next child (lib/exos/src/process/grandchild_spare.rs).
 // Whatever child and grandchild do to it, and however they end, the next grandchild begins as its program says, or as a copy of its
 // parent; those that outlive their parents, and theirs, go on; whoever was put on its access list opens nothing of the next one; and
 // afterwards all memory is there again. One line for each part; with arguments: a grandchild.

@@ -20,7 +20,7 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
 
-// Where ExOS keeps the area of the first thread, by its layout.rs: its public page, whose library half begins with a
+// Where ExOS keeps the area of the first thread, by its address_map.rs: its public page, whose library half begins with a
 // mark, and the words that the kernel reads: seven upcall entries, then the critical-section word.
 #define PUBLIC ((volatile uint64_t *)0x7d8000000800ull)
 #define WORD ((volatile uint64_t *)0x7d8000001000ull)

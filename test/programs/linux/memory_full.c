@@ -242,7 +242,7 @@ static void remove_folders(void)
 	unlink("/tmp/locked");
 }
 
-/* Beside one who has nearly all: what takes memory of the library's own, or of the guardian's, is refused, or ends as by SIGKILL. */
+/* Beside one who has nearly all: what takes memory of the library's own, or of the server's, is refused, or ends as by SIGKILL. */
 static void many_of_everything(void)
 {
 	void (*all[])(void) = { map_much, make_pipes, make_children, make_folders, lock_much };

@@ -98,7 +98,7 @@ int main(void) {
     if (shared->work[0] < 4 * shared->work[1]) printf("another process: %d to %d\n", shared->work[0], shared->work[1]);
     puts("so do a child and whom user 0 lets");
 
-    // Of users the guardian knows better: nobody believes who is not user 0.
+    // Of users the server knows better: nobody believes who is not user 0.
     becomes = 1000;
     int user = percent(0, SCHED_OTHER, -20, SCHED_OTHER);
     if (user < 60 || user > 165) printf("a user: %d percent\n", user);

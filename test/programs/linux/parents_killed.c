@@ -1,6 +1,6 @@
 // A process that makes children which execute programs is killed at many moments, destroyed by the kernel at others: each child
 // that had begun comes to its end with its program's data whole, fresh pages are zero, and all memory comes back. What a child
-// begins with, and what its program begins with, are pages of its parent's (lib/exos/src/process/ready.rs).
+// begins with, and what its program begins with, are pages of its parent's (lib/exos/src/process/spare_environment.rs).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 #include "census.h"
 
-// Where ExOS keeps the areas of environments, by its layout.rs, and its keys.
+// Where ExOS keeps the areas of environments, by its address_map.rs, and its keys.
 static char *const AREA = (char *)0x7d8000000000;
 enum { ENVIRONMENT_DESTROY = 21, SESSION = 3, GATE_END = 4096 + 11 * 8 };
 enum { ROUNDS = 96, WORDS = 4096, CLEAR = 3 * 4096 };

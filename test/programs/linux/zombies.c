@@ -17,7 +17,7 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
 
-// Where ExOS keeps the areas of environments, by its layout.rs, and its keys.
+// Where ExOS keeps the areas of environments, by its address_map.rs, and its keys.
 static char *const AREA = (char *)0x7d8000000000;
 enum { ENVIRONMENT_DESTROY = 21, SESSION = 3, GATE_END = 4096 + 11 * 8 };
 // What is kept for later changes by up to 600 KiB. If each of those that were left behind kept a page, 2,400 would be missing.

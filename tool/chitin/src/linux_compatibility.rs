@@ -15,7 +15,7 @@ const NOT_YET: &str = "test/parity/not-yet";
 /// Linux's calls: number, name, and for one that does less than on Linux what it does.
 const CALLS: &str = "test/parity/linux-calls";
 /// ExOS's table of calls.
-const TABLE: &str = "lib/exos/src/call/table.rs";
+const TABLE: &str = "lib/exos/src/syscalls/table.rs";
 
 const INTRODUCTION: &str = "\
 # What runs as on Linux
@@ -27,7 +27,7 @@ for byte: `./chitin test parity::`. Those of large programs run with `--full` on
 ";
 
 const CALLS_INTRODUCTION: &str = "\
-Made from ExOS's table of calls (`lib/exos/src/call/table.rs`) and the list of Linux's (`test/parity/linux-calls`). A call that is
+Made from ExOS's table of calls (`lib/exos/src/syscalls/table.rs`) and the list of Linux's (`test/parity/linux-calls`). A call that is
 not there gives `ENOSYS`, and `./chitin run --syscall-summary` counts it.
 ";
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn calls_are_there_in_part_or_absent() {
         let files = [
-            ("lib/exos/src/call/table.rs", "    __NR_read => file::read,\n    __NR_futex => futex::futex,\n"),
+            ("lib/exos/src/syscalls/table.rs", "    __NR_read => file::read,\n    __NR_futex => futex::futex,\n"),
             ("test/parity/linux-calls", "0 read\n1 write\n202 futex not all of it\n9 mmap never told\n"),
         ];
         let page = render(files.into_iter());

@@ -11,11 +11,11 @@
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
-use exos::descriptor::description::{Description, Offsets};
-use exos::tables::Tables;
-use exos::user_memory::current::process;
+use exos::descriptor::open_file::{Offsets, OpenFile};
+use exos::hw::current::process;
+use exos::override_tables::OverrideTables;
 
-exos::image!(Tables::EXOS.with_offsets(OWN_OFFSETS));
+exos::image!(OverrideTables::EXOS.with_offsets(OWN_OFFSETS));
 
 const OWN_OFFSETS: Offsets = Offsets {
     opened: |description| set(description, 0),
@@ -27,7 +27,7 @@ const OWN_OFFSETS: Offsets = Offsets {
 #[derive(Default)]
 struct Own(BTreeMap<u64, u64>);
 
-fn set(description: &Description, offset: u64) {
+fn set(description: &OpenFile, offset: u64) {
     with(|own| own.0.insert(description.number(), offset));
 }
 

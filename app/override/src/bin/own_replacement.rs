@@ -17,19 +17,19 @@ use abi::page_table::{MapRow, WRITE};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
-use exos::call::Call;
+use exos::address_map::{PAGE_MASK, PAGE_SIZE};
 use exos::errno::Result;
-use exos::layout::{PAGE_MASK, PAGE_SIZE};
-use exos::memory::area::{Area, Backing, Protection};
-use exos::memory::frames::{COPY_ON_WRITE, SHARED, entry, page_of};
-use exos::memory::space::{Access, Pages, Space, Violation};
+use exos::hw::current::process;
+use exos::hw::pager::OwnPages;
+use exos::override_tables::OverrideTables;
 use exos::process::Process;
-use exos::tables::Tables;
-use exos::user_memory::current::process;
-use exos::user_memory::own_pages::OwnPages;
+use exos::syscalls::Call;
+use exos::vm::address_space::{Access, AddressSpace, FaultError, PageOps};
+use exos::vm::page_record::{COPY_ON_WRITE, SHARED, entry, page_of};
+use exos::vm::vma::{Backing, Protection, Vma};
 
 exos::image!(
-    Tables::EXOS
+    OverrideTables::EXOS
         .with_fault(fault)
         .with_call(linux::EXIT_GROUP, exit_group)
         .with_call(linux::MMAP, whole)
@@ -75,20 +75,20 @@ struct Residence {
 
 /// Makes room, and brings the page, from where it lies packed or as ExOS does.
 fn fault(
-    space: &mut Space,
+    space: &mut AddressSpace,
     pages: &mut OwnPages<'_>,
     address: u64,
     access: Access,
-) -> core::result::Result<(), Violation> {
+) -> core::result::Result<(), FaultError> {
     let address = address & PAGE_MASK;
     space.one_at_a_time = true;
     process().with_extension(|residence: &mut Residence| {
-        residence.make_room(space, pages).map_err(|_| Violation::OutOfMemory)?;
+        residence.make_room(space, pages).map_err(|_| FaultError::OutOfMemory)?;
         if residence.away.contains_key(&address) {
             residence.back += 1;
-            return residence.bring(space, pages, address).map_err(|_| Violation::OutOfMemory);
+            return residence.bring(space, pages, address).map_err(|_| FaultError::OutOfMemory);
         }
-        Tables::fill(space, pages, address, access)?;
+        OverrideTables::fill(space, pages, address, access)?;
         residence.note(space, address);
         Ok(())
     })
@@ -96,7 +96,7 @@ fn fault(
 
 impl Residence {
     /// Takes pages away until there is room for one.
-    fn make_room(&mut self, space: &mut Space, pages: &mut OwnPages<'_>) -> Result<()> {
+    fn make_room(&mut self, space: &mut AddressSpace, pages: &mut OwnPages<'_>) -> Result<()> {
         while self.here.len() >= ROOM {
             let address = self.here.remove(self.here.len() - 1 - KEPT);
             if is_own(space, address) {
@@ -107,7 +107,7 @@ impl Residence {
     }
 
     /// Takes a page away. Nobody can write it any more when its contents are read.
-    fn pack(&mut self, space: &mut Space, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
+    fn pack(&mut self, space: &mut AddressSpace, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
         let page = page_of(space.frames.get(address));
         pages.map(&[MapRow { address, entry: 0 }])?;
         space.frames.set(address, 0);
@@ -120,7 +120,7 @@ impl Residence {
     }
 
     /// Brings a page back. It has its contents before anybody can see it.
-    fn bring(&mut self, space: &mut Space, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
+    fn bring(&mut self, space: &mut AddressSpace, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
         let Some(area) = space.areas.find(address).copied() else { return Ok(()) };
         let page = pages.allocate()?;
         pages.fill(page, &self.away.remove(&address).unwrap_or_default())?;
@@ -133,7 +133,7 @@ impl Residence {
     }
 
     /// A page has come; whether it counts is seen when room is wanted.
-    fn note(&mut self, space: &Space, address: u64) {
+    fn note(&mut self, space: &AddressSpace, address: u64) {
         self.here.retain(|other| *other != address);
         if is_own(space, address) {
             self.here.push(address);
@@ -142,9 +142,9 @@ impl Residence {
 }
 
 /// Whether the process's own page lies there: one with no file behind it, which nobody else can reach.
-fn is_own(space: &Space, address: u64) -> bool {
+fn is_own(space: &AddressSpace, address: u64) -> bool {
     let entry = space.frames.get(address);
-    let is_plain = |area: &Area| area.backing == Backing::Anonymous && !area.shared;
+    let is_plain = |area: &Vma| area.backing == Backing::Anonymous && !area.shared;
     entry & WRITE != 0 && entry & (COPY_ON_WRITE | SHARED) == 0 && space.areas.find(address).is_some_and(is_plain)
 }
 

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "none")]
-exos::image!(exos::tables::Tables::EXOS);
+exos::image!(exos::override_tables::OverrideTables::EXOS);
 
 #[cfg(not(target_os = "none"))]
 fn main() {}

@@ -5,14 +5,14 @@
 
 #[cfg(target_os = "none")]
 mod guest {
-    use exos::process::status::Status;
-    use exos::session::{pump, start};
+    use exos::init::{boot, event_loop};
+    use exos::process::exit_status::Status;
     use runtime::{KeyIndex, Kind, archive, channel, entry, syscall};
 
     runtime::entry!(main);
 
     fn main() -> u32 {
-        let session = match start::start(archive::boot_bytes()) {
+        let session = match boot::start(archive::boot_bytes()) {
             Ok(session) => session,
             Err(error) => {
                 runtime::error_line!("chitin: {error}");
@@ -23,7 +23,7 @@ mod guest {
             runtime::error_line!("chitin: the first process gets no time slice: error {}", error.number());
             return entry::START_FAILURE_STATUS;
         }
-        match pump::run(&session) {
+        match event_loop::run(&session) {
             Status::Exited(code) => u32::from(code),
             Status::Killed(signal) => {
                 channel::send(Kind::Killed, &signal.to_le_bytes());

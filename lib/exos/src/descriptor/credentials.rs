@@ -1,33 +1,33 @@
-//! Who is at the other end of a socket (`SO_PEERCRED`), and who sent a message (`SCM_CREDENTIALS`; unix(7)): as the guardian
+//! Who is at the other end of a socket (`SO_PEERCRED`), and who sent a message (`SCM_CREDENTIALS`; unix(7)): as the server
 //! says, never as the other side does.
 //!
-//! What the guardian said once is kept in the process. Whoever is passed a socket is told who its peer is as far as the one
+//! What the server said once is kept in the process. Whoever is passed a socket is told who its peer is as far as the one
 //! that passes it could be that itself: of others' messages it could forge all the rest.
 
 use super::socket::Socket;
 use crate::errno::Result;
-use crate::guardian::protocol::Statement;
+use crate::hw::current::process;
 use crate::pipe::Pipe;
-use crate::pipe::frames::Frame;
-use crate::process::peer::Peer;
-use crate::user_memory::current::process;
+use crate::pipe::message_frames::Frame;
+use crate::process::ucred::Ucred;
+use crate::server::protocol::TokenKind;
 use runtime::PageNumber;
 
 impl Socket {
     /// Who is at the other end, as it was when that began.
-    pub fn peer(&self) -> Peer {
-        self.ends().peer.unwrap_or(Peer::NONE)
+    pub fn peer(&self) -> Ucred {
+        self.ends().peer.unwrap_or(Ucred::NONE)
     }
 
     /// The peer of who connects by these two pipes, which it made: the number that says so.
     pub(super) fn introduce(&self, outgoing: &Pipe, incoming: &Pipe) -> Result<u64> {
-        process().files.lock().vouch(Statement::Connection, [outgoing, incoming].map(|pipe| pipe.pages()[0].0))
+        process().files.lock().vouch(TokenKind::Connection, [outgoing, incoming].map(|pipe| pipe.pages()[0].0))
     }
 
     /// Who connected by two pipes: nobody knows where the number was somebody else's.
-    pub(super) fn introduced(number: u64, pages: [PageNumber; 2]) -> Peer {
+    pub(super) fn introduced(number: u64, pages: [PageNumber; 2]) -> Ucred {
         let pages = pages.map(|page| page.0);
-        process().files.lock().redeem(number, Statement::Connection, pages).unwrap_or(Peer::UNKNOWN)
+        process().files.lock().redeem(number, TokenKind::Connection, pages).unwrap_or(Ucred::UNKNOWN)
     }
 
     /// The number that says who the peer is to whom the socket is passed; 0: nobody is there.
@@ -36,16 +36,16 @@ impl Socket {
     }
 
     /// The number that says who a peer is to who names it first; 0: nobody is there.
-    pub(super) fn vouch_for(peer: Option<Peer>) -> u64 {
+    pub(super) fn vouch_for(peer: Option<Ucred>) -> u64 {
         let Some(peer) = peer else { return 0 };
-        process().files.lock().vouch(Statement::Passed, peer.to_words()).unwrap_or(0)
+        process().files.lock().vouch(TokenKind::Passed, peer.to_words()).unwrap_or(0)
     }
 
     /// Who the peer is of a socket that was passed with such a number.
-    pub(super) fn passed(number: u64, is_joined: bool) -> Option<Peer> {
-        let redeem = |number| process().files.lock().redeem(number, Statement::Passed, [0; 2]);
+    pub(super) fn passed(number: u64, is_joined: bool) -> Option<Ucred> {
+        let redeem = |number| process().files.lock().redeem(number, TokenKind::Passed, [0; 2]);
         let known = Some(number).filter(|number| *number != 0).map(redeem);
-        known.map(|peer| peer.unwrap_or(Peer::UNKNOWN)).or(is_joined.then_some(Peer::UNKNOWN))
+        known.map(|peer| peer.unwrap_or(Ucred::UNKNOWN)).or(is_joined.then_some(Ucred::UNKNOWN))
     }
 
     /// Messages come with who sent them from now on, or do not.
@@ -55,28 +55,28 @@ impl Socket {
     }
 
     /// The number that says who sends the next message by a pipe, if anybody wants to know; `claimed` is who the program says.
-    pub(super) fn vouch_for_sender(&self, pipe: &Pipe, claimed: Option<Peer>) -> Result<u64> {
+    pub(super) fn vouch_for_sender(&self, pipe: &Pipe, claimed: Option<Ucred>) -> Result<u64> {
         match claimed {
-            Some(claimed) => process().files.lock().vouch(Statement::Claim, claimed.to_words()),
+            Some(claimed) => process().files.lock().vouch(TokenKind::Claim, claimed.to_words()),
             None if pipe.asks_for_senders() || self.settings.wants_credentials() => {
-                process().files.lock().vouch(Statement::Sender, [0; 2])
+                process().files.lock().vouch(TokenKind::Sender, [0; 2])
             }
             None => Ok(0),
         }
     }
 
     /// Who sent a message. A part of one that was received already was sent by the same.
-    pub fn sender(&self, frame: &Frame) -> Peer {
+    pub fn sender(&self, frame: &Frame) -> Ucred {
         if frame.voucher == 0 {
-            return Peer::UNKNOWN;
+            return Ucred::UNKNOWN;
         }
         let key = (frame.voucher, frame.end);
         match *self.last_sender.lock() {
             Some((known, peer)) if known == key => return peer,
             _ => {}
         }
-        let redeemed = process().files.lock().redeem(frame.voucher, Statement::Sender, [0; 2]);
-        let peer = redeemed.unwrap_or(Peer::UNKNOWN);
+        let redeemed = process().files.lock().redeem(frame.voucher, TokenKind::Sender, [0; 2]);
+        let peer = redeemed.unwrap_or(Ucred::UNKNOWN);
         *self.last_sender.lock() = Some((key, peer));
         peer
     }

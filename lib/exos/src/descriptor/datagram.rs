@@ -3,18 +3,18 @@
 //! The first page of the pipe that a socket reads is what others know it by. In it stands the one that it is connected to, and every
 //! sender looks there.
 
-use super::description::Description;
+use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
-use super::socket_common::first_of;
+use super::socket_shared::first_of;
 use crate::errno::{Errno, Result};
+use crate::hw::current::process;
 use crate::pipe::{self, Pipe, Side};
-use crate::user_memory::current::process;
 use runtime::PageNumber;
 
 impl Socket {
     /// Connects it to who reads the pipe that begins with a page.
-    pub(super) fn connect_for_datagrams(&self, description: &Description, name: &[u8], page: PageNumber) -> Result<()> {
-        let pipe = Pipe::open_by_first(&mut process().windows.lock(), page, process().session_key);
+    pub(super) fn connect_for_datagrams(&self, description: &OpenFile, name: &[u8], page: PageNumber) -> Result<()> {
+        let pipe = Pipe::open_by_first(&mut process().mappings.lock(), page, process().session_key);
         let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
         if let Err(error) = self.check_receiver(&pipe) {
             pipe::discard(&pipe);
@@ -38,7 +38,7 @@ impl Socket {
 
     /// Has messages go there from now on, and come from there. What the last one sent is lost with the connection, and it
     /// is told so if it had one to here.
-    fn join_for_datagrams(&self, description: Option<&Description>, pipe: Option<Pipe>, name: &[u8]) {
+    fn join_for_datagrams(&self, description: Option<&OpenFile>, pipe: Option<Pipe>, name: &[u8]) {
         let to = first_of(&pipe);
         let (own, before) = self.change(description, |ends| {
             ends.incoming.iter().for_each(|incoming| incoming.take_only_from(to));
@@ -48,7 +48,7 @@ impl Socket {
         let Some(before) = before else { return };
         let is_left = before.pages()[0] != to;
         if is_left && self.drop_messages() && before.is_only_from(own) {
-            before.break_off();
+            before.reset_peer();
         }
         self.leave_pipe(&before, Side::Write);
     }

@@ -3,13 +3,13 @@
 //! The set lies in the process: a child has a copy of it as it was at the fork. Edge-triggered interests are told once
 //! for each new event, which the stamps of the descriptions count.
 
-use super::description::Description;
-use super::in_use::Used;
+use super::fd_pins::Used;
+use super::file_ops::FileOps;
 use super::object::Event;
-use super::operations::Operations;
-use crate::block;
+use super::open_file::OpenFile;
 use crate::errno::{Errno, Result};
-use crate::user_memory::current::process;
+use crate::hw::current::process;
+use crate::wait;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -59,7 +59,7 @@ impl Set {
     ///
     /// # Errors
     /// `EEXIST`, `ENOENT`; `ELOOP` where a set would lie in itself, or too deep.
-    pub fn put(&self, number: u64, description: &Description, events: u32, data: u64, add: bool) -> Result<()> {
+    pub fn put(&self, number: u64, description: &OpenFile, events: u32, data: u64, add: bool) -> Result<()> {
         if add && let Some(inner) = description.as_kind::<Self>() {
             let below = self.below.load(Relaxed) + 1;
             if inner.holds(self) || below + inner.height() > NESTED {
@@ -79,7 +79,7 @@ impl Set {
         interests.insert(key, Interest { key, events, data, told: None, spent: false });
         self.changes.fetch_add(1, SeqCst);
         drop(interests);
-        block::kick_idle();
+        wait::kick_idle();
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Set {
     }
 
     /// Takes a descriptor out.
-    pub fn remove(&self, number: u64, description: &Description) -> Result<()> {
+    pub fn remove(&self, number: u64, description: &OpenFile) -> Result<()> {
         let removed = self.interests.lock().remove(&(number, description.number()));
         removed.map(|_| ()).ok_or(Errno::ENOENT)
     }
@@ -189,20 +189,19 @@ impl Interest {
     }
 
     /// Of what is not asked for, nothing is news.
-    fn stamps(&self, description: &Description) -> [u64; 2] {
-        [Event::Readable, Event::Writable]
-            .map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
+    fn stamps(&self, description: &OpenFile) -> [u64; 2] {
+        [Event::Readable, Event::Writable].map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
     }
 
     /// Events that have come and are to be told.
-    fn come(&self, description: &Description) -> u32 {
-        let state = u32::from(crate::call::poll_state(description, self.events as u16 | ALWAYS as u16));
+    fn come(&self, description: &OpenFile) -> u32 {
+        let state = u32::from(crate::syscalls::poll_state(description, self.events as u16 | ALWAYS as u16));
         let state = state & (self.events | ALWAYS);
         let is_news = self.events & EDGE == 0 || self.told != Some(self.stamps(description));
         if is_news { state } else { 0 }
     }
 
-    fn tell(&mut self, description: &Description) {
+    fn tell(&mut self, description: &OpenFile) {
         self.told = (self.events & EDGE != 0).then(|| self.stamps(description));
         self.spent = self.events & ONCE != 0;
     }
@@ -233,14 +232,14 @@ impl Interest {
     }
 }
 
-impl Operations for Set {
+impl FileOps for Set {
     fn is_ready(&self, event: Event) -> bool {
         let interests = self.interests.lock();
         let has_come = |interest: &Interest| interest.watched().is_some_and(|open| interest.come(&open) != 0);
         event == Event::Readable && interests.values().any(|interest| !interest.spent && has_come(interest))
     }
 
-    fn terms(&self, event: Event) -> Vec<Term> {
+    fn wait_terms(&self, event: Event) -> Vec<Term> {
         if event != Event::Readable {
             return Vec::new();
         }
@@ -251,14 +250,14 @@ impl Operations for Set {
     }
 
     /// An event of any descriptor in it is one of the set.
-    fn stamp(&self, event: Event) -> u64 {
+    fn event_sequence(&self, event: Event) -> u64 {
         let interests = self.interests.lock();
         let of = |interest: &Interest| interest.watched().map(|open| interest.stamps(&open)).unwrap_or_default();
         let stamps = interests.values().filter(|_| event == Event::Readable).flat_map(of);
         stamps.fold(0, u64::wrapping_add)
     }
 
-    fn changes(&self, event: Event) -> Vec<Term> {
+    fn edge_terms(&self, event: Event) -> Vec<Term> {
         let interests = self.interests.lock();
         interests.values().filter(|_| event == Event::Readable).flat_map(Interest::changes).collect()
     }

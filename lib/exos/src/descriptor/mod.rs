@@ -1,40 +1,40 @@
 //! Descriptors: the table of numbers, the open descriptions behind them, and what these are open on.
 
-pub mod table;
+pub mod fd_table;
 
-#[cfg(target_os = "none")]
-mod cell;
-#[cfg(target_os = "none")]
-pub mod counter;
 #[cfg(target_os = "none")]
 mod credentials;
 #[cfg(target_os = "none")]
 mod datagram;
 #[cfg(target_os = "none")]
-pub mod description;
-#[cfg(target_os = "none")]
 pub mod epoll;
 #[cfg(target_os = "none")]
-pub mod in_use;
+pub mod eventfd;
 #[cfg(target_os = "none")]
-mod listening;
+pub mod fd_pins;
+#[cfg(target_os = "none")]
+pub mod file_ops;
+#[cfg(target_os = "none")]
+pub mod inotify_fd;
+#[cfg(target_os = "none")]
+mod listen_queue;
+#[cfg(target_os = "none")]
+pub mod mq_fd;
 #[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]
-pub mod operations;
+pub mod open_file;
 #[cfg(target_os = "none")]
-pub mod passing;
+pub mod pidfd;
 #[cfg(target_os = "none")]
-pub mod process;
+pub mod scm_rights;
 #[cfg(target_os = "none")]
-pub mod queue;
+mod shared_counter;
 #[cfg(target_os = "none")]
-pub mod signals;
+pub mod signalfd;
 #[cfg(target_os = "none")]
 pub mod socket;
 #[cfg(target_os = "none")]
-pub mod socket_common;
+pub mod socket_shared;
 #[cfg(target_os = "none")]
-pub mod timer;
-#[cfg(target_os = "none")]
-pub mod watcher;
+pub mod timerfd;

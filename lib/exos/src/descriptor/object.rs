@@ -1,17 +1,17 @@
 //! What a description can be open on, and what each kind does when it is read, written, or waited for.
 
-use super::description::Description;
-use super::operations::Operations;
-use crate::block;
-use crate::call::file_room;
+use super::file_ops::FileOps;
+use super::open_file::OpenFile;
 use crate::errno::{Errno, Result};
-use crate::guardian::protocol::{APPEND, WINDOW_BYTES};
+use crate::hw::current::process;
+use crate::hw::usercopy;
+use crate::init::status_page;
 use crate::pipe::{self, Pipe, Side};
-use crate::process::limits::UNLIMITED;
-use crate::session::board;
-use crate::terminal::{Terminal, job, master};
-use crate::user_memory::copy;
-use crate::user_memory::current::process;
+use crate::process::rlimits::UNLIMITED;
+use crate::server::protocol::{APPEND, WINDOW_BYTES};
+use crate::syscalls::file_room;
+use crate::terminal::{Terminal, job_control, pty_master};
+use crate::wait;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,12 +26,12 @@ pub const MOST: u64 = 0x7fff_f000;
 /// Something open.
 #[derive(Clone, Debug)]
 pub enum Object {
-    /// A file of the guardian's.
+    /// A file of the server's.
     File {
         /// Its node, which the description holds.
         node: u64,
     },
-    /// A directory of the guardian's.
+    /// A directory of the server's.
     Directory {
         /// Its node.
         node: u64,
@@ -45,7 +45,7 @@ pub enum Object {
     /// A device that the library plays, and its node, which the description holds.
     Device(Device, u64),
     /// Whatever brings its own table of operations.
-    Other(Arc<dyn Operations>),
+    Other(Arc<dyn FileOps>),
     /// A text that was made when it was opened, such as a file of `/proc`.
     Text(Arc<Text>),
     /// A directory of a file system that the library makes: its entries, as `getdents64` gives them.
@@ -132,7 +132,7 @@ impl Object {
                 if last {
                     pipe.leave(*side);
                 }
-                pipe.let_go(*side, process().environment());
+                pipe.release_end(*side, process().environment());
             }
             Self::Other(other) => other.closed(last),
             _ => {}
@@ -159,7 +159,7 @@ impl Object {
     /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
     /// go with any descriptor.
     pub fn closed_one(&self) {
-        self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
+        self.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
         if let Self::File { node } | Self::Directory { node } = self {
             process().files.lock().close_one(*node);
         }
@@ -185,7 +185,7 @@ impl Object {
     pub fn close_window(&self) {
         match self {
             Self::Pipe(pipe, _) => pipe::discard(pipe),
-            Self::Terminal(terminal) if !job::is_controlling(terminal) => master::forget(terminal),
+            Self::Terminal(terminal) if !job_control::is_controlling(terminal) => pty_master::forget(terminal),
             Self::Other(other) => other.gone(),
             _ => {}
         }
@@ -202,7 +202,7 @@ impl Object {
         }
     }
 
-    /// Pages that relatives share to have it open, those of the guardian's not counted.
+    /// Pages that relatives share to have it open, those of the server's not counted.
     pub fn pages(&self) -> Vec<PageNumber> {
         match self {
             Self::Pipe(pipe, _) if pipe.node == 0 => pipe.all_pages(),
@@ -227,7 +227,7 @@ impl Object {
 
     /// It is on its way in a message, or has come.
     pub fn on_its_way(&self, is: bool) {
-        self.each_pipe(&mut |pipe, _| pipe.on_its_way(is));
+        self.each_pipe(&mut |pipe, _| pipe.in_flight(is));
     }
 
     /// Something more in this process is open on it.
@@ -262,13 +262,13 @@ impl Object {
     }
 }
 
-impl Description {
+impl OpenFile {
     /// `read`: at the description's offset, or at `place`.
     pub fn read(&self, to: u64, count: u64, place: Option<u64>) -> Result<u64> {
         if !self.can_read() {
             return Err(Errno::EBADF);
         }
-        copy::check(to, count)?;
+        usercopy::check(to, count)?;
         let count = count.min(MOST);
         match &self.object {
             Object::File { node } => self.read_at(place, |at| read_file(*node, at, to, count)),
@@ -299,7 +299,7 @@ impl Description {
         if !self.can_write() {
             return Err(Errno::EBADF);
         }
-        copy::check(from, count)?;
+        usercopy::check(from, count)?;
         let count = count.min(MOST);
         match &self.object {
             Object::File { node } => self.write_file(*node, from, count, place),
@@ -310,7 +310,7 @@ impl Description {
             Object::Device(..) => Ok(count),
             Object::Other(other) => other.write(self, from, count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
-            Object::Text(text) => crate::proc::write(&text.path, from, count),
+            Object::Text(text) => crate::procfs::write(&text.path, from, count),
         }
     }
 
@@ -405,7 +405,7 @@ impl Description {
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
                 pipe.writable(pipe::ring::ATOMIC).to_vec()
             }
-            (Object::Other(other), event) => other.terms(event),
+            (Object::Other(other), event) => other.wait_terms(event),
             _ => Vec::new(),
         }
     }
@@ -426,7 +426,7 @@ impl Description {
                 pipe.ring().written << 1 | u64::from(pipe.has_other(Side::Read))
             }
             (Object::Pipe(pipe, _), Event::Writable) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
-            (Object::Other(other), event) => other.stamp(event),
+            (Object::Other(other), event) => other.event_sequence(event),
             (Object::Terminal(terminal), Event::Readable) => terminal.input_stamp(),
             (_, event) => u64::from(self.is_ready(event)),
         }
@@ -436,7 +436,7 @@ impl Description {
     pub fn changes(&self, event: Event) -> Vec<Term> {
         match (&self.object, event) {
             (Object::Pipe(pipe, _), event) => pipe.changes(event == Event::Readable).to_vec(),
-            (Object::Other(other), event) => other.changes(event),
+            (Object::Other(other), event) => other.edge_terms(event),
             (Object::Terminal(terminal), Event::Readable) => terminal.input_changes().to_vec(),
             (_, event) => self.terms(event),
         }
@@ -475,7 +475,7 @@ impl Description {
         loop {
             let waiting = pipe.ring().waiting()?;
             if waiting > 0 {
-                let reachable = copy::prepare_checked(to, count.min(waiting), true)?;
+                let reachable = usercopy::prepare_checked(to, count.min(waiting), true)?;
                 let done = pipe.read(to, reachable)?;
                 if done > 0 {
                     return Ok(done);
@@ -514,7 +514,7 @@ impl Description {
                 return if done > 0 { Ok(done) } else { Err(broken_pipe()) };
             }
             let wanted = (count - done).min(pipe::ring::CAPACITY);
-            let reachable = match copy::prepare_checked(from.wrapping_add(done), wanted, false) {
+            let reachable = match usercopy::prepare_checked(from.wrapping_add(done), wanted, false) {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,
             };
@@ -572,7 +572,7 @@ impl Description {
         let mut end = at;
         while done < count {
             let (from, bytes) = (from.saturating_add(done), (count - done).min(WINDOW_BYTES));
-            let written = copy::with_range(from, bytes, false, |reachable| {
+            let written = usercopy::with_range(from, bytes, false, |reachable| {
                 let written = process().files.lock().write_from_program(node, at, from, reachable)?;
                 Ok((written, reachable))
             });
@@ -606,7 +606,7 @@ fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
         let (to, bytes) = (to.saturating_add(done), (count - done).min(WINDOW_BYTES));
-        let read = copy::with_range(to, bytes, true, |reachable| {
+        let read = usercopy::with_range(to, bytes, true, |reachable| {
             let now = process().files.lock().read_to_program(node, at.saturating_add(done), to, reachable)?;
             Ok((now, reachable))
         });
@@ -626,7 +626,7 @@ fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
 fn read_text(text: &[u8], at: u64, to: u64, count: u64) -> Result<u64> {
     let start = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
     let end = start.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(text.len());
-    copy::write(to, &text[start..end])?;
+    usercopy::write(to, &text[start..end])?;
     Ok((end - start) as u64)
 }
 
@@ -639,13 +639,13 @@ fn read_device(device: Device, to: u64, count: u64) -> Result<u64> {
             let mut done = 0;
             while done < most {
                 let now = (most - done).min(zeros.len() as u64);
-                copy::write(to.saturating_add(done), &zeros[..now as usize])?;
+                usercopy::write(to.saturating_add(done), &zeros[..now as usize])?;
                 done += now;
             }
             Ok(most)
         }
         Device::Random => {
-            copy::write(to, &random(most.min(4096) as usize)?)?;
+            usercopy::write(to, &random(most.min(4096) as usize)?)?;
             Ok(most.min(4096))
         }
     }
@@ -655,7 +655,7 @@ fn read_device(device: Device, to: u64, count: u64) -> Result<u64> {
 pub fn random(count: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     for some in bytes.chunks_mut(abi::limits::ENTROPY_BYTES) {
-        crate::user_memory::entropy(some)?;
+        crate::hw::entropy(some)?;
     }
     Ok(bytes)
 }
@@ -664,7 +664,7 @@ fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
         let now = (count - done).min(FRAME as u64);
-        match copy::read_vec(from.saturating_add(done), now as usize).and_then(|bytes| send(kind, &bytes)) {
+        match usercopy::read_vec(from.saturating_add(done), now as usize).and_then(|bytes| send(kind, &bytes)) {
             Err(_) if done > 0 => return Ok(done),
             outcome => done += outcome?,
         }
@@ -676,7 +676,7 @@ const FRAME: usize = abi::host_channel::PAYLOAD;
 
 /// Sends bytes to the host, once its channel has room for them. Where nobody there reads any more that is a broken pipe.
 pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    let gone = &process().board.words()[board::OUTPUT_GONE];
+    let gone = &process().board.words()[status_page::OUTPUT_GONE];
     if gone.load(core::sync::atomic::Ordering::Acquire) != 0 {
         return Err(broken_pipe());
     }
@@ -689,7 +689,7 @@ pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
 
 /// Sends what goes into a frame to the host: `EAGAIN` where its channel has no room for that.
 pub(crate) fn send_now(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    if process().board.words()[board::OUTPUT_GONE].load(core::sync::atomic::Ordering::Acquire) != 0 {
+    if process().board.words()[status_page::OUTPUT_GONE].load(core::sync::atomic::Ordering::Acquire) != 0 {
         return Err(broken_pipe());
     }
     let some = &bytes[..bytes.len().min(FRAME)];
@@ -711,7 +711,7 @@ pub(crate) fn wait_for_room(bytes: u64) -> Result<()> {
     let needed = bytes + abi::host_channel::HEADER as u64;
     let room = &exposed::kernel().channel_room;
     while room.load(core::sync::atomic::Ordering::Acquire) < needed {
-        block::wait(&[word(room, Operator::GreaterOrEqual, needed)], None)?;
+        wait::wait(&[word(room, Operator::GreaterOrEqual, needed)], None)?;
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
 //! Unix-domain sockets (unix(7)): two pipes of frames, one each way. What all who hold one have in common beside them is the affair
 //! of `socket_common`, how connections come about that of `listening`, who is at the other end that of `credentials`.
 //!
-//! Names lie with the guardian.
+//! Names lie with the server.
 
-use super::description::Description;
-use super::listening::{BACKLOG, CAME, SHUT, TAKEN};
+use super::file_ops::FileOps;
+use super::listen_queue::{BACKLOG, CAME, SHUT, TAKEN};
 use super::object::{Event, Object};
-use super::operations::Operations;
-use super::passing;
-use super::socket_common::{Common, Settings, first_of};
-use crate::block::{self, Woken};
+use super::open_file::OpenFile;
+use super::scm_rights;
+use super::socket_shared::{Settings, SharedSocketState, first_of};
 use crate::errno::{Errno, Result};
-use crate::pipe::frames::{Frame, LONGEST, Manner};
+use crate::hw::current::process;
+use crate::hw::usercopy;
+use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
-use crate::process::peer::Peer;
-use crate::user_memory::copy;
-use crate::user_memory::current::process;
+use crate::process::ucred::Ucred;
+use crate::wait::{self, WakeReason};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -53,10 +53,10 @@ pub struct Ends {
     /// Node that its descriptors in this process hold together while an abstract name leads here.
     pub node: Option<u64>,
     /// Who is at the other end, or listens here.
-    pub peer: Option<Peer>,
-    /// Number by which the guardian knows a connection that was made here.
+    pub peer: Option<Ucred>,
+    /// Number by which the server knows a connection that was made here.
     pub(super) request: Option<u64>,
-    /// The edition of what all have in common that this is; see `socket_common`.
+    /// The generation of what all have in common that this is; see `socket_common`.
     pub(super) seen: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Outgoing<'a> {
     /// The bytes.
     pub data: &'a [u8],
     /// Who the program says that it is.
-    pub claimed: Option<Peer>,
+    pub claimed: Option<Ucred>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -84,20 +84,20 @@ pub struct Socket {
     /// Its kind.
     pub kind: Kind,
     /// The page that all share who hold it; none where it was made joined.
-    pub(super) common: Option<Common>,
+    pub(super) common: Option<SharedSocketState>,
     /// What it is joined to, as this process saw it last: see [`Self::ends`].
     pub(super) ends: Lock<Ends>,
     /// What the program has set.
     pub settings: Settings,
     /// Who sent the last message that was asked about, by its number and end.
-    pub(super) last_sender: Lock<Option<((u64, u64), Peer)>>,
+    pub(super) last_sender: Lock<Option<((u64, u64), Ucred)>>,
 }
 
 /// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is over.
 pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    match block::wait(terms, deadline) {
-        Ok(Woken::TimedOut) => Err(Errno::EAGAIN),
-        Ok(Woken::Condition) => Ok(()),
+    match wait::wait(terms, deadline) {
+        Ok(WakeReason::TimedOut) => Err(Errno::EAGAIN),
+        Ok(WakeReason::Condition) => Ok(()),
         Err(Errno::EINTR) if deadline.is_some() => Err(Errno::INTERRUPTED_FOR_GOOD),
         Err(error) => Err(error),
     }
@@ -114,7 +114,7 @@ pub(super) fn fresh_pipe() -> Result<Pipe> {
 
 pub(super) fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
     crate::budget::reserve(2 * pipe::PAGES as u64);
-    Pipe::create(&mut process().windows.lock(), from)
+    Pipe::create(&mut process().mappings.lock(), from)
 }
 
 /// One that anybody may write datagrams into.
@@ -123,7 +123,7 @@ fn fresh_pipe_for_datagrams() -> Result<Pipe> {
 }
 
 impl Socket {
-    pub(super) fn of(kind: Kind, common: Option<Common>, ends: Ends, settings: Settings) -> Self {
+    pub(super) fn of(kind: Kind, common: Option<SharedSocketState>, ends: Ends, settings: Settings) -> Self {
         Self { kind, common, ends: Lock::new(ends), settings, last_sender: Lock::default() }
     }
 
@@ -137,7 +137,7 @@ impl Socket {
     /// First pages of what it is joined to, and the page that all who hold it have in common; `NONE` for what there is not.
     pub fn places(&self) -> [PageNumber; 3] {
         let ends = self.ends();
-        let page = self.common.as_ref().map_or(PageNumber::NONE, Common::page);
+        let page = self.common.as_ref().map_or(PageNumber::NONE, SharedSocketState::page);
         [first_of(&ends.incoming), first_of(&ends.outgoing), page]
     }
 
@@ -150,12 +150,12 @@ impl Socket {
     ) -> Result<Self> {
         if page != PageNumber::NONE {
             let peer = Self::passed(voucher, outgoing != PageNumber::NONE);
-            let socket = Self::with_page(kind, Common::open(page)?, Ends { node, peer, ..Ends::default() });
+            let socket = Self::with_page(kind, SharedSocketState::open(page)?, Ends { node, peer, ..Ends::default() });
             socket.common.iter().try_for_each(|common| socket.catch_up(common))?;
             return Ok(socket);
         }
         let key = process().opening_key();
-        let mut windows = process().windows.lock();
+        let mut windows = process().mappings.lock();
         let incoming = Pipe::open_by_first(&mut windows, incoming, key)?;
         let outgoing = match outgoing {
             PageNumber::NONE => None,
@@ -172,7 +172,7 @@ impl Socket {
         let fresh = if kind == Kind::Datagram { fresh_pipe_for_datagrams } else { fresh_pipe };
         let (one, other) = (fresh()?, fresh()?);
         // Windows of its own, so that each can be closed without the other.
-        let again = |pipe: &Pipe| Pipe::open(&mut process().windows.lock(), pipe.pages(), from().key);
+        let again = |pipe: &Pipe| Pipe::open(&mut process().mappings.lock(), pipe.pages(), from().key);
         let back = Self::joined(kind, again(&other)?, again(&one)?);
         if kind == Kind::Datagram {
             one.take_only_from(other.pages()[0]);
@@ -193,7 +193,7 @@ impl Socket {
     pub fn page_to_bind(&self) -> Result<PageNumber> {
         let mut ends = self.ends();
         if self.kind != Kind::Datagram {
-            return self.common.as_ref().map(Common::page).ok_or(Errno::EINVAL);
+            return self.common.as_ref().map(SharedSocketState::page).ok_or(Errno::EINVAL);
         }
         let pipe = ends.incoming.take().map_or_else(fresh_pipe_for_datagrams, Ok)?;
         pipe.ask_for_senders(self.settings.wants_credentials());
@@ -202,7 +202,7 @@ impl Socket {
     }
 
     /// It has a name, whose node its descriptors in this process hold together if the name is abstract.
-    pub fn be_named(&self, description: &Description, name: Vec<u8>, node: Option<u64>) {
+    pub fn be_named(&self, description: &OpenFile, name: Vec<u8>, node: Option<u64>) {
         self.change(Some(description), |ends| {
             ends.names[0] = name;
             ends.node = node.or(ends.node);
@@ -217,9 +217,9 @@ impl Socket {
     /// Joins it to what a name leads to, where `peer` listens; `None`: the queue is full.
     pub fn connect(
         &self,
-        description: &Description,
+        description: &OpenFile,
         name: &[u8],
-        (page, peer): (PageNumber, Peer),
+        (page, peer): (PageNumber, Ucred),
     ) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
             return self.connect_for_datagrams(description, name, page).map(Some);
@@ -249,10 +249,10 @@ impl Socket {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        let queue = process().windows.lock().open(vec![page], process().session_key, true);
+        let queue = process().mappings.lock().open(vec![page], process().session_key, true);
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
         let outcome = self.ask(&queue);
-        process().windows.lock().close(&queue);
+        process().mappings.lock().close(&queue);
         outcome
     }
 
@@ -275,7 +275,7 @@ impl Socket {
         ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
         if let Some(words) = self.queue_words().filter(|_| reads) {
             words[BACKLOG].store(SHUT, SeqCst);
-            block::kick_idle();
+            wait::kick_idle();
         }
     }
 
@@ -458,7 +458,7 @@ impl Socket {
         let manner = Manner { bordered: self.is_bordered(), peek: false };
         let mut any = false;
         while let Ok(Some(frame)) = incoming.receive_frame(u64::MAX, manner) {
-            frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
+            frame.parts().into_iter().for_each(|(_, rights)| scm_rights::drop_all(rights));
             any = true;
         }
         any
@@ -467,7 +467,7 @@ impl Socket {
     /// The other side of a connection is to learn that not all was read which it sent, or nothing accepted.
     fn break_off(&self) {
         let ends = self.ends();
-        ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(Pipe::break_off);
+        ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(Pipe::reset_peer);
     }
 
     /// Whether the other side broke the connection off, which nobody was told yet.
@@ -491,33 +491,33 @@ impl Socket {
         let pipes = [ends.incoming.take(), ends.outgoing.take()];
         drop(ends);
         pipes.iter().flatten().for_each(pipe::discard);
-        self.common.iter().for_each(Common::discard);
+        self.common.iter().for_each(SharedSocketState::discard);
     }
 }
 
-impl Operations for Socket {
+impl FileOps for Socket {
     fn locks(&self) -> [Option<&OwnerLock>; 2] {
         [Some(self.ends.owner_lock()), Some(self.last_sender.owner_lock())]
     }
 
-    fn read(&self, description: &Description, to: u64, count: u64) -> Result<u64> {
+    fn read(&self, description: &OpenFile, to: u64, count: u64) -> Result<u64> {
         if count == 0 {
             return Ok(0);
         }
         let manner = Manner { bordered: self.is_bordered(), peek: false };
-        copy::prepare(to, count.min(1 << 16), true)?;
+        usercopy::prepare(to, count.min(1 << 16), true)?;
         let frame = self.receive(count.min(1 << 16), manner, description.is_nonblocking())?;
-        copy::write(to, &frame.data)?;
-        frame.parts().into_iter().for_each(|(_, rights)| passing::drop_all(rights));
+        usercopy::write(to, &frame.data)?;
+        frame.parts().into_iter().for_each(|(_, rights)| scm_rights::drop_all(rights));
         Ok(frame.data.len() as u64)
     }
 
-    fn write(&self, description: &Description, from: u64, count: u64) -> Result<u64> {
+    fn write(&self, description: &OpenFile, from: u64, count: u64) -> Result<u64> {
         const PIECE: u64 = 1 << 16;
         let mut done = 0;
         loop {
             let wanted = (count - done).min(PIECE);
-            let sent = copy::read_vec(from.saturating_add(done), wanted as usize)
+            let sent = usercopy::read_vec(from.saturating_add(done), wanted as usize)
                 .and_then(|bytes| self.write_bytes(description, &bytes));
             match sent {
                 Err(_) if done > 0 => return Ok(done),
@@ -530,7 +530,7 @@ impl Operations for Socket {
         }
     }
 
-    fn write_bytes(&self, description: &Description, bytes: &[u8]) -> Result<u64> {
+    fn write_bytes(&self, description: &OpenFile, bytes: &[u8]) -> Result<u64> {
         self.send_bytes(bytes, description.is_nonblocking())
     }
 
@@ -569,7 +569,7 @@ impl Operations for Socket {
         }
     }
 
-    fn terms(&self, event: Event) -> Vec<Term> {
+    fn wait_terms(&self, event: Event) -> Vec<Term> {
         if let Some(words) = self.queue_words() {
             let has_come = word(&words[CAME], Operator::NotEqual, words[TAKEN].load(Acquire));
             return Vec::from([has_come, word(&words[BACKLOG], Operator::Equal, SHUT)]);
@@ -582,7 +582,7 @@ impl Operations for Socket {
         }
     }
 
-    fn stamp(&self, event: Event) -> u64 {
+    fn event_sequence(&self, event: Event) -> u64 {
         if let Some(words) = self.queue_words() {
             return words[CAME].load(Acquire);
         }
@@ -599,7 +599,7 @@ impl Operations for Socket {
         }
     }
 
-    fn changes(&self, event: Event) -> Vec<Term> {
+    fn edge_terms(&self, event: Event) -> Vec<Term> {
         if let Some(words) = self.queue_words() {
             return Vec::from([word(&words[CAME], Operator::NotEqual, words[CAME].load(Acquire))]);
         }
@@ -632,7 +632,7 @@ impl Operations for Socket {
             self.end();
             self.leave_behind();
         }
-        self.each_pipe(&mut |pipe, side| pipe.let_go(side, process().environment()));
+        self.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
     }
 
     fn gone(&self) {
@@ -642,7 +642,7 @@ impl Operations for Socket {
     fn status(&self) -> (u32, u64) {
         // Datagrams are sent to the page of a pipe, connections are made by the page that all have in common.
         let incoming = self.ends.lock().incoming.as_ref().map(|pipe| pipe.pages()[0]);
-        let common = self.common.as_ref().map(Common::page);
+        let common = self.common.as_ref().map(SharedSocketState::page);
         let page = if self.kind == Kind::Datagram { incoming.or(common) } else { common.or(incoming) };
         let page = page.unwrap_or(PageNumber(0));
         (linux::S_IFSOCK | 0o777, page.0)
@@ -664,7 +664,7 @@ impl Operations for Socket {
         }
         let outgoing = self.ends().outgoing.clone();
         let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;
-        copy::write_half(argument, waiting as u32).map(|()| 0)
+        usercopy::write_half(argument, waiting as u32).map(|()| 0)
     }
 
     fn node(&self) -> Option<u64> {

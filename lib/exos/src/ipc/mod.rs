@@ -1,11 +1,11 @@
 //! Objects that processes without kinship share by keys and names: System V semaphores, message queues and shared memory
 //! (svipc(7)), and POSIX message queues (mq_overview(7)); and who waits for words of memory that processes share (futex(2)).
 //!
-//! Pure: what they are and what each operation does to them. The guardian keeps them (`guardian::ipc`).
+//! Pure: what they are and what each operation does to them. The server keeps them (`server::ipc`).
 
-pub mod holdings;
-pub mod message;
-pub mod posix_queue;
-pub mod semaphore;
+pub mod attachments;
+pub mod id_table;
+pub mod posix_mq;
 pub mod shared_futex;
-pub mod table;
+pub mod sysv_msg;
+pub mod sysv_sem;

@@ -1,6 +1,6 @@
 //! Threads that wait for words in memory that several processes share (futex(2)): which, and in which order.
 //!
-//! Pure; the guardian keeps it. Holds always: a thread waits for one word at most, waits no more once it is woken, and of those that
+//! Pure; the server keeps it. Holds always: a thread waits for one word at most, waits no more once it is woken, and of those that
 //! wait for a word for the same principal who came first is woken first. Nobody proves that it sees the memory of a word. So all that
 //! one principal does to the waiters of another is to wake them, which futex(2) allows at any time: its own waiters are neither counted against
 //! theirs nor woken in their place, and it moves nobody but its own.

@@ -3,21 +3,21 @@
 //! The first page holds the words below, the others the bytes. Who changes a count holds the lock in word 0, which is
 //! taken over from the dead. Who waits sleeps on a wakeup predicate over the other side's count.
 
-pub mod holders;
+pub mod end_owners;
 pub mod packets;
 pub mod ring;
 
 #[cfg(target_os = "none")]
-mod end;
+pub mod message_frames;
 #[cfg(target_os = "none")]
-pub mod frames;
+mod pipe_end;
 #[cfg(target_os = "none")]
-mod growth;
+mod resize;
 #[cfg(target_os = "none")]
-mod left_behind;
+pub mod splice;
 #[cfg(target_os = "none")]
-pub mod passing;
+mod unaccepted;
 #[cfg(target_os = "none")]
-pub use end::*;
+pub use pipe_end::*;
 #[cfg(target_os = "none")]
-pub(crate) use growth::answer_grown;
+pub(crate) use resize::answer_grown;

@@ -1,12 +1,12 @@
 //! The capabilities of Linux that a process has (capabilities(7)): what of user 0's powers it kept, and what goes on to the
 //! next program.
 //!
-//! Pure. They are not keys, and no right hangs on them alone: the guardian goes by users. The process's own library refuses what
+//! Pure. They are not keys, and no right hangs on them alone: the server goes by users. The process's own library refuses what
 //! they do not allow, so that a program that gave some up, and nothing else, is refused as on Linux.
 
-use super::identity::Three;
+use super::credentials::ResIds;
 use crate::errno::{Errno, Result};
-use crate::file_system::tree::Credentials;
+use crate::vfs::namespace::FsCredentials;
 use linux_raw_sys::general as linux;
 
 /// The highest of them.
@@ -93,7 +93,7 @@ impl Capabilities {
 
     /// What a change of users makes of them.
     #[must_use]
-    pub fn of_user(&self, before: Three, after: Three) -> Self {
+    pub fn of_user(&self, before: ResIds, after: ResIds) -> Self {
         let mut sets = *self;
         if self.secure_bits & secure::NO_SETUID_FIXUP != 0 {
             return sets;
@@ -116,7 +116,7 @@ impl Capabilities {
 
     /// What it makes of them that the process acts on files as somebody else (setfsuid(2)).
     #[must_use]
-    pub fn of_user_on_files(&self, before: Credentials, after: Credentials) -> Self {
+    pub fn of_user_on_files(&self, before: FsCredentials, after: FsCredentials) -> Self {
         let effective = match (before.uid, after.uid) {
             _ if self.secure_bits & secure::NO_SETUID_FIXUP != 0 => self.effective,
             (0, 0) => self.effective,
@@ -129,7 +129,7 @@ impl Capabilities {
 
     /// What a program begins with that is executed as these users. `changed`: it is not the caller's own users.
     #[must_use]
-    pub fn executing(&self, users: Three, changed: bool, no_new_privileges: bool) -> Self {
+    pub fn executing(&self, users: ResIds, changed: bool, no_new_privileges: bool) -> Self {
         let mut sets = Self { secure_bits: self.secure_bits & !secure::KEEP, ..*self };
         if changed {
             sets.ambient = 0;
@@ -205,8 +205,8 @@ pub fn bit(capability: u64) -> Result<u64> {
 mod tests {
     use super::*;
 
-    const ROOT: Three = Three { real: 0, effective: 0, saved: 0 };
-    const USER: Three = Three { real: 1000, effective: 1000, saved: 1000 };
+    const ROOT: ResIds = ResIds { real: 0, effective: 0, saved: 0 };
+    const USER: ResIds = ResIds { real: 1000, effective: 1000, saved: 1000 };
 
     #[test]
     fn what_is_dropped_comes_back_by_executing_as_root_only() {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((all.of_user(ROOT, USER).effective, all.of_user(ROOT, USER).permitted), (0, 0));
         let kept = Capabilities { secure_bits: secure::KEEP, ..all }.of_user(ROOT, USER);
         assert_eq!((kept.effective, kept.permitted), (0, ALL));
-        let acting = Three { effective: 1000, ..ROOT };
+        let acting = ResIds { effective: 1000, ..ROOT };
         let dropped = all.of_user(ROOT, acting);
         assert_eq!((dropped.effective, dropped.permitted), (0, ALL));
         assert_eq!(dropped.of_user(acting, ROOT).effective, ALL, "and back");

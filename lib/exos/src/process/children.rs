@@ -1,12 +1,12 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
-use super::create::Made;
-use super::ready::{Ready, Room};
-use super::status::{Change, DESTROYED, Status};
-use super::usage::Usage;
-use crate::signal::post::Post;
+use super::environment::EnvironmentRef;
+use super::exit_status::{Change, DESTROYED, Status};
+use super::rusage::Rusage;
+use super::spare_environment::{EnvironmentParts, SpareEnvironment};
+use crate::hw::mapping::{Mapping, PAGE_WORDS};
+use crate::signal::pending::PendingSignals;
 use crate::signal::set::bit;
-use crate::user_memory::shared::{PAGE_WORDS, Shared};
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use abi::environment::State;
 use alloc::boxed::Box;
@@ -21,7 +21,7 @@ use runtime::predicate::{Operator, Term, word};
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
 /// Words of the library's half of the public page: what anybody may know of a process.
 pub mod public {
-    use super::{PUBLIC_LIBRARY, Shared};
+    use super::{Mapping, PUBLIC_LIBRARY};
     use alloc::vec::Vec;
     use core::ops::Range;
     use core::sync::atomic::Ordering::Acquire;
@@ -62,11 +62,11 @@ pub mod public {
     /// Addresses of pages that it wrote of those that it shared with its parent: see `Space::written`.
     pub const WRITTEN: usize = BASE + 32;
     /// How many of these.
-    pub const WRITTEN_WORDS: usize = crate::memory::space::COPIED_AT_FORK;
+    pub const WRITTEN_WORDS: usize = crate::vm::address_space::COPIED_AT_FORK;
     /// Ranges of the pages of files that it touched: see `Space::touched`.
     pub const TOUCHED: usize = WRITTEN + WRITTEN_WORDS;
     /// How many of these.
-    pub const TOUCHED_WORDS: usize = crate::memory::space::TOUCHED_AT_FORK;
+    pub const TOUCHED_WORDS: usize = crate::vm::address_space::TOUCHED_AT_FORK;
     /// When the process began, nanoseconds since boot.
     pub const START: usize = BASE + 22;
     /// Number of the terminal that controls it, as `stat` has it, and its first page; 0: there is none.
@@ -106,7 +106,7 @@ pub mod public {
     pub const MAGIC_READY: u64 = 0x736f_7845_7964_6165;
 
     /// The program that a process has executed, as its page says: the path, and where its stack began.
-    pub fn program(page: &Shared) -> Option<(Vec<u8>, u64)> {
+    pub fn program(page: &Mapping) -> Option<(Vec<u8>, u64)> {
         let word = |index: usize| page.words()[index].load(Acquire);
         let bytes = word(PATH) as usize;
         if bytes == 0 || bytes > PATH_BYTES {
@@ -118,12 +118,12 @@ pub mod public {
     }
 
     /// Whether a process that has ended left children that nobody had waited for, as its page says.
-    pub fn gave_up(page: &Shared) -> bool {
+    pub fn gave_up(page: &Mapping) -> bool {
         page.words()[GIVES_UP].load(Acquire) != 0
     }
 
     /// The first child of a process, as its page says, and its pages for ExOS's data; 0: it had none.
-    pub fn first_child(page: &Shared) -> [u64; 2] {
+    pub fn first_child(page: &Mapping) -> [u64; 2] {
         [CHILD, CHILDS_DATA].map(|word| page.words()[word].load(Acquire))
     }
 }
@@ -132,15 +132,15 @@ pub mod public {
 #[derive(Clone, Debug)]
 pub struct Child {
     /// Its environment.
-    pub made: Made,
+    pub made: EnvironmentRef,
     /// Its public page and its mailbox, mapped here.
-    pub public: Shared,
+    pub public: Mapping,
     /// What else it was made of. Nothing where no other child is made of that: all this is copied for each further child.
-    pub room: Option<Box<Room>>,
+    pub parts: Option<Box<EnvironmentParts>>,
     /// Pages of this process that hold ExOS's data for it.
-    pub copies: Vec<PageNumber>,
+    pub heap_pages: Vec<PageNumber>,
     /// Its change that was told last.
-    pub told: u64,
+    pub last_reported: u64,
     /// Whether another process made it, which has ended: the session takes back what it was made of.
     pub is_adopted: bool,
     /// Whether it has ended and only what it is asked about is left of it: see `remnant`.
@@ -153,7 +153,7 @@ pub struct Children {
     /// In the order of their making.
     pub all: Vec<Child>,
     /// What those used that were waited for.
-    pub usage: Usage,
+    pub usage: Rusage,
 }
 
 impl Child {
@@ -203,12 +203,12 @@ impl Child {
     pub fn change(&self) -> Option<(u64, Change)> {
         let word = self.public.words()[public::CHANGE].load(Acquire);
         let change = Change::from_word(word as u32)?;
-        let is_news = word != self.told && !(matches!(change, Change::Stopped(_)) && self.is_being_killed());
+        let is_news = word != self.last_reported && !(matches!(change, Change::Stopped(_)) && self.is_being_killed());
         is_news.then_some((word, change))
     }
 
     fn is_being_killed(&self) -> bool {
-        Post::new(self.letters()).pending().load(Acquire) & bit(linux::SIGKILL) != 0
+        PendingSignals::new(self.letters()).pending().load(Acquire) & bit(linux::SIGKILL) != 0
     }
 
     /// How it ended, if it did. Its words are read when it can say nothing more: one that said how it ends and died between two looks
@@ -246,31 +246,31 @@ impl Child {
     }
 
     /// What it and its own children used.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Rusage {
         let own = runtime::exposed::environment(self.made.number).map_or(0, |info| info.time.load(Acquire));
         let word = |index: usize| self.public.words()[public::USAGE + index].load(Acquire);
-        Usage::from_words(core::array::from_fn(word)).with(Usage { time: own, ..Usage::default() })
+        Rusage::from_words(core::array::from_fn(word)).with(Rusage { time: own, ..Rusage::default() })
     }
 
     /// Tells it that its parent ends, if it wants to know.
     pub fn tell_of_parents_end(&self) {
-        let session = crate::user_memory::current::process().session_key;
+        let session = crate::hw::current::process().session_key;
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
-        let information = crate::signal::post::from_user(signal, crate::user_memory::current::process().sender());
+        let information = crate::signal::pending::from_user(signal, crate::hw::current::process().sender());
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }
         if signal == linux::SIGKILL {
-            let guardian = crate::user_memory::current::process().guardian;
-            let _ = crate::guardian::client::signal(guardian, self.number(), &information);
+            let server = crate::hw::current::process().server;
+            let _ = crate::server::client::signal(server, self.number(), &information);
         }
     }
 
     /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.
-    pub fn bury(self) {
-        let process = crate::user_memory::current::process();
+    pub fn reap(self) {
+        let process = crate::hw::current::process();
         if self.is_adopted {
-            return process.windows.lock().close(&self.public);
+            return process.mappings.lock().close(&self.public);
         }
         let told = |first: usize, words: usize| {
             let words = &self.public.words()[first..first + words];
@@ -282,19 +282,23 @@ impl Child {
             told(public::TOUCHED, public::TOUCHED_WORDS).for_each(|address| space.note_touched(address));
         }
         process.files.lock().forget_newborn(self.made.number);
-        if process.can_wait(&self) { process.put_off(self) } else { self.take_back() }
+        if process.can_wait(&self) { process.defer_first(self) } else { self.recycle() }
     }
 
     /// What it was made of, where nobody runs any more.
-    pub(super) fn into_ready(self) -> Ready {
-        Ready { made: self.made, public: self.public, room: self.room.unwrap_or_else(Room::forgotten) }
+    pub(super) fn into_ready(self) -> SpareEnvironment {
+        SpareEnvironment {
+            made: self.made,
+            public: self.public,
+            parts: self.parts.unwrap_or_else(EnvironmentParts::forgotten),
+        }
     }
 
     /// Takes back what it was made of.
-    pub fn take_back(mut self) {
-        let process = crate::user_memory::current::process();
-        let copies = core::mem::take(&mut self.copies);
-        process.keep_room(self, &copies);
+    pub fn recycle(mut self) {
+        let process = crate::hw::current::process();
+        let copies = core::mem::take(&mut self.heap_pages);
+        process.retain_parts(self, &copies);
         process.keep_copies(&copies);
         crate::budget::give_back();
     }

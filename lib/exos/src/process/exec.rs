@@ -2,30 +2,30 @@
 //!
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
-use super::beside::Beside;
 use super::children::public;
+use super::exec_file::{self, ElfFile, ExecFile, read_from};
+use super::exec_template::{ExecTemplate, ZEROS};
+use super::exit_status::Status;
 use super::futex;
-use super::preload::{self, Object};
-use super::prepared::{Prepared, ZEROS};
-use super::program::{self, Executable, File, read_from};
-use super::set_id;
-use super::status::Status;
+use super::interpose::{self, Object};
+use super::premapped_image::PremappedImage;
+use super::setuid_handover;
+use crate::address_map::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
 use crate::errno::{Errno, Result};
-use crate::file_system::tree::access;
-use crate::guardian::client::{Opened, Touched};
-use crate::guardian::protocol::FOLLOW;
-use crate::layout::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
-use crate::loader::image::{self, Image};
-use crate::loader::stack::{self, Auxiliary};
-use crate::loader::{enter, script, segments, vdso};
-use crate::memory::area::{Area, Protection};
-use crate::memory::frames::{FROM_FILE, page_of};
-use crate::memory::leaf::SPAN;
-use crate::memory::space::{Pages, Space};
-use crate::user_memory::current::{process, thread};
-use crate::user_memory::own_pages::OwnPages;
-use crate::user_memory::shared::Windows;
-use crate::user_memory::{copy, entropy, vectors};
+use crate::hw::current::{process, thread};
+use crate::hw::mapping::Mappings;
+use crate::hw::pager::OwnPages;
+use crate::hw::{entropy, fpu, usercopy};
+use crate::loader::elf::{self, Image};
+use crate::loader::initial_stack::{self, Auxiliary};
+use crate::loader::{cpu_entry, load_segments, shebang, vdso};
+use crate::server::client::{Opened, PrefaultSet};
+use crate::server::protocol::FOLLOW;
+use crate::vfs::namespace::access;
+use crate::vm::address_space::{AddressSpace, PageOps};
+use crate::vm::page_record::{FROM_FILE, page_of};
+use crate::vm::table_scan::SPAN;
+use crate::vm::vma::{Protection, Vma};
 use abi::upcall::{USER_CODE, USER_DATA};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -52,7 +52,7 @@ const FLAGS: u64 = 0x202;
 
 /// Where a program that begins has everything.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct LoadedLayout {
     /// How far it lies from where its file would have it.
     bias: u64,
     /// The same of its interpreter; 0 where it has none.
@@ -64,9 +64,9 @@ pub struct Layout {
 }
 
 /// A program that can be loaded: itself, and its interpreter.
-pub(super) struct Plan {
-    program: Arc<Executable>,
-    interpreter: Option<Arc<Executable>>,
+pub(super) struct ExecPlan {
+    program: Arc<ElfFile>,
+    interpreter: Option<Arc<ElfFile>>,
     arguments: Vec<Vec<u8>>,
     preloaded: Vec<Object>,
 }
@@ -79,14 +79,14 @@ pub fn exec(
     arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
 ) -> Result<()> {
-    let request = Request::new((path, goes), arguments, environment)?;
+    let request = ExecRequest::new((path, goes), arguments, environment)?;
     let process = process();
     if !process.is_first(thread()) {
         *process.exec.lock() = Some(Box::new(request));
         super::exit::leave_for_exec();
     }
     if request.is_for_another {
-        return set_id::hand_over(&request).inspect_err(|_| request.close());
+        return setuid_handover::exec_via_successor(&request).inspect_err(|_| request.close());
     }
     super::exit::be_alone_for_exec();
     replace(context, &request, None)
@@ -94,38 +94,38 @@ pub fn exec(
 
 /// Bytes that arguments and environment may take of the running process.
 pub fn room_for_arguments() -> usize {
-    stack::room(process().limits.lock().soft(linux::RLIMIT_STACK))
+    initial_stack::room(process().limits.lock().soft(linux::RLIMIT_STACK))
 }
 
 /// Whether a program can be run, once it is clear who the process becomes: true where that takes another environment.
-fn check(plan: &mut Plan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
+fn check(plan: &mut ExecPlan, path: &[u8], environment: &[Vec<u8>]) -> Result<bool> {
     // Here too long a list is an error, and not an end.
-    stack::check(path, &plan.arguments, environment, room_for_arguments())?;
-    if set_id::becomes_another(&plan.program.file)? {
+    initial_stack::check(path, &plan.arguments, environment, room_for_arguments())?;
+    if setuid_handover::becomes_another(&plan.program.file)? {
         return Ok(true);
     }
-    if !process().identity.lock().is_secure() {
-        plan.preloaded = preload::find(environment)?;
+    if !process().credentials.lock().is_secure() {
+        plan.preloaded = interpose::find(environment)?;
     }
     Ok(false)
 }
 
 /// A program that can be loaded, with all that it is to find: what a thread that is not the first leaves to the first.
-pub struct Request {
-    plan: Plan,
+pub struct ExecRequest {
+    plan: ExecPlan,
     pub(super) path: Vec<u8>,
     pub(super) environment: Vec<Vec<u8>>,
     /// Whether another environment is to run it.
     is_for_another: bool,
 }
 
-impl Request {
+impl ExecRequest {
     /// Finds and checks a program.
     ///
     /// # Errors
     /// Whatever `execve` refuses.
     pub fn new((path, goes): (&[u8], bool), arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
-        crate::budget::foresee(FOR_A_PROGRAM)?;
+        crate::budget::reserve_or_fail(FOR_A_PROGRAM)?;
         let mut plan = plan(path, goes, arguments)?;
         let outcome = check(&mut plan, path, &environment);
         let is_for_another = outcome.inspect_err(|_| plan.close())?;
@@ -138,7 +138,11 @@ impl Request {
     }
 
     /// The program, as a child is to find it: what was prepared before, if it is the same.
-    pub(super) fn prepare(&self, before: Option<Box<Prepared>>, windows: &Lock<Windows>) -> Option<Box<Prepared>> {
+    pub(super) fn prepare(
+        &self,
+        before: Option<Box<ExecTemplate>>,
+        windows: &Lock<Mappings>,
+    ) -> Option<Box<ExecTemplate>> {
         let stack = self.stack();
         match before {
             Some(mut prepared) if prepared.is_of(&self.plan, stack) => {
@@ -148,7 +152,7 @@ impl Request {
             Some(mut other) => other.look_away(&mut windows.lock()),
             None => {}
         }
-        Prepared::new(&self.plan, stack).map(Box::new)
+        ExecTemplate::new(&self.plan, stack).map(Box::new)
     }
 
     /// Whether what is known of its files' pages is so still.
@@ -159,7 +163,7 @@ impl Request {
 
     /// The lowest page that its stack is sure to be written in: below what the program finds there it goes on writing at once.
     fn stack(&self) -> u64 {
-        let [_, pointer] = stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment);
+        let [_, pointer] = initial_stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment);
         (pointer & PAGE_MASK) - PAGE_SIZE
     }
 
@@ -173,8 +177,8 @@ impl Request {
         let mut files = process().files.lock();
         let status = files.status_of(node)?;
         let opened =
-            Opened { node, mode: status.mode_links as u32, device: (0, 0), size: status.size, left_mapped: false };
-        let (file, head) = File::of_node(&mut files, opened, path)?;
+            Opened { node, mode: status.mode_links as u32, device: (0, 0), size: status.size, stale_mappings: false };
+        let (file, head) = ExecFile::of_node(&mut files, opened, path)?;
         // Beside whoever made the environment, who held it first.
         files.hold(node, true);
         drop(files);
@@ -193,35 +197,38 @@ impl Request {
     }
 }
 
-impl core::fmt::Debug for Request {
+impl core::fmt::Debug for ExecRequest {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.debug_struct("Request").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 /// The first thread goes on in the program that another one asked for, or that its parent prepared.
-pub fn take_over(request: &Request, prepared: Option<Box<Prepared>>) -> ! {
+pub fn take_over(request: &ExecRequest, prepared: Option<Box<ExecTemplate>>) -> ! {
     let mut context = Context::default();
-    let outcome =
-        if request.is_for_another { set_id::hand_over(request) } else { replace(&mut context, request, prepared) };
+    let outcome = if request.is_for_another {
+        setuid_handover::exec_via_successor(request)
+    } else {
+        replace(&mut context, request, prepared)
+    };
     if outcome.is_err() {
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
-    enter::resume(&context)
+    cpu_entry::resume(&context)
 }
 
 /// The point of no return. `prepared`: the program is mapped, and this is what is known of it.
-pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option<Box<Prepared>>) -> Result<()> {
-    let Request { plan, path, environment, .. } = request;
-    super::vfork::end(process());
+pub(super) fn replace(context: &mut Context, request: &ExecRequest, prepared: Option<Box<ExecTemplate>>) -> Result<()> {
+    let ExecRequest { plan, path, environment, .. } = request;
+    super::vfork_sharing::end(process());
     let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| prepared.stack());
     let (by_itself, beside) = match &prepared {
         Some(_) => (false, None),
         None => (true, program_beside(plan, stack)),
     };
-    forget_old_program(if beside.is_some() { Old::Stays } else { Old::Goes })?;
+    forget_old_program(if beside.is_some() { OldMemory::Stays } else { OldMemory::Goes })?;
     let layout = match (prepared, beside) {
-        (Some(prepared), _) => Ok(take_up(prepared)),
+        (Some(prepared), _) => Ok(adopt_template(prepared)),
         (None, Some(beside)) => take_from_beside(plan, *beside),
         (None, None) => load(plan, stack),
     };
@@ -244,8 +251,8 @@ pub(super) fn replace(context: &mut Context, request: &Request, prepared: Option
 }
 
 /// The memory of a program that is mapped becomes this process's.
-fn take_up(prepared: Box<Prepared>) -> Layout {
-    let Prepared { space, layout, .. } = *prepared;
+fn adopt_template(prepared: Box<ExecTemplate>) -> LoadedLayout {
+    let ExecTemplate { space, layout, .. } = *prepared;
     let mut memory = process().memory.lock();
     let room = memory.space.room;
     memory.space = *space;
@@ -254,16 +261,16 @@ fn take_up(prepared: Box<Prepared>) -> Layout {
 }
 
 /// The program that stands beside the memory of this process, if it is the planned one.
-fn program_beside(plan: &Plan, stack: u64) -> Option<Box<Beside>> {
+fn program_beside(plan: &ExecPlan, stack: u64) -> Option<Box<PremappedImage>> {
     let process = process();
-    let beside = process.neighbours.lock().take_if(|known| known.is_of(plan, stack))?;
+    let beside = process.alternate_slots.lock().take_if(|known| known.is_of(plan, stack))?;
     Some(beside).filter(|_| process.can_change_places())
 }
 
 /// It takes the place of this process's memory.
-fn take_from_beside(plan: &Plan, beside: Beside) -> Result<Layout> {
+fn take_from_beside(plan: &ExecPlan, beside: PremappedImage) -> Result<LoadedLayout> {
     let was_written = !beside.prepared().is_unwritten(plan);
-    let layout = process().change_places(beside, was_written)?;
+    let layout = process().swap_image(beside, was_written)?;
     process().with_memory(|space, pages| {
         forget_what_was_cut(space, pages, plan, &layout, plan.files().map(|one| &one.file.touched))
     })?;
@@ -271,8 +278,8 @@ fn take_from_beside(plan: &Plan, beside: Beside) -> Result<Layout> {
 }
 
 /// Maps a program and its stack.
-fn load(plan: &Plan, stack: u64) -> Result<Layout> {
-    let touched: Vec<Cow<'_, Touched>> = plan.files().map(|one| touched_now(&one.file)).collect();
+fn load(plan: &ExecPlan, stack: u64) -> Result<LoadedLayout> {
+    let touched: Vec<Cow<'_, PrefaultSet>> = plan.files().map(|one| touched_now(&one.file)).collect();
     process().with_memory(|space, pages| {
         // What is mapped of them is held by the areas, in the place of the plan.
         space.held = plan.nodes();
@@ -284,21 +291,26 @@ fn load(plan: &Plan, stack: u64) -> Result<Layout> {
 
 /// Where pages may have left the files of a program meanwhile that were mapped.
 fn forget_what_was_cut<'a>(
-    space: &mut Space,
+    space: &mut AddressSpace,
     pages: &mut OwnPages<'_>,
-    plan: &Plan,
-    layout: &Layout,
-    touched: impl Iterator<Item = &'a Touched>,
+    plan: &ExecPlan,
+    layout: &LoadedLayout,
+    touched: impl Iterator<Item = &'a PrefaultSet>,
 ) -> Result<()> {
     let biases = [layout.bias, layout.interpreter_base];
     for ((one, touched), bias) in plan.files().zip(touched).zip(biases) {
-        forget_if_cut(space, pages, touched, segments::pages_of_all(&one.image, bias))?;
+        forget_if_cut(space, pages, touched, load_segments::pages_of_all(&one.image, bias))?;
     }
     Ok(())
 }
 
 /// Where pages may have left a file meanwhile that were mapped, all of it comes again when it is touched.
-fn forget_if_cut(space: &mut Space, pages: &mut OwnPages<'_>, touched: &Touched, place: Range<u64>) -> Result<()> {
+fn forget_if_cut(
+    space: &mut AddressSpace,
+    pages: &mut OwnPages<'_>,
+    touched: &PrefaultSet,
+    place: Range<u64>,
+) -> Result<()> {
     let is_current = process().files.lock().are_current(touched);
     if is_current { Ok(()) } else { space.drop_pages(pages, place.start, place.end) }
 }
@@ -306,31 +318,31 @@ fn forget_if_cut(space: &mut Space, pages: &mut OwnPages<'_>, touched: &Touched,
 /// Says where everything of a program lies, and maps it: of its files the pages that were `touched`, and its stack from
 /// `stack` on.
 pub(super) fn lay_out(
-    (space, pages): (&mut Space, &mut impl Pages),
-    plan: &Plan,
-    touched: &[Cow<'_, Touched>],
+    (space, pages): (&mut AddressSpace, &mut impl PageOps),
+    plan: &ExecPlan,
+    touched: &[Cow<'_, PrefaultSet>],
     stack: u64,
-) -> Result<Layout> {
-    let Executable { file, image } = &*plan.program;
+) -> Result<LoadedLayout> {
+    let ElfFile { file, image } = &*plan.program;
     let touched = |index: usize| touched.get(index).map_or(&[][..], |touched| &touched.pages);
     let (first, last) = image.span();
     let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
     let mut zeros = Vec::new();
-    segments::map((space, pages), (file.opened.node, touched(0)), image, bias, &mut zeros)?;
+    load_segments::map((space, pages), (file.opened.node, touched(0)), image, bias, &mut zeros)?;
     let end = page_up(last + bias).ok_or(Errno::ENOMEM)?;
     space.brk = (end, end);
     map_stack(space, pages, image.executable_stack)?;
     let (entry, interpreter_base) = match &plan.interpreter {
         None => (image.entry.wrapping_add(bias), 0),
         Some(interpreter) => {
-            let Executable { file, image } = &**interpreter;
+            let ElfFile { file, image } = &**interpreter;
             let base = place_interpreter(space, image)?;
-            segments::map((space, pages), (file.opened.node, touched(1)), image, base, &mut zeros)?;
+            load_segments::map((space, pages), (file.opened.node, touched(1)), image, base, &mut zeros)?;
             (image.entry.wrapping_add(base), base)
         }
     };
     space.fill_with_few_zeros(pages, stack..STACK_TOP);
-    Ok(Layout { bias, interpreter_base, entry, zeros })
+    Ok(LoadedLayout { bias, interpreter_base, entry, zeros })
 }
 
 /// Tells the parent which program it has, and where the stack of that began.
@@ -351,16 +363,16 @@ fn tell_path(path: &[u8]) {
 
 /// A program as children find it that execute it with a stack that begins there; both are somebody's guess. Nothing where it cannot
 /// be loaded.
-pub(super) fn prepare_for_children(path: &[u8], stack: u64) -> Option<Prepared> {
+pub(super) fn prepare_for_children(path: &[u8], stack: u64) -> Option<ExecTemplate> {
     let is_stack = stack & !PAGE_MASK == 0 && (STACK_TOP - FIRST_STACK..STACK_TOP).contains(&stack);
     let plan = Some(()).filter(|()| is_stack).and_then(|()| plan_for_children(path))?;
-    let prepared = Prepared::new(&plan, stack);
+    let prepared = ExecTemplate::new(&plan, stack);
     plan.close();
     prepared
 }
 
 /// Looks anew at the files of a program that children execute; whether they say what they said.
-pub(super) fn look_anew(prepared: &mut Prepared) -> bool {
+pub(super) fn revalidate_plan(prepared: &mut ExecTemplate) -> bool {
     let Some(plan) = plan_for_children(prepared.path()) else { return false };
     let is_same = prepared.is_of(&plan, prepared.stack());
     if is_same {
@@ -370,8 +382,8 @@ pub(super) fn look_anew(prepared: &mut Prepared) -> bool {
     is_same
 }
 
-fn plan_for_children(path: &[u8]) -> Option<Plan> {
-    let (file, head) = program::open(path, true).ok()?;
+fn plan_for_children(path: &[u8]) -> Option<ExecPlan> {
+    let (file, head) = exec_file::open(path, true).ok()?;
     if !file.is_readable() {
         file.close();
         return None;
@@ -379,16 +391,16 @@ fn plan_for_children(path: &[u8]) -> Option<Plan> {
     plan_image((file, head), Vec::new()).ok()
 }
 
-impl Plan {
+impl ExecPlan {
     /// Of the program, and of its interpreter.
-    fn of(files: impl IntoIterator<Item = Arc<Executable>>, arguments: Vec<Vec<u8>>) -> Result<Self> {
+    fn of(files: impl IntoIterator<Item = Arc<ElfFile>>, arguments: Vec<Vec<u8>>) -> Result<Self> {
         let mut files = files.into_iter();
         let program = files.next().ok_or(Errno::ENOEXEC)?;
         Ok(Self { program, interpreter: files.next(), arguments, preloaded: Vec::new() })
     }
 
     /// Its files but for what is preloaded, with what they say of themselves.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<Executable>> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<ElfFile>> {
         core::iter::once(&self.program).chain(&self.interpreter)
     }
 
@@ -414,7 +426,7 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
     let process = process();
     for folder in path.split(|byte| *byte == b':') {
         let candidate = [folder, b"/", name].concat();
-        let (directory, path) = process.place.lock().start(&candidate);
+        let (directory, path) = process.fs.lock().start(&candidate);
         let found = process.files.lock().access(directory, &path, u64::from(access::EXECUTE), FOLLOW);
         if found.is_ok() {
             return Ok(candidate);
@@ -424,14 +436,14 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 }
 
 /// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
-fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
+fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
     let mut path = path.to_vec();
     for _ in 0..=SCRIPTS {
-        if let Some(known) = program::reopen(&path) {
-            return Plan::of(known, arguments);
+        if let Some(known) = exec_file::revalidate(&path) {
+            return ExecPlan::of(known, arguments);
         }
-        let (file, head) = program::open(&path, true)?;
-        let Some(script) = script::parse(&head) else {
+        let (file, head) = exec_file::open(&path, true)?;
+        let Some(script) = shebang::parse(&head) else {
             return plan_image((file, head), arguments);
         };
         let script = if goes { Err(Errno::ENOENT) } else { script };
@@ -447,7 +459,7 @@ fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<Plan> {
     Err(Errno::ELOOP)
 }
 
-fn plan_image((file, head): (File, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<Plan> {
+fn plan_image((file, head): (ExecFile, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
     let image = match file.is_readable() {
         true => Image::read(&head, read_from(&file)).inspect_err(|_| file.close())?,
         // Another environment looks into it.
@@ -457,25 +469,25 @@ fn plan_image((file, head): (File, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<
         None => None,
         Some(name) => Some(open_interpreter((&file, &head), name).inspect_err(|_| file.close())?),
     };
-    Plan::of(core::iter::once(Arc::new(Executable { file, image })).chain(interpreter), arguments)
+    ExecPlan::of(core::iter::once(Arc::new(ElfFile { file, image })).chain(interpreter), arguments)
 }
 
 /// Opens the interpreter of a program that begins with `head`.
-fn open_interpreter((file, head): (&File, &[u8]), name: (u64, u64)) -> Result<Arc<Executable>> {
-    let name = image::part(head, name, read_from(file))?;
+fn open_interpreter((file, head): (&ExecFile, &[u8]), name: (u64, u64)) -> Result<Arc<ElfFile>> {
+    let name = elf::part(head, name, read_from(file))?;
     let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
     let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    if let Some(known) = program::reopen_interpreter(path) {
+    if let Some(known) = exec_file::reopen_interpreter(path) {
         return Ok(known);
     }
-    let (file, head) = program::open(path, false)?;
+    let (file, head) = exec_file::open(path, false)?;
     let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
-    Ok(Arc::new(Executable { file, image }))
+    Ok(Arc::new(ElfFile { file, image }))
 }
 
 /// What becomes of the memory of the old program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Old {
+pub(super) enum OldMemory {
     /// It goes.
     Goes,
     /// It stays mapped, beside the new one.
@@ -483,14 +495,14 @@ pub(super) enum Old {
 }
 
 /// Everything of the old program goes that the new one does not begin with.
-pub(super) fn forget_old_program(memory: Old) -> Result<()> {
+pub(super) fn forget_old_program(memory: OldMemory) -> Result<()> {
     let process = process();
     futex::release_robust_list(thread());
-    super::begin::tell_what_was_written(process);
+    super::child_start::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let next = space.successor();
         let gone = core::mem::replace(space, next);
-        if memory == Old::Goes {
+        if memory == OldMemory::Goes {
             let there = gone.frames.all();
             pages.clear(&there)?;
             // Those of files are nobody's here, and those that its parent gave it are for the next child.
@@ -512,13 +524,13 @@ pub(super) fn forget_old_program(memory: Old) -> Result<()> {
     }
     // What they cost less the next program may not need.
     process.empty_nursery();
-    let copies = core::mem::take(&mut *process.copies.lock());
+    let copies = core::mem::take(&mut *process.heap_pages.lock());
     runtime::page::Allocator::own().free_many(&copies);
-    crate::call::detach_all(process);
+    crate::syscalls::detach_all(process);
     process.set_memory_limits();
-    let identity = process.identity.lock().clone();
+    let identity = process.credentials.lock().clone();
     process.attributes.lock().begin_program(&identity);
-    crate::call::preloaded::forget(process);
+    crate::syscalls::interposed::forget(process);
     process.traps.forget();
     process.signals.lock().forget_handlers();
     process.alarms.change(|timers| timers.created.clear());
@@ -529,18 +541,24 @@ pub(super) fn forget_old_program(memory: Old) -> Result<()> {
 }
 
 /// Fills what of the program's memory is not filled yet, its stack before all, and sets the registers.
-fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], environment: &[Vec<u8>]) -> Result<()> {
-    let Layout { bias, interpreter_base, entry, zeros } = layout;
+fn start(
+    context: &mut Context,
+    plan: &ExecPlan,
+    layout: &LoadedLayout,
+    path: &[u8],
+    environment: &[Vec<u8>],
+) -> Result<()> {
+    let LoadedLayout { bias, interpreter_base, entry, zeros } = layout;
     zeros.iter().try_for_each(clear)?;
     let image = &plan.program.image;
-    let identity = process().identity.lock().clone();
+    let identity = process().credentials.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
         headers: image.headers,
         entry: image.entry.wrapping_add(*bias),
         interpreter_base: *interpreter_base,
         random: start_random(),
-        hardware: enter::hardware_capabilities(),
+        hardware: cpu_entry::hardware_capabilities(),
         vdso: vdso::range().start,
         identity: [identity.user.real, identity.user.effective, identity.group.real, identity.group.effective],
         secure: identity.is_secure(),
@@ -550,8 +568,8 @@ fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], envir
         // Nothing can be there, nor return there.
         return Err(Errno::EFAULT);
     }
-    let stack = stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary);
-    copy::write(stack.pointer, &stack.bytes)?;
+    let stack = initial_stack::build(STACK_TOP, path, &plan.arguments, environment, &auxiliary);
+    usercopy::write(stack.pointer, &stack.bytes)?;
     {
         let mut program = process().program.lock();
         program.arguments_at = stack.first_argument;
@@ -560,14 +578,14 @@ fn start(context: &mut Context, plan: &Plan, layout: &Layout, path: &[u8], envir
     *context = Context::default();
     let frame = &mut context.frame;
     (frame.rip, frame.rsp, frame.rflags, frame.cs, frame.ss) = (*entry, stack.pointer, FLAGS, USER_CODE, USER_DATA);
-    enter::set_segment_base(0);
-    vectors::clear();
+    cpu_entry::set_segment_base(0);
+    fpu::clear();
     Ok(())
 }
 
 /// Fills with zeros what lies in one page.
 fn clear(place: &Range<u64>) -> Result<()> {
-    copy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
+    usercopy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
 }
 
 /// Bytes for AT_RANDOM, from which libc makes guards against overruns: from the CPU's own source, else from the kernel's. What the
@@ -577,7 +595,7 @@ fn start_random() -> [u8; 16] {
     let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let first = spread(runtime::clock::ticks() ^ spread(process().number()));
     let mut words = [first, spread(first)];
-    match [enter::random(), enter::random()] {
+    match [cpu_entry::random(), cpu_entry::random()] {
         [Some(one), Some(other)] => words = [words[0] ^ one, words[1] ^ other],
         _ => {
             let mut bytes = [0; 16];
@@ -590,7 +608,7 @@ fn start_random() -> [u8; 16] {
 }
 
 /// Where an interpreter or an object goes, as a distance from where its file would have it.
-fn place_movable(space: &Space, image: &Image) -> Result<u64> {
+fn place_movable(space: &AddressSpace, image: &Image) -> Result<u64> {
     let (first, last) = image.span();
     if !image.movable {
         return Ok(0);
@@ -601,7 +619,7 @@ fn place_movable(space: &Space, image: &Image) -> Result<u64> {
 
 /// The same of an interpreter, at the beginning of what a table translates: the libraries below it have tables of their own, which go as a
 /// whole when the program does.
-fn place_interpreter(space: &Space, image: &Image) -> Result<u64> {
+fn place_interpreter(space: &AddressSpace, image: &Image) -> Result<u64> {
     let base = place_movable(space, image)?;
     let (first, last) = image.span();
     let lower = (base + first) & !(SPAN - 1);
@@ -609,35 +627,35 @@ fn place_interpreter(space: &Space, image: &Image) -> Result<u64> {
     Ok(if is_free { lower - first } else { base })
 }
 
-fn map_stack(space: &mut Space, pages: &mut impl Pages, executable: bool) -> Result<()> {
+fn map_stack(space: &mut AddressSpace, pages: &mut impl PageOps, executable: bool) -> Result<()> {
     let protection = if executable { Protection(7) } else { Protection::READ_WRITE };
-    let area = Area { grows: true, ..Area::anonymous(STACK_TOP - FIRST_STACK, STACK_TOP, protection) };
+    let area = Vma { grows: true, ..Vma::anonymous(STACK_TOP - FIRST_STACK, STACK_TOP, protection) };
     space.map(pages, area)
 }
 
 /// Maps an object beside the program; the result is how far it lies from where its file would have it.
-pub(super) fn map_object(file: &File, image: &Image) -> Result<u64> {
+pub(super) fn map_object(file: &ExecFile, image: &Image) -> Result<u64> {
     let touched = touched_now(file);
     let mut zeros = Vec::new();
     let bias = process().with_memory(|space, pages| {
         let bias = place_movable(space, image)?;
         let source = (file.opened.node, &*touched.pages);
-        segments::map((&mut *space, &mut *pages), source, image, bias, &mut zeros)?;
-        forget_if_cut(space, pages, &touched, segments::pages_of_all(image, bias)).map(|()| bias)
+        load_segments::map((&mut *space, &mut *pages), source, image, bias, &mut zeros)?;
+        forget_if_cut(space, pages, &touched, load_segments::pages_of_all(image, bias)).map(|()| bias)
     })?;
     zeros.iter().try_for_each(clear)?;
     Ok(bias)
 }
 
 /// The pages that programs touch of a file, as it is now.
-fn touched_now(file: &File) -> Cow<'_, Touched> {
+fn touched_now(file: &ExecFile) -> Cow<'_, PrefaultSet> {
     let mut files = process().files.lock();
     let are_current = files.are_current(&file.touched);
     if are_current { Cow::Borrowed(&file.touched) } else { Cow::Owned(files.touched(file.opened.node)) }
 }
 
 /// What `/proc` and others tell of the program; a script has its own name, and its interpreter's file.
-fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
+fn note_program(plan: &ExecPlan, path: &[u8], environment: &[Vec<u8>]) {
     let process = process();
     let file = &plan.program.file;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -659,7 +677,7 @@ fn note_program(plan: &Plan, path: &[u8], environment: &[Vec<u8>]) {
         program.arguments = joined(&plan.arguments);
         program.environment = joined(environment);
     }
-    super::begin::publish(process);
+    super::child_start::publish(process);
 }
 
 fn absolute(path: &[u8]) -> Vec<u8> {

@@ -3,19 +3,19 @@
 //! A process ends by the hand of its first thread, in whose public page the status stands: whoever ends it says how, lets
 //! all threads know, and the first one waits for the others to be gone.
 
-use super::begin;
+use super::child_start;
 use super::children::{Child, STATUS_WORD, public};
-use super::estate;
 use super::exec;
+use super::exit_handoff;
+use super::exit_status::{Change, Status};
 use super::futex;
-use super::record::{Process, state};
-use super::spawn::{self, Remains};
-use super::status::{Change, Status};
+use super::process_record::{Process, state};
 use super::thread::Thread;
-use super::vfork;
-use crate::block;
-use crate::terminal::job;
-use crate::user_memory::current::{area_at, process, thread};
+use super::thread_create::{self, DeadThread};
+use super::vfork_sharing;
+use crate::hw::current::{area_at, process, thread};
+use crate::terminal::job_control;
+use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use linux_raw_sys::general as linux;
@@ -42,7 +42,7 @@ pub fn leave() -> ! {
         die();
     }
     end_other_threads();
-    let status = Status::from_word(process.ending.load(Acquire)).unwrap_or(super::status::DESTROYED);
+    let status = Status::from_word(process.ending.load(Acquire)).unwrap_or(super::exit_status::DESTROYED);
     finish(status)
 }
 
@@ -58,8 +58,8 @@ pub fn end_thread(code: u8) -> ! {
     }
     process.note_ended(thread);
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
-    super::begin::publish_threads(process);
-    process.remains.lock().push(Remains::of(thread));
+    super::child_start::publish_threads(process);
+    process.remains.lock().push(DeadThread::of(thread));
     ring(EnvironmentId(process.environment()));
     die()
 }
@@ -69,7 +69,7 @@ fn wait_to_be_alone() {
     // What calls functions of the program is for the others.
     thread().set_blocked(u64::MAX);
     while process().threads.lock().len() > 1 {
-        let _ = block::wait(&[], Some(runtime::clock::now() + LOOK_AGAIN));
+        let _ = wait::wait(&[], Some(runtime::clock::now() + LOOK_AGAIN));
     }
 }
 
@@ -83,7 +83,7 @@ pub fn end_other_threads() {
         end_others(process);
     }
     process.futexes.lock().forget_all();
-    spawn::take_remains_back();
+    thread_create::take_remains_back();
 }
 
 fn end_others(process: &Process) {
@@ -99,7 +99,7 @@ fn end_others(process: &Process) {
     // Who was just ending by itself has left its remains already.
     let missing: Vec<&Thread> =
         others.into_iter().filter(|other| !remains.iter().any(|one| one.are_of(other))).collect();
-    remains.extend(missing.into_iter().map(Remains::of));
+    remains.extend(missing.into_iter().map(DeadThread::of));
 }
 
 /// Another program is to run: the first thread goes on in it, all others end.
@@ -120,7 +120,7 @@ pub fn leave_for_exec() -> ! {
     be_alone_for_exec();
     match request {
         Some(request) => exec::take_over(&request, None),
-        None => end(super::status::DESTROYED),
+        None => end(super::exit_status::DESTROYED),
     }
 }
 
@@ -131,7 +131,7 @@ pub fn be_alone_for_exec() {
         let _ = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
         end_other_threads();
     }
-    spawn::take_remains_back();
+    thread_create::take_remains_back();
     process.end_all_uses();
     process.has_threads.store(false, Relaxed);
     let _ = process.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
@@ -151,14 +151,14 @@ fn wait_for_deaths(numbers: &[EnvironmentId]) {
         if alive.is_empty() || runtime::clock::now() >= deadline {
             return;
         }
-        block::wait_stopped(&[alive[0], clock(deadline)]);
+        wait::wait_stopped(&[alive[0], clock(deadline)]);
     }
 }
 
 /// Lets go of what others see, leaves the status in the public page, and dies. The parent takes back the rest.
 fn finish(status: Status) -> ! {
     let process = process();
-    begin::tell_what_was_written(process);
+    child_start::tell_what_was_written(process);
     // One by one: who closes looks for what is still open.
     loop {
         let open = process.descriptors.lock().take_any();
@@ -166,24 +166,24 @@ fn finish(status: Status) -> ! {
         description.close();
     }
     process.end_all_uses();
-    vfork::end(process);
-    crate::call::undo_all(process);
+    vfork_sharing::end(process);
+    crate::syscalls::undo_all(process);
     process.publish_usage();
     process.summary.tell(process);
-    job::process_ends();
+    job_control::process_ends();
     release_children();
     abandon(status)
 }
 
 /// Ends the running process without tidying up: its library may be damaged.
 pub fn abandon(status: Status) -> ! {
-    show(status);
+    publish(status);
     crate::signal::tell_parent_of_end(status);
     die_with_the_first()
 }
 
 /// Leaves the status where the parent finds it.
-fn show(status: Status) {
+fn publish(status: Status) {
     let process = process();
     // Where the thread ends in the middle of something it may hold this lock itself.
     let is_free = process.parent_mailbox.owner() != area::number();
@@ -211,11 +211,11 @@ pub fn end_on_the_spot() -> ! {
     let process = process();
     let may_take = |owner: EnvironmentId| owner != area::number();
     let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
-    if !is_adopted && may_take(process.parent_mailbox.owner()) && may_take(process.identity.owner()) {
+    if !is_adopted && may_take(process.parent_mailbox.owner()) && may_take(process.credentials.owner()) {
         abandon(STATUS);
     }
     // Its parent, who is not told, sees it when it looks.
-    show(STATUS);
+    publish(STATUS);
     die_with_the_first()
 }
 
@@ -240,7 +240,7 @@ fn wait_to_be_needless(children: &[Child]) {
     let deadline = runtime::clock::now() + PATIENCE;
     for child in children {
         while let Some([over, begun]) = child.dependence().filter(|_| runtime::clock::now() < deadline) {
-            block::wait_stopped(&[over, begun, clock(deadline)]);
+            wait::wait_stopped(&[over, begun, clock(deadline)]);
         }
     }
 }
@@ -252,25 +252,25 @@ pub(super) fn release_children() {
     if children.is_empty() {
         process.abandon_nursery();
         if process.may_have_heirs() {
-            estate::leave(process, &[]);
+            exit_handoff::hand_off_shared_pages(process, &[]);
         }
         return;
     }
-    super::reaper::hand_on(&children);
+    super::subreaper::hand_on(&children);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
-    ended.into_iter().for_each(Child::bury);
+    ended.into_iter().for_each(Child::reap);
     process.abandon_nursery();
     if !alive.is_empty() {
         process.files.lock().make_newborns_known();
     }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
-    let dowries = alive.iter().filter_map(|child| child.room.as_ref()?.dowry.as_ref());
+    let dowries = alive.iter().filter_map(|child| child.parts.as_ref()?.grandchild.as_ref());
     dowries.for_each(|dowry| process.lend(dowry.data()));
     if process.may_have_heirs() {
-        estate::leave(process, &alive);
+        exit_handoff::hand_off_shared_pages(process, &alive);
     }
     let stopped = |child: &Child| matches!(child.last_change(), Some(Change::Stopped(_)));
     let groups: Vec<(u64, bool)> = alive.iter().map(|child| (child.group(), stopped(child))).collect();
-    job::orphan_groups(&groups);
+    job_control::orphan_groups(&groups);
 }

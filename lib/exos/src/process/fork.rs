@@ -6,25 +6,25 @@
 //! the few pages that are written after every fork. ExOS's own data (its heap) is copied at once, and shared windows are
 //! mapped at the same places.
 
-use super::begin::{self, Inherited, OwnMemory};
+use super::child_start::{self, ChildMemory, ForkState};
 use super::children::{Child, public};
-use super::create::{Made, rows};
-use super::hold::Held;
-use super::kept::Shown;
-use super::nursery::Nursery;
-use super::ready::Ready;
-use super::vfork::Loan;
+use super::environment::{EnvironmentRef, rows};
+use super::fork_locks::AllLocks;
+use super::retained_space::SharedMappings;
+use super::spare_environment::SpareEnvironment;
+use super::spawn_cache::SpawnCache;
+use super::vfork_sharing::SharedMemoryLink;
+use crate::address_map::{PAGE_SIZE, PARENT_MAILBOX};
 use crate::errno::{Errno, Result};
-use crate::layout::{PAGE_SIZE, PARENT_MAILBOX};
-use crate::memory::frames::{COPY_ON_WRITE, page_of};
-use crate::memory::space::Space;
-use crate::process::record::Process;
+use crate::hw::current::{process, thread};
+use crate::hw::library_image;
+use crate::hw::mapping::{Mappings, PAGE_WORDS};
+use crate::hw::pager::OwnPages;
+use crate::process::process_record::Process;
 use crate::signal::Mailbox;
-use crate::user_memory::current::{process, thread};
-use crate::user_memory::image;
-use crate::user_memory::own_pages::OwnPages;
-use crate::user_memory::shared::{PAGE_WORDS, Windows};
-use crate::{block, budget};
+use crate::vm::address_space::AddressSpace;
+use crate::vm::page_record::{COPY_ON_WRITE, page_of};
+use crate::{budget, wait};
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
@@ -71,7 +71,7 @@ pub struct Options {
     /// Whether no function of the program handles its signals (`CLONE_CLEAR_SIGHAND`).
     pub clears_handlers: bool,
     /// What its parent waits for, if it does.
-    pub loan: Option<Loan>,
+    pub vfork_link: Option<SharedMemoryLink>,
     /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own process.
     pub executes: bool,
 }
@@ -84,7 +84,7 @@ impl Options {
         set_number: 0,
         clear_number: 0,
         clears_handlers: false,
-        loan: None,
+        vfork_link: None,
         executes: false,
     };
 }
@@ -93,23 +93,23 @@ impl Options {
 /// is to execute.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
-    budget::foresee(FOR_THE_REST)?;
+    budget::reserve_or_fail(FOR_THE_REST)?;
     // The child finds them in its copy of this memory; another program begins without.
     let _vectors = (!options.executes).then(vector::keep);
     if process.signals.lock().forgets_children() {
         super::wait::bury_ended();
     }
-    process.take_back_first();
+    process.reclaim_first();
     if process.children.lock().all.len() >= NOTED_CHILDREN {
-        process.shrink_ended();
+        process.trim_zombies();
     }
-    let mut nursery = process.nursery.lock();
+    let mut nursery = process.spawn_cache.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
     nursery.is_busy = false;
     if let Some(inherited) = nursery.inherited.take() {
-        ready.take_back_beside(inherited.beside);
-        ready.room.dowry = inherited.dowry;
+        ready.reclaim_premapped(inherited.premapped);
+        ready.parts.grandchild = inherited.grandchild;
     }
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
@@ -121,11 +121,16 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
 }
 
 /// Gives the child everything but a slice. The result is the pages of this process that hold ExOS's data for it.
-fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Options) -> Result<Vec<PageNumber>> {
+fn fill(
+    ready: &mut SpareEnvironment,
+    nursery: &mut SpawnCache,
+    context: &Context,
+    options: Options,
+) -> Result<Vec<PageNumber>> {
     ready.link_image(process().image_table)?;
-    // A program that begins asks the guardian; any other child may not. The parent has one thread then: it opens nothing meanwhile.
+    // A program that begins asks the server; any other child may not. The parent has one thread then: it opens nothing meanwhile.
     let begins = options.executes;
-    let mut inherited = Inherited::new(context, ready.mailbox(), options);
+    let mut inherited = ForkState::new(context, ready.mailbox(), options);
     if begins {
         // It maps none of the files that are mapped here.
         let mapped = process().memory.lock().space.files();
@@ -135,9 +140,9 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
         drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
     } else {
-        inherited.beside = ready.lend_beside();
+        inherited.premapped = ready.lend_beside();
     }
-    inherited.dowry = nursery.endow(ready.made.number);
+    inherited.grandchild = nursery.attach_spare(ready.made.number);
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);
     endow(&ready.made, begins).inspect_err(|_| process().keep_copies_beside(nursery, &copies))?;
@@ -145,18 +150,18 @@ fn fill(ready: &mut Ready, nursery: &mut Nursery, context: &Context, options: Op
 }
 
 /// The program that the child executes; its tables are empty where it is left to the child.
-fn program_of_child(ready: &mut Ready, nursery: &mut Nursery) -> OwnMemory {
+fn program_of_child(ready: &mut SpareEnvironment, nursery: &mut SpawnCache) -> ChildMemory {
     let request = process().exec.lock();
     let tables = request.as_ref().and_then(|request| nursery.prepare_program(ready, request));
-    OwnMemory { tables: tables.unwrap_or_default(), ..OwnMemory::default() }
+    ChildMemory { tables: tables.unwrap_or_default(), ..ChildMemory::default() }
 }
 
 /// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
-pub(super) fn introduce(ready: &Ready) {
+pub(super) fn introduce(ready: &SpareEnvironment) {
     let process = process();
     let words = ready.public.words();
     words[PAGE_WORDS + crate::signal::GROUP].store(process.group(), Relaxed);
-    for (index, value) in begin::public_words(process, process.environment(), ready.mailbox()) {
+    for (index, value) in child_start::public_words(process, process.environment(), ready.mailbox()) {
         words[index].store(value, Release);
     }
     words[public::MAKER].store(process.environment(), Release);
@@ -165,19 +170,19 @@ pub(super) fn introduce(ready: &Ready) {
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
 /// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
 /// the pages of this process that hold that.
-fn copy(ready: &mut Ready, nursery: &mut Nursery, inherited: Inherited) -> Result<Vec<PageNumber>> {
+fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkState) -> Result<Vec<PageNumber>> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_held(|held| copy_held(ready, nursery, held, (&own_mailbox, is_noted)))
+    process.with_all_locks(|held| copy_held(ready, nursery, held, (&own_mailbox, is_noted)))
 }
 
 /// The same while all is held: this process's mailbox, and whether another child is to be made of this one.
 fn copy_held(
-    ready: &mut Ready,
-    nursery: &mut Nursery,
-    held: &mut Held<'_>,
+    ready: &mut SpareEnvironment,
+    nursery: &mut SpawnCache,
+    held: &mut AllLocks<'_>,
     (own_mailbox, is_noted): (&Mailbox, bool),
 ) -> Result<Vec<PageNumber>> {
     let process = process();
@@ -187,46 +192,46 @@ fn copy_held(
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
     let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE));
     let mut window: Vec<MapRow> = window.collect();
-    if let Some(dowry) = nursery.inherited.as_ref().and_then(|inherited| inherited.dowry.as_ref()) {
+    if let Some(dowry) = nursery.inherited.as_ref().and_then(|inherited| inherited.grandchild.as_ref()) {
         window.extend(dowry.rows());
         window.sort_unstable_by_key(|row| row.address);
     }
     let Data { start, pages, came_along, stays } = copy_heap(ready, nursery, is_noted)?;
     let data = rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
-        ready.show(windows, window, core::iter::empty())?;
+        ready.map_memory(windows, window, core::iter::empty())?;
         ready.give(data)?;
-        ready.room.forget();
+        ready.parts.forget();
         return Ok(Vec::new());
     }
     let own = &pages[came_along..];
-    ready.show(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, own))?;
+    ready.map_memory(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, own))?;
     Ok(own.to_vec())
 }
 
 /// Gives the child the program's memory.
 fn copy_memory(
-    ready: &mut Ready,
-    (space, pages, windows): (&mut Space, &mut OwnPages<'_>, &mut Windows),
-    nursery: &mut Nursery,
+    ready: &mut SpareEnvironment,
+    (space, pages, windows): (&mut AddressSpace, &mut OwnPages<'_>, &mut Mappings),
+    nursery: &mut SpawnCache,
     is_alone: bool,
 ) -> Result<()> {
     let borrows = nursery.inherited.as_ref().is_some_and(|inherited| inherited.borrows_memory());
     let own = space.frames.len() - space.frames.of_files();
     let has_files = space.frames.of_files() <= FILES_AT_ONCE;
-    let is_borrowed = process().loan.lock().is_some();
+    let is_borrowed = process().vfork_link.lock().is_some();
     if nursery.inherited.as_ref().is_some_and(|inherited| inherited.executes()) {
         // It never runs the program that is here.
         return Ok(());
     }
     if own > MAPPED_AT_ONCE && !is_borrowed {
         // The rows for all of them, on the heap.
-        budget::foresee((own * size_of::<MapRow>()) as u64 / PAGE_SIZE)?;
+        budget::reserve_or_fail((own * size_of::<MapRow>()) as u64 / PAGE_SIZE)?;
         space.share_for_fork(pages, &[], |_, _| {})?;
         return ready.link_program(pages.tables, windows);
     }
     let is_plain = !borrows && !is_borrowed;
-    let same = if is_plain { ready.copy_of(space.edition()) } else { None };
+    let same = if is_plain { ready.copy_of(space.generation()) } else { None };
     let memory = match same {
         // The child before it had the same.
         Some(memory) => {
@@ -238,25 +243,25 @@ fn copy_memory(
         None => {
             let memory = map_memory(ready, (space, pages), nursery, (borrows, is_borrowed, is_alone))?;
             if is_plain {
-                ready.note_copy(space.edition(), &memory);
+                ready.note_copy(space.generation(), &memory);
             }
             memory
         }
     };
     let tables = ready.set_libraries(pages.tables.libraries())?.unwrap_or(memory.tables);
     if let Some(inherited) = &mut nursery.inherited {
-        inherited.set_memory(OwnMemory { tables, has_files, copied: memory.copied });
+        inherited.set_memory(ChildMemory { tables, has_files, copied: memory.copied });
     }
     Ok(())
 }
 
 /// Gives the child tables of its own for the program's memory.
 fn map_memory(
-    ready: &mut Ready,
-    (space, pages): (&mut Space, &mut OwnPages<'_>),
-    nursery: &Nursery,
+    ready: &mut SpareEnvironment,
+    (space, pages): (&mut AddressSpace, &mut OwnPages<'_>),
+    nursery: &SpawnCache,
     (borrows, is_borrowed, is_alone): (bool, bool, bool),
-) -> Result<OwnMemory> {
+) -> Result<ChildMemory> {
     let own = space.frames.len() - space.frames.of_files();
     let has_files = space.frames.of_files() <= FILES_AT_ONCE;
     // No more than there are: it stays for the next child, and all of ExOS's data is copied for each.
@@ -281,7 +286,12 @@ fn map_memory(
 }
 
 /// Gives the child tables of its own that map what the parent's do, with copies of the pages in `kept`.
-fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: &[u64]) -> Result<OwnMemory> {
+fn map_pages(
+    ready: &mut SpareEnvironment,
+    nursery: &SpawnCache,
+    mut rows: Vec<MapRow>,
+    kept: &[u64],
+) -> Result<ChildMemory> {
     let copies = ready.pages_for_copies(kept.len())?;
     copy_kept(nursery, kept, &copies)?;
     let mut copied = Vec::with_capacity(kept.len());
@@ -293,28 +303,32 @@ fn map_pages(ready: &mut Ready, nursery: &Nursery, mut rows: Vec<MapRow>, kept: 
         copied.push((address, entry));
         rows.push(MapRow { address, entry });
     }
-    Ok(OwnMemory { tables: ready.map(rows)?, copied, has_files: false })
+    Ok(ChildMemory { tables: ready.map(rows)?, copied, has_files: false })
 }
 
 /// Copies pages of the program.
-fn copy_kept(nursery: &Nursery, kept: &[u64], copies: &[PageNumber]) -> Result<()> {
+fn copy_kept(nursery: &SpawnCache, kept: &[u64], copies: &[PageNumber]) -> Result<()> {
     for (kept, copies) in kept.chunks(WINDOW_PAGES).zip(copies.chunks(WINDOW_PAGES)) {
         let place = nursery.place_of(0, copies);
-        image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
+        library_image::copy_pages(kept.iter().copied(), copies, place, process().session_key)?;
     }
     Ok(())
 }
 
 /// The windows that the child gets, if those that it has are others.
-pub(super) fn windows_to_show(ready: &Ready, windows: &Windows, own_mailbox: &Mailbox) -> Option<Shown> {
-    let edition = windows.edition();
+pub(super) fn windows_to_show(
+    ready: &SpareEnvironment,
+    windows: &Mappings,
+    own_mailbox: &Mailbox,
+) -> Option<SharedMappings> {
+    let generation = windows.generation();
     let rows = || windows_of_child(windows, own_mailbox, ready.mailbox());
-    (!ready.shows(edition)).then(|| Shown { edition, rows: rows() })
+    (!ready.shows(generation)).then(|| SharedMappings { generation, rows: rows() })
 }
 
 /// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has
 /// its own, and this process's beside it.
-fn windows_of_child(windows: &Windows, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
+fn windows_of_child(windows: &Mappings, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
     let key = process().session_key;
     let mut all = Vec::with_capacity(ROWS);
     for window in windows.common() {
@@ -340,7 +354,7 @@ struct Data {
 
 /// Copies ExOS's own data. Its pages stay this process's where they are few and the child `is_noted`, to be used again for the next. Else
 /// they go with the child, as what another thread than the first is charged for must.
-fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Data> {
+fn copy_heap(ready: &mut SpareEnvironment, nursery: &SpawnCache, is_noted: bool) -> Result<Data> {
     const AT_ONCE: usize = WINDOW_PAGES;
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
     let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE_SIZE) as usize;
@@ -355,11 +369,11 @@ fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Dat
         }
         pages.resize(with_room(count), PageNumber::NONE);
     };
-    budget::foresee(pages.len() as u64 + FOR_THE_REST)?;
+    budget::reserve_or_fail(pages.len() as u64 + FOR_THE_REST)?;
     let process = process();
     let stays = is_noted && pages.len() <= NOTED_DATA;
     let came_along = if stays { ready.take_data(&mut pages) } else { 0 };
-    if ready.room.is_dowry {
+    if ready.parts.is_dowry {
         process.public_word(public::CHILDS_DATA).store(pages.len() as u64, Release);
     }
     let used_before = came_along + if stays { take_copies(process, &mut pages[came_along..]) } else { 0 };
@@ -369,7 +383,7 @@ fn copy_heap(ready: &mut Ready, nursery: &Nursery, is_noted: bool) -> Result<Dat
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE_SIZE as usize).zip(pages.chunks(AT_ONCE)) {
         let place = nursery.place_of(ready.filled(), some);
-        image::copy_pages((address..).step_by(PAGE_SIZE as usize), some, place, process.session_key)?;
+        library_image::copy_pages((address..).step_by(PAGE_SIZE as usize), some, place, process.session_key)?;
         critical_section::give_way();
     }
     drop(held);
@@ -384,14 +398,14 @@ fn is_noted() -> bool {
 
 /// Puts pages that a child before had into the first places; how many.
 fn take_copies(process: &Process, places: &mut [PageNumber]) -> usize {
-    let mut copies = process.copies.lock();
+    let mut copies = process.heap_pages.lock();
     let left = copies.len().saturating_sub(places.len());
     let taken = copies.drain(left..);
     places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
 }
 
-/// Budgets, and the guardian, unless that knows it.
-fn endow(made: &Made, is_known: bool) -> Result<()> {
+/// Budgets, and the server, unless that knows it.
+fn endow(made: &EnvironmentRef, is_known: bool) -> Result<()> {
     budget::reserve(PAGES);
     let given = budget::give(made.number, Resource::Page, PAGES).map_err(Errno::from);
     given.and_then(|()| made.endow(&BUDGETS)).map_err(|_| Errno::EAGAIN)?;
@@ -399,14 +413,14 @@ fn endow(made: &Made, is_known: bool) -> Result<()> {
     if !is_known && process.has_threads.load(Relaxed) {
         process.files.lock().adopt(made.number)?;
     } else if !is_known {
-        process.files.lock().adopt_in_time(made.number)?;
+        process.files.lock().register_lazily(made.number)?;
     }
     budget::give_back();
     Ok(())
 }
 
 /// From here on it is a child, with descriptors and a slice.
-fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result<u64> {
+fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copies: Vec<PageNumber>) -> Result<u64> {
     let process = process();
     let number = ready.made.number.0;
     ready.note();
@@ -421,17 +435,17 @@ fn adopt(mut ready: Ready, nursery: &Nursery, copies: Vec<PageNumber>) -> Result
     }
     process.has_made_children.store(true, Relaxed);
     let _ = process.public_word(public::CHILD).compare_exchange(0, number, Release, Relaxed);
-    let Ready { made, public, room } = ready;
+    let SpareEnvironment { made, public, parts: room } = ready;
     children.all.push(Child {
         made,
         public,
-        room: room.to_note(),
-        copies,
-        told: 0,
+        parts: room.to_note(),
+        heap_pages: copies,
+        last_reported: 0,
         is_adopted: false,
         is_remnant: false,
     });
     // A parent that waits next gives it the CPU.
-    block::note_awakened(number);
+    wait::set_yield_target(number);
     Ok(number)
 }

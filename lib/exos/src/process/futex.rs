@@ -1,19 +1,19 @@
 //! Futexes: threads that wait for a word of the program (futex(2)).
 //!
 //! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Of words in
-//! memory that several processes share the guardian keeps the queue (`guardian::futexes`), unless the program says that no other
+//! memory that several processes share the server keeps the queue (`server::futexes`), unless the program says that no other
 //! process uses them.
 
 use super::thread::Thread;
-use crate::block::{self, LastHome, Woken};
+use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
-use crate::guardian::client::futex_wakes;
-use crate::guardian::protocol::{Operation, wake_of};
-use crate::layout::PAGE_SIZE;
-use crate::memory::area::Protection;
-use crate::memory::frames::page_of;
-use crate::user_memory::copy;
-use crate::user_memory::current::{process, thread};
+use crate::hw::current::{process, thread};
+use crate::hw::usercopy;
+use crate::server::client::futex_wakes;
+use crate::server::protocol::{Request, wake_of};
+use crate::vm::page_record::page_of;
+use crate::vm::vma::Protection;
+use crate::wait::{self, LastCpu, WakeReason};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -31,7 +31,7 @@ pub struct Waiter {
     address: AtomicU64,
     bits: AtomicU64,
     woken: AtomicU64,
-    home: LastHome,
+    home: LastCpu,
 }
 
 impl Waiter {
@@ -47,7 +47,7 @@ impl Thread {
     #[inline]
     fn wake(&self) {
         self.waiter.woken.store(1, SeqCst);
-        block::note_awakened(self.number());
+        wait::set_yield_target(self.number());
         self.waiter.home.kick_idle(self.number());
     }
 }
@@ -118,8 +118,8 @@ pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private:
     if own.waiter.woken.load(Acquire) != 0 { Ok(()) } else { Err(error) }
 }
 
-/// Asks the guardian about a word of shared memory.
-fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 3]> {
+/// Asks the server about a word of shared memory.
+fn ask(operation: Request, words: [u64; 4]) -> Result<[u64; 3]> {
     let [a, b, c, d] = words;
     let [first, second, third, ..] = process().files.lock().on_object(operation, [a, b, c, d, 0])?;
     Ok([first, second, third])
@@ -128,30 +128,30 @@ fn ask(operation: Operation, words: [u64; 4]) -> Result<[u64; 3]> {
 /// The word is read when everybody who changes it and then wakes finds this thread waiting.
 #[inline(never)]
 fn wait_for_shared(word: u64, (address, value): (u64, u32), bits: u32, deadline: Option<u64>) -> Result<()> {
-    let still = || if copy::read_half(address)? == value { Ok(()) } else { Err(Errno::EAGAIN) };
+    let still = || if usercopy::read_half(address)? == value { Ok(()) } else { Err(Errno::EAGAIN) };
     still()?;
     let wakes = futex_wakes(thread().number());
     let before = wakes.load(Acquire);
     let home = &thread().waiter.home;
     home.note();
-    ask(Operation::FutexEnter, [word, u64::from(bits), home.get().0, 0])?;
+    ask(Request::FutexEnter, [word, u64::from(bits), home.get().0, 0])?;
     let outcome = still().and_then(|()| sleep_for_shared((wakes, before), deadline));
     match outcome {
-        Err(error) if ask(Operation::FutexLeave, [0; 4])?[0] != 0 => Err(error),
+        Err(error) if ask(Request::FutexLeave, [0; 4])?[0] != 0 => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Sleeps until the guardian has woken this thread. The word that says so is others' too.
+/// Sleeps until the server has woken this thread. The word that says so is others' too.
 fn sleep_for_shared((wakes, mut before): (&AtomicU64, u64), deadline: Option<u64>) -> Result<()> {
     let number = thread().number();
     loop {
-        let why = block::wait(&[word(wakes, Operator::NotEqual, before)], deadline)?;
+        let why = wait::wait(&[word(wakes, Operator::NotEqual, before)], deadline)?;
         let now = wakes.load(Acquire);
-        if now == wake_of(number, before) || now != before && ask(Operation::FutexWaits, [0; 4])?[0] == 0 {
+        if now == wake_of(number, before) || now != before && ask(Request::FutexWaits, [0; 4])?[0] == 0 {
             return Ok(());
         }
-        if why == Woken::TimedOut {
+        if why == WakeReason::TimedOut {
             return Err(Errno::ETIMEDOUT);
         }
         before = now;
@@ -160,10 +160,10 @@ fn sleep_for_shared((wakes, mut before): (&AtomicU64, u64), deadline: Option<u64
 
 fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
     // So that the look at it under the lock does not fault: the fault could need the lock.
-    copy::read_half(address)?;
+    usercopy::read_half(address)?;
     let own = thread();
     let mut futexes = process().futexes.lock();
-    if copy::read_half(address)? != value {
+    if usercopy::read_half(address)? != value {
         return Err(Errno::EAGAIN);
     }
     own.waiter.address.store(address, Relaxed);
@@ -178,11 +178,11 @@ fn enqueue(address: u64, value: u32, bits: u32) -> Result<()> {
 fn sleep(deadline: Option<u64>) -> Result<()> {
     let woken = &thread().waiter.woken;
     loop {
-        let why = block::wait_for(|| [word(woken, Operator::NotEqual, 0)], deadline)?;
+        let why = wait::wait_for(|| [word(woken, Operator::NotEqual, 0)], deadline)?;
         if woken.load(Acquire) != 0 {
             return Ok(());
         }
-        if why == Woken::TimedOut {
+        if why == WakeReason::TimedOut {
             return Err(Errno::ETIMEDOUT);
         }
     }
@@ -202,8 +202,8 @@ pub fn wake(address: u64, most: u64, bits: u32, private: bool) -> Result<u64> {
 
 #[inline(never)]
 fn wake_shared(word: u64, most: u64, bits: u32) -> Result<u64> {
-    let [woken, one, _] = ask(Operation::FutexWake, [word, most, u64::from(bits), 0])?;
-    block::note_awakened(one);
+    let [woken, one, _] = ask(Request::FutexWake, [word, most, u64::from(bits), 0])?;
+    wait::set_yield_target(one);
     Ok(woken)
 }
 
@@ -224,11 +224,11 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
     let (from, to) = (aligned(from)?, aligned(to)?);
     let shared = if private { [None, None] } else { [shared_word(from)?, shared_word(to)?] };
     if expected.is_some() {
-        copy::prepare(from, 4, false)?;
+        usercopy::prepare(from, 4, false)?;
     }
     let mut futexes = process().futexes.lock();
     if let Some(expected) = expected
-        && copy::read_half(from)? != expected
+        && usercopy::read_half(from)? != expected
     {
         return Err(Errno::EAGAIN);
     }
@@ -236,8 +236,8 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
         [None, None] => {}
         [Some(from), Some(to)] => {
             drop(futexes);
-            let [woken, moved, one] = ask(Operation::FutexRequeue, [from, to, wake, move_most])?;
-            block::note_awakened(one);
+            let [woken, moved, one] = ask(Request::FutexRequeue, [from, to, wake, move_most])?;
+            wait::set_yield_target(one);
             return Ok([woken, moved]);
         }
         // Nobody waits for memory of one process and of several with the same word.
@@ -262,8 +262,8 @@ pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32
             _ => return Err(Errno::ENOSYS),
         })
     };
-    copy::prepare(second, 4, true)?;
-    let old = copy::update_half(second, change)?;
+    usercopy::prepare(second, 4, true)?;
+    let old = usercopy::update_half(second, change)?;
     let (old, compared) = (old as i32, compared as i32);
     let also = match operation >> 24 & 0xf {
         linux::FUTEX_OP_CMP_EQ => old == compared,
@@ -287,11 +287,11 @@ pub fn release_robust_list(thread: &Thread) {
     if head == 0 {
         return;
     }
-    let Ok([mut entry, offset, pending]) = copy::read_words::<3>(head) else { return };
+    let Ok([mut entry, offset, pending]) = usercopy::read_words::<3>(head) else { return };
     let mut entries = Vec::new();
     while entry & !1 != head && entry != 0 && entries.len() < ROBUST_MOST {
         entries.push(entry & !1);
-        let Ok(next) = copy::read_word(entry & !1) else { break };
+        let Ok(next) = usercopy::read_word(entry & !1) else { break };
         entry = next;
     }
     if pending != 0 {
@@ -303,14 +303,14 @@ pub fn release_robust_list(thread: &Thread) {
 }
 
 fn mark_left(owner: u32, address: u64) {
-    if aligned(address).is_err() || copy::prepare(address, 4, true).is_err() {
+    if aligned(address).is_err() || usercopy::prepare(address, 4, true).is_err() {
         return;
     }
     let change = |old: u32| match old & linux::FUTEX_TID_MASK == owner {
         true => Ok(old & linux::FUTEX_WAITERS | linux::FUTEX_OWNER_DIED),
         false => Err(Errno::EPERM),
     };
-    if copy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0) {
+    if usercopy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0) {
         let _ = wake(address, 1, ANY, false);
     }
 }
@@ -318,13 +318,13 @@ fn mark_left(owner: u32, address: u64) {
 /// Clears the word that a thread's end clears, and wakes who waits for it.
 pub fn clear_at_end(thread: &Thread) {
     let address = thread.clear_at_end.swap(0, Relaxed);
-    if address != 0 && copy::write_half(address, 0).is_ok() {
+    if address != 0 && usercopy::write_half(address, 0).is_ok() {
         let _ = wake(address, 1, ANY, false);
     }
 }
 
 fn aligned(address: u64) -> Result<u64> {
-    copy::check(address, 4)?;
+    usercopy::check(address, 4)?;
     if address.is_multiple_of(4) { Ok(address) } else { Err(Errno::EINVAL) }
 }
 
@@ -333,7 +333,7 @@ fn aligned(address: u64) -> Result<u64> {
 fn shared_word(address: u64) -> Result<Option<u64>> {
     let area = process().memory.lock().space.areas.find(address).copied().ok_or(Errno::EFAULT)?;
     let can_write = area.protection.allows(Protection::WRITE);
-    copy::prepare(address, 4, area.shared && can_write)?;
+    usercopy::prepare(address, 4, area.shared && can_write)?;
     if !area.shared && !can_write && area.node().is_none() {
         return Err(Errno::EFAULT);
     }

@@ -4,87 +4,87 @@
 //! tell its parent. Who executes a set-id program hands over to a fresh environment (`set_id`), which goes on for it
 //! (`succeed`) with what it was left (`bundle`). All state is here, found through a pointer in the environment area.
 
-#[cfg(target_os = "none")]
-pub mod account;
-#[cfg(target_os = "none")]
-pub mod affinity;
-pub mod attributes;
-#[cfg(target_os = "none")]
-pub mod begin;
-#[cfg(target_os = "none")]
-mod beside;
-pub mod bundle;
 pub mod capabilities;
+#[cfg(target_os = "none")]
+pub mod change_user;
+#[cfg(target_os = "none")]
+pub mod child_start;
 #[cfg(target_os = "none")]
 pub mod children;
 #[cfg(target_os = "none")]
-pub mod create;
+pub mod cpu_placement;
 #[cfg(target_os = "none")]
-mod dowry;
+pub mod cpu_time;
+pub mod credentials;
 #[cfg(target_os = "none")]
-mod estate;
+pub mod environment;
 #[cfg(target_os = "none")]
 pub mod exec;
 #[cfg(target_os = "none")]
+mod exec_file;
+pub mod exec_predictor;
+pub mod exec_state;
+#[cfg(target_os = "none")]
+mod exec_template;
+#[cfg(target_os = "none")]
 pub mod exit;
+#[cfg(target_os = "none")]
+mod exit_handoff;
+pub mod exit_status;
+#[cfg(target_os = "none")]
+mod exported_pages;
 #[cfg(target_os = "none")]
 pub mod fork;
 #[cfg(target_os = "none")]
+pub mod fork_locks;
+pub mod fs_context;
+#[cfg(target_os = "none")]
 pub mod futex;
 #[cfg(target_os = "none")]
-pub mod grave;
-pub mod groups;
-pub mod habit;
+mod grandchild_spare;
 #[cfg(target_os = "none")]
-pub mod hold;
-pub mod identity;
+pub mod interpose;
+pub mod nice_share;
 #[cfg(target_os = "none")]
-mod kept;
+pub mod oom;
+pub mod prctl_state;
 #[cfg(target_os = "none")]
-mod lent;
-pub mod limits;
+mod premapped_image;
 #[cfg(target_os = "none")]
-pub mod nursery;
+pub mod priority;
 #[cfg(target_os = "none")]
-pub mod out_of_memory;
-pub mod peer;
-pub mod place;
+mod process_record;
 #[cfg(target_os = "none")]
-pub mod precedence;
+pub mod reclaim;
+pub mod remote_request;
 #[cfg(target_os = "none")]
-pub mod preload;
+mod retained_space;
+pub mod rlimits;
+pub mod rusage;
 #[cfg(target_os = "none")]
-mod prepared;
+mod setuid_handover;
 #[cfg(target_os = "none")]
-mod program;
+mod setuid_resume;
 #[cfg(target_os = "none")]
-pub mod ready;
+pub mod spare_environment;
 #[cfg(target_os = "none")]
-pub mod reaper;
+pub mod spawn_cache;
 #[cfg(target_os = "none")]
-mod record;
-#[cfg(target_os = "none")]
-mod remnant;
-pub mod request;
-#[cfg(target_os = "none")]
-mod set_id;
-#[cfg(target_os = "none")]
-pub mod spawn;
-pub mod status;
-#[cfg(target_os = "none")]
-mod succeed;
+pub mod subreaper;
+pub mod supplementary_groups;
 #[cfg(target_os = "none")]
 pub mod thread;
-pub mod turns;
 #[cfg(target_os = "none")]
-pub mod unborn;
-pub mod usage;
+pub mod thread_create;
+pub mod ucred;
 #[cfg(target_os = "none")]
-pub mod user;
+pub mod vfork_deferred;
 #[cfg(target_os = "none")]
-pub mod vfork;
+pub mod vfork_sharing;
 #[cfg(target_os = "none")]
 pub mod wait;
+#[cfg(target_os = "none")]
+mod zombie;
 
 #[cfg(target_os = "none")]
-pub use record::*;
+pub use process_record::*;

@@ -4,11 +4,11 @@
 //! itself, but for the signals that others send to it.
 
 use crate::errno::{Errno, Result};
-use crate::process::account::Account;
 use crate::process::children::public;
+use crate::process::cpu_time::CpuTime;
 use crate::process::futex::Waiter;
-use crate::process::turns::Turns;
-use crate::signal::post::{PENDING, Post, THREAD_WORDS};
+use crate::process::nice_share::FairShare;
+use crate::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -59,9 +59,9 @@ pub struct Thread {
     /// Where it begins, until it has begun.
     pub start: Lock<Option<Context>>,
     /// What it has used.
-    pub account: Account,
+    pub cpu_time: CpuTime,
     /// The slices that it has left to others, if it is nice.
-    pub turns: Lock<Turns>,
+    pub turns: Lock<FairShare>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
     /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it
@@ -103,8 +103,8 @@ impl Thread {
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
-            account: Account::default(),
-            turns: Lock::new(Turns::default()),
+            cpu_time: CpuTime::default(),
+            turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
             watches_since: AtomicU64::new(0),
             waiter: Waiter::default(),
@@ -125,13 +125,13 @@ impl Thread {
 
     /// Its number, as programs see it: that of the process where it is the first thread.
     pub fn shown_number(&self) -> u64 {
-        let process = crate::user_memory::current::process();
+        let process = crate::hw::current::process();
         if process.is_first(self) { process.number() } else { self.number() }
     }
 
     /// Its name.
     pub fn name(&self) -> Vec<u8> {
-        let process = crate::user_memory::current::process();
+        let process = crate::hw::current::process();
         if process.is_first(self) {
             return process.program.lock().name.clone();
         }
@@ -141,7 +141,7 @@ impl Thread {
 
     /// Gives it a name of 15 bytes at most; that of the first thread everybody sees.
     pub fn set_name(&self, name: Vec<u8>) {
-        let process = crate::user_memory::current::process();
+        let process = crate::hw::current::process();
         if process.is_first(self) {
             return process.set_name(name);
         }
@@ -164,7 +164,7 @@ impl Thread {
         self.number.store(area::number().0, Relaxed);
         self.area.store(area::Area::current().address(), Relaxed);
         self.pages.lock().clear();
-        self.account.clear();
+        self.cpu_time.clear();
         self.awakened.store(0, Relaxed);
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
@@ -180,7 +180,7 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.at_end.store(0, Relaxed);
-        self.account.clear();
+        self.cpu_time.clear();
         self.awakened.store(0, Relaxed);
         self.set_alternate([0; 3]);
         *self.fault.lock() = None;
@@ -189,9 +189,9 @@ impl Thread {
 
     /// Signals for this thread alone.
     #[inline]
-    pub fn post(&self) -> Post<'static> {
+    pub fn post(&self) -> PendingSignals<'static> {
         // The record of a thread outlives the thread.
-        Post::new(crate::user_memory::current::forever(&self.post))
+        PendingSignals::new(crate::hw::current::forever(&self.post))
     }
 
     /// The set of signals that came for this thread alone.

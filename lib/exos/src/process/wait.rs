@@ -4,11 +4,11 @@
 //! the first few children, which tells even of those that were destroyed, and on the clock for the rest.
 
 use super::children::{Child, Children};
-use super::status::{Change, Status};
-use super::usage::Usage;
-use crate::block;
+use super::exit_status::{Change, Status};
+use super::rusage::Rusage;
 use crate::errno::{Errno, Result};
-use crate::user_memory::current::process;
+use crate::hw::current::process;
+use crate::wait;
 use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
@@ -60,7 +60,7 @@ pub struct Found {
     /// What happened.
     pub event: Event,
     /// What it used.
-    pub usage: Usage,
+    pub usage: Rusage,
 }
 
 impl Event {
@@ -106,7 +106,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     // Nanoseconds after which children are looked at again, whatever was missed.
     const LOOK_AGAIN: u64 = 100_000_000;
     let process = process();
-    let mailbox = process.letters;
+    let mailbox = process.signal_page;
     loop {
         let seen = mailbox.children().load(Acquire);
         await_deaths();
@@ -114,7 +114,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
         if forgets || process.children.lock().all.iter().any(Child::is_unawaited) {
             bury(|child| forgets || child.is_unawaited());
         }
-        match look(wanted)? {
+        match scan(wanted)? {
             // It has ended since it was looked for above: nobody is told.
             Some(Found { event: Event::Ended(_), .. }) if forgets => continue,
             Some(found) => return Ok(Some(found)),
@@ -124,7 +124,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
             return Ok(None);
         }
         let terms = changes(wanted.which, word(mailbox.children(), Operator::NotEqual, seen));
-        block::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
+        wait::wait(&terms, Some(runtime::clock::now() + LOOK_AGAIN))?;
     }
 }
 
@@ -135,7 +135,7 @@ fn await_deaths() {
     let deadline = runtime::clock::now() + PATIENCE;
     let next = || process().children.lock().all.iter().find_map(Child::death);
     while let Some(death) = next().filter(|_| runtime::clock::now() < deadline) {
-        block::wait_stopped(&[death, clock(deadline)]);
+        wait::wait_stopped(&[death, clock(deadline)]);
     }
 }
 
@@ -147,15 +147,14 @@ pub fn bury_ended() {
 fn bury(is_gone: impl Fn(&Child) -> bool) {
     let process = process();
     let mut children = process.children.lock();
-    let (ended, others): (Vec<Child>, Vec<Child>) = core::mem::take(&mut children.all)
-        .into_iter()
-        .partition(|child| child.status().is_some() && is_gone(child));
+    let (ended, others): (Vec<Child>, Vec<Child>) =
+        core::mem::take(&mut children.all).into_iter().partition(|child| child.status().is_some() && is_gone(child));
     children.all = others;
     drop(children);
-    ended.into_iter().for_each(Child::bury);
+    ended.into_iter().for_each(Child::reap);
 }
 
-fn look(wanted: Wanted) -> Result<Option<Found>> {
+fn scan(wanted: Wanted) -> Result<Option<Found>> {
     let process = process();
     let mut children = process.children.lock();
     let (mut is_any, mut found) = (false, None);
@@ -179,7 +178,7 @@ fn look(wanted: Wanted) -> Result<Option<Found>> {
         let child = children.all.remove(index);
         children.usage = children.usage.with(found.usage);
         drop(children);
-        child.bury();
+        child.reap();
     }
     Ok(Some(found))
 }
@@ -196,7 +195,7 @@ fn event(children: &mut Children, index: usize, wanted: Wanted) -> Option<Event>
         Change::Continued => wanted.continued,
     };
     if asked && !wanted.keep {
-        child.told = word;
+        child.last_reported = word;
     }
     asked.then_some(Event::Changed(change))
 }

@@ -1,15 +1,15 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
 use super::frame::Information;
-use super::post::{FIRST_QUEUED, Post, from_user};
+use super::pending::{FIRST_QUEUED, PendingSignals, from_user};
 use super::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 use super::{Action, IGNORE, handler, stop};
 use crate::errno::Result;
+use crate::hw::current::{process, thread};
 use crate::process::children::public;
+use crate::process::exit_status::Status;
 use crate::process::state;
-use crate::process::status::Status;
 use crate::process::thread::{Thread, is_sent};
-use crate::user_memory::current::{process, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
@@ -30,7 +30,7 @@ const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPA
 
 /// Sends a signal to the running process itself.
 pub fn send_own(information: &Information) -> Result<()> {
-    process().letters.post().put(information)?;
+    process().signal_page.post().put(information)?;
     pass_on();
     Ok(())
 }
@@ -46,12 +46,12 @@ pub fn send_at_end(signal: u32, code: i32) -> bool {
 
 /// Sends the running thread a signal because of what it did itself.
 pub fn raise_here(signal: u32) {
-    put_here(&from_user(signal, process().sender()));
+    queue_to_self(&from_user(signal, process().sender()));
 }
 
 /// Kept apart: what it needs of the stack, a fault that is mended does not set up.
 #[inline(never)]
-fn put_here(information: &Information) {
+fn queue_to_self(information: &Information) {
     let _ = thread().post().put(information);
 }
 
@@ -68,14 +68,14 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
         crate::process::exit::end(Status::Killed(signal));
     }
     *thread.fault.lock() = Some(fault);
-    put_here(&Information { signal, code, detail: address, value: 0 });
+    queue_to_self(&Information { signal, code, detail: address, value: 0 });
 }
 
 /// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does not block
 /// them.
 pub fn pending() -> u64 {
     let thread = thread();
-    let common = process().letters.signals().load(Acquire);
+    let common = process().signal_page.signals().load(Acquire);
     thread.pending().load(Acquire) & !thread.blocked() | common & taken_by(thread)
 }
 
@@ -92,12 +92,12 @@ pub fn taken_by(thread: &Thread) -> u64 {
 
 /// Signals that wait for the running thread or its process, blocked or not.
 pub fn waiting() -> u64 {
-    thread().pending().load(Acquire) | process().letters.signals().load(Acquire)
+    thread().pending().load(Acquire) | process().signal_page.signals().load(Acquire)
 }
 
 /// What there is to act on at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum PendingWork {
     /// Nothing.
     Nothing,
     /// Nothing but a signal that the call sent to its own thread.
@@ -109,40 +109,40 @@ pub enum Left {
 /// Whether there is something to act on: a signal that comes through, a question of others, a timer that is due, a mask to put back, or
 /// what another thread decided for all. Nearly every call ends with nothing.
 #[inline(always)]
-pub fn left() -> Left {
+pub fn left() -> PendingWork {
     let (process, thread) = (process(), thread());
-    let waiting = thread.pending().load(Acquire) | process.letters.signals().load(Acquire);
+    let waiting = thread.pending().load(Acquire) | process.signal_page.signals().load(Acquire);
     let others = waiting | process.stopped.load(Acquire) | process.alarms.soonest();
-    let others = others | process.letters.questions().load(Acquire);
+    let others = others | process.signal_page.questions().load(Acquire);
     let at_end = thread.at_end.load(Relaxed);
     if others | at_end == 0 {
-        return Left::Nothing;
+        return PendingWork::Nothing;
     }
     match others {
-        0 if is_sent(at_end) => Left::Sent,
-        _ if at_end == 0 && is_quiet_all_the_same(waiting) => Left::Nothing,
-        _ => Left::Anything,
+        0 if is_sent(at_end) => PendingWork::Sent,
+        _ if at_end == 0 && is_quiet_all_the_same(waiting) => PendingWork::Nothing,
+        _ => PendingWork::Anything,
     }
 }
 
 /// Whether there is nothing to act on.
 #[inline(always)]
 pub fn is_quiet() -> bool {
-    left() == Left::Nothing
+    left() == PendingWork::Nothing
 }
 
 #[inline(never)]
 fn is_quiet_all_the_same(waiting: u64) -> bool {
     let (process, thread) = (process(), thread());
     (waiting & !thread.blocked() == 0 || pending() == 0)
-        && process.letters.questions().load(Acquire) == 0
+        && process.signal_page.questions().load(Acquire) == 0
         && process.stopped.load(Acquire) == state::RUNS
         && !process.alarms.is_due()
 }
 
 /// Acts on every pending signal that calls no function of the program: drops it, stops, ends. Says whether one is left
 /// that does: then a wait is over.
-pub fn settle() -> bool {
+pub fn handle_non_handler_signals() -> bool {
     if is_quiet() {
         return false;
     }
@@ -168,7 +168,7 @@ pub fn settle() -> bool {
 /// Answers what other processes ask.
 #[inline]
 pub fn answer_questions() {
-    if process().letters.questions().load(Acquire) != 0 {
+    if process().signal_page.questions().load(Acquire) != 0 {
         answer_all();
     }
 }
@@ -176,8 +176,8 @@ pub fn answer_questions() {
 /// Takes the word back before it looks: what is asked after the last look sets it again.
 #[cold]
 fn answer_all() {
-    process().letters.questions().store(0, SeqCst);
-    while crate::proc::answer() {}
+    process().signal_page.questions().store(0, SeqCst);
+    while crate::procfs::answer() {}
 }
 
 /// Whether a call that the next signal interrupts is made again.
@@ -245,7 +245,7 @@ fn sent_information(one: u64, code: i32) -> Information {
 /// A signal that is not queued always finds room.
 #[cold]
 fn put_sent((one, code): (u64, i32)) {
-    let post = if code == linux::SI_TKILL { thread().post() } else { process().letters.post() };
+    let post = if code == linux::SI_TKILL { thread().post() } else { process().signal_page.post() };
     let _ = post.put(&sent_information(one, code));
 }
 
@@ -271,9 +271,9 @@ pub(super) fn take_action(signal: u32) -> Action {
 }
 
 #[inline]
-fn find(signal: u32) -> Option<(Post<'static>, bool)> {
-    let (own, common) = (thread().post(), process().letters.post());
-    let has = |post: &Post<'static>| post.pending().load(Acquire) & bit(signal) != 0;
+fn find(signal: u32) -> Option<(PendingSignals<'static>, bool)> {
+    let (own, common) = (thread().post(), process().signal_page.post());
+    let has = |post: &PendingSignals<'static>| post.pending().load(Acquire) & bit(signal) != 0;
     if has(&own) {
         return Some((own, true));
     }
@@ -310,7 +310,7 @@ fn act(taken: &Taken) {
 /// Passes on that the process has signals: to the threads that take those which the running one does not.
 pub fn pass_on() {
     let process = process();
-    let waiting = process.letters.signals().load(Acquire);
+    let waiting = process.signal_page.signals().load(Acquire);
     let own = thread();
     let left = waiting & !taken_by(own);
     if left == 0 {

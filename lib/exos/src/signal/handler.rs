@@ -5,12 +5,12 @@ use super::deliver::{ends_by_fault, take_action};
 use super::frame::{self, Information};
 use super::set::bit;
 use crate::errno::{Errno, Result};
+use crate::hw::current::thread;
+use crate::hw::fpu;
+use crate::hw::signal_frame::{self, Parts};
+use crate::hw::usercopy;
 use crate::loader::vdso;
-use crate::process::status::Status;
-use crate::user_memory::copy;
-use crate::user_memory::current::thread;
-use crate::user_memory::signal_frame::{self, Parts};
-use crate::user_memory::vectors;
+use crate::process::exit_status::Status;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
@@ -32,7 +32,7 @@ pub(super) fn call(
     let at = at.filter(|at| !action.has(linux::SA_SIGINFO) || put_information(*at, &information()).is_ok());
     let Some(at) = at else { return call_for_want_of_stack(context, signal, blocked) };
     // As on Linux a handler begins with the vector and x87 registers of a new program; the frame holds the others.
-    vectors::clear();
+    fpu::clear();
     let registers = &mut context.registers;
     (registers.rdi, registers.rax) = (u64::from(signal), 0);
     (registers.rsi, registers.rdx) = (frame::information_at(at), frame::context_at(at));
@@ -71,7 +71,7 @@ fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<
         thread.disarm_alternate();
     }
     if let Some([error, trap, address]) = fault {
-        copy::write_words(frame::fault_at(layout.frame()), &[error, trap, blocked, address]).ok()?;
+        usercopy::write_words(frame::fault_at(layout.frame()), &[error, trap, blocked, address]).ok()?;
     }
     Some(layout.frame())
 }
@@ -80,7 +80,7 @@ fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<
 fn put_information(frame: u64, information: &Information) -> Result<()> {
     let [signal, code, detail, value] = frame::information_words(information);
     let words = [signal, code, detail, value, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    copy::write_words(frame::information_at(frame), &words)
+    usercopy::write_words(frame::information_at(frame), &words)
 }
 
 /// The place for a frame where there is an alternate stack: on it, or on the other one; none where it does not fit there.
@@ -112,7 +112,7 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
 pub fn begin_return(context: &mut Context) -> Result<u64> {
     let from = context.frame.rsp;
     let returned = signal_frame::take(from)?;
-    if returned.rip > crate::layout::PROGRAM_END && !vdso::range().contains(&returned.rip) {
+    if returned.rip > crate::address_map::PROGRAM_END && !vdso::range().contains(&returned.rip) {
         return Err(Errno::EFAULT);
     }
     (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
@@ -132,7 +132,7 @@ pub fn begin_return(context: &mut Context) -> Result<u64> {
 /// The alternate stack is what the frame says, as far as it can be set while the program runs at `stack`.
 #[inline(never)]
 fn restore_alternate(from: u64, stack: u64) -> Result<()> {
-    let wanted = copy::read_words::<3>(frame::alternate_at(from))?;
+    let wanted = usercopy::read_words::<3>(frame::alternate_at(from))?;
     let _ = thread().change_alternate(stack, wanted);
     Ok(())
 }

@@ -6,19 +6,19 @@
 
 pub mod actions;
 pub mod frame;
-pub mod post;
+pub mod pending;
 pub mod set;
 pub mod timer;
 
-#[cfg(target_os = "none")]
-mod alarm;
 #[cfg(target_os = "none")]
 mod deliver;
 #[cfg(target_os = "none")]
 mod handler;
 #[cfg(target_os = "none")]
-mod mailbox;
+mod signal_page;
 #[cfg(target_os = "none")]
 mod stop;
 #[cfg(target_os = "none")]
-pub use {actions::*, alarm::*, deliver::*, handler::*, mailbox::*, stop::*};
+mod timer_expiry;
+#[cfg(target_os = "none")]
+pub use {actions::*, deliver::*, handler::*, signal_page::*, stop::*, timer_expiry::*};

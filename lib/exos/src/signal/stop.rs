@@ -2,11 +2,11 @@
 
 use super::frame::Information;
 use super::set::{CONTINUE, STOPS, bit};
-use crate::block;
+use crate::hw::current::process;
 use crate::process::children::public;
+use crate::process::exit_status::{Change, Status};
 use crate::process::state;
-use crate::process::status::{Change, Status};
-use crate::user_memory::current::process;
+use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -18,13 +18,13 @@ use runtime::time_slice;
 /// that nobody controls any more (POSIX.1-2017, 2.4.3).
 pub(super) fn stop(signal: u32) {
     let process = process();
-    if signal != linux::SIGSTOP && crate::terminal::job::is_orphaned(process.group()) {
+    if signal != linux::SIGSTOP && crate::terminal::job_control::is_orphaned(process.group()) {
         return;
     }
     if process.stopped.compare_exchange(state::RUNS, state::STOPPED, SeqCst, Acquire).is_err() {
         return wait_while_stopped();
     }
-    let mailbox = process.letters;
+    let mailbox = process.signal_page;
     let continues = mailbox.post().continues();
     let seen = continues.load(Acquire);
     ring_other_threads();
@@ -34,7 +34,7 @@ pub(super) fn stop(signal: u32) {
     while !goes_on() && process.stopped.load(Acquire) == state::STOPPED {
         // What others want to know of it, it tells while it is stopped, too.
         super::answer_questions();
-        block::wait_stopped(&[
+        wait::wait_stopped(&[
             word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
             word(continues, Operator::NotEqual, seen),
             word(mailbox.questions(), Operator::NotEqual, 0),
@@ -49,7 +49,7 @@ pub(super) fn stop(signal: u32) {
         let_parent_see();
     }
     let _ = process.stopped.compare_exchange(state::STOPPED, state::RUNS, SeqCst, Acquire);
-    block::kick_idle();
+    wait::kick_idle();
 }
 
 /// Obeys what another thread decided for all: waits until the process is not stopped, or ends with it.
@@ -66,7 +66,7 @@ fn obey() {
     loop {
         match stopped.load(Acquire) {
             state::RUNS => return,
-            state::STOPPED => block::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
+            state::STOPPED => wait::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
             state::EXECS => crate::process::exit::leave_for_exec(),
             _ => crate::process::exit::leave(),
         }
@@ -76,7 +76,7 @@ fn obey() {
 /// Where the next stop waits already, who waits for a child that goes on sees it before that.
 fn let_parent_see() {
     let process = process();
-    if process.letters.signals().load(Acquire) & STOPS != 0 {
+    if process.signal_page.signals().load(Acquire) & STOPS != 0 {
         let _ = time_slice::yield_to(EnvironmentId(process.parent.load(Acquire)));
     }
 }
@@ -94,7 +94,7 @@ fn ring_other_threads() {
 /// Writes a change where the parent looks, and tells it. Who stands in for this process is told by nothing else.
 pub fn announce(change: Change) {
     note(change.to_word());
-    block::kick_idle();
+    wait::kick_idle();
     tell_parent(change.information());
 }
 
@@ -118,13 +118,13 @@ fn tell_parent((code, value): (u32, u32)) {
     let detail = process.sender();
     let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
     if adopted != 0 {
-        return crate::process::reaper::tell(adopted, &information);
+        return crate::process::subreaper::tell(adopted, &information);
     }
     let parent = process.parent_mailbox.lock().clone();
     let Some(parent) = parent else {
-        // The session needs no word; a parent that is another user has it from the guardian.
+        // The session needs no word; a parent that is another user has it from the server.
         if process.principal.load(Acquire) != 0 {
-            let _ = crate::guardian::client::tell_parent(process.guardian, &information);
+            let _ = crate::server::client::tell_parent(process.server, &information);
         }
         return;
     };

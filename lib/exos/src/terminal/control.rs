@@ -1,15 +1,15 @@
 //! `ioctl` on a terminal, and `/dev/tty`.
 
 use super::Terminal;
-use super::job::{self, Attempt, controls};
-use super::master;
-use super::modes::{BYTES, BYTES_2, Modes, OLD_BYTES};
+use super::job_control::{self, Attempt, controls};
 use super::packet::event;
+use super::pty_master;
+use super::termios::{BYTES, BYTES_2, Modes, OLD_BYTES};
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
-use crate::relatives;
-use crate::user_memory::copy;
-use crate::user_memory::current::process;
+use crate::hw::current::process;
+use crate::hw::usercopy;
+use crate::process_table;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::{general as linux, ioctl};
@@ -31,7 +31,7 @@ pub fn open() -> Result<Object> {
 /// What the name of a slave opens, whose node is held: it controls a session's leader that has no terminal yet, unless
 /// `flags` forbid it.
 pub fn open_slave(node: u64, flags: u32) -> Result<Object> {
-    let terminal = master::open_slave(node)?;
+    let terminal = pty_master::open_slave(node)?;
     if flags & linux::O_NOCTTY == 0 {
         // Everybody else just has it open.
         let _ = take_control(&terminal, 0);
@@ -42,9 +42,9 @@ pub fn open_slave(node: u64, flags: u32) -> Result<Object> {
 /// `ioctl` on a terminal.
 pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
     match request {
-        ioctl::TCGETS => copy::write(argument, &terminal.modes().to_bytes()),
-        ioctl::TCGETA => copy::write(argument, &terminal.modes().to_old_bytes()),
-        ioctl::TCGETS2 => copy::write(argument, &with_speeds(&terminal.modes())),
+        ioctl::TCGETS => usercopy::write(argument, &terminal.modes().to_bytes()),
+        ioctl::TCGETA => usercopy::write(argument, &terminal.modes().to_old_bytes()),
+        ioctl::TCGETS2 => usercopy::write(argument, &with_speeds(&terminal.modes())),
         ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
             set_modes(terminal, argument, BYTES, request == ioctl::TCSETSF)
         }
@@ -54,17 +54,17 @@ pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
         }
         ioctl::TIOCGWINSZ => {
             let bytes: Vec<u8> = terminal.size().iter().flat_map(|part| part.to_le_bytes()).collect();
-            copy::write(argument, &bytes)
+            usercopy::write(argument, &bytes)
         }
         ioctl::TIOCSWINSZ => set_size(terminal, argument),
         ioctl::TIOCGPGRP => {
             controlling(terminal)?;
-            copy::write_half(argument, terminal.foreground() as u32)
+            usercopy::write_half(argument, terminal.foreground() as u32)
         }
-        ioctl::TIOCSPGRP => set_foreground(terminal, copy::read_half(argument)?),
+        ioctl::TIOCSPGRP => set_foreground(terminal, usercopy::read_half(argument)?),
         ioctl::TIOCGSID => {
             controlling(terminal)?;
-            copy::write_half(argument, terminal.session() as u32)
+            usercopy::write_half(argument, terminal.session() as u32)
         }
         ioctl::TIOCSCTTY => take_control(terminal, argument),
         ioctl::TIOCNOTTY => give_control_up(terminal),
@@ -72,11 +72,11 @@ pub fn ioctl(terminal: &Terminal, request: u32, argument: u64) -> Result<u64> {
         ioctl::TCXONC => hold(terminal, argument),
         // What was written is on its way; there is no line that could break.
         ioctl::TCSBRK | ioctl::TCSBRKP | ioctl::TIOCEXCL | ioctl::TIOCNXCL => Ok(()),
-        ioctl::TIOCOUTQ => copy::write_half(argument, 0),
-        ioctl::FIONREAD => copy::write_half(argument, terminal.readable_bytes() as u32),
+        ioctl::TIOCOUTQ => usercopy::write_half(argument, 0),
+        ioctl::FIONREAD => usercopy::write_half(argument, terminal.readable_bytes() as u32),
         // There is one line discipline.
-        ioctl::TIOCGETD => copy::write_half(argument, N_TTY),
-        ioctl::TIOCSETD if copy::read_half(argument)? == N_TTY => Ok(()),
+        ioctl::TIOCGETD => usercopy::write_half(argument, N_TTY),
+        ioctl::TIOCSETD if usercopy::read_half(argument)? == N_TTY => Ok(()),
         ioctl::TIOCSETD => Err(Errno::EINVAL),
         // Typing in another's name is refused, as Linux does since 6.2.
         ioctl::TIOCSTI => Err(Errno::EIO),
@@ -93,33 +93,33 @@ fn with_speeds(modes: &Modes) -> Vec<u8> {
 }
 
 fn set_modes(terminal: &Terminal, from: u64, bytes: usize, flush: bool) -> Result<()> {
-    let bytes = copy::read_vec(from, bytes)?;
+    let bytes = usercopy::read_vec(from, bytes)?;
     let modes = Modes::from_bytes(&bytes).ok_or(Errno::EINVAL)?;
     take_up(terminal, &modes, flush)
 }
 
 fn set_old_modes(terminal: &Terminal, from: u64, flush: bool) -> Result<()> {
-    let bytes = copy::read_vec(from, OLD_BYTES)?;
+    let bytes = usercopy::read_vec(from, OLD_BYTES)?;
     let modes = terminal.modes().with_old_bytes(bytes.first_chunk().ok_or(Errno::EFAULT)?);
     take_up(terminal, &modes, flush)
 }
 
 fn take_up(terminal: &Terminal, modes: &Modes, flush: bool) -> Result<()> {
-    job::wait_for_turn(terminal, Attempt::Write)?;
+    job_control::wait_for_turn(terminal, Attempt::Write)?;
     if flush {
         terminal.flush_input();
     }
     terminal.note_modes(&terminal.modes(), modes);
     terminal.set_modes(modes);
-    crate::block::kick_idle();
+    crate::wait::kick_idle();
     Ok(())
 }
 
 fn set_size(terminal: &Terminal, from: u64) -> Result<()> {
-    let bytes = copy::read_vec(from, 8)?;
+    let bytes = usercopy::read_vec(from, 8)?;
     let size = core::array::from_fn(|index| u16::from_le_bytes([bytes[index * 2], bytes[index * 2 + 1]]));
     if terminal.set_size(size) {
-        job::signal_foreground(terminal, linux::SIGWINCH);
+        job_control::signal_foreground(terminal, linux::SIGWINCH);
     }
     Ok(())
 }
@@ -135,16 +135,16 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     if group as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    job::wait_for_turn(terminal, Attempt::Write)?;
+    job_control::wait_for_turn(terminal, Attempt::Write)?;
     let session = process().session.load(Relaxed);
     if group != process().group() {
-        let member = relatives::member(group).ok_or(Errno::ESRCH)?;
+        let member = process_table::member(group).ok_or(Errno::ESRCH)?;
         if member.session != session {
             return Err(Errno::EPERM);
         }
     }
     terminal.set_foreground(group);
-    crate::block::kick_idle();
+    crate::wait::kick_idle();
     Ok(())
 }
 
@@ -161,14 +161,14 @@ fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
     }
     terminal.set_session(session);
     terminal.set_foreground(process.group());
-    job::set_controlling(Some(terminal.clone()));
+    job_control::set_controlling(Some(terminal.clone()));
     Ok(())
 }
 
 fn give_control_up(terminal: &Terminal) -> Result<()> {
     controlling(terminal)?;
-    job::give_control_up();
-    job::set_controlling(None);
+    job_control::give_control_up();
+    job_control::set_controlling(None);
     Ok(())
 }
 
@@ -193,6 +193,6 @@ fn hold(terminal: &Terminal, action: u64) -> Result<()> {
         _ => return Err(Errno::EINVAL),
     }
     terminal.note_held();
-    crate::block::kick_idle();
+    crate::wait::kick_idle();
     Ok(())
 }

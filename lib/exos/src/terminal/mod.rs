@@ -3,28 +3,28 @@
 //! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b): whoever has the key may type,
 //! read, and change the modes, and each checks what it finds. The machine's own terminal is fed by the session, which
 //! runs the discipline on what the host sends; a pseudo-terminal is fed by whoever has its `master` (pty(7)), and the
-//! guardian keeps its name and pages. Job control is the readers' and writers' affair.
+//! server keeps its name and pages. Job control is the readers' and writers' affair.
 
 /// Name of the machine's terminal.
 pub const PATH: &[u8] = b"/dev/console";
 
-pub mod discipline;
-pub mod modes;
-pub mod output;
+pub mod line_discipline;
+pub mod opost;
+pub mod termios;
 
 #[cfg(target_os = "none")]
 pub mod control;
 #[cfg(target_os = "none")]
-pub mod job;
-#[cfg(target_os = "none")]
-pub mod master;
+pub mod job_control;
 #[cfg(target_os = "none")]
 mod packet;
 #[cfg(target_os = "none")]
+pub mod pty_master;
+#[cfg(target_os = "none")]
 mod read;
 #[cfg(target_os = "none")]
-mod shared;
+mod tty_state;
 #[cfg(target_os = "none")]
 mod write;
 #[cfg(target_os = "none")]
-pub use shared::*;
+pub use tty_state::*;

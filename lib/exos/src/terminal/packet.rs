@@ -1,8 +1,8 @@
 //! Packet mode: the master of a pseudo-terminal is told when its slave is flushed, held, or changes who does flow control
 //! (`TIOCPKT`, ioctl_tty(2)).
 
-use super::modes::Modes;
-use super::shared::{Terminal, place};
+use super::termios::Modes;
+use super::tty_state::{Terminal, place};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 
@@ -43,7 +43,7 @@ impl Terminal {
         if self.has_packets() {
             self.word(place::EVENTS).fetch_and(!u64::from(opposite), SeqCst);
             self.word(place::EVENTS).fetch_or(u64::from(event), SeqCst);
-            crate::block::kick_idle();
+            crate::wait::kick_idle();
         }
     }
 

@@ -1,11 +1,11 @@
 //! Reading from a terminal: lines, or as many bytes as `VMIN` and `VTIME` ask for.
 
-use super::job::{self, Attempt};
-use super::modes::Modes;
-use super::shared::{Screen, Terminal};
-use crate::block::{self, Woken};
+use super::job_control::{self, Attempt};
+use super::termios::Modes;
+use super::tty_state::{Screen, Terminal};
 use crate::errno::{Errno, Result};
-use crate::user_memory::copy;
+use crate::hw::usercopy;
+use crate::wait::{self, WakeReason};
 use linux_raw_sys::general as linux;
 
 /// Nanoseconds in a unit of `VTIME`.
@@ -14,23 +14,23 @@ const TENTH: u64 = 100_000_000;
 impl Terminal {
     /// `read`: into the program's memory.
     pub fn read(&self, to: u64, count: u64, nonblocking: bool) -> Result<u64> {
-        let most = count.min(crate::layout::PAGE_SIZE);
+        let most = count.min(crate::address_map::PAGE_SIZE);
         if most == 0 {
             return Ok(0);
         }
         loop {
-            job::wait_for_turn(self, Attempt::Read)?;
+            job_control::wait_for_turn(self, Attempt::Read)?;
             // What the host typed before it went is read still.
             if self.is_hung_up() && *self.screen() != Screen::Host {
                 return Ok(0);
             }
             let modes = self.modes();
-            let reachable = copy::prepare(to, most, true)?;
+            let reachable = usercopy::prepare(to, most, true)?;
             if self.is_enough(&modes, reachable)
                 && let Some(bytes) = self.take(reachable as usize)
             {
-                block::kick_idle();
-                copy::write(to, &bytes)?;
+                wait::kick_idle();
+                usercopy::write(to, &bytes)?;
                 return Ok(bytes.len() as u64);
             }
             if self.is_hung_up() || !modes.is_canonical() && minimum(&modes) == 0 && timer(&modes) == 0 {
@@ -41,7 +41,7 @@ impl Terminal {
             }
             if self.wait_for_input(&modes, reachable)? {
                 let bytes = self.take(reachable as usize).unwrap_or_default();
-                copy::write(to, &bytes)?;
+                usercopy::write(to, &bytes)?;
                 return Ok(bytes.len() as u64);
             }
         }
@@ -70,7 +70,7 @@ impl Terminal {
             true => waiting + 1,
             false => minimum(modes).clamp(1, count),
         };
-        Ok(block::wait(&self.input_terms(least), deadline)? == Woken::TimedOut && self.waiting() == waiting)
+        Ok(wait::wait(&self.input_terms(least), deadline)? == WakeReason::TimedOut && self.waiting() == waiting)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Writing to a terminal: to the host, or into the ring that the master of a pseudo-terminal reads.
 
-use super::job::{self, Attempt};
-use super::shared::{Screen, Terminal};
-use crate::block;
+use super::job_control::{self, Attempt};
+use super::tty_state::{Screen, Terminal};
 use crate::descriptor::object::{has_host_room, send, send_now, wait_for_room};
 use crate::errno::{Errno, Result};
+use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::pipe::ring::ATOMIC;
-use crate::user_memory::copy;
+use crate::wait;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::Kind;
@@ -24,8 +24,8 @@ impl Terminal {
         let mut done = 0;
         while done < count {
             let some = (count - done).min(AT_ONCE) as usize;
-            let outcome =
-                copy::read_vec(from.saturating_add(done), some).and_then(|bytes| self.write_bytes(&bytes, nonblocking));
+            let outcome = usercopy::read_vec(from.saturating_add(done), some)
+                .and_then(|bytes| self.write_bytes(&bytes, nonblocking));
             match outcome {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => done += outcome?,
@@ -37,13 +37,13 @@ impl Terminal {
     /// Writes bytes of ExOS: all of them, unless an error comes.
     pub fn write_bytes(&self, bytes: &[u8], nonblocking: bool) -> Result<u64> {
         if self.modes().has_local(linux::TOSTOP) {
-            job::wait_for_turn(self, Attempt::Write)?;
+            job_control::wait_for_turn(self, Attempt::Write)?;
         }
         while self.is_held() && !self.is_hung_up() {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            block::wait(&self.held_terms(), None)?;
+            wait::wait(&self.held_terms(), None)?;
         }
         if self.is_hung_up() {
             return Err(Errno::EIO);
@@ -77,10 +77,10 @@ impl Terminal {
     /// Waits for the turn of who writes, and until something may be written.
     pub fn wait_to_write(&self) -> Result<()> {
         if self.modes().has_local(linux::TOSTOP) {
-            job::wait_for_turn(self, Attempt::Write)?;
+            job_control::wait_for_turn(self, Attempt::Write)?;
         }
         while self.is_held() && !self.is_hung_up() {
-            block::wait(&self.held_terms(), None)?;
+            wait::wait(&self.held_terms(), None)?;
         }
         match self.screen() {
             Screen::Host => wait_for_room(abi::host_channel::PAYLOAD as u64),
@@ -109,7 +109,7 @@ impl Terminal {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            block::wait(&self.room_terms(ring), None)?;
+            wait::wait(&self.room_terms(ring), None)?;
         }
         Ok(())
     }

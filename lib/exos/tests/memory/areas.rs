@@ -1,9 +1,9 @@
 //! Areas: what they say of each page, and where there is room.
 
 use crate::machine::BASE;
+use exos::address_map::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
 use exos::errno::Errno;
-use exos::layout::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
-use exos::memory::area::{Area, Areas, Backing, Protection};
+use exos::vm::vma::{Backing, Protection, Vma, VmaList};
 
 /// Of each page its protection and, if it is a file's, its number there; few ranges are long, so that there are many areas.
 #[test]
@@ -11,7 +11,7 @@ fn areas_agree_with_a_page_by_page_model() {
     const SPAN: u64 = 150;
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut areas = Areas::default();
+        let mut areas = VmaList::default();
         let mut model = [None; SPAN as usize];
         for step in 0..200 {
             let start = random.u64(..SPAN);
@@ -25,7 +25,7 @@ fn areas_agree_with_a_page_by_page_model() {
                     let offset = random.bool().then(|| random.u64(..2) * 10 * PAGE_SIZE + from);
                     let file = |offset| Backing::File { node: 7, offset, writable: true };
                     let backing = offset.map_or(Backing::Anonymous, file);
-                    areas.insert(Area { backing, ..Area::anonymous(from, to, protection) });
+                    areas.insert(Vma { backing, ..Vma::anonymous(from, to, protection) });
                     let pages = model[range].iter_mut().zip((0..).step_by(PAGE_SIZE as usize));
                     pages.for_each(|(page, at)| *page = Some((protection, offset.map(|offset| offset + at))));
                 }
@@ -50,7 +50,7 @@ fn areas_agree_with_a_page_by_page_model() {
             }
             areas_are(&areas, &model, &format!("seed {seed}, step {step}"));
             let inside = areas.within(from, to);
-            assert_eq!(inside.iter().map(Area::bytes).sum::<u64>(), bytes_of(&model[start as usize..end as usize]));
+            assert_eq!(inside.iter().map(Vma::bytes).sum::<u64>(), bytes_of(&model[start as usize..end as usize]));
             assert!(inside.iter().all(|area| from <= area.start && area.end <= to));
             assert_eq!(areas.is_free(from, to), inside.is_empty());
         }
@@ -64,8 +64,8 @@ fn bytes_of<T>(pages: &[Option<T>]) -> u64 {
 type Meaning = (Protection, Option<u64>);
 
 /// Every page means what the model says, and no two areas could be one.
-fn areas_are(areas: &Areas, model: &[Option<Meaning>], when: &str) {
-    let meaning = |area: &Area, address: u64| {
+fn areas_are(areas: &VmaList, model: &[Option<Meaning>], when: &str) {
+    let meaning = |area: &Vma, address: u64| {
         let offset = match area.backing {
             Backing::File { offset, .. } => Some(offset + (address - area.start)),
             _ => None,
@@ -76,7 +76,7 @@ fn areas_are(areas: &Areas, model: &[Option<Meaning>], when: &str) {
         let found = areas.find(address + 7).map(|area| meaning(area, address));
         assert_eq!(found, *expected, "{when}, {address:#x}");
     }
-    let all: Vec<&Area> = areas.iter().collect();
+    let all: Vec<&Vma> = areas.iter().collect();
     assert_eq!((all.len(), areas.bytes()), (areas.count(), bytes_of(model)), "{when}");
     for two in all.windows(2) {
         let touch = two[0].end == two[1].start;
@@ -87,25 +87,25 @@ fn areas_are(areas: &Areas, model: &[Option<Meaning>], when: &str) {
 
 #[test]
 fn places_are_found_from_above_and_never_overlap() {
-    let mut areas = Areas::default();
+    let mut areas = VmaList::default();
     for count in 1..200 {
         let place = areas.find_place(count * PAGE_SIZE).expect("there is room");
         assert!(areas.is_free(place, place + count * PAGE_SIZE) && place + count * PAGE_SIZE <= MMAP_TOP);
-        areas.insert(Area::anonymous(place, place + count * PAGE_SIZE, Protection::READ));
+        areas.insert(Vma::anonymous(place, place + count * PAGE_SIZE, Protection::READ));
     }
     assert_eq!(areas.find_place_below(MMAP_TOP, MMAP_TOP), Err(Errno::ENOMEM));
-    areas.insert(Area::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
+    areas.insert(Vma::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
     assert_eq!(areas.find_place_below(MMAP_TOP, PAGE_SIZE), Err(Errno::ENOMEM));
 }
 
 #[test]
 fn what_has_no_place_below_the_stack_gets_one_above_it() {
-    let mut areas = Areas::default();
+    let mut areas = VmaList::default();
     assert_eq!(areas.find_place(CHOSEN_END), Ok(PROGRAM_END - CHOSEN_END));
-    areas.insert(Area::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
+    areas.insert(Vma::anonymous(LEAST_ADDRESS, MMAP_TOP, Protection::READ));
     assert_eq!(areas.find_place(PAGE_SIZE), Ok(PROGRAM_END - PAGE_SIZE));
     assert_eq!(areas.find_place(PROGRAM_END - CHOSEN_END), Ok(CHOSEN_END));
     assert_eq!(areas.find_place(PROGRAM_END - CHOSEN_END + PAGE_SIZE), Err(Errno::ENOMEM));
-    areas.insert(Area::anonymous(CHOSEN_END, PROGRAM_END, Protection::READ));
+    areas.insert(Vma::anonymous(CHOSEN_END, PROGRAM_END, Protection::READ));
     assert_eq!(areas.find_place(PAGE_SIZE), Err(Errno::ENOMEM));
 }

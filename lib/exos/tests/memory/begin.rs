@@ -2,11 +2,11 @@
 
 use crate::machine::{BASE, FILE, FILE_PAGES, Process, alone};
 use abi::page_table::WRITE;
-use exos::layout::PAGE_SIZE;
-use exos::memory::area::{Area, Backing, Protection};
-use exos::memory::draft::Draft;
-use exos::memory::frames::page_of;
-use exos::memory::space::{Pages, Space};
+use exos::address_map::PAGE_SIZE;
+use exos::vm::address_space::{AddressSpace, PageOps};
+use exos::vm::dry_run::DryRun;
+use exos::vm::page_record::page_of;
+use exos::vm::vma::{Backing, Protection, Vma};
 use std::collections::BTreeMap;
 
 /// What comes at the beginning of a program is what would have come by faults, however little memory there is.
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 fn a_program_begins_with_what_it_would_have_faulted_for() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut process, mut space) = (alone(), Space::default());
+        let (mut process, mut space) = (alone(), AddressSpace::default());
         let last = if random.bool() { 0 } else { random.u64(1..20) };
         process.machine.borrow_mut().last = last;
         process.at_hand = random.usize(..8);
@@ -22,11 +22,11 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
         let [text, data, zeros] = [random.u64(1..20), random.u64(1..25), random.u64(1..12)];
         let backing = |page: u64| Backing::File { node, offset: page * PAGE_SIZE, writable: false };
         let at = |page: u64| BASE + page * PAGE_SIZE;
-        let area = |from: u64, to: u64, protection| Area::anonymous(at(from), at(to), protection);
+        let area = |from: u64, to: u64, protection| Vma::anonymous(at(from), at(to), protection);
         let all = text + data + zeros;
         let areas = [
-            Area { backing: backing(0), ..area(0, text, Protection::READ) },
-            Area { backing: backing(text), ..area(text, text + data, Protection::READ_WRITE) },
+            Vma { backing: backing(0), ..area(0, text, Protection::READ) },
+            Vma { backing: backing(text), ..area(text, text + data, Protection::READ_WRITE) },
             area(text + data, all, Protection::READ_WRITE),
         ];
         areas.iter().for_each(|area| space.map(&mut process, *area).expect("it maps"));
@@ -65,11 +65,11 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
 /// The first touch of one part of a library brings what programs touch of all its parts, and of nothing beside them.
 #[test]
 fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     let at = |page: u64| BASE + page * PAGE_SIZE;
-    let part = |(from, to): (u64, u64), (node, first): (u64, u64), protection| Area {
+    let part = |(from, to): (u64, u64), (node, first): (u64, u64), protection| Vma {
         backing: Backing::File { node, offset: first * PAGE_SIZE, writable: false },
-        ..Area::anonymous(at(from), at(to), protection)
+        ..Vma::anonymous(at(from), at(to), protection)
     };
     let parts = [
         part((0, 3), (3, 0), Protection::READ),
@@ -79,12 +79,13 @@ fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
     ];
     parts.iter().for_each(|part| space.map(&mut process, *part).expect("it maps"));
     assert_eq!(process.read(&mut space, at(15)), Ok(11));
-    let there = |space: &Space| space.frames.within(0, u64::MAX >> 1).map(|(address, _)| address).collect::<Vec<_>>();
+    let there =
+        |space: &AddressSpace| space.frames.within(0, u64::MAX >> 1).map(|(address, _)| address).collect::<Vec<_>>();
     assert_eq!(there(&space), [4, 9, 15].map(at));
     // Data is the program's own at once.
     assert!(space.frames.get(at(15)) & WRITE != 0 && space.frames.get(at(9)) & WRITE == 0);
     // What is put over a part leaves the others as they are.
-    space.map(&mut process, Area::anonymous(at(17), at(19), Protection::READ_WRITE)).expect("it maps");
+    space.map(&mut process, Vma::anonymous(at(17), at(19), Protection::READ_WRITE)).expect("it maps");
     space.drop_pages(&mut process, at(3), at(13)).expect("they go");
     assert_eq!(process.read(&mut space, at(9)), Ok(6));
     assert!(!there(&space).contains(&at(4)), "what programs touch came a second time");
@@ -93,11 +94,11 @@ fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
 /// The same areas, planned, have the same entries but for the numbers of their own pages, and say what these begin with.
 fn check_plan(
     process: &Process,
-    (node, areas, set): (u64, &[Area], &[(u64, u64)]),
+    (node, areas, set): (u64, &[Vma], &[(u64, u64)]),
     place: std::ops::Range<u64>,
     recorded: &BTreeMap<u64, u64>,
 ) {
-    let (mut draft, mut plan) = (Draft::default(), Space::default());
+    let (mut draft, mut plan) = (DryRun::default(), AddressSpace::default());
     plan.held.push(node);
     areas.iter().for_each(|area| plan.map(&mut draft, *area).expect("it maps"));
     plan.fill_for_start(&mut draft, node, set, place);

@@ -1,12 +1,12 @@
 //! Mappings that move, grow and go, wherever memory ends.
 
 use crate::machine::{BASE, alone};
+use exos::address_map::{MMAP_TOP, PAGE_SIZE};
 use exos::errno::Errno;
-use exos::layout::{MMAP_TOP, PAGE_SIZE};
-use exos::memory::advice::Advice;
-use exos::memory::area::{Area, Protection};
-use exos::memory::remap::Remap;
-use exos::memory::space::{Access, Space, Violation};
+use exos::vm::address_space::{Access, AddressSpace, FaultError};
+use exos::vm::madvise::Advice;
+use exos::vm::mremap::Remap;
+use exos::vm::vma::{Protection, Vma};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory is moved and taken away whole, or stays as it was, wherever the memory for page tables ends.
@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 fn what_cannot_be_moved_or_taken_away_is_still_there() {
     for seed in 0..1000 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut process, mut space) = (alone(), Space::default());
+        let (mut process, mut space) = (alone(), AddressSpace::default());
         let count = random.u64(1..12);
         let at = |page: u64| BASE + page * PAGE_SIZE;
-        let old = Area::anonymous(at(0), at(count), Protection::READ_WRITE);
+        let old = Vma::anonymous(at(0), at(count), Protection::READ_WRITE);
         space.map(&mut process, old).expect("it maps");
         for page in (0..count).filter(|_| random.bool()).collect::<Vec<_>>() {
             process.write(&mut space, at(page), page as u8 + 1).expect("it may");
@@ -46,8 +46,8 @@ fn what_cannot_be_moved_or_taken_away_is_still_there() {
 
 #[test]
 fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
-    let (mut process, mut space) = (alone(), Space::default());
-    space.map(&mut process, Area::anonymous(BASE, BASE + 4 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    let (mut process, mut space) = (alone(), AddressSpace::default());
+    space.map(&mut process, Vma::anonymous(BASE, BASE + 4 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
     for page in 0..4 {
         process.write(&mut space, BASE + page * PAGE_SIZE, 10 + page as u8).expect("it may");
     }
@@ -65,7 +65,7 @@ fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
     let to = space.remap(&mut process, two).expect("it moves");
     assert_eq!(process.read(&mut space, to), Ok(11));
     assert_eq!(process.read(&mut space, to + 2 * PAGE_SIZE), Ok(0));
-    assert_eq!(space.fault(&mut process, BASE + PAGE_SIZE, Access::Read), Err(Violation::NotMapped));
+    assert_eq!(space.fault(&mut process, BASE + PAGE_SIZE, Access::Read), Err(FaultError::NotMapped));
     let across = Remap { start: BASE, bytes: 2 * PAGE_SIZE, ..two };
     assert_eq!(space.remap(&mut process, across), Err(Errno::EFAULT), "a hole is in it");
     let all = (to, to + 3 * PAGE_SIZE);
@@ -78,7 +78,7 @@ fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
     space.advise(&mut process, (to + PAGE_SIZE, all.1), Advice::Wiped(true)).expect("it may");
     space.begin_child(&mut process).expect("it begins");
     assert_eq!(space.locked_bytes(), 0, "a child locks nothing");
-    assert_eq!(space.fault(&mut process, to, Access::Read), Err(Violation::NotMapped));
+    assert_eq!(space.fault(&mut process, to, Access::Read), Err(FaultError::NotMapped));
     assert_eq!(process.read(&mut space, to + PAGE_SIZE), Ok(0));
     assert_eq!(process.read(&mut space, BASE), Ok(10));
 }
@@ -86,16 +86,16 @@ fn mappings_move_with_what_they_hold_and_what_is_locked_counts() {
 #[test]
 fn the_stack_grows_and_brk_moves() {
     let mut process = alone();
-    let mut space = Space::default();
+    let mut space = AddressSpace::default();
     space.brk = (BASE, BASE);
     let top = MMAP_TOP + (64 << 20);
-    let stack = Area { grows: true, ..Area::anonymous(top - PAGE_SIZE, top, Protection::READ_WRITE) };
+    let stack = Vma { grows: true, ..Vma::anonymous(top - PAGE_SIZE, top, Protection::READ_WRITE) };
     space.map(&mut process, stack).expect("it maps");
     assert_eq!(space.fault(&mut process, top - 5 * PAGE_SIZE, Access::Write), Ok(()));
-    assert_eq!(space.fault(&mut process, top - (9 << 20), Access::Write), Err(Violation::NotMapped));
+    assert_eq!(space.fault(&mut process, top - (9 << 20), Access::Write), Err(FaultError::NotMapped));
     assert_eq!(space.move_brk(&mut process, BASE + 100), BASE + 100);
     assert_eq!(space.fault(&mut process, BASE, Access::Write), Ok(()));
     assert_eq!(space.move_brk(&mut process, BASE - 1), BASE + 100);
     assert_eq!(space.move_brk(&mut process, BASE), BASE);
-    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(Violation::NotMapped));
+    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(FaultError::NotMapped));
 }

@@ -2,16 +2,16 @@
 
 use crate::machine::{BASE, alone};
 use abi::page_table::WRITE;
-use exos::layout::PAGE_SIZE;
-use exos::memory::area::{Area, Protection};
-use exos::memory::frames::{COPY_ON_WRITE, page_of};
-use exos::memory::space::{Access, Space, Violation};
+use exos::address_map::PAGE_SIZE;
+use exos::vm::address_space::{Access, AddressSpace, FaultError};
+use exos::vm::page_record::{COPY_ON_WRITE, page_of};
+use exos::vm::vma::{Protection, Vma};
 use std::collections::BTreeMap;
 
 #[test]
 fn who_walks_over_fresh_memory_faults_less_and_less() {
-    let (mut process, mut space) = (alone(), Space::default());
-    space.map(&mut process, Area::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    let (mut process, mut space) = (alone(), AddressSpace::default());
+    space.map(&mut process, Vma::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
     let mut came = Vec::new();
     for page in 0..20 {
         let before = process.table.len();
@@ -21,7 +21,7 @@ fn who_walks_over_fresh_memory_faults_less_and_less() {
     assert_eq!(came.iter().copied().filter(|pages| *pages > 0).collect::<Vec<_>>(), [1, 1, 2, 4, 8, 4]);
     assert_eq!(space.frames.within(0, u64::MAX >> 1).collect::<BTreeMap<_, _>>(), process.table);
     space.unmap(&mut process, BASE, BASE + 20 * PAGE_SIZE).expect("it unmaps");
-    space.map(&mut process, Area::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    space.map(&mut process, Vma::anonymous(BASE, BASE + 20 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
     for page in [3, 1, 9, 5, 6, 19, 0] {
         let before = process.table.len();
         process.write(&mut space, BASE + page * PAGE_SIZE, 1).expect("it may");
@@ -36,8 +36,8 @@ fn sparse_memory_is_recorded_as_it_is_mapped() {
     const SPAN: u64 = 1 << 24;
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut process, mut space) = (alone(), Space::default());
-        let area = Area::anonymous(BASE, BASE + SPAN * PAGE_SIZE, Protection::READ_WRITE);
+        let (mut process, mut space) = (alone(), AddressSpace::default());
+        let area = Vma::anonymous(BASE, BASE + SPAN * PAGE_SIZE, Protection::READ_WRITE);
         space.map(&mut process, area).expect("it maps");
         let mut expected = BTreeMap::new();
         let mut place = 0;
@@ -60,7 +60,7 @@ fn sparse_memory_is_recorded_as_it_is_mapped() {
                     process.machine.borrow_mut().last = if random.u8(..4) == 0 { next + random.u64(..3) } else { 0 };
                     match process.write(&mut space, address, step) {
                         Ok(()) => _ = expected.insert(address, step),
-                        Err(violation) => assert_eq!(violation, Violation::OutOfMemory, "seed {seed}, step {step}"),
+                        Err(violation) => assert_eq!(violation, FaultError::OutOfMemory, "seed {seed}, step {step}"),
                     }
                     process.machine.borrow_mut().last = 0;
                 }
@@ -75,9 +75,9 @@ fn sparse_memory_is_recorded_as_it_is_mapped() {
 #[test]
 fn who_walks_over_shared_memory_faults_less_and_less() {
     const COUNT: u64 = 60;
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     process.others.borrow_mut().push(BTreeMap::new());
-    space.map(&mut process, Area::anonymous(BASE, BASE + COUNT * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+    space.map(&mut process, Vma::anonymous(BASE, BASE + COUNT * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
     let at = |page: u64| BASE + page * PAGE_SIZE;
     (0..COUNT).for_each(|page| process.write(&mut space, at(page), page as u8).expect("it may"));
     space.share_for_fork(&mut process, &[], |_, _| {}).expect("it forks");
@@ -102,14 +102,14 @@ fn who_walks_over_shared_memory_faults_less_and_less() {
 #[test]
 fn violations_are_told_apart() {
     let mut process = alone();
-    let mut space = Space::default();
-    space.map(&mut process, Area::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
-    assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(Violation::NotMapped));
-    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(Violation::NotAllowed));
-    assert_eq!(space.fault(&mut process, BASE, Access::Execute), Err(Violation::NotAllowed));
+    let mut space = AddressSpace::default();
+    space.map(&mut process, Vma::anonymous(BASE, BASE + PAGE_SIZE, Protection::READ)).expect("it maps");
+    assert_eq!(space.fault(&mut process, BASE - 1, Access::Read), Err(FaultError::NotMapped));
+    assert_eq!(space.fault(&mut process, BASE, Access::Write), Err(FaultError::NotAllowed));
+    assert_eq!(space.fault(&mut process, BASE, Access::Execute), Err(FaultError::NotAllowed));
     assert_eq!(space.fault(&mut process, BASE, Access::Read), Ok(()));
     space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::NONE).expect("it may");
-    assert_eq!(space.fault(&mut process, BASE, Access::Read), Err(Violation::NotAllowed));
+    assert_eq!(space.fault(&mut process, BASE, Access::Read), Err(FaultError::NotAllowed));
     assert!(process.table.is_empty(), "nothing is present that may not be read");
     space.protect(&mut process, BASE, BASE + PAGE_SIZE, Protection::READ_WRITE).expect("it may");
     process.write(&mut space, BASE, 3).expect("it may");

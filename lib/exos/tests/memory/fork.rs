@@ -2,10 +2,10 @@
 
 use crate::machine::{BASE, Machine, Process, alone};
 use abi::page_table::WRITE;
-use exos::layout::PAGE_SIZE;
-use exos::memory::area::{Area, Backing, Protection};
-use exos::memory::frames::TOGETHER;
-use exos::memory::space::Space;
+use exos::address_map::PAGE_SIZE;
+use exos::vm::address_space::AddressSpace;
+use exos::vm::page_record::TOGETHER;
+use exos::vm::vma::{Backing, Protection, Vma};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,8 +27,8 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             libraries: BTreeMap::new(),
         };
         let (mut parent, mut child) = (process(0), process(1));
-        let mut space = Space::default();
-        space.map(&mut parent, Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
+        let mut space = AddressSpace::default();
+        space.map(&mut parent, Vma::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE)).expect("it maps");
         let mut expected = [[0u8; 8]; 2];
         for _ in 0..random.usize(..12) {
             let (page, value) = (random.usize(..8), random.u8(..));
@@ -63,9 +63,9 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
 /// A child is given the pages of files that children before it touched, and finds the others again.
 #[test]
 fn a_child_has_the_pages_of_files_that_others_touched() {
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     let backing = Backing::File { node: 3, offset: 0, writable: false };
-    let area = Area { backing, ..Area::anonymous(BASE, BASE + 40 * PAGE_SIZE, Protection::READ) };
+    let area = Vma { backing, ..Vma::anonymous(BASE, BASE + 40 * PAGE_SIZE, Protection::READ) };
     space.map(&mut process, area).expect("it maps");
     (0..40).for_each(|page| _ = process.read(&mut space, BASE + page * PAGE_SIZE));
     assert_eq!(space.files_for_child(true).count(), 40);
@@ -96,10 +96,11 @@ fn a_child_has_the_pages_of_files_that_others_touched() {
 /// Who makes one child after the other looks only at a number to see whether anything has changed.
 #[test]
 fn an_edition_is_another_one_when_a_child_would_begin_with_something_else() {
-    let (mut process, mut space) = (alone(), Space::default());
-    let mut before = space.edition();
-    let mut is_another = |space: &Space| core::mem::replace(&mut before, space.edition()) != space.edition();
-    let area = Area::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE);
+    let (mut process, mut space) = (alone(), AddressSpace::default());
+    let mut before = space.generation();
+    let mut is_another =
+        |space: &AddressSpace| core::mem::replace(&mut before, space.generation()) != space.generation();
+    let area = Vma::anonymous(BASE, BASE + 8 * PAGE_SIZE, Protection::READ_WRITE);
     space.map(&mut process, area).expect("it maps");
     assert!(is_another(&space));
     process.write(&mut space, BASE, 1).expect("it may");

@@ -1,14 +1,14 @@
 //! The record of pages: what was set, and what is taken out.
 
 use abi::page_table::MapRow;
-use exos::layout::PAGE_SIZE;
-use exos::memory::frames::{FROM_FILE, Frames, TOGETHER};
+use exos::address_map::PAGE_SIZE;
+use exos::vm::page_record::{FROM_FILE, PageRecord, TOGETHER};
 use std::collections::BTreeMap;
 
 #[test]
 fn frames_remember_what_was_set() {
     let mut random = fastrand::Rng::with_seed(1);
-    let (mut frames, mut model) = (Frames::default(), BTreeMap::new());
+    let (mut frames, mut model) = (PageRecord::default(), BTreeMap::new());
     for _ in 0..5000 {
         let address = random.u64(..2000) * PAGE_SIZE * random.u64(1..4);
         let entry = if random.bool() { 0 } else { random.u64(1..) };
@@ -26,7 +26,7 @@ fn frames_count_what_is_a_files_and_take_out_what_is_asked() {
     const SPAN: u64 = 300;
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut frames, mut model) = (Frames::default(), BTreeMap::new());
+        let (mut frames, mut model) = (PageRecord::default(), BTreeMap::new());
         for step in 0..60 {
             let [start, length] = [random.u64(..SPAN), random.u64(1..90)];
             let (from, to) = (start * PAGE_SIZE, (start + length) * PAGE_SIZE);
@@ -56,7 +56,7 @@ fn frames_count_what_is_a_files_and_take_out_what_is_asked() {
                     model.retain(|at, entry| *entry & FROM_FILE == 0 || stays(at));
                 }
                 _ => {
-                    let (entry, missing) = frames.look(from, 8);
+                    let (entry, missing) = frames.scan(from, 8);
                     let is_empty = |page: &u64| !model.contains_key(&(page * PAGE_SIZE));
                     assert_eq!(entry, model.get(&from).copied().unwrap_or(0), "seed {seed}, step {step}");
                     // As many as lie together with it in what is kept, or fewer.

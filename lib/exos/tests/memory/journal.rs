@@ -1,11 +1,11 @@
 //! The journal of what a child that borrows memory writes.
 
 use crate::machine::BASE;
-use exos::layout::PAGE_SIZE;
+use exos::address_map::PAGE_SIZE;
 
 #[test]
 fn a_journal_tells_which_bytes_differ_and_only_those() {
-    use exos::memory::journal::Journal;
+    use exos::vm::write_log::WriteLog;
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);
         let before: Vec<u8> = (0..PAGE_SIZE).map(|_| random.u8(..4)).collect();
@@ -15,7 +15,7 @@ fn a_journal_tells_which_bytes_differ_and_only_those() {
             let end = now.len().min(at + length);
             now[at..end].fill_with(|| random.u8(..4));
         }
-        let mut journal = Journal::default();
+        let mut journal = WriteLog::default();
         journal.note(BASE, before.clone());
         // What is noted later is not what was there at first.
         journal.note(BASE, now.clone());
@@ -29,5 +29,5 @@ fn a_journal_tells_which_bytes_differ_and_only_those() {
         assert_eq!(target, now, "seed {seed}");
         assert_eq!(written, before.iter().zip(&now).filter(|(old, new)| old != new).count(), "seed {seed}");
     }
-    assert_eq!(Journal::default().changes(BASE, &[1]), []);
+    assert_eq!(WriteLog::default().changes(BASE, &[1]), []);
 }

@@ -1,11 +1,11 @@
 //! Libraries whose text comes with a table that others have, too.
 
 use crate::machine::{LARGE_FILE, LARGE_FILE_PAGES, Process, alone};
-use exos::layout::PAGE_SIZE;
-use exos::memory::area::{Area, Backing, Protection};
-use exos::memory::leaf::SPAN;
-use exos::memory::library::Part;
-use exos::memory::space::{Space, Violation};
+use exos::address_map::PAGE_SIZE;
+use exos::vm::address_space::{AddressSpace, FaultError};
+use exos::vm::shared_text::Part;
+use exos::vm::table_scan::SPAN;
+use exos::vm::vma::{Backing, Protection, Vma};
 
 /// Where the span begins that has the text, and the pages of the library: constants, text, constants, data.
 const TEXT: u64 = 1 << 30;
@@ -18,26 +18,26 @@ const EXECUTE: Protection = Protection(5);
 type Seen = Option<(Protection, u8)>;
 
 /// Maps the library as a linker does, so that its data begins where the next span does.
-fn map_library(process: &mut Process, space: &mut Space) -> (u64, Vec<Seen>) {
+fn map_library(process: &mut Process, space: &mut AddressSpace) -> (u64, Vec<Seen>) {
     let first = TEXT + (SPAN_PAGES - 440) * PAGE_SIZE;
     let (mut index, mut seen) = (0, Vec::new());
     for (count, protection) in PARTS {
         let backing = Backing::File { node: LARGE_FILE, offset: index * PAGE_SIZE, writable: false };
         let (start, end) = (first + index * PAGE_SIZE, first + (index + count) * PAGE_SIZE);
-        space.map(process, Area { backing, ..Area::anonymous(start, end, protection) }).expect("it maps");
+        space.map(process, Vma { backing, ..Vma::anonymous(start, end, protection) }).expect("it maps");
         seen.extend((index..index + count).map(|index| Some((protection, index as u8))));
         index += count;
     }
     (first, seen)
 }
 
-fn shared(space: &Space) -> u64 {
+fn shared(space: &AddressSpace) -> u64 {
     space.shared_text(0, u64::MAX >> 1).map(|(_, pages)| pages).sum()
 }
 
 #[test]
 fn the_text_of_a_library_comes_with_one_table() {
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     let (first, seen) = map_library(&mut process, &mut space);
     assert_eq!(shared(&space), 0);
     assert_eq!(process.read(&mut space, first + 450 * PAGE_SIZE), Ok(450_u64 as u8), "its data is touched first");
@@ -46,19 +46,19 @@ fn the_text_of_a_library_comes_with_one_table() {
     assert!(!space.frames.has_any(TEXT, TEXT + SPAN), "the record has nothing of it");
     let before = process.table.len();
     for (page, seen) in (0..440).zip(&seen) {
-        let expected = seen.map(|(_, byte)| byte).ok_or(Violation::NotMapped);
+        let expected = seen.map(|(_, byte)| byte).ok_or(FaultError::NotMapped);
         assert_eq!(process.read(&mut space, first + page * PAGE_SIZE), expected);
     }
     assert_eq!(process.table.len(), before, "no page took a fault");
-    assert_eq!(process.write(&mut space, first, 1), Err(Violation::NotAllowed));
+    assert_eq!(process.write(&mut space, first, 1), Err(FaultError::NotAllowed));
     assert_eq!(process.libraries.len(), 1, "what is refused changes nothing");
 }
 
 #[test]
 fn where_something_else_lies_beside_the_text_each_page_has_an_entry() {
     for beside in [TEXT, TEXT + (SPAN_PAGES - 441) * PAGE_SIZE] {
-        let (mut process, mut space) = (alone(), Space::default());
-        let other = Area::anonymous(beside, beside + PAGE_SIZE, Protection::READ_WRITE);
+        let (mut process, mut space) = (alone(), AddressSpace::default());
+        let other = Vma::anonymous(beside, beside + PAGE_SIZE, Protection::READ_WRITE);
         space.map(&mut process, other).expect("it maps");
         let (first, _) = map_library(&mut process, &mut space);
         assert_eq!(process.read(&mut space, first), Ok(0));
@@ -69,11 +69,11 @@ fn where_something_else_lies_beside_the_text_each_page_has_an_entry() {
 /// However many parts of a file are mapped.
 #[test]
 fn what_is_not_executed_is_no_library() {
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     for (first, count) in [(0, 200), (200, 200)] {
         let backing = Backing::File { node: LARGE_FILE, offset: first * PAGE_SIZE, writable: first != 0 };
         let (start, end) = (TEXT + first * PAGE_SIZE, TEXT + (first + count) * PAGE_SIZE);
-        space.map(&mut process, Area { backing, ..Area::anonymous(start, end, Protection::READ) }).expect("it maps");
+        space.map(&mut process, Vma { backing, ..Vma::anonymous(start, end, Protection::READ) }).expect("it maps");
     }
     assert_eq!(process.read(&mut space, TEXT), Ok(0));
     assert!(process.libraries.is_empty() && !process.table.is_empty());
@@ -84,7 +84,7 @@ fn what_is_not_executed_is_no_library() {
 fn a_shared_table_is_never_seen_but_in_what_it_saves() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut process, mut space) = (alone(), Space::default());
+        let (mut process, mut space) = (alone(), AddressSpace::default());
         let (first, mut seen) = map_library(&mut process, &mut space);
         for step in 0..40 {
             let (page, count) = (random.u64(..460), random.u64(1..60));
@@ -96,7 +96,7 @@ fn a_shared_table_is_never_seen_but_in_what_it_saves() {
                     seen[range].fill(None);
                 }
                 1 => {
-                    let area = Area::anonymous(start, end, Protection::READ_WRITE);
+                    let area = Vma::anonymous(start, end, Protection::READ_WRITE);
                     space.map(&mut process, area).expect("it maps");
                     seen[range].fill(Some((Protection::READ_WRITE, 0)));
                 }
@@ -121,13 +121,13 @@ fn a_shared_table_is_never_seen_but_in_what_it_saves() {
                             *there = byte;
                             Ok(())
                         }
-                        Some(_) => Err(Violation::NotAllowed),
-                        None => Err(Violation::NotMapped),
+                        Some(_) => Err(FaultError::NotAllowed),
+                        None => Err(FaultError::NotMapped),
                     };
                     assert_eq!(process.write(&mut space, start, byte), expected, "seed {seed}, step {step}");
                 }
                 _ => {
-                    let expected = seen[range.start].map(|(_, byte)| byte).ok_or(Violation::NotMapped);
+                    let expected = seen[range.start].map(|(_, byte)| byte).ok_or(FaultError::NotMapped);
                     assert_eq!(process.read(&mut space, start), expected, "seed {seed}, step {step}");
                 }
             }
@@ -140,7 +140,7 @@ fn a_shared_table_is_never_seen_but_in_what_it_saves() {
 
 #[test]
 fn nothing_is_placed_beside_the_text() {
-    let (mut process, mut space) = (alone(), Space::default());
+    let (mut process, mut space) = (alone(), AddressSpace::default());
     let bytes = 480 * PAGE_SIZE;
     let place = space.find_place_for_library(bytes, 440 * PAGE_SIZE).expect("there is room");
     assert_eq!((place + 440 * PAGE_SIZE) % SPAN, 0, "its data begins a span");
@@ -151,7 +151,7 @@ fn nothing_is_placed_beside_the_text() {
     process.read(&mut space, first).expect("it may be read");
     // All that is free above is taken.
     let top = space.find_place(PAGE_SIZE).expect("there is room") + PAGE_SIZE;
-    space.map(&mut process, Area::anonymous(first + 460 * PAGE_SIZE, top, Protection::READ)).expect("it maps");
+    space.map(&mut process, Vma::anonymous(first + 460 * PAGE_SIZE, top, Protection::READ)).expect("it maps");
     let next = space.find_place(PAGE_SIZE).expect("there is room");
     assert_eq!(next, TEXT - PAGE_SIZE, "below the span, in which there is room");
 }

@@ -1,13 +1,13 @@
 //! A machine with processes that are no more than tables: contents by page, and who pays for it.
 
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
+use exos::address_map::PAGE_SIZE;
 use exos::errno::{Errno, Result};
-use exos::layout::PAGE_SIZE;
-use exos::memory::fill::ZEROS;
-use exos::memory::frames::page_of;
-use exos::memory::leaf::SPAN;
-use exos::memory::library::{PARTS, Part};
-use exos::memory::space::{Access, Pages, Space, Violation};
+use exos::vm::address_space::{Access, AddressSpace, FaultError, PageOps};
+use exos::vm::fault_around::ZEROS;
+use exos::vm::page_record::page_of;
+use exos::vm::shared_text::{PARTS, Part};
+use exos::vm::table_scan::SPAN;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -57,7 +57,12 @@ impl Process {
         self.others.borrow_mut()[self.number as usize] = self.table.clone();
     }
 
-    pub(crate) fn write(&mut self, space: &mut Space, address: u64, value: u8) -> std::result::Result<(), Violation> {
+    pub(crate) fn write(
+        &mut self,
+        space: &mut AddressSpace,
+        address: u64,
+        value: u8,
+    ) -> std::result::Result<(), FaultError> {
         while self.table.get(&address).is_none_or(|entry| entry & WRITE == 0) {
             space.fault(self, address + 5, Access::Write)?;
         }
@@ -65,7 +70,7 @@ impl Process {
         Ok(())
     }
 
-    pub(crate) fn read(&mut self, space: &mut Space, address: u64) -> std::result::Result<u8, Violation> {
+    pub(crate) fn read(&mut self, space: &mut AddressSpace, address: u64) -> std::result::Result<u8, FaultError> {
         loop {
             if let Some(page) = self.page_at(address) {
                 return Ok(self.machine.borrow().contents[&page]);
@@ -90,7 +95,7 @@ impl Process {
     }
 }
 
-impl Pages for Process {
+impl PageOps for Process {
     fn allocate(&mut self) -> Result<u64> {
         let mut machine = self.machine.borrow_mut();
         if machine.next + 1 > machine.last && machine.last != 0 {

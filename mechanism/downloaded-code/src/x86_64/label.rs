@@ -118,7 +118,7 @@ impl Assembler<'_> {
         self.refer_outside(0xe9, target, code_address);
     }
 
-    /// `call` to an address outside this code, which will run at `code_address`.
+    /// `syscalls` to an address outside this code, which will run at `code_address`.
     pub fn call_outside(&mut self, target: u64, code_address: u64) {
         self.refer_outside(0xe8, target, code_address);
     }

@@ -54,7 +54,7 @@ struct Run {
     report: Report,
 }
 
-/// Calls `work`, which calls code of `code.len()` bytes at `start` once, and steps through it. `memory` has the start and end
+/// Calls `work`, which calls code of `code.len()` bytes at `start` once, and steps through it. `vm` has the start and end
 /// of each piece of memory that the program may touch.
 ///
 /// # Panics

@@ -110,7 +110,7 @@ impl Ground<'_> {
         Ok(tree)
     }
 
-    /// The symbols of a program on Chitin, of the kernel, and of ExOS and its guardian, which lie under a program for Linux.
+    /// The symbols of a program on Chitin, of the kernel, and of ExOS and its server, which lie under a program for Linux.
     pub fn symbols(&self, program: &str) -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add(&self.images.kernel);

@@ -81,7 +81,7 @@ fn dependency() -> Result<String> {
         .ok_or_else(|| Failure::new(format!("apt knows no {PACKAGE}: run apt-get update to have the Linux peer")))
 }
 
-/// Where the programs are linked: not where the guardian of ExOS lies in its own address space, so that a profile can tell
+/// Where the programs are linked: not where the server of ExOS lies in its own address space, so that a profile can tell
 /// the two apart.
 const BASE: &str = "-Wl,-Ttext-segment=0x20000000";
 

@@ -1,0 +1,139 @@
+//! The table of operations of an open description that is no file, pipe, terminal or device: eventfd, timerfd, epoll
+//! and sockets are made of it, and so can be what a native program adds.
+//!
+//! Blocking is the description's affair: an operation that would have to wait does so by [`crate::block::wait`] on its
+//! own terms, unless the description is nonblocking.
+
+use super::object::Event;
+use super::open_file::OpenFile;
+use crate::errno::{Errno, Result};
+use crate::hw::usercopy;
+use crate::pipe::{Pipe, Side};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt::Debug;
+use linux_raw_sys::general as linux;
+use runtime::PageNumber;
+use runtime::lock::OwnerLock;
+use runtime::predicate::Term;
+
+/// What can be done with it. A call that a kind does not have is refused as Linux refuses it.
+pub trait FileOps: Any + Debug + Send + Sync {
+    /// Reads into the program's memory.
+    fn read(&self, description: &OpenFile, to: u64, count: u64) -> Result<u64> {
+        let _ = (description, to, count);
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes from the program's memory.
+    fn write(&self, description: &OpenFile, from: u64, count: u64) -> Result<u64> {
+        let bytes = usercopy::read_vec(from, count.min(1 << 16) as usize)?;
+        self.write_bytes(description, &bytes)
+    }
+
+    /// Writes bytes of ExOS.
+    fn write_bytes(&self, description: &OpenFile, bytes: &[u8]) -> Result<u64> {
+        let _ = (description, bytes);
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes bytes of ExOS as far as that takes no waiting: `EAGAIN` where nothing of them can be written now.
+    fn write_now(&self, bytes: &[u8]) -> Result<u64> {
+        let _ = bytes;
+        Err(Errno::EINVAL)
+    }
+
+    /// Waits until so many bytes may be written, if they have to be written as one, or some.
+    fn wait_to_write(&self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Err(Errno::EINVAL)
+    }
+
+    /// Whether an event has come.
+    fn is_ready(&self, event: Event) -> bool;
+
+    /// What becomes true when an event comes that has not come yet.
+    fn wait_terms(&self, event: Event) -> Vec<Term>;
+
+    /// The running thread is about to wait for an event: whoever makes it come may know (`block::note_awakened`).
+    fn note_waiter(&self, event: Event) {
+        let _ = event;
+    }
+
+    /// A number that is another one after each new event of a kind, for edge-triggered waiting.
+    fn event_sequence(&self, event: Event) -> u64 {
+        u64::from(self.is_ready(event))
+    }
+
+    /// What becomes true when the stamp of an event changes.
+    fn edge_terms(&self, event: Event) -> Vec<Term> {
+        self.wait_terms(event)
+    }
+
+    /// Whether the other side is gone.
+    fn is_hung_up(&self) -> bool {
+        false
+    }
+
+    /// Whether the other side writes no more.
+    fn is_half_closed(&self) -> bool {
+        false
+    }
+
+    /// The last descriptor of this process was closed; `ended`: the last one in any process. Threads may still sleep
+    /// over it.
+    fn closed(&self, ended: bool) {
+        let _ = ended;
+    }
+
+    /// After that no thread works with it or sleeps over it: unmaps and frees what it has in this process.
+    fn gone(&self) {}
+
+    /// Does something to the pipes that are behind it, each with the side that it has of it.
+    fn each_pipe(&self, action: &mut dyn FnMut(&Pipe, Side)) {
+        let _ = action;
+    }
+
+    /// The locks over what it keeps in this process: fork holds them while it copies that.
+    fn locks(&self) -> [Option<&OwnerLock>; 2] {
+        [None; 2]
+    }
+
+    /// Type and permissions, and number, as `fstat` tells them.
+    fn status(&self) -> (u32, u64);
+
+    /// Whether `lseek` does nothing with it, and is right all the same.
+    fn stays_where_it_is(&self) -> bool {
+        self.status().0 & linux::S_IFMT == 0
+    }
+
+    /// What `/proc/self/fd` shows.
+    fn name(&self) -> String;
+
+    /// What `/proc/self/fdinfo` tells of it beside what it tells of all.
+    fn more_information(&self) -> String {
+        String::new()
+    }
+
+    /// The server's node that each descriptor of it holds, if it has one.
+    fn node(&self) -> Option<u64> {
+        None
+    }
+
+    /// Pages that the processes which have it share.
+    fn pages(&self) -> Vec<PageNumber> {
+        Vec::new()
+    }
+
+    /// `ioctl`.
+    fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
+        let _ = (request, argument);
+        Err(Errno::ENOTTY)
+    }
+
+    /// Bytes that can be read now, for FIONREAD.
+    fn waiting(&self) -> Result<u64> {
+        Err(Errno::ENOTTY)
+    }
+}

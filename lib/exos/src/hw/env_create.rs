@@ -1,0 +1,55 @@
+//! The unsafe steps of making an environment: maps into another address space, and the creation itself.
+
+use crate::errno::{Errno, Result};
+use abi::environment::Specification;
+use abi::limits::PRIVATE_PAGES;
+use abi::page_table::MapRow;
+use runtime::address_space::{Access, AddressSpace};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, syscall};
+
+/// Edits an address space that is not the own one.
+pub fn map(space: &AddressSpace, rows: &[MapRow]) -> Result<()> {
+    if space.root == area::root() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: it is not the own address space.
+    unsafe { space.edit(rows) }?;
+    Ok(())
+}
+
+/// Creates an environment of its control page, key ring, public page and root, with its area at `area`.
+pub fn create(
+    key: KeyIndex,
+    name: KeyIndex,
+    [control, key_ring, public, root]: [PageNumber; 4],
+    area: u64,
+    private: &[u64],
+) -> Result<EnvironmentId> {
+    let mut places = [0; PRIVATE_PAGES];
+    places[..private.len()].copy_from_slice(private);
+    let specification = Specification {
+        name_key: name.0,
+        control: control.0,
+        key_ring: key_ring.0,
+        public: public.0,
+        root: root.0,
+        area,
+        private_count: private.len() as u64,
+        private: places,
+    };
+    // SAFETY: the kernel reads this record; the private pages are mapped at their place only, by the caller.
+    Ok(unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }?)
+}
+
+/// Maps pages of the area of a new thread into the own address space.
+pub fn show_area(place: u64, pages: &[PageNumber]) -> Result<()> {
+    // SAFETY: the place was reserved for this area; nothing lies there.
+    unsafe { runtime::address_space::own().map(place, pages, Access::WRITE) }?;
+    Ok(())
+}
+
+/// Takes the area of a thread that is gone out of the own address space.
+pub fn hide_area(place: u64, pages: u64) {
+    // SAFETY: the environment that used the area is destroyed.
+    let _ = unsafe { runtime::address_space::own().unmap(place, pages) };
+}

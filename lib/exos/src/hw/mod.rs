@@ -1,0 +1,26 @@
+//! Everything that touches memory by address: the program's memory, page tables, windows onto pages that others write,
+//! and the pointer to the process. The safe faces of these are what the rest of ExOS is written against.
+
+pub mod current;
+pub mod env_create;
+pub mod fpu;
+pub mod header;
+pub mod library_image;
+pub mod library_table;
+pub mod mapping;
+pub mod page_store;
+pub mod page_tables;
+pub mod pager;
+pub mod preload_abi;
+pub mod signal_frame;
+pub mod usercopy;
+
+use crate::errno::Result;
+use runtime::{UserAddress, syscall};
+
+/// Fills a buffer with at most `abi::limits::ENTROPY_BYTES` random bytes from the kernel.
+pub fn entropy(buffer: &mut [u8]) -> Result<()> {
+    // SAFETY: the kernel writes as many bytes as the buffer has.
+    unsafe { syscall::entropy_read(UserAddress(buffer.as_mut_ptr() as u64), buffer.len() as u64) }?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! The pages of the memory file system, as the server holds them: mapped writable for it alone, and read-only for
+//! whoever maps a file.
+
+use crate::address_map::{FILES, FILES_END, PAGE_SIZE};
+use crate::errno::{Errno, Result};
+use crate::server::page_quota::PageQuota;
+use crate::vfs::file_data::PageStorage;
+use abi::page_table::MapRow;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use runtime::address_space::{self, Access, AddressSpace};
+use runtime::page::Allocator;
+use runtime::{PageNumber, exposed, syscall};
+
+/// Pages that stay for the next files when others are removed, and as many more at times.
+const AT_HAND: usize = 512;
+
+/// Pages by index: the n-th lies at `FILES + n * 4096`.
+#[derive(Debug)]
+pub struct PageStore {
+    pages: Vec<PageNumber>,
+    /// Places whose pages no file has, those that were given back last behind, and places without a page.
+    at_hand: Vec<u32>,
+    empty: Vec<u32>,
+    /// What it may have.
+    pub quota: PageQuota,
+    from: Allocator,
+    /// Those that others may write, because they are mapped shared.
+    shared: BTreeSet<u32>,
+    archive: &'static [u8],
+    /// A page was given up that somebody else maps.
+    stale_mappings: bool,
+}
+
+impl PageStore {
+    /// An empty one over the boot archive, whose pages come from `from`.
+    pub fn new(from: Allocator, archive: &'static [u8]) -> Self {
+        let [at_hand, empty] = [Vec::new(), Vec::new()];
+        let (pages, shared, allowance) = (Vec::new(), BTreeSet::new(), PageQuota::UNLIMITED);
+        Self { pages, at_hand, empty, quota: allowance, from, shared, archive, stale_mappings: false }
+    }
+
+    /// Pages that it may hold in all.
+    pub const fn capacity(&self) -> u64 {
+        self.quota.most()
+    }
+
+    fn address(page: u32) -> u64 {
+        FILES + u64::from(page) * PAGE_SIZE
+    }
+
+    /// Puts a fresh page at an index, where nothing lies: one of so many more than files may have.
+    fn fill(&mut self, index: u32, beyond: u64) -> Result<()> {
+        if Self::address(index) >= FILES_END || !self.quota.has_room(beyond) {
+            return Err(Errno::ENOSPC);
+        }
+        let page = self.from.allocate().map_err(|_| Errno::ENOSPC)?;
+        // SAFETY: the layout keeps this range for the store, and nothing lies at this index.
+        let mapped = unsafe { self.space().map(Self::address(index), &[page], Access::WRITE) };
+        if mapped.is_err() {
+            let _ = self.from.free(page);
+            return Err(Errno::ENOSPC);
+        }
+        self.pages[index as usize] = page;
+        Ok(())
+    }
+
+    /// Puts a page back under the list that all pages begin with; whether it is there.
+    fn reclaim(&self, number: PageNumber) -> bool {
+        let Allocator { key, list } = self.from;
+        let is_there = exposed::page(number).is_some_and(|info| info.access() == list);
+        is_there || syscall::page_claim(key, number, key, list).is_ok()
+    }
+
+    /// A page of zeros, one of so many more than files may have.
+    fn allocate_beyond(&mut self, beyond: u64) -> Result<u32> {
+        if let Some(index) = self.at_hand.pop() {
+            self.bytes_mut(index).fill(0);
+            return Ok(index);
+        }
+        let index = match self.empty.pop() {
+            Some(index) => index,
+            None => self.add_place()?,
+        };
+        self.fill(index, beyond).inspect_err(|_| self.empty.push(index))?;
+        Ok(index)
+    }
+
+    /// A place in which no page was before.
+    fn add_place(&mut self) -> Result<u32> {
+        // So many places are doubled at once that there may be no memory for it.
+        self.pages.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        self.pages.push(PageNumber::NONE);
+        Ok(self.pages.len() as u32 - 1)
+    }
+
+    /// Gives up the pages in some places, which no file has.
+    fn give_up(&mut self, places: &[u32]) {
+        let rows: Vec<MapRow> =
+            places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
+        // SAFETY: nobody borrows from the pages: the store is borrowed.
+        let _ = unsafe { self.space().edit(&rows) };
+        for place in places {
+            let _ = self.from.free(core::mem::replace(&mut self.pages[*place as usize], PageNumber::NONE));
+        }
+        self.empty.extend_from_slice(places);
+    }
+
+    fn space(&self) -> AddressSpace {
+        AddressSpace { key: self.from.key, tables: self.from, ..address_space::own() }
+    }
+}
+
+impl PageStorage for PageStore {
+    fn allocate(&mut self) -> Result<u32> {
+        self.allocate_beyond(0)
+    }
+
+    fn allocate_for_archive(&mut self) -> Result<u32> {
+        self.allocate_beyond(self.archive.len() as u64 / PAGE_SIZE)
+    }
+
+    fn room(&self) -> u64 {
+        let free = exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed);
+        self.quota.room().min(free) + self.at_hand.len() as u64
+    }
+
+    /// A page that others still map is given up, so that they do not see what comes into its place. It stays under its list: who copies
+    /// a page table that maps it needs the right to it.
+    fn free(&mut self, page: u32) {
+        let number = self.pages[page as usize];
+        self.shared.remove(&page);
+        let is_mapped = || exposed::page(number).is_none_or(|info| info.references() > 1);
+        if is_mapped() || !self.reclaim(number) || is_mapped() {
+            self.give_up(&[page]);
+            self.stale_mappings |= exposed::page(number).is_some_and(|info| info.references() > 0);
+            return;
+        }
+        self.at_hand.push(page);
+        if self.at_hand.len() > 2 * AT_HAND {
+            let oldest: Vec<u32> = self.at_hand.drain(..AT_HAND).collect();
+            self.give_up(&oldest);
+            self.quota.give_back();
+        }
+    }
+
+    fn left_pages_mapped(&mut self) -> bool {
+        core::mem::take(&mut self.stale_mappings)
+    }
+
+    fn is_shared(&self, page: u32) -> bool {
+        self.shared.contains(&page)
+    }
+
+    fn bytes(&self, page: u32) -> &[u8] {
+        assert!(self.pages.get(page as usize).is_some_and(|page| *page != PageNumber::NONE), "no page of the store");
+        // SAFETY: the page is mapped at this address since `add`, and only this store writes it.
+        unsafe { core::slice::from_raw_parts(Self::address(page) as *const u8, PAGE_SIZE as usize) }
+    }
+
+    fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
+        assert!(self.pages.get(page as usize).is_some_and(|page| *page != PageNumber::NONE), "no page of the store");
+        // SAFETY: as for `bytes`; the store is borrowed for as long as the slice lives.
+        unsafe { core::slice::from_raw_parts_mut(Self::address(page) as *mut u8, PAGE_SIZE as usize) }
+    }
+
+    fn number(&self, page: u32) -> u64 {
+        self.pages[page as usize].0
+    }
+
+    fn share(&mut self, page: u32) {
+        self.shared.insert(page);
+    }
+
+    fn archive(&self) -> &[u8] {
+        self.archive
+    }
+
+    fn copy_from_archive(&mut self, page: u32, start: usize, length: usize) {
+        let archive = self.archive;
+        self.bytes_mut(page)[..length].copy_from_slice(&archive[start..start + length]);
+    }
+}

@@ -1,0 +1,308 @@
+//! From the boot archive to the first process.
+//!
+//! The session's environment holds the root key and gives away only names below it: the session's key to processes, one
+//! of its own to the server. It makes, in this order: the table that maps the ExOS image, the server, the bank, the
+//! pipe that standard input comes through, and the first process.
+
+use super::{command, cpio, first_process, status_page};
+use crate::address_map::{PAGE_SIZE, SHOWN};
+use crate::hw::env_create::map;
+use crate::hw::mapping::{Mapping, Mappings};
+use crate::hw::page_tables::{TableEditor, link_fresh};
+use crate::pipe::Pipe;
+use crate::process::environment::{EnvironmentBuilder, EnvironmentRef, SESSION_SLOT, StartInfo};
+use crate::process::option;
+use crate::process_table::ProcessTable;
+use crate::server::client::Client;
+use crate::server::main_loop::{self, Server};
+use crate::server::principals::{Lists, Principals};
+use crate::terminal::termios::Modes;
+use crate::terminal::{Screen, Terminal};
+use abi::boot::{COMMAND, EXOS};
+use abi::budget::Resource;
+use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
+use abi::memory_map::LIBRARY_BASE;
+use abi::page_table::MapRow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use runtime::address_space::{Access, AddressSpace};
+use runtime::environment::Builder;
+use runtime::image::Image;
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
+
+/// A line for people: what went wrong.
+pub type Failure = String;
+type Outcome<T> = Result<T, Failure>;
+
+/// What the session made, and goes on with.
+#[derive(Debug)]
+pub struct Session {
+    /// The first process.
+    pub first: EnvironmentRef,
+    /// Where its standard input comes through.
+    pub input: Source,
+    /// What processes are told of the host.
+    pub board: Mapping,
+    /// Open windows.
+    pub mappings: Mappings,
+    /// The session's key.
+    pub key: KeyIndex,
+    /// What holds the budget that nobody uses.
+    pub bank: EnvironmentId,
+    /// The server of the file system and of keys.
+    pub server: EnvironmentId,
+    /// What the server keeps, which lives in the same address space.
+    pub state: &'static Lock<Server>,
+    /// What all processes share.
+    pub(super) common: Common,
+    /// What a process is told that begins: see `birth`.
+    pub(super) words: [u64; first_process::WORDS],
+}
+
+impl Session {
+    /// Processes as the session sees them.
+    pub fn sight(&self) -> ProcessTable {
+        ProcessTable { key: KeyIndex::FIRST, succession: status_page::succession(self.board.words()) }
+    }
+}
+
+/// Where standard input comes through.
+#[derive(Debug)]
+pub enum Source {
+    /// A pipe.
+    Pipe(Pipe),
+    /// The terminal that the first process controls.
+    Terminal(Terminal),
+}
+
+/// Parts that all processes share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) session: KeyIndex,
+    pub(super) channel: KeyIndex,
+    pub(super) image: StartInfo,
+    pub(super) image_table: PageNumber,
+}
+
+/// Offsets of the words in the header that the ExOS image begins with; see `user_memory::header`.
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 1;
+    pub(super) const ENTRY: usize = 2;
+    pub(super) const FIRST: usize = 3;
+    pub(super) const STUB_ENTRY: usize = 4;
+    pub(super) const END: usize = 5;
+    pub(super) const WORDS: usize = 6;
+}
+
+/// Makes everything, up to the first process, which does not run yet.
+pub fn start(archive: &'static [u8]) -> Outcome<Session> {
+    let file =
+        |name: &str| cpio::find(archive, name.as_bytes()).ok_or_else(|| format!("the boot archive has no {name}"));
+    runtime::heap::provide_by(|pages| crate::budget::spare(Resource::Page) >= pages);
+    let text = file(COMMAND)?;
+    let parsed = command::parse(text)?;
+    let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;
+    let lists = refused("the access lists", make_lists(session))?;
+    let image = file(EXOS)?;
+    let mut windows = Mappings::default();
+    let board = refused("the board", make_board(&mut windows, lists[0]))?;
+    let reserve = crate::budget::reserve_of(crate::budget::pages_at_hand());
+    let (server, state, public) = make_server(archive, session, lists, board.words(), reserve)?;
+    let common = load_image(session, lists[0], image, &state.lock().shown())?;
+    let bank = make_bank(session, public, reserve)?;
+    state.lock().open_bank(bank.number, reserve);
+    let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
+    let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
+    let mut words = [0; first_process::WORDS];
+    let [readable, writable, _] = lists.map(|list| list.0);
+    let parts = [server.0, bank.number.0, common.image_table.0, options(&parsed)];
+    let known = [&parts[..], &[text.len() as u64, board.pages()[0].0, readable, writable, public.0]].concat();
+    words[..known.len()].copy_from_slice(&known);
+    let (start, pages) = match &input {
+        Source::Pipe(pipe) => (first_process::PIPE_WORD, pipe.pages()),
+        Source::Terminal(terminal) => (first_process::TERMINAL_WORD, terminal.pages()),
+    };
+    words[start..].iter_mut().zip(pages).for_each(|(word, page)| *word = page.0);
+    let record = first_process::build(&words, text);
+    let first = refused("the first process", make_first(&common, public, &record))?;
+    refused("the first process's budget", first.endow_from(session, bank.number, &FIRST_BUDGETS))?;
+    refused("the server", Client::new(server).adopt(first.number))?;
+    Ok(Session {
+        first,
+        input,
+        board,
+        mappings: windows,
+        key: session,
+        bank: bank.number,
+        server: server,
+        state,
+        common,
+        words,
+    })
+}
+
+/// The pipe or the terminal that the host's input comes through.
+fn make_source(windows: &mut Mappings, from: Allocator, terminal: bool) -> Result<Source, crate::errno::Errno> {
+    if !terminal {
+        return Pipe::create(windows, from).map(Source::Pipe);
+    }
+    let mut pages = [PageNumber::NONE; first_process::TERMINAL_PAGES];
+    from.allocate_many(&mut pages)?;
+    let terminal = Terminal::open(windows, &pages, from.key, Screen::Host)?;
+    terminal.reset(&Modes::default());
+    Ok(Source::Terminal(terminal))
+}
+
+/// A page that processes can read.
+fn make_board(windows: &mut Mappings, list: PageNumber) -> Result<Mapping, crate::errno::Errno> {
+    let from = Allocator { key: KeyIndex::FIRST, list };
+    windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
+}
+
+pub(super) const FIRST_BUDGETS: [(Resource, u64); 3] =
+    [(Resource::Page, 512), (Resource::Slice, 1), (Resource::Predicate, 64)];
+
+fn refused<T, E: core::fmt::Debug>(what: &str, outcome: Result<T, E>) -> Outcome<T> {
+    outcome.map_err(|error| format!("the session cannot make {what}: {error:?}"))
+}
+
+fn options(command: &command::Command<'_>) -> u64 {
+    let known = |name: &[u8]| match name {
+        b"syscall-summary" => option::SYSCALL_SUMMARY,
+        b"missing-files" => option::MISSING_FILES,
+        b"trace=syscalls" => option::TRACE_CALLS,
+        _ => 0,
+    };
+    let terminal = if command.terminal { option::TERMINAL } else { 0 };
+    u64::from(command.options.iter().map(|name| known(name)).fold(terminal, |all, one| all | one))
+}
+
+/// A list that the own first key owns, and that gives the session these rights.
+fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Failure> {
+    let list = Allocator::own().allocate()?;
+    syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST)?;
+    syscall::access_list_set(KeyIndex::FIRST, list, 1, session, u64::from(rights.0))?;
+    Ok(list)
+}
+
+/// Access lists of what every process may read, of what every process may read and write, and of what user 0 alone may read.
+fn make_lists(session: KeyIndex) -> Result<[PageNumber; 3], runtime::Failure> {
+    let [readable, of_zero] = [list_for(session, Rights::READ)?, list_for(session, Rights::READ)?];
+    Ok([readable, list_for(session, Rights::READ.either(Rights::WRITE))?, of_zero])
+}
+
+/// Loads the ExOS image into pages that processes can read, and makes the table that maps it, and what is `shown` to all of them.
+fn load_image(session: KeyIndex, list: PageNumber, file: &'static [u8], shown: &[PageNumber]) -> Outcome<Common> {
+    let pages = Allocator { key: KeyIndex::FIRST, list };
+    let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
+    if image.plan.segments.iter().any(|segment| segment.flags & elf::abi::PF_W != 0) {
+        return Err("the ExOS image has data that changes: every process would need its own".to_string());
+    }
+    let words = read_header(&image)?;
+    let image_table = refused("the table of the ExOS image", map_image(&image, pages, shown))?;
+    core::mem::forget(image);
+    let channel = refused("a key", host_channel())?;
+    let beginning = StartInfo {
+        entry: words[header::ENTRY],
+        gate: (LIBRARY_BASE, words[header::END]),
+        function: (words[header::FIRST], 0),
+        stub_entry: words[header::STUB_ENTRY],
+        ..StartInfo::default()
+    };
+    Ok(Common { session, channel, image: beginning, image_table })
+}
+
+/// A key that names the host channel. Where this is not the first environment its creator has put one into its ring.
+fn host_channel() -> Result<KeyIndex, runtime::Failure> {
+    if let Some(key) = area::channel_key().filter(|key| *key != KeyIndex::FIRST) {
+        return Ok(key);
+    }
+    let device = key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE)?;
+    key::derive(device, Rights::ALL, HOST_CHANNEL)
+}
+
+/// The words that the image begins with, if it is ExOS for this interface.
+fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
+    let first = image.plan.segments.iter().find(|segment| segment.start == LIBRARY_BASE);
+    let bytes = first.and_then(|segment| segment.data.get(..header::WORDS * 8));
+    let bytes = bytes.ok_or("the ExOS image does not begin where it should")?;
+    let mut words = [0; header::WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
+    }
+    if words[header::MAGIC] != super::IMAGE_MAGIC || words[header::VERSION] != abi::VERSION {
+        return Err("the ExOS image was built for another interface".to_string());
+    }
+    Ok(words)
+}
+
+/// Maps the image in an address space in which nobody runs: its level-2 table is what all processes link.
+fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Result<PageNumber, crate::errno::Errno> {
+    let space = AddressSpace::create(pages)?;
+    let editor = TableEditor { root: space.root, key: pages.key, tables: pages };
+    let table = link_fresh(&editor, LIBRARY_BASE, 3)?;
+    image.map_into(&space, pages)?;
+    let row = |(page, address): (&PageNumber, u64)| MapRow {
+        address: address | pages.key.0,
+        entry: page.address() | Access::READ.0,
+    };
+    let rows: Vec<MapRow> = shown.iter().zip((SHOWN..).step_by(PAGE_SIZE as usize)).map(row).collect();
+    map(&space, &rows)?;
+    Ok(table)
+}
+
+/// The server of the file system and of keys, its state, and the list of what anybody may read of a process of user 0.
+fn make_server(
+    archive: &'static [u8],
+    session: KeyIndex,
+    lists: [PageNumber; 3],
+    board: &'static [AtomicU64],
+    reserve: u64,
+) -> Outcome<(EnvironmentId, &'static Lock<Server>, PageNumber)> {
+    let mut builder = refused("the server", Builder::sharing())?;
+    let name = builder.key;
+    let may_all = |list: PageNumber| syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0));
+    let named = [area::access_list()].into_iter().chain(lists).try_for_each(may_all);
+    refused("the server's access lists", named)?;
+    let [common, _, files] = lists.map(|list| Allocator { key: main_loop::OWN_KEY, list });
+    let zero = refused("the lists of user 0", Lists::make([session, session, name]))?;
+    let server = Server::new(archive, files, common, Principals::new(lists, zero), board)
+        .map_err(|error| format!("the root file system is damaged: {error}"))?;
+    let state: &'static Lock<Server> = Box::leak(Box::new(Lock::new(server)));
+    builder.function(main_loop::run, core::ptr::from_ref(state) as u64);
+    // It draws what it needs beside that: see `server::allowance`.
+    builder.budget(Resource::Page, reserve);
+    let child = refused("the server", builder.create())?;
+    refused("the server's key", key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
+    // A slice of its own, so that a call whose client died is finished.
+    refused("the server's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
+    Ok((child.number, state, zero.public))
+}
+
+/// The environment that holds the budget nobody uses: it never runs. The session keeps a reserve of its own.
+fn make_bank(session: KeyIndex, public: PageNumber, reserve: u64) -> Outcome<EnvironmentRef> {
+    let maker = refused("the bank", EnvironmentBuilder::begin(session, KeyIndex::FIRST, public, None))?;
+    let bank = refused("the bank", maker.begin_with(&StartInfo::default()))?;
+    let share = |resource: Resource, kept: u64| (resource, crate::budget::spare(resource).saturating_sub(kept));
+    let budgets = [
+        (Resource::Page, crate::budget::pages_at_hand().saturating_sub(reserve)),
+        share(Resource::Slice, 8),
+        share(Resource::Predicate, 64),
+        share(Resource::Environment, 8),
+    ];
+    refused("the bank's budget", bank.endow_from(KeyIndex::FIRST, area::number(), &budgets))?;
+    Ok(bank)
+}
+
+fn make_first(common: &Common, public: PageNumber, record: &[u8]) -> Result<EnvironmentRef, crate::errno::Errno> {
+    let mut maker = EnvironmentBuilder::begin(common.session, KeyIndex::FIRST, public, Some(common.channel))?;
+    maker.link_image(common.image_table)?;
+    maker.place(crate::address_map::BIRTH, record, Access::READ)?;
+    maker.begin_with(&common.image)
+}

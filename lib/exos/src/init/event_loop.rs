@@ -1,0 +1,223 @@
+//! While the first process lives: what the host sends goes where it belongs, and orphans that end are buried.
+
+use super::boot::{Session, Source};
+use super::enforcer::Enforcer;
+use super::reaper::Orphans;
+use super::setuid_spawner::SetuidSpawner;
+use super::{console_tty, loadavg, status_page};
+use crate::pipe::ring::CAPACITY;
+use crate::pipe::{Pipe, Side};
+use crate::process::children::STATUS_WORD;
+use crate::process::exit_status::{DESTROYED, Status};
+use crate::process_table::is_runnable;
+use crate::signal::pending::from_system;
+use crate::wait;
+use abi::area::PUBLIC_STATUS;
+use abi::environment::State;
+use abi::host_channel::{HEADER, PAYLOAD};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::address_space::Access;
+use runtime::predicate::{Operator, Term, clock, word};
+use runtime::window::Window;
+use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
+
+/// Bytes that must have been read before more credit is sent.
+const CREDIT_STEP: u64 = CAPACITY / 4;
+
+/// Standard input on its way.
+#[derive(Default)]
+struct Input {
+    /// Bytes that the host was told it may send, in all.
+    granted: u64,
+    /// Bytes that came, in all.
+    received: u64,
+    /// Bytes that came and that nobody had room for yet.
+    waiting: Vec<u8>,
+    ended: bool,
+}
+
+/// Pumps until the first process has ended; the result is how.
+pub fn run(session: &Session) -> Status {
+    let mut input = Input::default();
+    let first = session.first.number;
+    let mut orphans = Orphans::new(session.bank, session.server);
+    let mut successors = SetuidSpawner::default();
+    let mut enforcer = Enforcer::default();
+    let mut next_count = runtime::clock::now() + loadavg::INTERVAL;
+    while exposed::lives(first) {
+        receive(session, &mut input);
+        input.pass_on(session);
+        input.grant(session);
+        successors.make(session);
+        if enforcer.poll(session) {
+            orphans.look_at_once();
+        }
+        orphans.poll(&mut successors);
+        successors.forget_dead(session);
+        if runtime::clock::now() >= next_count {
+            next_count += loadavg::INTERVAL;
+            count_load(session);
+        }
+        wait(session, &input, &orphans, (&successors, &enforcer));
+    }
+    status(session)
+}
+
+/// Brings the load averages up to date. The session itself is at work for it, and no process.
+fn count_load(session: &Session) {
+    let runnable = session.sight().all().iter().filter(|other| is_runnable(other.environment)).count();
+    let words = &session.board.words()[status_page::LOADS..status_page::LOADS + 3];
+    let averages = core::array::from_fn(|index| words[index].load(Acquire));
+    for (word, average) in words.iter().zip(loadavg::next(averages, runnable as u64)) {
+        word.store(average, SeqCst);
+    }
+}
+
+/// Takes every frame that has come.
+fn receive(session: &Session, input: &mut Input) {
+    let mut frame = [0; HEADER + PAYLOAD];
+    while let Ok(Some((header, payload))) = channel::receive(&mut frame) {
+        match abi::host_channel::Kind::from_number(header.kind) {
+            Some(Kind::Input) => {
+                input.received += payload.len() as u64;
+                input.waiting.extend_from_slice(payload);
+            }
+            Some(Kind::InputEnd) => input.ended = true,
+            Some(Kind::Signal) => pass_signal_on(session, payload),
+            Some(Kind::WindowSize) => console_tty::set_size(session, payload),
+            _ => {}
+        }
+    }
+}
+
+/// A signal that was sent to the host's command. What the host's keyboard sends goes to all of the first process's group, as
+/// it would there; that nobody reads what is printed is told to whoever prints; all else is for the first process.
+fn pass_signal_on(session: &Session, payload: &[u8]) {
+    let Some(signal) = payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return };
+    if signal == linux::SIGPIPE {
+        session.board.words()[status_page::OUTPUT_GONE].store(1, SeqCst);
+        wait::kick_idle();
+        return;
+    }
+    let sight = session.sight();
+    let Some(first) = sight.find(session.first.number.0) else { return };
+    if signal == linux::SIGKILL {
+        session.state.lock().condemn(first.environment);
+    }
+    let information = from_system(signal);
+    // Who has gone meanwhile needs no signal.
+    let _ = match signal {
+        linux::SIGINT | linux::SIGQUIT => sight.send_to_group(first.group, &information),
+        _ => sight.send(&first, &information),
+    };
+}
+
+impl Input {
+    fn pass_on(&mut self, session: &Session) {
+        match &session.input {
+            Source::Pipe(pipe) => self.pass_to_pipe(pipe),
+            Source::Terminal(terminal) => {
+                console_tty::type_bytes(session.sight(), terminal, &mut self.waiting);
+                if self.ended && self.waiting.is_empty() {
+                    self.ended = false;
+                    console_tty::hang_up(session.sight(), terminal);
+                }
+            }
+        }
+    }
+
+    fn pass_to_pipe(&mut self, pipe: &Pipe) {
+        while !self.waiting.is_empty() {
+            // A pipe whose words make no sense has no reader who could complain.
+            let some = self.waiting.len().min(crate::pipe::ring::ATOMIC as usize);
+            let done = pipe.write_bytes(&self.waiting[..some], || false).unwrap_or(some as u64) as usize;
+            if done == 0 {
+                return;
+            }
+            self.waiting.drain(..done);
+        }
+        if self.ended {
+            self.ended = false;
+            pipe.leave(Side::Write);
+        }
+    }
+
+    /// Bytes in all that there will have been room for, once what is granted came.
+    fn wanted(&self, session: &Session) -> u64 {
+        match &session.input {
+            Source::Pipe(pipe) => pipe.bytes_read().load(Acquire) + CAPACITY,
+            Source::Terminal(_) => self.received - self.waiting.len() as u64 + CAPACITY,
+        }
+    }
+
+    fn grant(&mut self, session: &Session) {
+        let wanted = self.wanted(session);
+        let more = wanted.saturating_sub(self.granted);
+        if more >= CREDIT_STEP {
+            channel::send(Kind::InputCredit, &(more as u32).to_le_bytes());
+            self.granted = wanted;
+        }
+    }
+
+    /// Enough was read for more credit, or for what is waiting.
+    fn term(&self, session: &Session) -> Option<Term> {
+        match &session.input {
+            Source::Pipe(pipe) => {
+                let read = pipe.bytes_read();
+                Some(if self.waiting.is_empty() {
+                    word(read, Operator::GreaterOrEqual, (self.granted + CREDIT_STEP).saturating_sub(CAPACITY))
+                } else {
+                    word(read, Operator::NotEqual, read.load(Acquire))
+                })
+            }
+            Source::Terminal(_) if self.waiting.is_empty() => None,
+            Source::Terminal(terminal) => {
+                let read = terminal.read_count();
+                Some(word(read, Operator::NotEqual, read.load(Acquire)))
+            }
+        }
+    }
+}
+
+fn wait(session: &Session, input: &Input, orphans: &Orphans, (successors, enforcer): (&SetuidSpawner, &Enforcer)) {
+    let frames = &exposed::kernel().channel_frames;
+    let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
+    terms.push(successors.term(session));
+    terms.extend(enforcer.terms(session));
+    terms.extend(input.term(session));
+    let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
+    let records = watched.filter_map(exposed::environment);
+    terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));
+    wait::wait_plainly(&terms);
+}
+
+/// How the first process ended, as its public page says.
+fn status(session: &Session) -> Status {
+    let Ok(window) = Window::open(&[session.first.public], KeyIndex::FIRST, Access::READ) else { return DESTROYED };
+    let said = Status::from_word(window.words()[STATUS_WORD].load(Acquire));
+    let by_runtime = window.words()[PUBLIC_STATUS as usize / 8].load(Acquire);
+    match (said, by_runtime) {
+        (Some(status), _) => status,
+        (None, 0) => {
+            tell_of_destruction(session.first.number);
+            DESTROYED
+        }
+        (None, word) => Status::Exited((word - 1) as u8),
+    }
+}
+
+/// The kernel ended the first process, which said nothing: its record says why.
+fn tell_of_destruction(first: EnvironmentId) {
+    let Some(info) = exposed::environment(first) else { return };
+    let word = |word: &core::sync::atomic::AtomicU64| word.load(Acquire);
+    runtime::error_line!(
+        "chitin: the kernel ended process {}: reason {}, kind {}, address {:#x}, at {:#x}",
+        first.0,
+        word(&info.death_reason),
+        word(&info.death_kind),
+        word(&info.death_address),
+        word(&info.death_rip)
+    );
+}

@@ -1,0 +1,27 @@
+//! The session: what the machine was started for, from the boot archive to the final record.
+//!
+//! `archive` and `command` read what the host sent, `start` makes the server and the first process, `pump` feeds its
+//! standard input or its terminal, passes signals on and waits for its end. `load` averages how much there is to do, `set_id` makes environments for
+//! who executes a set-id program, and `succession` tells everybody of them.
+
+#[cfg(target_os = "none")]
+pub mod boot;
+pub mod command;
+#[cfg(target_os = "none")]
+mod console_tty;
+pub mod cpio;
+#[cfg(target_os = "none")]
+mod enforcer;
+#[cfg(target_os = "none")]
+pub mod event_loop;
+pub mod first_process;
+pub mod loadavg;
+pub mod pid_map;
+#[cfg(target_os = "none")]
+mod reaper;
+#[cfg(target_os = "none")]
+mod setuid_spawner;
+pub mod status_page;
+
+/// The first word of the ExOS image.
+pub const IMAGE_MAGIC: u64 = 0x0053_4f78_4e69_7443;

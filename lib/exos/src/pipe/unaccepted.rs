@@ -1,0 +1,52 @@
+//! A pipe of a connection that nobody accepted before it was closed: what is in it, and how another one is made that has the same in
+//! it (`server::left_behind`).
+
+use super::pipe_end::{Pipe, Side};
+use super::ring::MOST;
+use crate::errno::Result;
+use crate::hw::current::process;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+
+impl Pipe {
+    /// How many bytes were read, and those that wait.
+    pub fn left_behind(&self) -> Result<(u64, Vec<u8>)> {
+        let _held = self.lock();
+        let mut ring = self.ring();
+        let (read, mut all) = (ring.read, Vec::new());
+        while ring.waiting()? > 0 {
+            let some = self.piece(ring.to_read(MOST)?)?;
+            ring.read = ring.read.wrapping_add(some.len() as u64);
+            all.extend(some);
+        }
+        Ok((read, all))
+    }
+
+    /// Puts that into this one, which is fresh, and which nobody writes to from then on.
+    pub fn fill_as_left(&self, read: u64, bytes: &[u8]) -> Result<()> {
+        self.grow(bytes.len() as u64)?;
+        let (mut ring, mut done) = (self.ring(), 0);
+        // Frames lie where they lay.
+        (ring.read, ring.written) = (read % MOST, read % MOST);
+        self.read_count().store(ring.read, SeqCst);
+        while done < bytes.len() {
+            let place = ring.to_write((bytes.len() - done) as u64)?;
+            if place.bytes == 0 {
+                break;
+            }
+            let piece = &bytes[done..done + place.bytes as usize];
+            self.with_place(place.offset, |window, at| window.write(at, piece))?;
+            ring.written += place.bytes;
+            done += place.bytes as usize;
+        }
+        self.written().store(ring.written, SeqCst);
+        self.give_up(Side::Write);
+        Ok(())
+    }
+
+    /// Nobody is at this side of a fresh one.
+    pub fn give_up(&self, side: Side) {
+        self.leave(side);
+        self.release_end(side, process().environment());
+    }
+}

@@ -1,0 +1,147 @@
+//! Another user: what a process does before the server takes the key of its old one (see `server::keys`).
+//!
+//! From then on it opens only what its new user may. What it has from relatives of the old one it makes its own, while it
+//! still can: memory that is copied when it is written is copied now, and what it shares on purpose (pipes, offsets,
+//! sockets, shared memory) it takes over, page by page, under a list that names both. Its parent it tells of its end by
+//! the server: a window to the mailbox of another user would let it send any signal.
+
+use super::credentials::FIRST_APART;
+use super::process_record::Process;
+use crate::errno::Result;
+use crate::hw::current::process;
+use crate::server::client;
+use crate::vm::page_record::page_of;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall};
+
+/// Pages that stay as they are: those under these lists, and those of the server, who says itself who may open them.
+struct Known([PageNumber; 3], EnvironmentId);
+
+impl Known {
+    fn of(process: &Process) -> Self {
+        let [readable, writable] = process.lists.shared;
+        Self([area::access_list(), readable, writable], process.server)
+    }
+
+    /// Whether a page is under a list of the old user.
+    fn is_foreign(&self, page: PageNumber) -> bool {
+        exposed::page(page).is_some_and(|info| !self.0.contains(&info.access()) && info.owner() != self.1)
+    }
+}
+
+/// Gets ready for being another user, while the key of the old one is there.
+///
+/// # Errors
+/// `EAGAIN` where there are too many users, `ENOMEM` where memory cannot be copied; the process is what it was.
+pub fn prepare(process: &Process, principal: u64) -> Result<()> {
+    let [shared, public] = client::admit(process.server, principal, PageNumber::NONE)?;
+    reown_everything(process, Lists { shared, public, principal: Some(principal) }, principal)
+}
+
+/// Access lists that a process puts pages under which it takes over.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists {
+    /// Of what it shares.
+    pub shared: PageNumber,
+    /// Of what anybody may read of it.
+    pub public: PageNumber,
+    /// Who it is going to be, where what it shares may be shared with others than user 0, which took it over before: then the
+    /// server has a list that names all of them.
+    pub principal: Option<u64>,
+}
+
+impl Lists {
+    /// The list for pages that are under another one now.
+    fn beside(self, under: PageNumber) -> PageNumber {
+        let ask = |principal| client::admit(process().server, principal, under);
+        self.principal.and_then(|principal| ask(principal).ok()).map_or(self.shared, |[list, _]| list)
+    }
+}
+
+/// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it. It is
+/// going to be `heir`.
+///
+/// # Errors
+/// `ENOMEM` where memory cannot be copied; the process is what it was.
+pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()> {
+    // It is the old user's.
+    process.empty_nursery();
+    process.forget_received();
+    process.forget_neighbours();
+    let known = Known::of(process);
+    let _turn = client::TakingOver::begin(process.server);
+    process.with_memory(|space, pages| {
+        let editor = pages.editor();
+        crate::budget::with_reserve(|| pages.tables.own_all(&editor))?;
+        space.own_all(pages, |page| known.is_foreign(PageNumber(page)))?;
+        let common = space.shared_frames().map(|entry| PageNumber(page_of(entry)));
+        let common: Vec<PageNumber> = common.filter(|page| known.is_foreign(*page)).collect();
+        take_over_shared(process, &common, lists);
+        Result::Ok(())
+    })?;
+    take_over_windows(process, &known, lists, heir);
+    let mailbox = process.mailbox.lock().clone();
+    take_over(process, mailbox.window().pages(), lists.public);
+    let parent = process.parent_mailbox.lock().take();
+    if let Some(parent) = parent {
+        process.mappings.lock().close(parent.window());
+    }
+    process.lists.public.store(lists.public.0, Relaxed);
+    Ok(())
+}
+
+/// The server has given this process the key of a principal. Pages of files come anew, which the key has to open from now on.
+pub fn switch_principal(process: &Process, principal: u64) {
+    process.principal.store(principal, Relaxed);
+    // What cannot be let go of stays: it can be used here, and not by children.
+    let _ = process.with_memory(|space, pages| space.let_go_of_files(pages));
+    if principal < FIRST_APART {
+        process.opening_key.store(process.session_key.0, Relaxed);
+    }
+}
+
+/// Takes over what shows through the windows that a child would inherit.
+fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) {
+    let loan = process.vfork_link.lock().as_ref().map(|loan| loan.window_address());
+    let kept = [Some(process.mailbox.lock().window().address()), loan];
+    let windows = process.mappings.lock();
+    let others = windows.common().filter(|window| !kept.contains(&Some(window.address())));
+    let pages: Vec<PageNumber> = others.flat_map(|window| window.pages().to_vec()).collect();
+    drop(windows);
+    let (foreign, others): (Vec<PageNumber>, Vec<PageNumber>) =
+        pages.into_iter().partition(|page| known.is_foreign(*page));
+    take_over_shared(process, &foreign, lists);
+    let is_servers = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == process.server);
+    let left: Vec<PageNumber> = others.into_iter().filter(is_servers).collect();
+    if !left.is_empty() {
+        // What is refused stays where it is, as what may not be taken.
+        let _ = process.files.lock().share_bequests(heir, &left);
+    }
+}
+
+/// Takes over pages that others have too, each beside those who may use it now.
+fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
+    let mut known: Vec<(PageNumber, PageNumber)> = Vec::new();
+    for page in pages {
+        let Some(under) = exposed::page(*page).map(|info| info.access()) else { continue };
+        let found = known.iter().find(|(before, _)| *before == under).map(|(_, list)| *list);
+        let list = found.unwrap_or_else(|| lists.beside(under));
+        if found.is_none() {
+            known.push((under, list));
+        }
+        if list != under {
+            take_over(process, &[*page], list);
+        }
+    }
+}
+
+/// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process can
+/// use it, and its children cannot.
+pub fn take_over(process: &Process, pages: &[PageNumber], list: PageNumber) {
+    crate::budget::reserve(pages.len() as u64);
+    let key: KeyIndex = process.session_key;
+    for page in pages {
+        let _ = syscall::page_claim(key, *page, key, list);
+    }
+}

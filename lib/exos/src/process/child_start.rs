@@ -1,0 +1,488 @@
+//! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
+
+use super::children::{Children, public};
+use super::credentials::Credentials;
+use super::exported_pages::ExportedPages;
+use super::fork::Options;
+use super::fs_context::FsContext;
+use super::futex::Futexes;
+use super::grandchild_spare::GrandchildSpare;
+use super::prctl_state::Attributes;
+use super::premapped_image::{AlternateSlots, PremappedImage};
+use super::process_record::{Lists, Memory, Process, Program, option};
+use super::rlimits::Rlimits;
+use super::rusage::Rusage;
+use super::spawn_cache::SpawnCache;
+use super::thread::Thread;
+use super::vfork_sharing::SharedMemoryLink;
+use crate::address_map::PARENT_MAILBOX;
+use crate::descriptor::fd_pins::FdPins;
+use crate::descriptor::fd_table::FdTable;
+use crate::descriptor::object::Object;
+use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::entry::gate;
+use crate::entry::hot_sites::TrapCounts;
+use crate::errno::{Errno, Result};
+use crate::hw::current::{adopt, process, thread, word};
+use crate::hw::header::CallTable;
+use crate::hw::mapping::Mappings;
+use crate::hw::page_tables::PageTables;
+use crate::hw::{fpu, library_image};
+use crate::init::{self, command, first_process};
+use crate::ipc::attachments::Holdings;
+use crate::loader::cpu_entry;
+use crate::pipe::{Pipe, Side};
+use crate::process::environment::SESSION_SLOT;
+use crate::process::exit_status::Status;
+use crate::server::client::Client;
+use crate::signal::timer::Timers;
+use crate::signal::{Actions, ExpiryTimers, Mailbox};
+use crate::syscalls::Summary;
+use crate::terminal::{Screen, Terminal};
+use crate::vfs::namespace::ROOT;
+use crate::vm::address_space::AddressSpace;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_raw_sys::general as linux;
+use runtime::area::{self, Area};
+use runtime::heap;
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::upcall::Context;
+use runtime::{EnvironmentId, Kind, PageNumber, clock, exposed, syscall};
+
+/// What a child finds in its copy of the heap.
+#[derive(Debug)]
+pub struct ForkState {
+    context: Context,
+    mailbox: PageNumber,
+    options: Options,
+    parent: u64,
+    parent_mailbox: PageNumber,
+    memory: Option<ChildMemory>,
+    /// The program that stands beside its memory.
+    pub(super) premapped: Option<Box<PremappedImage>>,
+    /// What it gets along for a child of its own.
+    pub(super) grandchild: Option<Box<GrandchildSpare>>,
+    /// Pages of the window that the server and the child have, and where its parent has its own.
+    pub(super) window: Option<(u64, Vec<PageNumber>)>,
+}
+
+/// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
+#[derive(Clone, Debug, Default)]
+pub struct ChildMemory {
+    /// Its tables.
+    pub tables: PageTables,
+    /// Pages that are copies: address, and entry in the table.
+    pub copied: Vec<(u64, u64)>,
+    /// Whether they map the pages of files, too, that its parent's do.
+    pub has_files: bool,
+}
+
+impl ForkState {
+    /// For a child whose program goes on at `context`, if it does.
+    pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
+        let process = process();
+        let parent_mailbox = process.mailbox.lock().window().pages()[0];
+        Self {
+            context: *context,
+            mailbox,
+            options,
+            parent: process.environment(),
+            parent_mailbox,
+            memory: None,
+            premapped: None,
+            grandchild: None,
+            window: None,
+        }
+    }
+
+    /// Whether the child borrows its parent's memory: what it writes is the parent's.
+    pub fn borrows_memory(&self) -> bool {
+        self.options.vfork_link.as_ref().is_some_and(SharedMemoryLink::shares)
+    }
+
+    /// Whether the child begins with another program than its parent's.
+    pub fn executes(&self) -> bool {
+        self.options.executes
+    }
+
+    /// The child has tables of its own.
+    pub fn set_memory(&mut self, memory: ChildMemory) {
+        self.memory = Some(memory);
+    }
+}
+
+/// The first function of a child, which finds an [`Inherited`] in its parent's nursery.
+pub extern "C" fn child_entry(_argument: u64) {
+    // Copied while the parent held it.
+    heap::begin_copy(runtime::layout::area_index(Area::current().address()));
+    process().free_copied_locks();
+    let mut nursery = core::mem::take(&mut *process().spawn_cache.lock());
+    let Some(mut inherited) = nursery.inherited.take() else { super::exit::end(super::exit_status::DESTROYED) };
+    if let Err(error) = init_child(&mut inherited) {
+        runtime::error_line!("a process could not begin: error {}", error.number());
+        super::exit::end(Status::Killed(linux::SIGKILL));
+    }
+    process().accept_spare(inherited.grandchild.take());
+    let request = process().exec.lock().take();
+    match request {
+        Some(request) if inherited.executes() => {
+            fpu::declare_live();
+            super::exec::take_over(&request, nursery.template.take());
+        }
+        // A thread of the parent's was about to leave its process to it.
+        request => request.iter().for_each(|request| request.close()),
+    }
+    drop(nursery.template);
+    if inherited.options.set_number != 0 {
+        let number = process().number() as u32;
+        let _ = crate::hw::usercopy::write_half(inherited.options.set_number, number);
+    }
+    fpu::load();
+    cpu_entry::resume(&inherited.context)
+}
+
+fn init_child(inherited: &mut ForkState) -> Result<()> {
+    let (process, thread) = (process(), thread());
+    take_memory(process, inherited);
+    let name = thread.name();
+    thread.begin_again();
+    process.program.lock().name = name;
+    process.number.store(thread.number(), Relaxed);
+    process.first_number.store(0, Relaxed);
+    // One that found no memory while it made this one ends; this one does not.
+    process.ending.store(0, Relaxed);
+    process.area.store(Area::current().address(), Relaxed);
+    process.exit_signal.store(inherited.options.exit_signal, Relaxed);
+    gate::install();
+    publish_signals(process);
+    clear_parent_state(process, thread);
+    *process.alternate_slots.lock() = AlternateSlots::of_child(inherited.premapped.take());
+    if let Some((place, pages)) = &inherited.window {
+        let window = process.mappings.lock().note_own(*place, pages.clone());
+        process.files.lock().take_window(window);
+    }
+    let (key, public) = (process.session_key, process.lists.public(process.session_key));
+    syscall::page_claim(key, inherited.mailbox, key, public.list)?;
+    let place = process.mailbox.lock().window().address();
+    let mailbox = process.mappings.lock().note(place, [inherited.mailbox]);
+    *process.mailbox.lock() = Mailbox::new(mailbox);
+    let parents = process.mappings.lock().note_own(PARENT_MAILBOX, [inherited.parent_mailbox]);
+    *process.parent_mailbox.lock() = Some(Mailbox::new(parents));
+    process.parent.store(inherited.parent, Relaxed);
+    let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
+    cpu_entry::set_segment_base(base);
+    thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
+    if inherited.options.clears_handlers {
+        process.signals.lock().forget_handlers();
+    }
+    super::vfork_sharing::begin(process, &inherited.options.vfork_link);
+    if !inherited.borrows_memory() {
+        process.with_memory(|space, pages| space.begin_child(pages))?;
+    }
+    super::priority::begin(process);
+    if !inherited.executes() {
+        // Who begins with another program says all that when it has it.
+        publish(process);
+    }
+    process.public_word(public::BEGUN).store(1, Release);
+    Ok(())
+}
+
+/// Notes what differs from the parent's memory, before any of it is used.
+fn take_memory(process: &Process, inherited: &mut ForkState) {
+    let mut memory = process.memory.lock();
+    let Some(own) = inherited.memory.take() else { return };
+    memory.tables = own.tables;
+    if inherited.executes() {
+        // Nothing of it is here, and none of its files is held.
+        memory.space = AddressSpace::default();
+    }
+    if !own.has_files {
+        memory.space.forget_files();
+    }
+    for (address, entry) in own.copied {
+        memory.space.frames.set(address, entry);
+    }
+}
+
+fn clear_parent_state(process: &Process, thread: &'static Thread) {
+    process.mappings.lock().forget_own();
+    *process.children.lock() = Children::default();
+    let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
+    process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
+    process.remains.lock().clear();
+    *process.fd_pins.lock() = FdPins::default();
+    process.has_threads.store(false, Relaxed);
+    process.has_made_children.store(false, Relaxed);
+    *process.futexes.lock() = Futexes::default();
+    process.alarms.change(|timers| *timers = Timers::default());
+    process.set_time_limit();
+    *process.ended.lock() = Rusage::default();
+    process.attributes.lock().begin_child();
+    process.holdings.lock().undoes = false;
+    *process.exported.lock() = ExportedPages::default();
+    process.heap_pages.lock().clear();
+    process.files.lock().begin_again();
+}
+
+/// Tells the parent which of the pages that both had were written, before they go, and which it could have given.
+pub fn tell_what_was_written(process: &Process) {
+    let memory = process.memory.lock();
+    let tell = |first: usize, pages: &[u64]| {
+        pages.iter().zip(first..).for_each(|(page, word)| process.public_word(word).store(*page, Release));
+    };
+    tell(public::WRITTEN, memory.space.written());
+    tell(public::TOUCHED, memory.space.touched());
+}
+
+/// Writes what anybody may know into the public page, and what `getpid` reads into the private one.
+pub fn publish(process: &Process) {
+    Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
+    let mailbox = process.mailbox.lock().window().pages()[0];
+    for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
+        process.public_word(index).store(value, Release);
+    }
+    let start = process.public_word(public::START);
+    let _ = start.compare_exchange(0, clock::now(), Release, Relaxed);
+    crate::terminal::job_control::publish(process);
+    publish_threads(process);
+    publish_signals(process);
+    publish_arguments(process);
+}
+
+/// Shows how many threads there are.
+pub fn publish_threads(process: &Process) {
+    process.public_word(public::THREADS).store(process.threads.lock().len() as u64, Release);
+}
+
+impl Process {
+    /// Gives the process another name, and shows it.
+    pub fn set_name(&self, name: Vec<u8>) {
+        self.program.lock().name = name;
+        publish(self);
+    }
+}
+
+/// Shows what becomes of signals that are not blocked.
+pub fn publish_signals(process: &Process) {
+    let actions = process.signals.lock();
+    let (ignored, caught) = actions.sets();
+    process.signal_page.set_wants(!actions.get(linux::SIGCHLD).has(linux::SA_NOCLDSTOP), !actions.forgets_children());
+    drop(actions);
+    process.public_word(public::IGNORED).store(ignored, Release);
+    process.public_word(public::CAUGHT).store(caught, Release);
+}
+
+/// Shows the arguments of the program, as far as they fit.
+fn publish_arguments(process: &Process) {
+    let mut arguments = process.program.lock().arguments.clone();
+    arguments.truncate(public::ARGUMENT_BYTES);
+    let length = arguments.len();
+    arguments.resize(length.next_multiple_of(8), 0);
+    for (index, bytes) in arguments.chunks_exact(8).enumerate() {
+        let value = u64::from_le_bytes(core::array::from_fn(|at| bytes[at]));
+        process.public_word(public::ARGUMENTS + 1 + index).store(value, Release);
+    }
+    process.public_word(public::ARGUMENTS).store(length as u64, Release);
+}
+
+/// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
+pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 9] {
+    let name = process.program.lock().name.clone();
+    let Credentials { user, group, .. } = process.credentials.lock().clone();
+    let mut two = [0u8; 16];
+    let length = name.len().min(15);
+    two[..length].copy_from_slice(&name[..length]);
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|index| two[at + index])));
+    [
+        (public::PARENT, parent),
+        (public::SESSION, process.session.load(Relaxed)),
+        (public::MAILBOX, mailbox.0),
+        (public::NAME, low),
+        (public::NAME + 1, high),
+        (public::USER, u64::from(user.real) | u64::from(user.effective) << 32),
+        (public::GROUP, u64::from(group.real) | u64::from(group.effective) << 32),
+        (public::PRIORITY, process.attributes.lock().to_word()),
+        (public::MAGIC, public::MAGIC_VALUE),
+    ]
+}
+
+/// The first function of the first process.
+pub extern "C" fn first(_argument: u64) {
+    let outcome = begin_first();
+    let text = match outcome {
+        Ok(context) => cpu_entry::resume(&context),
+        Err(error) => error,
+    };
+    runtime::channel::send(Kind::Error, text.as_bytes());
+    super::exit::end(Status::Exited(127));
+}
+
+/// Makes the record of the first process and loads its program; the error is a line for people.
+fn begin_first() -> core::result::Result<Context, alloc::string::String> {
+    use alloc::format;
+    let (words, command) = library_image::birth_record();
+    if words[first_process::PREDECESSOR_WORD] != 0 {
+        return super::setuid_resume::begin(words)
+            .map_err(|error| format!("a program cannot be executed: error {}\n", error.number()));
+    }
+    let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
+    let internal = |error: Errno| format!("chitin: the first process cannot begin: error {}\n", error.number());
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
+    let process = make_first(words, thread).map_err(internal)?;
+    adopt(process, thread);
+    heap::provide_by(super::oom::provide);
+    gate::install();
+    open_standard(process, words).map_err(internal)?;
+    fpu::declare_live();
+    let directory = process.files.lock().enter(ROOT, command.directory);
+    let directory = directory.and_then(|found| found.here(Errno::ENOENT)).map_err(|error| {
+        let why = match error {
+            Errno::ENOENT => "there is none".into(),
+            Errno::ENOTDIR => "it is none".into(),
+            error => format!("error {}", error.number()),
+        };
+        format!("chitin: the folder {} cannot be entered: {why}\n", text(command.directory))
+    })?;
+    process.fs.lock().directory = directory;
+    let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
+    let mut context = Context::default();
+    let path = super::exec::find_program(command.arguments[0], &command.environment);
+    let loaded = path.and_then(|path| {
+        super::exec::exec(&mut context, (&path, false), owned(&command.arguments), owned(&command.environment))
+    });
+    let program = text(command.arguments[0]);
+    loaded.map_err(|error| match error {
+        Errno::ENOENT => format!("chitin: the root file system has no {program}, or its interpreter is missing\n"),
+        Errno::ENOEXEC => format!("chitin: {program} is no program for x86-64 Linux\n"),
+        Errno::EACCES => format!("chitin: {program} may not be executed\n"),
+        error => format!("chitin: {program} cannot be run: error {}\n", error.number()),
+    })?;
+    Ok(context)
+}
+
+fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
+    alloc::string::String::from_utf8_lossy(bytes)
+}
+
+/// The number that a process had in another environment, or 0, and its parent's environment.
+fn descent(words: &[u64], number: u64, board: &[AtomicU64]) -> [u64; 2] {
+    match words[first_process::PREDECESSOR_WORD] {
+        0 => [0, exposed::environment(area::number()).map_or(0, |own| own.creator.load(Relaxed))],
+        _ => [init::status_page::succession(board).process(number), words[first_process::PARENT_WORD]],
+    }
+}
+
+/// The mailbox of a process in a group of its own.
+fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Result<Mailbox> {
+    let mailbox = Mailbox::new(windows.open(vec![pages.allocate()?], pages.key, true)?);
+    mailbox.letters().group().store(number, Relaxed);
+    Ok(mailbox)
+}
+
+/// The record of a process that nobody copied: the first one's, or one's that goes on for another.
+pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
+    let number = area::number().0;
+    thread.begin_again();
+    let mut windows = Mappings::default();
+    let page = |word: usize| PageNumber(words[word]);
+    let shared = [page(first_process::READABLE_WORD), page(first_process::WRITABLE_WORD)];
+    let lists = Lists { shared, public: AtomicU64::new(words[first_process::PUBLIC_WORD]) };
+    let mailbox = first_mailbox(&mut windows, lists.public(SESSION_SLOT), number)?;
+    let board = windows.open(vec![page(first_process::BOARD_WORD)], SESSION_SLOT, false)?;
+    let [first_number, parent] = descent(words, number, board.words());
+    Ok(Box::leak(Box::new(Process {
+        spawn_cache: Lock::new(SpawnCache::default()),
+        children: Lock::new(Children::default()),
+        threads: Lock::new(vec![thread]),
+        signals: Lock::new(Actions::default()),
+        program: Lock::new(Program::default()),
+        descriptors: Lock::new(FdTable::default()),
+        fs: Lock::new(FsContext { directory: ROOT, below_proc: None, mask: 0o022 }),
+        ended: Lock::new(Rusage::default()),
+        holdings: Lock::new(Holdings::default()),
+        credentials: Lock::new(Credentials::default()),
+        limits: Lock::new(Rlimits::default()),
+        attributes: Lock::new(Attributes::default()),
+        memory: Lock::new(Memory::default()),
+        files: Lock::new(Client::new(EnvironmentId(words[first_process::SERVER_WORD]))),
+        records: Lock::new(OpenFileTable::default()),
+        fd_pins: Lock::new(FdPins::default()),
+        mappings: Lock::new(windows),
+        exported: Lock::new(ExportedPages::default()),
+        heap_pages: Lock::new(Vec::new()),
+        alternate_slots: Lock::new(AlternateSlots::default()),
+        signal_page: mailbox.letters(),
+        mailbox: Lock::new(mailbox),
+        parent_mailbox: Lock::new(None),
+        vfork_link: Lock::new(None),
+        deferred_child: Lock::new(None),
+        terminal: Lock::new(None),
+        board,
+        number: AtomicU64::new(number),
+        first_number: AtomicU64::new(first_number),
+        area: AtomicU64::new(Area::current().address()),
+        parent: AtomicU64::new(parent),
+        exit_signal: AtomicU32::new(0),
+        stopped: AtomicU64::new(0),
+        ending: AtomicU64::new(0),
+        remains: Lock::new(Vec::new()),
+        spare_threads: Lock::new(Vec::new()),
+        spare_vectors: Lock::new(None),
+        exec: Lock::new(None),
+        alarms: ExpiryTimers::default(),
+        futexes: Lock::new(Futexes::default()),
+        session: AtomicU64::new(number),
+        session_key: SESSION_SLOT,
+        opening_key: AtomicU64::new(SESSION_SLOT.0),
+        principal: AtomicU64::new(0),
+        server: EnvironmentId(words[first_process::SERVER_WORD]),
+        lists,
+        bank: EnvironmentId(words[first_process::BANK_WORD]),
+        image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
+        summary: Summary::default(),
+        options: AtomicU32::new(words[first_process::OPTIONS_WORD] as u32),
+        calls: CallTable::of_image(words[first_process::OPTIONS_WORD] as u32 & option::TRACE_CALLS != 0),
+        extensions: Lock::new(BTreeMap::new()),
+        traps: TrapCounts::default(),
+        has_threads: AtomicBool::new(false),
+        watched_closes: AtomicU64::new(0),
+        has_made_children: AtomicBool::new(false),
+        gate_only: AtomicBool::new(false),
+    })))
+}
+
+/// Standard input, output and error.
+fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
+    let pages = |first: usize, count: usize| -> Vec<PageNumber> {
+        words[first..first + count].iter().map(|page| PageNumber(*page)).collect()
+    };
+    let open: [OpenFile; 3] = if process.has_option(option::TERMINAL) {
+        let pages = pages(first_process::TERMINAL_WORD, first_process::TERMINAL_PAGES);
+        let terminal = Terminal::open(&mut process.mappings.lock(), &pages, process.session_key, Screen::Host)?;
+        terminal.set_session(process.number());
+        terminal.set_foreground(process.number());
+        *process.terminal.lock() = Some(terminal.clone());
+        let terminal = OpenFile::new(Object::Terminal(terminal), linux::O_RDWR)?;
+        [terminal.duplicate(), terminal.duplicate(), terminal]
+    } else {
+        let pages = pages(first_process::PIPE_WORD, first_process::PIPE_PAGES);
+        let pipe = Pipe::open(&mut process.mappings.lock(), &pages, process.session_key)?;
+        [
+            OpenFile::new(Object::Pipe(pipe, Side::Read), linux::O_RDONLY)?,
+            OpenFile::new(Object::Console(Kind::Output), linux::O_WRONLY)?,
+            OpenFile::new(Object::Console(Kind::Error), linux::O_WRONLY)?,
+        ]
+    };
+    let mut descriptors = process.descriptors.lock();
+    for description in open {
+        descriptors.add(description, 0, false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The account of a process: what each of its threads has used, and where its parent reads it.
+
+use super::children::public;
+use super::process_record::Process;
+use super::rlimits::UNLIMITED;
+use super::rusage::{self, Rusage};
+use super::thread::Thread;
+use crate::address_map::PAGE_SIZE;
+use crate::signal::timer::Timer;
+use crate::vm::address_space::MemoryLimits;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_raw_sys::general as linux;
+use runtime::{EnvironmentId, clock, exposed};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What a thread notes of itself; nobody else writes it.
+#[derive(Debug, Default)]
+pub struct CpuTime {
+    /// Ticks of the clock in the library.
+    library: AtomicU64,
+    /// When the library began with what it does now, put off by what was waited meanwhile.
+    entered: AtomicU64,
+    /// The most time in the program that was ever told.
+    told: AtomicU64,
+    faults: AtomicU64,
+    waits: AtomicU64,
+}
+
+impl CpuTime {
+    /// The library begins.
+    #[inline]
+    pub fn enter_library(&self) {
+        self.entered.store(clock::ticks(), Relaxed);
+    }
+
+    /// The library has done what it began last; what the thread waited meanwhile does not count.
+    #[inline]
+    pub fn leave_library(&self) {
+        add(&self.library, clock::ticks().wrapping_sub(self.entered.load(Relaxed)));
+    }
+
+    /// A wait that began at `since`, in ticks of the clock, is over.
+    pub fn note_wait(&self, since: u64) {
+        add(&self.entered, clock::ticks().wrapping_sub(since));
+        add(&self.waits, 1);
+    }
+
+    /// A fault was mended.
+    pub fn note_fault(&self) {
+        add(&self.faults, 1);
+    }
+
+    /// Begins anew, for another thread.
+    pub fn clear(&self) {
+        for word in [&self.library, &self.entered, &self.told, &self.faults, &self.waits] {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+#[inline]
+fn add(word: &AtomicU64, more: u64) {
+    word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+impl Thread {
+    /// What it has used.
+    pub fn usage(&self) -> Rusage {
+        let kernel = exposed::kernel();
+        let library = self.cpu_time.library.load(Relaxed);
+        let library = clock::scale(library, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed));
+        let time = exposed::environment(EnvironmentId(self.number())).map_or(0, |info| info.time.load(Relaxed));
+        let system = rusage::system_time(time, library, self.cpu_time.told.load(Relaxed));
+        self.cpu_time.told.fetch_max(time - system, Relaxed);
+        Rusage {
+            time,
+            system,
+            faults: self.cpu_time.faults.load(Relaxed),
+            peak: 0,
+            waits: self.cpu_time.waits.load(Relaxed),
+        }
+    }
+}
+
+impl Process {
+    /// What all its threads have used, those that ended too.
+    pub fn usage(&self) -> Rusage {
+        let peak = self.memory.lock().space.frames.peak() as u64;
+        let ended = Rusage { peak, ..*self.ended.lock() };
+        self.threads.lock().iter().map(|thread| thread.usage()).fold(ended, Rusage::with)
+    }
+
+    /// Sets the timers that its limit of CPU time asks for: signals from the first on, and its end at the second.
+    pub fn set_time_limit(&self) {
+        let limits = self.limits.lock().get(u64::from(linux::RLIMIT_CPU)).unwrap_or([UNLIMITED; 2]);
+        let [soft, hard] = limits.map(|limit| match limit {
+            UNLIMITED => 0,
+            seconds => seconds.max(1).saturating_mul(SECOND),
+        });
+        self.alarms.change(|timers| {
+            timers.interval[3] = Timer { deadline: soft, interval: SECOND };
+            timers.interval[4] = Timer { deadline: hard, interval: 0 };
+        });
+    }
+
+    /// Tells its memory how much there may be.
+    pub fn set_memory_limits(&self) {
+        let limits = self.limits.lock().clone();
+        let [all, data, stack] =
+            [linux::RLIMIT_AS, linux::RLIMIT_DATA, linux::RLIMIT_STACK].map(|one| limits.soft(one));
+        let at_once = crate::procfs::total_pages() * PAGE_SIZE;
+        self.memory.lock().space.room = MemoryLimits { all, data, stack, at_once };
+    }
+
+    /// A thread ends, and the process goes on without it.
+    pub fn note_ended(&self, thread: &Thread) {
+        let mut ended = self.ended.lock();
+        *ended = ended.with(thread.usage());
+    }
+
+    /// Shows what its parent is told: what its first thread does not tell by itself, which the kernel measures.
+    pub fn publish_usage(&self) {
+        let own = self.usage();
+        let first = exposed::environment(EnvironmentId(self.environment())).map_or(0, |info| info.time.load(Relaxed));
+        let children = self.children.lock().usage;
+        let told = Rusage { time: own.time.saturating_sub(first), ..own }.with(children);
+        for (index, word) in told.to_words().into_iter().enumerate() {
+            self.public_word(public::USAGE + index).store(word, Release);
+        }
+    }
+}

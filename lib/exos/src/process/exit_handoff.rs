@@ -1,0 +1,77 @@
+//! What a process leaves that others go on using: see `server::bequests`.
+//!
+//! Its children have what it made before they began: pipes, sockets, counters, records of descriptions, and the pages with
+//! their own library's data, which stay their parent's for the next child (`process::fork`). Others have what it sent them.
+
+use super::children::Child;
+use super::process_record::Process;
+use crate::hw::current::process;
+use crate::hw::mapping::Mapping;
+use crate::server::client::TakingOver;
+use crate::server::orphaned_pages::{HandedOffPage, can_leave};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+
+/// Leaves to the server what others use, when this process has closed all its descriptors and waits for nobody any more.
+pub fn hand_off_shared_pages(process: &Process, children: &[Child]) {
+    let mut left: Vec<HandedOffPage> =
+        children.iter().flat_map(|child| data_of(process, child)).map(HandedOffPage::mapped).collect();
+    left.extend(seen_by_others(process).into_iter().map(HandedOffPage::mapped));
+    left.extend(process.exported.lock().on_their_way());
+    left.retain(|one| can_leave(process.environment(), one.page));
+    if !left.is_empty() {
+        let _turn = TakingOver::begin(process.server);
+        // A server that is gone keeps nothing for anybody.
+        let _ = process.files.lock().bequeath(&left);
+    }
+}
+
+/// The pages with the data of a child's library. Where another thread made it they are under the child's list, and charged to
+/// this process since that thread ended.
+fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
+    if !child.heap_pages.is_empty() {
+        return child.heap_pages.clone();
+    }
+    let Some(own) = exposed::environment(EnvironmentId(process.environment())) else { return Vec::new() };
+    own.pages().filter(|page| exposed::page(*page).is_some_and(|info| info.access() == child.made.list)).collect()
+}
+
+/// Pages of this process that show through windows here, and through more elsewhere; and those that it has closed already.
+fn seen_by_others(process: &Process) -> Vec<PageNumber> {
+    let own = EnvironmentId(process.environment());
+    let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
+    let is_shared =
+        |page: PageNumber| exposed::page(page).is_some_and(|info| info.owner() == own && info.references() > 1);
+    let mailbox = process.mailbox.lock().window().address();
+    let lent: Vec<PageNumber> = process.exported.lock().pages().collect();
+    let windows = process.mappings.lock();
+    let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Mapping::pages).copied();
+    // Most pages show here alone, or are somebody else's.
+    let mut here: Vec<PageNumber> = pages.filter(|page| is_shared(*page) || lent.contains(page)).collect();
+    here.sort_unstable();
+    let closed = lent.iter().filter(|page| here.binary_search(page).is_err() && references(**page) > 0);
+    let shown = here.chunk_by(PartialEq::eq).filter(|same| references(same[0]) > same.len() as u64);
+    shown.map(|same| same[0]).chain(closed.copied()).collect()
+}
+
+/// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.
+pub fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
+    let Some(info) = exposed::environment(thread) else { return };
+    let is_left = |page: &PageNumber| can_leave(thread.0, *page);
+    let pages: Vec<PageNumber> = info.pages().filter(is_left).collect();
+    crate::budget::reserve(pages.len() as u64);
+    let _turn = (!pages.is_empty()).then(|| TakingOver::begin(process().server));
+    for page in pages {
+        let Some(list) = exposed::page(page).map(|info| info.access()) else { continue };
+        // What the budget has no room for goes with the thread, as far as nobody uses it.
+        let _ = syscall::page_claim(key, page, key, list);
+    }
+}
+
+impl Process {
+    /// Whether anybody may have what this process made.
+    pub fn may_have_heirs(&self) -> bool {
+        self.has_made_children.load(Relaxed) || !self.exported.lock().is_empty()
+    }
+}

@@ -1,0 +1,163 @@
+//! Pages that a process has no use for any more, while others may have: of pipes and sockets that it made and closed, which others
+//! map, or which are on their way in a message.
+//!
+//! Most of what a pipe is made of nobody ever writes: such pages serve the next one. Holds always: a spare page is charged to the
+//! process itself, nobody maps it, and nobody has written it since the kernel filled it with zeros.
+
+use crate::descriptor::open_file::{OpenFile, Reference};
+use crate::hw::current::process;
+use crate::server::orphaned_pages::HandedOffPage;
+use abi::page::DIRTY;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, PageNumber, area, exposed};
+
+/// Pages that are looked at for each call that might find some free: where there are more, not every call looks. Who has passed
+/// thousands of sockets to others goes on closing some.
+const AT_ONCE: usize = 64;
+/// Spare pages at most: those of a pipe each way.
+const SPARE: usize = 32;
+
+/// The pages.
+#[derive(Clone, Debug, Default)]
+pub struct ExportedPages {
+    pages: BTreeSet<PageNumber>,
+    /// Descriptions that were sent in messages, by their numbers, and what they are made of: on their way nobody maps it.
+    sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
+    /// How many of those each page belongs to.
+    on_their_way: BTreeMap<PageNumber, u32>,
+    /// Calls since all were looked at.
+    calls: usize,
+    /// Pages that the next pipe can be made of.
+    spare: Vec<PageNumber>,
+}
+
+impl ExportedPages {
+    /// Adds those of some pages that are this process's and that others have. The result is those that nobody has.
+    pub fn add(&mut self, pages: &[PageNumber]) -> Vec<PageNumber> {
+        let own = Own::of_running();
+        let mine = pages.iter().copied().filter(|page| own.has(*page));
+        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|page| self.is_free(*page));
+        if !self.pages.is_empty() {
+            // Who closes the second end of what it has both of added them before.
+            free.iter().for_each(|page| _ = self.pages.remove(page));
+        }
+        self.pages.extend(lent);
+        free
+    }
+
+    /// Keeps what the next pipe can be made of; the result is the others.
+    pub fn keep_spare(&mut self, mut free: Vec<PageNumber>) -> Vec<PageNumber> {
+        let room = SPARE.saturating_sub(self.spare.len());
+        // What a further thread is charged for may go with it.
+        let own = EnvironmentId(process().environment());
+        let is_fit = |page: &mut PageNumber| {
+            let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
+            exposed::page(*page).filter(is_unwritten).is_some()
+        };
+        self.spare.extend(free.extract_if(.., is_fit).take(room));
+        free
+    }
+
+    /// Puts spare pages into the first places; how many.
+    pub fn take_spare(&mut self, places: &mut [PageNumber]) -> usize {
+        let left = self.spare.len().saturating_sub(places.len());
+        let taken = self.spare.drain(left..);
+        places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
+    }
+
+    /// There is to be none: all that were.
+    pub fn give_up_spare(&mut self) -> Vec<PageNumber> {
+        core::mem::take(&mut self.spare)
+    }
+
+    /// A description was sent: these pages stay as long as a descriptor refers to it.
+    pub fn note_sent(&mut self, description: &OpenFile, pages: Vec<PageNumber>) {
+        pages.iter().for_each(|page| *self.on_their_way.entry(*page).or_default() += 1);
+        if let Some((_, before)) = self.sent.insert(description.number(), (description.reference(), pages)) {
+            arrived(&mut self.on_their_way, &before);
+        }
+    }
+
+    /// Whether there is nothing that others may have.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.sent.is_empty()
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
+        self.pages.iter().copied()
+    }
+
+    /// What descriptions consist of that were sent and have not come yet, or were not closed since, and their records.
+    pub fn on_their_way(&self) -> Vec<HandedOffPage> {
+        let on_their_way = self.sent.values().filter(|(description, _)| description.is_referred_to());
+        let of = |(description, pages): &(Reference, Vec<PageNumber>)| {
+            let record = description.place();
+            let all = pages.clone().into_iter().chain([PageNumber(record.0)]);
+            all.map(|page| HandedOffPage { page, record }).collect::<Vec<_>>()
+        };
+        on_their_way.flat_map(of).collect()
+    }
+
+    /// Takes out the pages that nobody maps, and nobody is going to. What others have claimed meanwhile is theirs to give up.
+    pub fn poll(&mut self) -> Vec<PageNumber> {
+        self.calls += 1;
+        if self.calls * AT_ONCE < self.pages.len() {
+            return Vec::new();
+        }
+        self.calls = 0;
+        self.sent.retain(|_, (description, pages)| {
+            let stays = description.is_referred_to();
+            if !stays {
+                arrived(&mut self.on_their_way, pages);
+            }
+            stays
+        });
+        let own = Own::of_running();
+        let mut free: Vec<PageNumber> = self.pages.iter().copied().filter(|page| self.is_free(*page)).collect();
+        free.iter().for_each(|page| _ = self.pages.remove(page));
+        free.retain(|page| own.has(*page));
+        free
+    }
+
+    /// Whether nobody maps a page, and nobody is going to.
+    fn is_free(&self, page: PageNumber) -> bool {
+        exposed::page(page).is_none_or(|info| info.references() == 0) && !self.on_their_way.contains_key(&page)
+    }
+}
+
+/// One description less has these pages.
+fn arrived(on_their_way: &mut BTreeMap<PageNumber, u32>, pages: &[PageNumber]) {
+    for page in pages {
+        let left = on_their_way.get_mut(page).map_or(0, |count| {
+            *count -= 1;
+            *count
+        });
+        if left == 0 {
+            on_their_way.remove(page);
+        }
+    }
+}
+
+/// What tells this process's pages from others'.
+struct Own {
+    list: PageNumber,
+    root: PageNumber,
+}
+
+impl Own {
+    fn of_running() -> Self {
+        Self { list: area::access_list(), root: area::root() }
+    }
+
+    /// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
+    /// under the list of who listens, and gives them up itself.
+    fn has(&self, page: PageNumber) -> bool {
+        let is_thread =
+            |number| exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == self.root.0);
+        exposed::page(page)
+            .is_some_and(|info| info.access() == self.list && !info.is_orphan() && is_thread(info.owner()))
+    }
+}

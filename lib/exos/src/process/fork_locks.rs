@@ -1,0 +1,176 @@
+//! All locks of a process at once: fork copies what they guard.
+
+use super::children::Children;
+use super::credentials::Credentials;
+use super::exported_pages::ExportedPages;
+use super::fs_context::FsContext;
+use super::prctl_state::Attributes;
+use super::process_record::{Extensions, Memory, Process, Program};
+use super::rlimits::Rlimits;
+use super::rusage::Rusage;
+use super::thread::Thread;
+use crate::descriptor::fd_pins::FdPins;
+use crate::descriptor::fd_table::FdTable;
+use crate::descriptor::object::Object;
+use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::hw::mapping::Mappings;
+use crate::hw::pager::OwnPages;
+use crate::ipc::attachments::Holdings;
+use crate::server::client::Client;
+use crate::signal::{Actions, Mailbox};
+use crate::vm::address_space::AddressSpace;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::area;
+use runtime::lock::{self, Guard, OwnerLock};
+
+/// What fork does not look at, but copies.
+type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
+type Files<'a> = (
+    Guard<'a, FdTable<OpenFile>>,
+    Guard<'a, FdPins>,
+    Guard<'a, FsContext>,
+    Guard<'a, Client>,
+    Guard<'a, OpenFileTable>,
+);
+type Pages<'a> = (Guard<'a, ExportedPages>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
+type Own<'a> =
+    (Guard<'a, Rusage>, Guard<'a, Holdings>, Guard<'a, Credentials>, Guard<'a, Rlimits>, Guard<'a, Attributes>);
+type Threads = Vec<&'static Thread>;
+
+/// A process of which every lock is held.
+#[derive(Debug)]
+pub struct AllLocks<'a> {
+    /// The program's memory.
+    pub memory: Guard<'a, Memory>,
+    /// Open windows.
+    pub windows: Guard<'a, Mappings>,
+    /// Whether it has one thread.
+    pub is_alone: bool,
+}
+
+/// The other locks that are held with those.
+#[derive(Debug)]
+struct Others<'a> {
+    files: Files<'a>,
+    _program: Running<'a>,
+    _own: Own<'a>,
+    _pages: Pages<'a>,
+}
+
+impl AllLocks<'_> {
+    /// As [`Process::with_memory`], with the windows beside it.
+    pub fn with_memory<T>(
+        &mut self,
+        process: &Process,
+        action: impl FnOnce(&mut AddressSpace, &mut OwnPages<'_>, &mut Mappings) -> T,
+    ) -> T {
+        let Memory { space, tables, at_hand } = &mut *self.memory;
+        action(
+            space,
+            &mut OwnPages { tables, at_hand, key: process.session_key, files: &process.files, list: Cell::default() },
+            &mut self.windows,
+        )
+    }
+}
+
+impl Process {
+    /// Does something while every lock is held, those of open descriptions, too. Who holds one of those may wait for others: then all
+    /// are let go and taken anew.
+    pub fn with_all_locks<T>(&self, action: impl FnOnce(&mut AllLocks<'_>) -> T) -> T {
+        loop {
+            let (mut held, others) = self.hold_all();
+            if held.is_alone {
+                return action(&mut held);
+            }
+            if let Some(_descriptions) = hold_descriptions(&others.files.0) {
+                return action(&mut held);
+            }
+            drop((held, others));
+            crate::wait::yield_now();
+        }
+    }
+
+    /// Takes every lock of its own, in their order.
+    fn hold_all(&self) -> (AllLocks<'_>, Others<'_>) {
+        let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
+        let (descriptors, uses, place) = (self.descriptors.lock(), self.fd_pins.lock(), self.fs.lock());
+        let own = (
+            self.ended.lock(),
+            self.holdings.lock(),
+            self.credentials.lock(),
+            self.limits.lock(),
+            self.attributes.lock(),
+        );
+        let memory = self.memory.lock();
+        let files = (descriptors, uses, place, self.files.lock(), self.records.lock());
+        let windows = self.mappings.lock();
+        let pages = (self.exported.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
+        let is_alone = running.1.len() == 1;
+        (AllLocks { memory, windows, is_alone }, Others { files, _program: running, _own: own, _pages: pages })
+    }
+
+    /// In a copy that was made while all was held: nobody holds anything.
+    pub fn free_copied_locks(&self) {
+        self.spawn_cache.free_copy();
+        self.children.free_copy();
+        self.threads.free_copy();
+        self.signals.free_copy();
+        self.program.free_copy();
+        self.descriptors.free_copy();
+        self.fd_pins.free_copy();
+        self.fs.free_copy();
+        self.ended.free_copy();
+        self.holdings.free_copy();
+        self.credentials.free_copy();
+        self.limits.free_copy();
+        self.attributes.free_copy();
+        self.memory.free_copy();
+        self.files.free_copy();
+        self.records.free_copy();
+        self.mappings.free_copy();
+        self.exported.free_copy();
+        self.heap_pages.free_copy();
+        self.mailbox.free_copy();
+        self.parent_mailbox.free_copy();
+        self.vfork_link.free_copy();
+        self.deferred_child.free_copy();
+        self.terminal.free_copy();
+        self.remains.free_copy();
+        self.spare_threads.free_copy();
+        self.spare_vectors.free_copy();
+        self.exec.free_copy();
+        self.futexes.free_copy();
+        self.alarms.timers.free_copy();
+        self.summary.free_copy();
+        self.extensions.free_copy();
+        if self.has_threads.load(Relaxed) {
+            locks_of(&self.descriptors.lock()).for_each(OwnerLock::free_copy);
+        }
+    }
+}
+
+/// The locks of open descriptions, once for each descriptor.
+fn locks_of(descriptors: &FdTable<OpenFile>) -> impl Iterator<Item = &OwnerLock> {
+    descriptors.iter().flat_map(|(_, description)| locks(description)).flatten()
+}
+
+fn locks(description: &OpenFile) -> [Option<&OwnerLock>; 2] {
+    match &description.object {
+        Object::Other(other) => other.locks(),
+        _ => [None; 2],
+    }
+}
+
+/// Takes these locks, if nobody holds one.
+fn hold_descriptions(descriptors: &FdTable<OpenFile>) -> Option<Vec<lock::Held<'_>>> {
+    let mut held = Vec::new();
+    for lock in locks_of(descriptors) {
+        // Several descriptors stand for one description.
+        if lock.owner() != area::number() {
+            held.push(lock.try_acquire()?);
+        }
+    }
+    Some(held)
+}

@@ -1,0 +1,106 @@
+//! Objects that a process wants loaded before its program begins, to replace calls of ExOS (`link/preload.h`).
+//!
+//! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
+//! memory of the program, which fork copies and `execve` forgets.
+
+use super::exec::map_object;
+use super::exec_file::{ExecFile, open, read_from};
+use crate::errno::{Errno, Result};
+use crate::hw::{preload_abi, usercopy};
+use crate::loader::elf::Image;
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+const VARIABLE: &[u8] = b"EXOS_PRELOAD=";
+/// Tags of the dynamic section, and the one kind of relocation that an object on its own needs (System V ABI, AMD64).
+const DT_NULL: u64 = 0;
+const DT_RELA: u64 = 7;
+const DT_RELA_BYTES: u64 = 8;
+const R_X86_64_RELATIVE: u64 = 8;
+const RELOCATION_BYTES: u64 = 24;
+
+/// An object that can be loaded.
+pub struct Object {
+    file: ExecFile,
+    image: Image,
+}
+
+/// Opens the objects that an environment names. An object that is none is the error of `execve`, and told to the host.
+pub fn find(environment: &[Vec<u8>]) -> Result<Vec<Object>> {
+    let names = environment.iter().find_map(|entry| entry.strip_prefix(VARIABLE)).unwrap_or_default();
+    let mut objects = Vec::new();
+    for name in names.split(|byte| *byte == b':').filter(|name| !name.is_empty()) {
+        match find_one(name) {
+            Ok(object) => objects.push(object),
+            Err(error) => {
+                objects.iter().for_each(Object::close);
+                return Err(explain(name, error));
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn find_one(name: &[u8]) -> Result<Object> {
+    let (file, head) = open(name, false)?;
+    match Image::read(&head, read_from(&file)) {
+        Ok(image) if image.is_sound && image.movable && image.interpreter.is_none() => Ok(Object { file, image }),
+        _ => {
+            file.close();
+            Err(Errno::ENOEXEC)
+        }
+    }
+}
+
+/// One line for people.
+fn explain(name: &[u8], error: Errno) -> Errno {
+    let name: Cow<'_, str> = String::from_utf8_lossy(name);
+    runtime::error_line!("exos: EXOS_PRELOAD: {name} cannot be loaded: error {}", error.number());
+    error
+}
+
+impl Object {
+    /// Maps the object and has it begin.
+    pub fn load(&self) -> Result<()> {
+        self.try_load().map_err(|error| explain(&self.file.path, error))
+    }
+
+    /// Lets the file go.
+    pub fn close(&self) {
+        self.file.close();
+    }
+
+    fn try_load(&self) -> Result<()> {
+        let bias = map_object(&self.file, &self.image)?;
+        if let Some(dynamic) = self.image.dynamic {
+            relocate(bias, dynamic)?;
+        }
+        preload_abi::begin(self.image.entry.wrapping_add(bias))
+    }
+}
+
+/// Makes addresses in the object's data right for where it lies; `dynamic` is the address of its dynamic section.
+fn relocate(bias: u64, dynamic: u64) -> Result<()> {
+    let at = |address: u64| bias.checked_add(address).ok_or(Errno::ENOEXEC);
+    let (mut table, mut bytes) = (0, 0);
+    let mut entry = at(dynamic)?;
+    loop {
+        let [tag, value] = usercopy::read_words(entry)?;
+        match tag {
+            DT_NULL => break,
+            DT_RELA => table = at(value)?,
+            DT_RELA_BYTES => bytes = value,
+            _ => {}
+        }
+        entry += 16;
+    }
+    for index in 0..bytes / RELOCATION_BYTES {
+        let [offset, kind, addend] = usercopy::read_words(table + index * RELOCATION_BYTES)?;
+        if kind != R_X86_64_RELATIVE {
+            return Err(Errno::ENOEXEC);
+        }
+        usercopy::write_word(at(offset)?, bias.wrapping_add(addend))?;
+    }
+    Ok(())
+}

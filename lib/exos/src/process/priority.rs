@@ -1,0 +1,89 @@
+//! How the running process is scheduled beside others (sched(7)): what it tells them of itself, and what it leaves to them.
+//!
+//! Nobody is taken the CPU from for somebody else. At the end of a slice a thread that computes looks who wants the CPU, and leaves
+//! some of its own slices to those of a higher rank (`turns`). A process is believed what it says of itself as far as it puts itself
+//! below the usual rank: saying so it harms only itself. What puts it above stands in the server's table (`server::precedence`), or holds for nothing.
+
+use super::children::public;
+use super::cpu_placement;
+use super::nice_share::Priority;
+use super::prctl_state::{Attributes, Change};
+use super::process_record::Process;
+use crate::hw::current::{process, thread};
+use crate::server::priority_table;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use runtime::address_space::Access;
+use runtime::window::Window;
+use runtime::{EnvironmentId, PageNumber, area, exposed, time_slice};
+
+/// Whether the slice that has begun is one that the running thread, which computes, leaves to others.
+pub fn leaves_slice() -> bool {
+    let says = Attributes::from_word(process().public_word(public::PRIORITY).load(Relaxed));
+    let own = Priority::of(&says);
+    let table = priority_table::shown();
+    if own == Priority::USUAL && table.is_empty() {
+        return false;
+    }
+    let granted = |number: EnvironmentId| table.of(root_of(number), |number| root_of(EnvironmentId(number)));
+    let own = granted(area::number()).map_or(own.min(Priority::USUAL), |granted| granted.min(own));
+    let others = cpu_placement::wanting(time_slice::position().cpu).map(|(_, owner)| owner);
+    let ranks = others.filter(|owner| *owner != area::number());
+    let highest = ranks.map(|owner| granted(owner).unwrap_or_else(|| said_by(owner).min(Priority::USUAL))).max();
+    highest.is_some_and(|highest| !thread().turns.lock().takes_next(own, highest))
+}
+
+/// How the running process is scheduled has changed: it has what the server grants.
+pub fn change(process: &Process) {
+    if priority_table::shown().of_number(process.environment()).is_some() {
+        announce(process);
+    } else {
+        begin(process);
+    }
+}
+
+/// The running process begins, scheduled as its maker was.
+pub fn begin(process: &Process) {
+    if Priority::of(&process.attributes.lock()) > Priority::USUAL {
+        announce(process);
+    }
+}
+
+/// The running process goes on for another one, which said how it is scheduled: that holds as far as the server knows of it.
+pub fn go_on(process: &Process, predecessor: EnvironmentId) {
+    let granted = priority_table::shown().of_number(predecessor.0).unwrap_or(Priority::USUAL);
+    if Priority::of(&process.attributes.lock()) > granted {
+        process.attributes.lock().begin_usual();
+    }
+    begin(process);
+}
+
+/// Lets another process go before others as far as this change would have it, if this one is user 0.
+pub fn grant(process: &Process, other: u64, change: Change) {
+    let mut wanted = Attributes::default();
+    if wanted.change(change, true, [0; 2]).is_ok() && Priority::of(&wanted) > Priority::USUAL {
+        // Who is refused has an ordinary share.
+        let _ = process.files.lock().announce_precedence(other, wanted.to_word());
+    }
+}
+
+fn announce(process: &Process) {
+    let word = process.attributes.lock().to_word();
+    let _ = process.files.lock().announce_precedence(process.environment(), word);
+}
+
+/// The rank of a process or thread, as its process says.
+fn said_by(environment: EnvironmentId) -> Priority {
+    let word = |environment: EnvironmentId, index: usize| {
+        let page = PageNumber(exposed::environment(environment)?.public.load(Acquire));
+        let public = Window::open(&[page], process().session_key, Access::READ).ok()?;
+        Some(public.words()[index].load(Acquire))
+    };
+    let speaks_for = word(environment, public::PROCESS).filter(|number| *number != 0).map(EnvironmentId);
+    let says = word(speaks_for.unwrap_or(environment), public::PRIORITY);
+    says.map_or(Priority::USUAL, |word| Priority::of(&Attributes::from_word(word)))
+}
+
+/// The page of an environment's page-table root, which all threads of a process have in common.
+fn root_of(environment: EnvironmentId) -> u64 {
+    exposed::environment(environment).map_or(0, |info| info.root.load(Acquire))
+}

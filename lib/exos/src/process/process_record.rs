@@ -1,0 +1,392 @@
+//! The record of a process.
+
+use crate::descriptor::fd_pins::FdPins;
+use crate::descriptor::fd_table::FdTable;
+use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::entry::hot_sites::TrapCounts;
+use crate::errno::Result;
+use crate::hw::current::area_at;
+use crate::hw::header::CallTable;
+use crate::hw::mapping::{Mapping, Mappings};
+use crate::hw::page_tables::PageTables;
+use crate::hw::pager::OwnPages;
+use crate::ipc::attachments::Holdings;
+use crate::process::children::{Children, public};
+use crate::process::credentials::Credentials;
+use crate::process::exec::ExecRequest;
+use crate::process::exec_file::ElfFile;
+use crate::process::exported_pages::ExportedPages;
+use crate::process::fs_context::FsContext;
+use crate::process::futex::Futexes;
+use crate::process::prctl_state::Attributes;
+use crate::process::premapped_image::AlternateSlots;
+use crate::process::rlimits::Rlimits;
+use crate::process::rusage::Rusage;
+use crate::process::spawn_cache::SpawnCache;
+use crate::process::thread::Thread;
+use crate::process::thread_create::DeadThread;
+use crate::process::ucred::Ucred;
+use crate::process::vfork_deferred::DeferredChild;
+use crate::process::vfork_sharing::SharedMemoryLink;
+use crate::server::client::Client;
+use crate::signal::{Actions, ExpiryTimers, Mailbox, SignalPage};
+use crate::syscalls::Summary;
+use crate::terminal::Terminal;
+use crate::vm::address_space::AddressSpace;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::{Any, TypeId};
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use runtime::lock::Lock;
+use runtime::page::Allocator;
+use runtime::vector::State;
+use runtime::{EnvironmentId, KeyIndex, PageNumber};
+
+/// The program's memory: what it means, and the tables that hold it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Areas and frames.
+    pub space: AddressSpace,
+    /// Page tables.
+    pub tables: PageTables,
+    /// Pages for the program that is about to begin, with whatever was in them.
+    pub at_hand: Vec<u64>,
+}
+
+/// What runs.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Absolute path of the file when it was executed.
+    pub path: Vec<u8>,
+    /// The file.
+    pub node: u64,
+    /// The file of its interpreter, and what that says of itself.
+    pub(super) interpreter: Option<Arc<ElfFile>>,
+    /// Its short name.
+    pub name: Vec<u8>,
+    /// Its arguments, each with its NUL, as it began with them.
+    pub arguments: Vec<u8>,
+    /// Where they lie in its memory, its environment behind them: it may have written something else there.
+    pub arguments_at: u64,
+    /// Its environment, each string with its NUL.
+    pub environment: Vec<u8>,
+    /// The auxiliary vector that it began with.
+    pub auxiliary: Vec<u8>,
+}
+
+/// Access lists beside the process's own.
+#[derive(Debug)]
+pub struct Lists {
+    /// Those of pages that the whole session shares: it reads those under the first, and writes those under the second.
+    pub shared: [PageNumber; 2],
+    /// That of what anybody may read of a process of this user: its public page and its mailbox.
+    pub public: AtomicU64,
+}
+
+impl Lists {
+    /// Where public pages and mailboxes come from.
+    pub fn public(&self, key: KeyIndex) -> Allocator {
+        Allocator { key, list: PageNumber(self.public.load(Relaxed)) }
+    }
+}
+
+/// What replaced operations keep for themselves, by its type.
+pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
+
+/// A process. Locks are taken in the order of the fields; none is held while the process waits.
+#[derive(Debug)]
+pub struct Process {
+    /// What is ready for its next child, and what it makes a child of.
+    pub spawn_cache: Lock<SpawnCache>,
+    /// Its children.
+    pub children: Lock<Children>,
+    /// Its threads.
+    pub threads: Lock<Vec<&'static Thread>>,
+    /// What it wants done with signals.
+    pub signals: Lock<Actions>,
+    /// What runs.
+    pub program: Lock<Program>,
+    /// Its descriptors.
+    pub descriptors: Lock<FdTable<OpenFile>>,
+    /// What its calls work with, once it has threads.
+    pub fd_pins: Lock<FdPins>,
+    /// Its place in the file system.
+    pub fs: Lock<FsContext>,
+    /// What those of its threads used that ended.
+    pub ended: Lock<Rusage>,
+    /// What it has of System V objects.
+    pub holdings: Lock<Holdings>,
+    /// Who it is, as it says: the server knows.
+    pub credentials: Lock<Credentials>,
+    /// What it may use.
+    pub limits: Lock<Rlimits>,
+    /// What it has asked for by `prctl`, `setpriority` and the like.
+    pub attributes: Lock<Attributes>,
+    /// The program's memory.
+    pub memory: Lock<Memory>,
+    /// The connection to the server of the file system.
+    pub files: Lock<Client>,
+    /// Records of open descriptions.
+    pub records: Lock<OpenFileTable>,
+    /// Open windows.
+    pub mappings: Lock<Mappings>,
+    /// Pages that it closed while relatives still use them.
+    pub exported: Lock<ExportedPages>,
+    /// Pages that held the copies of ExOS's data for children that are gone, for the next child.
+    pub heap_pages: Lock<Vec<PageNumber>>,
+    /// What stands beside its memory: see `process::beside`.
+    pub alternate_slots: Lock<AlternateSlots>,
+    /// What others may tell it.
+    pub mailbox: Lock<Mailbox>,
+    /// What lies in it.
+    pub signal_page: SignalPage,
+    /// Where its parent is told of its end; none where the session is its parent.
+    pub parent_mailbox: Lock<Option<Mailbox>>,
+    /// What its parent waits for, if it does.
+    pub vfork_link: Lock<Option<SharedMemoryLink>>,
+    /// The child that its program is for the moment, if it is one: see `process::unborn`.
+    pub deferred_child: Lock<Option<Box<DeferredChild>>>,
+    /// The terminal that controls it, if there is one.
+    pub terminal: Lock<Option<Terminal>>,
+    /// What the session tells of the host: see `session::board`.
+    pub board: Mapping,
+    /// The number of the environment of its first thread.
+    pub number: AtomicU64,
+    /// The number of the environment that it began in, which is its own; 0: it is still there. See `session::succession`.
+    pub first_number: AtomicU64,
+    /// Address of the environment area of its first thread.
+    pub area: AtomicU64,
+    /// Number of its parent.
+    pub parent: AtomicU64,
+    /// Signal that tells its parent of its end; 0: none.
+    pub exit_signal: AtomicU32,
+    /// What its threads have to obey: a value of [`state`].
+    pub stopped: AtomicU64,
+    /// How it ends, once it does, as `Status::to_word`; 0 before.
+    pub ending: AtomicU64,
+    /// What threads left that ended.
+    pub remains: Lock<Vec<DeadThread>>,
+    /// Records of threads that ended, to be used again.
+    pub spare_threads: Lock<Vec<&'static Thread>>,
+    /// Room for the vector registers of who waits for a child that has not begun.
+    pub spare_vectors: Lock<Option<State>>,
+    /// The program that the first thread is to go on in, because another one asked for it.
+    pub exec: Lock<Option<Box<ExecRequest>>>,
+    /// Its timers.
+    pub alarms: ExpiryTimers,
+    /// Threads that wait for a word of the program.
+    pub futexes: Lock<Futexes>,
+    /// Session, in the sense of `setsid`.
+    pub session: AtomicU64,
+    /// Where in its own ring the key lies of the session, in the machine's sense, or of the user that it is.
+    pub session_key: KeyIndex,
+    /// Where the key lies that opens what others have made; mostly the same.
+    pub opening_key: AtomicU64,
+    /// The principal whose key the process has; 0: the session's. The server puts the key there. See `process::identity`.
+    pub principal: AtomicU64,
+    /// The server of the file system and of keys.
+    pub server: EnvironmentId,
+    /// Access lists that say who may what: see [`Lists`].
+    pub lists: Lists,
+    /// Environment that holds the budget that nobody uses.
+    pub bank: EnvironmentId,
+    /// Table that maps the ExOS image.
+    pub image_table: PageNumber,
+    /// Calls that it made and ExOS does not have, by number.
+    pub summary: Summary,
+    /// Whether the host wants to know of them.
+    pub options: AtomicU32,
+    /// The calls that it works by.
+    pub calls: CallTable,
+    /// What replaced operations keep: see [`Process::with_extension`].
+    pub extensions: Lock<Extensions>,
+    /// How often each of the program's `syscall`s came by the gate.
+    pub traps: TrapCounts,
+    /// Whether it has made children, which may have ended since.
+    pub has_made_children: AtomicBool,
+    /// Whether it has had more than one thread since its program began.
+    pub has_threads: AtomicBool,
+    /// How often something was closed that a thread used: sleepers that watch something look again.
+    pub watched_closes: AtomicU64,
+    /// Whether rewriting is off, because the program sets GS base itself.
+    pub gate_only: AtomicBool,
+}
+
+impl Process {
+    /// The path of its working directory.
+    ///
+    /// # Errors
+    /// `ENOENT` when it was removed.
+    pub fn working_directory(&self) -> Result<Vec<u8>> {
+        let place = self.fs.lock().clone();
+        match place.below_proc {
+            Some(folder) => Ok(super::fs_context::in_proc(&folder, b"")),
+            None => self.files.lock().path_of(place.directory),
+        }
+    }
+
+    /// Its number, as programs see it.
+    pub fn number(&self) -> u64 {
+        match self.first_number.load(Relaxed) {
+            0 => self.environment(),
+            first => first,
+        }
+    }
+
+    /// The number of the environment of its first thread.
+    pub fn environment(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
+    /// Whether this is its first thread.
+    pub fn is_first(&self, thread: &Thread) -> bool {
+        thread.number() == self.environment()
+    }
+
+    /// Its number and its user, as they come along with a signal that it sends.
+    pub fn sender(&self) -> u64 {
+        self.number() & 0xffff_ffff | u64::from(self.credentials.lock().user.real) << 32
+    }
+
+    /// Who it is for those at the other end of a socket that it makes.
+    pub fn as_peer(&self) -> Ucred {
+        Ucred::of(self.number(), self.credentials.lock().acting())
+    }
+
+    /// The key that opens what others have made.
+    pub fn opening_key(&self) -> KeyIndex {
+        KeyIndex(self.opening_key.load(Relaxed))
+    }
+
+    /// Whether that is another one than its own.
+    pub fn borrows_key(&self) -> bool {
+        self.opening_key() != self.session_key
+    }
+
+    /// Whether it is user 0 and has not given up this capability of Linux.
+    pub fn may(&self, capability: u32) -> bool {
+        self.credentials.lock().is_privileged() && self.attributes.lock().capabilities.has(capability)
+    }
+
+    /// Its process group.
+    pub fn group(&self) -> u64 {
+        self.signal_page.group().load(Acquire)
+    }
+
+    /// A word of its public page, by its index in the page.
+    pub fn public_word(&self, index: usize) -> &'static AtomicU64 {
+        area_at(self.area.load(Relaxed)).public_library(index - public::BASE)
+    }
+
+    /// Does something to its memory.
+    pub fn with_memory<T>(&self, action: impl FnOnce(&mut AddressSpace, &mut OwnPages<'_>) -> T) -> T {
+        self.with_memory_inline(action)
+    }
+
+    /// The same as part of the caller, which is to be short: a fault that is mended.
+    #[inline(always)]
+    pub fn with_memory_inline<T>(&self, action: impl FnOnce(&mut AddressSpace, &mut OwnPages<'_>) -> T) -> T {
+        let mut memory = self.memory.lock();
+        let Memory { space, tables, at_hand } = &mut *memory;
+        action(
+            space,
+            &mut OwnPages { tables, at_hand, key: self.session_key, files: &self.files, list: Cell::default() },
+        )
+    }
+
+    /// Whether the running environment holds the lock of its memory: a fault now is not to be mended.
+    #[inline(always)]
+    pub fn memory_is_mine(&self) -> bool {
+        self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
+    }
+
+    /// Pages whose last user may have gone by now.
+    pub fn reclaim_unused(&self) {
+        let free = self.exported.lock().poll();
+        self.give_up(free);
+    }
+
+    /// Takes pages out of use: they are freed when no relative maps them any more.
+    pub fn lend(&self, pages: &[PageNumber]) {
+        let free = self.exported.lock().add(pages);
+        self.give_up(free);
+        self.reclaim_unused();
+    }
+
+    /// The same of pages that a window shows, which is closed. Of two threads that close windows onto the same pages at once the second
+    /// one finds them free, and only that one.
+    pub fn unmap_and_export(&self, window: &Mapping, pages: &[PageNumber]) {
+        let mut windows = self.mappings.lock();
+        let mut lent = self.exported.lock();
+        windows.close(window);
+        let free = lent.add(pages);
+        drop((lent, windows));
+        self.give_up(free);
+        self.reclaim_unused();
+    }
+
+    fn give_up(&self, free: Vec<PageNumber>) {
+        let free = if free.is_empty() { free } else { self.exported.lock().keep_spare(free) };
+        Allocator::own().free_many(&free);
+    }
+
+    /// A pipe's pages, of which the first ones are spare ones, and how many of those there are.
+    pub fn spare_for_pipe(&self, pages: &mut [PageNumber]) -> usize {
+        self.exported.lock().take_spare(pages)
+    }
+
+    /// Gives up what is kept for the next pipe.
+    pub fn give_up_spare(&self) {
+        let spare = self.exported.lock().give_up_spare();
+        Allocator::own().free_many(&spare);
+    }
+
+    /// A description was sent in a message: its pages stay until it has come and was closed, whoever maps them.
+    pub fn note_sent(&self, description: &OpenFile) {
+        let pages = description.object.pages();
+        if !pages.is_empty() {
+            self.exported.lock().note_sent(description, pages);
+        }
+    }
+
+    /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default. Fork
+    /// copies it, `execve` leaves it.
+    pub fn with_extension<T: Any + Default + Send, R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
+        let mut extensions = self.extensions.lock();
+        let own = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        action(own.downcast_mut().expect("what stands under a type is of this type"))
+    }
+
+    /// An option that the host gave.
+    pub fn has_option(&self, option: u32) -> bool {
+        self.options.load(Relaxed) & option != 0
+    }
+}
+
+/// What the threads of a process have to obey.
+pub mod state {
+    /// Nothing.
+    pub const RUNS: u64 = 0;
+    /// To wait until the process goes on.
+    pub const STOPPED: u64 = 1;
+    /// To end.
+    pub const ENDS: u64 = 2;
+    /// To leave the process to its first thread, which goes on in another program.
+    pub const EXECS: u64 = 3;
+}
+
+/// Options of the host, as bits.
+pub mod option {
+    /// Count unknown calls and tell at the end.
+    pub const SYSCALL_SUMMARY: u32 = 1;
+    /// Tell of files that were not there.
+    pub const MISSING_FILES: u32 = 2;
+    /// The standard descriptors are a terminal.
+    pub const TERMINAL: u32 = 4;
+    /// Tell of each call.
+    pub const TRACE_CALLS: u32 = 8;
+}

@@ -1,0 +1,153 @@
+//! The beginning of an environment that goes on for another one, with a set-id program (`set_id` is the other side).
+//!
+//! It is the session's work and nobody else's; what it is left it reads as a stranger's words, and opens with the key of whom it
+//! comes from, so that it opens nothing that the other one could not. Only then it takes up who the program makes it.
+
+use super::change_user;
+use super::child_start;
+use super::children::public;
+use super::credentials::ResIds;
+use super::exec::{self, ExecRequest};
+use super::exec_state::ExecState;
+use super::priority;
+use super::supplementary_groups::Groups;
+use super::thread::Thread;
+use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::scm_rights;
+use crate::entry::gate;
+use crate::errno::{Errno, Result};
+use crate::hw::current::adopt;
+use crate::hw::fpu;
+use crate::init::first_process;
+use crate::process::Process;
+use crate::process::environment::BORROWED_SLOT;
+use crate::server::protocol::Request;
+use crate::signal::set::{COUNT as SIGNALS, UNSTOPPABLE, bit};
+use crate::signal::timer::Timer;
+use crate::signal::{Action, IGNORE};
+use abi::environment::State;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use linux_raw_sys::general as linux;
+use runtime::address_space::Access;
+use runtime::predicate::{Operator, word};
+use runtime::upcall::Context;
+use runtime::window::Window;
+use runtime::{EnvironmentId, PageNumber, area, exposed, heap};
+
+/// Makes the record of the process, takes over what it was left, and loads the program.
+pub(super) fn begin(words: &[u64]) -> Result<Context> {
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new()?));
+    let process = child_start::make_first(words, thread)?;
+    process.opening_key.store(BORROWED_SLOT.0, Relaxed);
+    adopt(process, thread);
+    heap::provide_by(super::oom::provide);
+    gate::install();
+    fpu::declare_live();
+    let bytes = words[first_process::BUNDLE_BYTES_WORD];
+    let bundle = process.files.lock().read(words[first_process::BUNDLE_WORD], 0, bytes as usize)?;
+    process.files.lock().hold(words[first_process::BUNDLE_WORD], false);
+    let bundle = ExecState::from_bytes(&bundle)?;
+    take_over(process, thread, &bundle);
+    let ExecState { path, arguments, environment, .. } = bundle;
+    let request = ExecRequest::for_node(words[first_process::PROGRAM_WORD], &path, arguments, environment)?;
+    raise(process)?;
+    priority::go_on(process, EnvironmentId(words[first_process::PREDECESSOR_WORD]));
+    let mut context = Context::default();
+    child_start::publish(process);
+    process.public_word(public::BEGUN).store(1, Release);
+    wait_for_stand_in(process, EnvironmentId(words[first_process::PREDECESSOR_WORD]));
+    exec::replace(&mut context, &request, None)?;
+    // The server held it for this environment from the beginning.
+    process.files.lock().hold(words[first_process::PROGRAM_WORD], false);
+    Ok(context)
+}
+
+/// Waits until whoever stands in for this environment sees its public page, where its status will stand, or is gone: a program
+/// that is quick would have ended and been buried before the other one had its turn.
+fn wait_for_stand_in(process: &Process, predecessor: EnvironmentId) {
+    crate::wait::kick_idle();
+    let Some(info) = exposed::environment(predecessor) else { return };
+    let page = PageNumber(info.public.load(Acquire));
+    let Ok(window) = Window::open(&[page], process.session_key, Access::READ) else { return };
+    let stands_in = &window.words()[public::STANDS_IN];
+    let own = area::number().0;
+    while info.alive() && info.number.load(Acquire) == predecessor.0 && stands_in.load(Acquire) != own {
+        let gone = word(info.state_word(), Operator::NotEqual, State::Alive as u64);
+        crate::wait::wait_stopped(&[gone, word(stands_in, Operator::Equal, own)]);
+    }
+}
+
+/// Everything that a program keeps. What cannot be had is not there.
+fn take_over(process: &Process, thread: &Thread, bundle: &ExecState) {
+    {
+        let mut place = process.fs.lock();
+        place.directory = bundle.place[0];
+        place.mask = bundle.place[1] as u32 & 0o777;
+        place.below_proc = (!bundle.below_proc.is_empty()).then(|| bundle.below_proc.as_slice().into());
+    }
+    process.signal_page.group().store(bundle.group[0], Relaxed);
+    process.session.store(bundle.group[1], Relaxed);
+    for signal in (1..=SIGNALS).filter(|signal| bundle.signals[0] & bit(*signal) & !UNSTOPPABLE != 0) {
+        process.signals.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
+    }
+    thread.set_blocked(bundle.signals[1]);
+    process.attributes.lock().keep(bundle.attributes);
+    let [deadline, interval] = bundle.alarm;
+    process.alarms.change(|timers| timers.interval[0] = Timer { deadline, interval });
+    for (resource, limit) in (0..).zip(&bundle.limits) {
+        // What is no limit stays what it was.
+        let _ = process.limits.lock().set(resource, *limit, true);
+    }
+    process.descriptors.lock().set_limit(process.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
+    process.set_time_limit();
+    open(process, bundle);
+}
+
+fn open(process: &Process, bundle: &ExecState) {
+    let terminal = bundle.terminal.and_then(|words| scm_rights::open_terminal(words).ok());
+    *process.terminal.lock() = terminal;
+    for (number, words) in &bundle.descriptors {
+        let Ok(description) = scm_rights::open_held(*words) else { continue };
+        let before = process.descriptors.lock().put_at(*number, description);
+        before.into_iter().for_each(OpenFile::close);
+    }
+}
+
+/// Becomes who the program makes it, by the server's word.
+fn raise(process: &Process) -> Result<()> {
+    let mut files = process.files.lock();
+    let [shared, public, principal, count, apart] = files.on_object(Request::AssumeIdentity, [0; 5])?;
+    let numbers = halves(&files.left(6 * 4)?);
+    let mut groups = Vec::new();
+    while (groups.len() as u64) < count {
+        let [some, ..] = files.on_object(Request::Groups, [groups.len() as u64, 0, 0, 0, 0])?;
+        groups.extend(halves(&files.left(some * 4)?));
+        if some == 0 {
+            return Err(Errno::EIO);
+        }
+    }
+    drop(files);
+    let three = |at: usize| ResIds { real: numbers[at], effective: numbers[at + 1], saved: numbers[at + 2] };
+    if numbers.len() < 6 {
+        return Err(Errno::EIO);
+    }
+    {
+        let mut identity = process.credentials.lock();
+        (identity.user, identity.group, identity.apart) = (three(0), three(3), apart);
+        identity.groups = Groups::new(groups)?;
+    }
+    if principal != 0 {
+        let lists = change_user::Lists { shared: PageNumber(shared), public: PageNumber(public), principal: None };
+        change_user::reown_everything(process, lists, principal)?;
+    }
+    process.files.lock().on_object(Request::AssumeIdentity, [1, 0, 0, 0, 0])?;
+    change_user::switch_principal(process, principal);
+    process.files.lock().learn_root();
+    Ok(())
+}
+
+fn halves(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|half| u32::from_le_bytes(*half)).collect()
+}

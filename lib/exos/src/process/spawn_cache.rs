@@ -1,0 +1,376 @@
+//! What a process keeps for its next child: an environment that is ready for it (`ready`), the program that it is likely to execute
+//! (`prepared`), pages for ExOS's data, and what goes along with it (`dowry`).
+//!
+//! Who makes a child holds it from the beginning to the end. Holds always: what is kept is charged to the process itself, so that it goes
+//! with it; and who sleeps without children keeps little more than the environment.
+
+use super::child_start::ForkState;
+use super::children::{Child, public};
+use super::environment::{area_words, write_words};
+use super::exec::{ExecRequest, revalidate_plan};
+use super::exec_file::ElfFile;
+use super::exec_predictor::{ExecPredictor, GenerationTracker};
+use super::exec_template::ExecTemplate;
+use super::grandchild_spare::{GrandchildSpare, NestedForkPredictor};
+use super::process_record::{Process, state};
+use super::reclaim::still_present;
+use super::spare_environment::{SpareEnvironment, beginning, mark, unmark};
+use crate::address_map::PAGE_SIZE;
+use crate::errno::Result;
+use crate::hw::current::{process, thread};
+use crate::hw::mapping::{Mapping, Mappings};
+use crate::hw::page_tables::PageTables;
+use crate::process_table;
+use crate::server::client;
+use abi::budget::Resource;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use runtime::page::Allocator;
+use runtime::{PageNumber, area, exposed, layout};
+
+/// Pages that a child may have of its own for what it is made of to be left to it for a while.
+const SMALL: u64 = 512;
+/// Pages for ExOS's data that are kept at most: more than a small process's data takes.
+const COPIES: usize = 32;
+
+/// What a process keeps for its next child, and what it is making a child of.
+#[derive(Debug, Default)]
+pub struct SpawnCache {
+    /// For the next child of the first thread.
+    pub spare: Option<SpareEnvironment>,
+    /// Whether it makes a child now.
+    pub is_busy: bool,
+    /// What that child finds in its copy of the heap.
+    pub inherited: Option<Box<ForkState>>,
+    /// The program that the last child executed which began with it.
+    pub template: Option<Box<ExecTemplate>>,
+    /// How many generations there were of programs that were prepared.
+    generations: u64,
+    /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
+    through: Option<Mapping>,
+    /// What its children executed by themselves.
+    predictor: ExecPredictor,
+    /// A page with the words that an environment begins with that is renewed.
+    beginning: Option<PageNumber>,
+    /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
+    first: Option<Box<Child>>,
+    /// What goes along with the next child.
+    pub(super) grandchild: Option<Box<GrandchildSpare>>,
+    /// What this process has of its parent.
+    pub(super) received: Option<Box<GrandchildSpare>>,
+    /// Whether children have children.
+    pub(super) nested_forks: NestedForkPredictor,
+    /// What is known of the programs that children execute.
+    pub(super) known: GenerationTracker,
+}
+
+impl SpawnCache {
+    /// The environment that the next child is to be.
+    ///
+    /// # Errors
+    /// `EAGAIN` where there are too many environments; what the kernel refuses.
+    pub fn prepare(&mut self) -> Result<SpareEnvironment> {
+        let is_first = process().is_first(thread());
+        let ready = match self.spare.take_if(|_| is_first) {
+            Some(ready) => ready,
+            None => self.make_ready(is_first)?,
+        };
+        self.is_busy = true;
+        Ok(ready)
+    }
+
+    /// The number of the next child, which is made ready for it.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn reserve(&mut self) -> Result<u64> {
+        if self.spare.is_none() {
+            self.spare = Some(self.make_ready(true)?);
+        }
+        Ok(self.spare.as_ref().map_or(0, |ready| ready.made.number.0))
+    }
+
+    /// Of what this process has of its parent, if it has that yet, for a child of the `first` thread.
+    fn make_ready(&mut self, first: bool) -> Result<SpareEnvironment> {
+        let received = self.received.take_if(|_| first);
+        let taken = received.and_then(|dowry| dowry.take_over().ok());
+        let Some((ready, program, through)) = taken else { return SpareEnvironment::make() };
+        (self.template, self.generations) = program.into_parts();
+        self.through = through;
+        Ok(ready)
+    }
+
+    /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
+    pub fn place_of(&self, before: usize, pages: &[PageNumber]) -> Option<u64> {
+        let through = self.through.as_ref()?;
+        let is_at = |at: &usize| through.pages().get(*at..*at + pages.len()).is_some_and(|here| here == pages);
+        let place = [before, 0].into_iter().find(is_at).filter(|_| !pages.is_empty())?;
+        Some(through.address() + place as u64 * PAGE_SIZE)
+    }
+
+    /// How often this process itself maps each of these pages, which a child was made of.
+    pub(super) fn mapped<'a>(&'a self, pages: &[PageNumber]) -> impl Fn(&PageNumber) -> u64 + use<'a> {
+        let here = self.through.as_ref().map_or(&[][..], Mapping::pages);
+        let all = here.starts_with(pages) || here.ends_with(pages);
+        move |page| u64::from(all || here.contains(page))
+    }
+
+    /// The page that renewed environments begin with.
+    pub(super) fn beginning(&mut self) -> Result<PageNumber> {
+        if let Some(page) = self.beginning {
+            return Ok(page);
+        }
+        let page = Allocator::own().allocate()?;
+        let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
+        write_words(page, process().session_key, &words).inspect_err(|_| drop(Allocator::own().free(page)))?;
+        self.beginning = Some(page);
+        Ok(page)
+    }
+
+    /// Maps what a child was made of that is gone, for the next one.
+    fn map_pages(&mut self, pages: Vec<PageNumber>) {
+        self.unmap_pages();
+        self.through = process().mappings.lock().open_own(pages, process().session_key, true).ok();
+    }
+
+    /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
+    pub fn prepare_program(&mut self, ready: &mut SpareEnvironment, request: &ExecRequest) -> Option<PageTables> {
+        let process = process();
+        self.template = request.prepare(self.template.take(), &process.mappings);
+        let tables = self.map_program(ready, request);
+        if tables.is_none() {
+            self.forget_program(&mut process.mappings.lock());
+            ready.reclaim_program(&mut process.mappings.lock());
+        }
+        tables
+    }
+
+    fn map_program(&mut self, ready: &mut SpareEnvironment, request: &ExecRequest) -> Option<PageTables> {
+        let (pages, kept) = ready.pages_for_program(self.template.as_ref()?)?;
+        let place = self.place_of(0, &pages);
+        let prepared = self.template.as_mut()?;
+        prepared.give(&pages, &mut self.generations);
+        let tables = ready.map_prepared(prepared).ok()?;
+        prepared.fill(kept, place, process().session_key).ok()?;
+        // What left the files meanwhile may be another's.
+        request.is_current().then_some(tables)
+    }
+
+    /// The files of the program that a child executed last.
+    pub(super) fn program(&self) -> Option<Vec<Arc<ElfFile>>> {
+        self.template.as_ref().map(|prepared| prepared.sources())
+    }
+
+    /// How many pages of its own the program begins with that was prepared last.
+    fn own(&self) -> usize {
+        self.template.as_ref().map_or(0, |prepared| prepared.own())
+    }
+
+    fn forget_program(&mut self, windows: &mut Mappings) {
+        self.template.take().iter_mut().for_each(|prepared| prepared.look_away(windows));
+    }
+
+    /// Pages that held the data of a child are given up: what maps them would keep them.
+    fn let_go(&mut self, pages: &[PageNumber]) {
+        self.unmap_pages();
+        if let Some(ready) = self.spare.as_mut().filter(|ready| ready.parts.retained.mapped(pages) > 0) {
+            let _ = ready.parts.retained.drop_data(&ready.editor());
+        }
+    }
+
+    fn unmap_pages(&mut self) {
+        if let Some(through) = self.through.take() {
+            process().mappings.lock().close(&through);
+        }
+    }
+}
+
+impl Process {
+    /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
+    /// for that yet and this process goes on.
+    pub fn retain_parts(&self, child: Child, copies: &[PageNumber]) {
+        let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
+        let is_prepared = child.parts.as_ref().is_some_and(|room| room.is_prepared());
+        let program = child.program().filter(|_| !is_prepared);
+        let is_beside = executed && !is_prepared;
+        let mut old = child.into_ready();
+        let mut nursery = self.spawn_cache.lock();
+        let (is_second, had_beside) = (old.parts.is_renewed, old.parts.retained.has_beside());
+        nursery.known.note(client::program_generation());
+        if !can_keep || nursery.spare.is_some() {
+            drop(nursery);
+            return old.bury();
+        }
+        if old.begin_again(&mut nursery, executed).is_err() {
+            nursery.unmap_pages();
+            return old.bury();
+        }
+        if old.parts.is_dowry {
+            self.public_word(public::CHILD).store(old.made.number.0, Release);
+        }
+        let (habit, in_vain) = (&mut nursery.predictor, had_beside && !old.parts.retained.has_beside());
+        let program = program.filter(|(path, _)| habit.note(path, in_vain));
+        let beside = old.parts.retained.prepared_beside();
+        let beside = beside.filter(|known| nursery.known.is_old(known.edition_of_files()));
+        if beside.is_some_and(|known| !revalidate_plan(known)) {
+            old.drop_beside();
+        }
+        let program = program.filter(|_| is_second && !old.parts.retained.has_beside());
+        if had_beside && nursery.predictor.note_use(is_beside) {
+            old.drop_beside();
+        }
+        if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
+            return old.bury();
+        }
+        // Who makes a second child makes a third.
+        if is_second {
+            let first = if is_prepared { old.last_for_program(nursery.own()) } else { &old.parts.spare[1] };
+            let pages = first.iter().chain(copies).copied();
+            let here = nursery.through.as_ref().map_or(&[][..], Mapping::pages);
+            if !pages.clone().eq(here.iter().copied()) {
+                let pages = pages.collect();
+                nursery.map_pages(pages);
+            }
+        }
+        nursery.spare = Some(old);
+    }
+
+    /// Whether the next child could be made of this one, which is gone.
+    fn can_keep(&self, child: &Child) -> bool {
+        let is_mine = exposed::environment(child.made.number)
+            .is_some_and(|info| info.creator.load(Relaxed) == area::number().0)
+            && self.is_first(thread())
+            && still_present(&child.made);
+        // What borrows a key is made anew: the key is not this process's to give to who is not born.
+        let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
+        child.parts.as_ref().is_some_and(|room| !room.is_forgotten) && is_mine && can_give
+    }
+
+    /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it is small.
+    pub fn can_wait(&self, child: &Child) -> bool {
+        let pages = || {
+            exposed::environment(child.made.number)
+                .map_or(0, |info| info.budget[Resource::Page as usize].used.load(Relaxed))
+        };
+        // Who goes on for it is known by its number as long as it is there itself.
+        let is_itself = || process_table::sight().succession.environment(child.number()) == child.number();
+        let is_first = || {
+            let nursery = self.spawn_cache.lock();
+            nursery.spare.is_none() && nursery.first.is_none()
+        };
+        child.parts.as_ref().is_some_and(|room| !room.is_renewed && room.grandchild.is_none())
+            && !self.has_threads.load(Relaxed)
+            && self.can_keep(child)
+            && pages() < SMALL
+            && is_itself()
+            && is_first()
+    }
+
+    /// Leaves it.
+    pub fn defer_first(&self, child: Child) {
+        // It is no process any more.
+        unmark(&child.public);
+        mark(&child.public);
+        self.spawn_cache.lock().first = Some(Box::new(child));
+    }
+
+    /// Takes back what the first child was made of, if that was put off.
+    pub fn reclaim_first(&self) {
+        let first = self.spawn_cache.lock().first.take_if(|_| self.is_first(thread()));
+        first.into_iter().for_each(|child| child.recycle());
+    }
+
+    /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
+    /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
+    /// the children while it asks for the nursery.
+    pub fn trim(&self) {
+        if self.has_threads.load(Relaxed) || !self.is_first(thread()) {
+            return;
+        }
+        if self.children.lock().all.is_empty() {
+            self.give_up_spare();
+            self.forget_memory_before();
+            self.give_up_dowry();
+        }
+        self.reclaim_first();
+        if self.heap_pages.lock().is_empty() {
+            return;
+        }
+        let mut nursery = self.spawn_cache.lock();
+        if nursery.is_busy || !self.children.lock().all.is_empty() {
+            return;
+        }
+        nursery.unmap_pages();
+        nursery.forget_program(&mut self.mappings.lock());
+        if let Some(ready) = &mut nursery.spare {
+            ready.clear();
+            for spare in core::mem::take(&mut ready.parts.spare) {
+                ready.pages().free_many(&spare);
+            }
+        }
+        let beginning = nursery.beginning.take();
+        drop(nursery);
+        let mut copies = core::mem::take(&mut *self.heap_pages.lock());
+        copies.extend(beginning);
+        Allocator::own().free_many(&copies);
+        crate::budget::give_back_all();
+    }
+
+    /// Gives up what is kept for the next child.
+    pub fn empty_nursery(&self) {
+        let mut nursery = self.spawn_cache.lock();
+        nursery.unmap_pages();
+        nursery.forget_program(&mut self.mappings.lock());
+        let (ready, first, beginning) = (nursery.spare.take(), nursery.first.take(), nursery.beginning.take());
+        let dowry = nursery.grandchild.take();
+        drop(nursery);
+        ready.into_iter().for_each(SpareEnvironment::bury);
+        dowry.into_iter().for_each(|dowry| dowry.give_up(0));
+        for mut child in first {
+            let copies = core::mem::take(&mut child.heap_pages);
+            child.into_ready().bury();
+            self.keep_copies(&copies);
+        }
+        beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
+    }
+
+    /// The same where this process ends, and all pages that are charged to it go with it.
+    pub fn abandon_nursery(&self) {
+        let mut nursery = self.spawn_cache.lock();
+        let ready = nursery.spare.take();
+        let first = nursery.first.take().map(|child| child.into_ready());
+        let dowry = nursery.grandchild.take().map(|dowry| dowry.into_ready());
+        ready.into_iter().chain(first).chain(dowry).for_each(SpareEnvironment::leave);
+    }
+
+    /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
+    /// nobody else maps them and there is room.
+    pub fn keep_copies(&self, pages: &[PageNumber]) {
+        let mut nursery = self.spawn_cache.lock();
+        if self.heap_pages.lock().len() + pages.len() > COPIES {
+            nursery.let_go(pages);
+        }
+        self.keep_copies_beside(&nursery, pages);
+    }
+
+    /// The same for who makes a child.
+    pub fn keep_copies_beside(&self, nursery: &SpawnCache, pages: &[PageNumber]) {
+        let mut copies = self.heap_pages.lock();
+        let kept = nursery.spare.as_ref().map_or(0, |ready| ready.parts.retained.mapped(pages));
+        let mapped = nursery.mapped(pages);
+        let is_unused =
+            |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped(page) + kept);
+        if pages.len() + copies.len() <= COPIES && pages.iter().all(is_unused) {
+            // Nearly always.
+            copies.extend_from_slice(pages);
+            return;
+        }
+        let (unused, mut others): (Vec<PageNumber>, Vec<PageNumber>) = pages.iter().partition(|page| is_unused(page));
+        let (kept, rest) = unused.split_at(unused.len().min(COPIES.saturating_sub(copies.len())));
+        copies.extend_from_slice(kept);
+        others.extend_from_slice(rest);
+        Allocator::own().free_many(&others);
+    }
+}

@@ -1,0 +1,104 @@
+//! Who takes over the children of a process that ends: the nearest of its forebears that asked for that
+//! (`PR_SET_CHILD_SUBREAPER`, prctl(2)). Of all others the session takes care.
+//!
+//! Who ends asks it to (`request::adopt_to_path`). Who adopts a child writes that into the child's public page, which it opens
+//! by the right of its user, and keeps a window onto it, where the status will stand: what the child was made of the session
+//! takes back, as of any orphan. Anybody may ask; a child is only adopted if its parent says that it gives its children up, and if it
+//! lies below, by what it and those above it say, so that
+//! who lies gives away what is its own. Who is destroyed by the kernel asks nobody.
+
+use super::children::{Child, STATUS_WORD, public};
+use super::environment::EnvironmentRef;
+use super::exit_status::Status;
+use super::remote_request;
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::process_table::{self, ProcessInfo};
+use crate::procfs;
+use crate::signal::frame::Information;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::{EnvironmentId, PageNumber, exposed};
+
+/// Generations that are looked through: what says that it lies deeper lies about it, mostly.
+const GENERATIONS: usize = 1024;
+/// Children that one request names.
+const AT_ONCE: usize = 64;
+
+/// Has the children of the running process, which ends, adopted where there is somebody for that.
+pub fn hand_on(children: &[Child]) {
+    if children.is_empty() {
+        return;
+    }
+    process().public_word(public::GIVES_UP).store(1, SeqCst);
+    let Some(reaper) = above(process().environment()).find(|other| other.reaps) else { return };
+    for some in children.chunks(AT_ONCE) {
+        let numbers: Vec<u64> = some.iter().map(|child| child.made.number.0).collect();
+        // Those that it does not take stay the session's.
+        let _ = procfs::request(reaper.environment, &remote_request::adopt_to_path(&numbers));
+    }
+}
+
+/// Those that live above a process, the nearest first.
+fn above(number: u64) -> impl Iterator<Item = ProcessInfo> {
+    let parent = |number: u64| process_table::find(process_table::find_any(number)?.parent);
+    core::iter::successors(parent(number), move |other| parent(other.environment)).take(GENERATIONS)
+}
+
+/// Adopts those that a request names.
+pub fn answer(path: &str) -> Result<Vec<u8>> {
+    let numbers = remote_request::adopt_from_path(path).ok_or(Errno::EINVAL)?;
+    if process().public_word(public::REAPS).load(Acquire) == 0 {
+        return Err(Errno::ESRCH);
+    }
+    numbers.into_iter().for_each(|number| {
+        let _ = adopt(number);
+    });
+    Ok(Vec::new())
+}
+
+fn adopt(number: u64) -> Result<()> {
+    let process = process();
+    let other = process_table::find_any(number).ok_or(Errno::ESRCH)?;
+    let is_known = process.children.lock().all.iter().any(|child| child.number() == other.environment);
+    let is_given_up = process_table::find(other.parent).is_some_and(|parent| parent.gives_up);
+    if is_known || !is_given_up || !above(number).any(|one| one.environment == process.environment()) {
+        return Err(Errno::ESRCH);
+    }
+    let environment = EnvironmentId(other.environment);
+    let info = exposed::environment(environment).ok_or(Errno::ESRCH)?;
+    let pages = vec![PageNumber(info.public.load(Acquire)), other.mailbox];
+    let list = exposed::page(PageNumber(info.root.load(Acquire))).ok_or(Errno::ESRCH)?.access();
+    // Nothing is written into the mailbox of one that has ended, which may be nobody's.
+    let public = process.mappings.lock().open_own(pages, process.session_key, !other.ended)?;
+    if !other.ended {
+        public.words()[public::ADOPTED].store(process.environment(), SeqCst);
+    }
+    let said = Status::from_word(public.words()[STATUS_WORD].load(SeqCst));
+    let made = EnvironmentRef { number: environment, public: public.pages()[0], list };
+    let child = Child {
+        made,
+        public,
+        parts: None,
+        heap_pages: Vec::new(),
+        last_reported: 0,
+        is_adopted: true,
+        is_remnant: false,
+    };
+    process.children.lock().all.push(child);
+    // One that said how it ends before it could know of this told another one.
+    let (code, value) = said.map_or((0, 0), Status::information);
+    let signal = if said.is_some() { linux::SIGCHLD } else { 0 };
+    let detail = number & 0xffff_ffff | u64::from(other.user[0]) << 32;
+    process.signal_page.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
+    Ok(())
+}
+
+/// Tells who adopted the running process that something happened to it. One of another user looks by itself.
+pub fn tell(adopted: u64, information: &Information) {
+    if let Some(other) = process_table::find(adopted) {
+        let _ = process_table::sight().tell_of_child(&other, information);
+    }
+}

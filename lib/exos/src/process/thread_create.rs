@@ -1,0 +1,210 @@
+//! Threads: `clone` with shared memory makes another environment in the same address space, which runs in parallel.
+//!
+//! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of its
+//! own. Who clones next takes back what threads that ended were made of.
+
+use super::children::public;
+use super::cpu_placement;
+use super::environment::{self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words};
+use super::exit_handoff::inherit_from_thread;
+use super::thread::Thread;
+use crate::budget;
+use crate::entry::gate;
+use crate::errno::{Errno, Result};
+use crate::hw::current::{area_at, process, thread, word};
+use crate::hw::{env_create, fpu, library_image, usercopy};
+use crate::loader::cpu_entry;
+use abi::budget::Resource;
+use abi::capability::Rights;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::environment::CHANNEL_SLOT;
+use runtime::layout;
+use runtime::page::Allocator;
+use runtime::upcall::Context;
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, heap, syscall};
+
+/// What a thread may use at first; it draws more from the bank.
+const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16)];
+
+/// How a thread begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Its stack pointer.
+    pub stack: u64,
+    /// Base of FS, if it gets another one than its maker's.
+    pub segment_base: Option<u64>,
+    /// Where its number is stored for its maker, and for itself; 0: nowhere.
+    pub set_number: [u64; 2],
+    /// Where its number is cleared when it ends; 0: nowhere.
+    pub clear_number: u64,
+}
+
+/// A thread that ended: what it was made of.
+#[derive(Clone, Debug)]
+pub struct DeadThread {
+    thread: &'static Thread,
+}
+
+/// Makes a thread that goes on at `context`, on a stack of its own; the result is its number.
+pub fn spawn(context: &Context, options: Options) -> Result<u64> {
+    take_remains_back();
+    budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;
+    budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
+    let record = record(context, &options)?;
+    let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));
+    let made = made.inspect_err(|_| {
+        demolish(record);
+        process().spare_threads.lock().push(record);
+    })?;
+    Ok(made.number.0)
+}
+
+/// Tells whom it concerns that the thread is there, and gives it a slice.
+fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Options) -> Result<()> {
+    let number = made.number.0;
+    for to in options.set_number.into_iter().filter(|to| *to != 0) {
+        // As on Linux, a place that cannot be written is the program's affair.
+        let _ = usercopy::write_half(to, number as u32);
+    }
+    let process = process();
+    process.has_threads.store(true, Relaxed);
+    process.threads.lock().push(record);
+    super::child_start::publish_threads(process);
+    made.run(KeyIndex::FIRST).map_err(|_| {
+        process.threads.lock().retain(|thread| !core::ptr::eq(*thread, record));
+        super::child_start::publish_threads(process);
+        Errno::EAGAIN
+    })
+}
+
+/// The record of a new thread: a fresh one, or that of a thread that ended.
+fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
+    let spare = process().spare_threads.lock().pop();
+    let maker = thread();
+    let record = match spare {
+        Some(record) => record,
+        None => Box::leak(Box::new(Thread::new()?)),
+    };
+    record.reset(maker.blocked());
+    record.cpus.store(cpu_placement::own() as u32, Relaxed);
+    record.note_name(&maker.name());
+    let mut context = *context;
+    context.registers.rax = 0;
+    if options.stack != 0 {
+        context.frame.rsp = options.stack;
+    }
+    *record.start.lock() = Some(context);
+    record.segment_base.store(options.segment_base.unwrap_or_else(cpu_entry::segment_base), Relaxed);
+    record.clear_at_end.store(options.clear_number, Relaxed);
+    record.vectors.lock().set_bytes(&fpu::copy());
+    Ok(record)
+}
+
+/// Makes the environment, or what can be had of it.
+fn build(record: &'static Thread) -> Result<EnvironmentRef> {
+    let process = process();
+    let own = Allocator::own();
+    let place = layout::area_at(heap::reserve_area()?);
+    record.area.store(place, Relaxed);
+    let mut pages = vec![PageNumber::NONE; AREA_PAGES + 2];
+    own.allocate_many(&mut pages)?;
+    *record.pages.lock() = pages.clone();
+    let (fixed, in_area) = pages.split_at(2);
+    let beginning = StartInfo {
+        function: (begin as *const () as u64, 0),
+        heap: heap::address(),
+        process: core::ptr::from_ref(process) as u64,
+        thread: core::ptr::from_ref(record) as u64,
+        borrows: process.borrows_key(),
+        ..library_image::beginning()
+    };
+    let channel = area::channel_key();
+    write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
+    write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.environment())])?;
+    for (address, pages) in parts_of_area(place, in_area) {
+        env_create::show_area(address, pages)?;
+    }
+    let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
+    let pages = [fixed[0], fixed[1], in_area[0], area::root()];
+    let number = env_create::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;
+    record.number.store(number.0, Relaxed);
+    let made = EnvironmentRef { number, public: in_area[0], list: own.list };
+    equip(&made, channel)?;
+    Ok(made)
+}
+
+/// Gives a new environment keys, budgets, and the connection to the server.
+fn equip(made: &EnvironmentRef, channel: Option<KeyIndex>) -> Result<()> {
+    let process = process();
+    let key = process.session_key;
+    syscall::key_copy(key, u64::from(Rights::ALL.0), made.number, key, KeyIndex::FIRST)?;
+    if process.borrows_key() {
+        let borrowed = process.opening_key();
+        syscall::key_copy(borrowed, u64::from(Rights::ALL.0), made.number, borrowed, KeyIndex::FIRST)?;
+    }
+    if let Some(channel) = channel {
+        syscall::key_copy(channel, u64::from(Rights::WRITE.0), made.number, CHANNEL_SLOT, KeyIndex::FIRST)?;
+    }
+    made.endow(&BUDGETS).map_err(|_| Errno::EAGAIN)?;
+    process.files.lock().join(made.number)
+}
+
+/// The first function of a thread.
+extern "C" fn begin(_argument: u64) {
+    gate::install();
+    let thread = thread();
+    area_at(thread.area.load(Relaxed)).library().free[word::NUMBER].store(process().number(), Relaxed);
+    cpu_entry::set_segment_base(thread.segment_base.load(Relaxed));
+    let start = thread.start.lock().take();
+    let Some(context) = start else { super::exit::leave() };
+    fpu::load();
+    cpu_entry::resume(&context)
+}
+
+/// Takes back what threads that ended were made of.
+pub fn take_remains_back() {
+    let remains = core::mem::take(&mut *process().remains.lock());
+    if remains.is_empty() {
+        return;
+    }
+    for DeadThread { thread } in remains {
+        demolish(thread);
+        process().spare_threads.lock().push(thread);
+    }
+    // What they were endowed with came back to whom they were made by, not to the bank.
+    budget::give_back();
+}
+
+/// Destroys the environment of a thread, as far as it was made, and frees its pages and its place.
+fn demolish(thread: &'static Thread) {
+    let number = EnvironmentId(thread.number.swap(0, Relaxed));
+    if number != EnvironmentId::NONE {
+        inherit_from_thread(number, process().session_key);
+        environment::release(number, KeyIndex::FIRST);
+    }
+    let pages = core::mem::take(&mut *thread.pages.lock());
+    let place = thread.area.swap(0, Relaxed);
+    if place == 0 {
+        return;
+    }
+    if let [_, _, in_area @ ..] = &*pages {
+        env_create::hide_area(place, in_area.len() as u64);
+    }
+    Allocator::own().free_many(&pages);
+    heap::release_area(layout::area_index(place));
+}
+
+impl DeadThread {
+    /// What the running thread leaves.
+    pub fn of(thread: &'static Thread) -> Self {
+        Self { thread }
+    }
+
+    /// Whether they are what this thread left.
+    pub fn are_of(&self, thread: &Thread) -> bool {
+        core::ptr::eq(self.thread, thread)
+    }
+}

@@ -1,0 +1,427 @@
+//! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
+//!
+//! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `settings` about what it sets by writing, `maps`
+//! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
+
+mod cpuinfo;
+mod maps;
+mod mounts;
+mod namespaces;
+mod net;
+mod pid_any;
+mod pid_self;
+mod remote_read;
+mod smaps;
+mod system;
+mod writable;
+
+use pid_self::{own_entry, thread_entry};
+pub(crate) use remote_read::{answer, request};
+pub(crate) use system::total_pages;
+pub(crate) use writable::write;
+
+use crate::descriptor::object::{Listing, Object, Text};
+use crate::descriptor::open_file::OpenFile;
+use crate::errno::{Errno, Result};
+use crate::hw::current::{process, thread};
+use crate::pipe::Side;
+use crate::process::fs_context;
+use crate::syscalls::proc_links::Last;
+use crate::vfs::inode::Status;
+use crate::vfs::superblock::PROC_VOLUME;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// What lies behind a path below `/proc`.
+enum Entry {
+    /// A text.
+    Text(Vec<u8>),
+    /// A symbolic link.
+    Link(Vec<u8>),
+    /// A link to what a descriptor is open on.
+    Descriptor(u64),
+    /// A link to a name space.
+    Namespace(namespaces::Namespace),
+    /// A directory: its names and their types.
+    Directory(Vec<(String, u32)>),
+}
+
+/// Where a path goes on: from a node, or from wherever a path without one begins.
+type Way = (Option<u64>, Vec<u8>);
+
+/// Where a path below `/proc` goes on outside of it, if it crosses a link.
+pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
+    let Ok(text) = core::str::from_utf8(path) else { return Ok(None) };
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    // With a slash behind it a link stands for the folder that it leads to.
+    let is_folder = path.ends_with(b"/") || path.ends_with(b"/.");
+    for end in 1..=parts.len() {
+        if parts[end - 1] == ".." {
+            return Ok(Some((None, upwards(&parts, end - 1))));
+        }
+        let is_last = end == parts.len();
+        if is_last && last == Last::Keep && !is_folder {
+            break;
+        }
+        let rest = parts[end..].join("/").into_bytes();
+        match link(&parts[..end], is_last)? {
+            Some(Entry::Link(target)) => return Ok(Some((None, onwards(&parts[..end - 1], &target, &rest)))),
+            Some(Entry::Descriptor(number)) if !is_last || last == Last::Node => {
+                let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+                return Ok(description.object.node().map(|node| (Some(node), rest)));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The path with the first `..` carried out. What that leads to is a folder, also where it is called by a link.
+fn upwards(parts: &[&str], up: usize) -> Vec<u8> {
+    let above = match up {
+        0 => Vec::from([""]),
+        _ => [&["", "proc"], &parts[..up - 1]].concat(),
+    };
+    let mut path = [&above, &parts[up + 1..]].concat().join("/");
+    if up + 1 == parts.len() {
+        path.push('/');
+    }
+    path.into_bytes()
+}
+
+/// A link's target with what follows it, from the folder of `/proc` that the link lies in.
+fn onwards(folder: &[&str], target: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut path = Vec::new();
+    if target.first() != Some(&b'/') {
+        path.extend_from_slice(b"/proc/");
+        path.extend_from_slice(folder.join("/").as_bytes());
+        path.push(b'/');
+    }
+    path.extend_from_slice(target);
+    if !rest.is_empty() {
+        path.push(b'/');
+        path.extend_from_slice(rest);
+    }
+    path
+}
+
+/// The link at a place, if one is there: what leads through `self` is its target at once.
+fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
+    let is_link = match parts {
+        ["self" | "thread-self"] => is_last,
+        ["net" | "mounts"] => true,
+        [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
+        [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd", _] => true,
+        _ => false,
+    };
+    if is_link { find(parts.join("/").as_bytes()).map(Some) } else { Ok(None) }
+}
+
+const FILE: u32 = linux::S_IFREG;
+const DIRECTORY: u32 = linux::S_IFDIR;
+const LINK: u32 = linux::S_IFLNK;
+
+/// The path of a folder below `/proc` that becomes a working directory.
+///
+/// # Errors
+/// `ENOENT` and `ENOTDIR` as for `chdir`; `EACCES` for what is no folder of the library's.
+pub fn folder(path: &[u8]) -> Result<Vec<u8>> {
+    match find(path)? {
+        Entry::Directory(_) => Ok(settled(path)),
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => Err(Errno::ENOTDIR),
+        Entry::Descriptor(_) => Err(Errno::EACCES),
+    }
+}
+
+/// A path through the number of the process and not through `self`, so that it means the same to a child.
+fn settled(path: &[u8]) -> Vec<u8> {
+    let own = format!("{}", process().number()).into_bytes();
+    let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    let mut parts: Vec<&[u8]> = parts.collect();
+    let of_thread = format!("{}/task/{}", process().number(), thread().shown_number()).into_bytes();
+    match parts.as_mut_slice() {
+        [first @ b"self", _, ..] => *first = &own,
+        [first @ b"thread-self", _, ..] => *first = &of_thread,
+        _ => {}
+    }
+    parts.join(&b'/')
+}
+
+/// Why nothing can be made at a path below `/proc`.
+pub fn why_not_made(path: &[u8]) -> Errno {
+    if find(path).is_ok() { Errno::EEXIST } else { Errno::ENOENT }
+}
+
+/// Opens what lies at a path.
+pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
+    let entry = find(path)?;
+    match entry {
+        _ if flags & linux::O_ACCMODE == linux::O_RDONLY => {}
+        Entry::Descriptor(_) => {}
+        Entry::Namespace(_) => return Err(Errno::EPERM),
+        Entry::Text(_) if writable::can_be_set(path) => {}
+        _ => return Err(Errno::EACCES),
+    }
+    if flags & linux::O_DIRECTORY != 0 && !is_directory(&entry) {
+        return Err(Errno::ENOTDIR);
+    }
+    const LINK_ITSELF: u32 = linux::O_PATH | linux::O_NOFOLLOW;
+    let path = settled(path);
+    let object = match entry {
+        Entry::Text(bytes) => Object::Text(Arc::new(Text { path, bytes, followed: false })),
+        Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) if flags & LINK_ITSELF == LINK_ITSELF => {
+            Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: false }))
+        }
+        Entry::Descriptor(number) => {
+            let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+            return reopen(&description, flags);
+        }
+        Entry::Namespace(_) => Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: true })),
+        Entry::Link(_) => return Err(Errno::ELOOP),
+        Entry::Directory(names) => Object::Listing(Arc::new(Listing { path, entries: listing(&names) })),
+    };
+    OpenFile::new(object, flags & !linux::O_CLOEXEC)
+}
+
+/// Whether a folder lies there: one of `/proc`, or one that a descriptor is open on.
+fn is_directory(entry: &Entry) -> bool {
+    match entry {
+        Entry::Directory(_) => true,
+        Entry::Descriptor(number) => {
+            let description = process().description(*number);
+            description.is_ok_and(|open| matches!(open.object, Object::Directory { .. } | Object::Listing(_)))
+        }
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => false,
+    }
+}
+
+/// Opens once more what a descriptor is open on.
+fn reopen(description: &OpenFile, flags: u32) -> Result<OpenFile> {
+    if matches!(description.object, Object::Other(_)) {
+        return Err(Errno::ENXIO);
+    }
+    if let (Object::Pipe(pipe, _), linux::O_RDONLY | linux::O_WRONLY) = (&description.object, flags & 3) {
+        let side = if flags & 3 == linux::O_RDONLY { Side::Read } else { Side::Write };
+        let object = Object::Pipe(pipe.clone(), side);
+        object.reopened();
+        let fresh = OpenFile::new(object, flags & !linux::O_CLOEXEC)?;
+        fresh.refer_object();
+        return Ok(fresh);
+    }
+    if let Object::File { node } | Object::Directory { node } = description.object {
+        // Anew, as what is asked for now, and by who asks.
+        let opened = process().files.lock().open(node, b"", flags, 0)?.here(Errno::EIO)?;
+        return crate::syscalls::open_node(opened, flags);
+    }
+    description.object.reopened();
+    description.refer_object();
+    OpenFile::new(description.object.clone(), flags & !linux::O_CLOEXEC)
+}
+
+/// What a folder lists from a place on: each entry, and the place behind it. A folder of one's own descriptors tells of those
+/// that are open now, at places by their numbers: what is closed or opened meanwhile moves no other.
+pub(crate) fn listed(folder: &Listing, from: u64) -> Vec<(u64, crate::descriptor::object::Entry)> {
+    const DOTS: u64 = 2;
+    let all: Vec<_> = match pid_self::descriptors_in(&folder.path) {
+        Some(names) => {
+            let place = |index: usize, name: &[u8]| {
+                let number = core::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
+                number.map_or(index as u64, |number| number + DOTS) + 1
+            };
+            listing(&names).into_iter().enumerate().map(|(index, entry)| (place(index, &entry.name), entry)).collect()
+        }
+        None => (1..).zip(folder.entries.iter().cloned()).collect(),
+    };
+    all.into_iter().filter(|(behind, _)| *behind > from).collect()
+}
+
+fn listing(names: &[(String, u32)]) -> Vec<crate::descriptor::object::Entry> {
+    let entry = |(index, (name, kind)): (usize, &(String, u32))| crate::descriptor::object::Entry {
+        name: name.clone().into_bytes(),
+        node: index as u64 + 1,
+        kind: (kind >> 12) as u8,
+    };
+    let dots = [(String::from("."), DIRECTORY), (String::from(".."), DIRECTORY)];
+    dots.iter().chain(names).enumerate().map(entry).collect()
+}
+
+/// What `stat` tells of a path.
+pub fn status(path: &[u8], follow: bool) -> Result<Status> {
+    let entry = find(path)?;
+    let mode = match &entry {
+        Entry::Namespace(_) if follow => FILE | 0o444,
+        Entry::Text(_) => FILE | writable::mode(path),
+        Entry::Directory(_) => DIRECTORY | writable::mode_of_folder(path),
+        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | mode_of_link(path),
+        Entry::Descriptor(number) => {
+            let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
+            return crate::syscalls::status_of(&description);
+        }
+        Entry::Link(_) | Entry::Namespace(_) => return Err(Errno::ELOOP),
+    };
+    // A number for each path, so that two files are not taken for one.
+    let number = |path: &[u8]| {
+        path.iter().fold(0x4000_0000, |sum: u64, byte| (sum.wrapping_mul(31) + u64::from(*byte)) & 0x7fff_ffff)
+    };
+    let node = match entry {
+        Entry::Namespace(namespace) if follow => namespace.node,
+        _ => number(&settled(path)),
+    };
+    let now = crate::syscalls::wall_clock();
+    let (accessed, modified, changed) = (now, now, now);
+    let owner = owner(path);
+    Ok(Status {
+        node,
+        mode_links: u64::from(mode) | 1 << 32,
+        owner,
+        accessed,
+        modified,
+        changed,
+        place: u64::from(PROC_VOLUME),
+        ..Status::default()
+    })
+}
+
+/// The permissions of a link: those of a descriptor's tell what it is open for.
+fn mode_of_link(path: &[u8]) -> u32 {
+    const ALL: u32 = 0o777;
+    let Some(parts) = core::str::from_utf8(path).ok().map(parts_of) else { return ALL };
+    let [above @ .., "fd", number] = parts.as_slice() else { return ALL };
+    let told = [above, &["fdinfo", number]].concat().join("/");
+    let Ok(Entry::Text(text)) = find(told.as_bytes()) else { return ALL };
+    let text = String::from_utf8_lossy(&text);
+    let flags = text.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:\t")?, 8).ok());
+    match flags {
+        Some(flags) if flags & linux::O_PATH != 0 => 0,
+        Some(flags) => match flags & linux::O_ACCMODE {
+            linux::O_RDONLY => 0o500,
+            linux::O_WRONLY => 0o300,
+            _ => 0o700,
+        },
+        None => ALL,
+    }
+}
+
+/// User and group that what lies at a path belongs to: those that the process acts as.
+fn owner(path: &[u8]) -> u64 {
+    let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty()).unwrap_or_default();
+    let number = match first {
+        b"self" | b"thread-self" => Some(process().number()),
+        _ => core::str::from_utf8(first).ok().and_then(|text| text.parse().ok()),
+    };
+    let other = number.and_then(crate::process_table::find);
+    other.map_or(0, |other| u64::from(other.user[1]) | u64::from(other.groups[1]) << 32)
+}
+
+/// Where a symbolic link leads.
+pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
+    match find(path)? {
+        Entry::Link(target) => Ok(target),
+        Entry::Descriptor(number) => read_descriptor(number),
+        Entry::Namespace(namespace) => Ok(namespace.target()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The path of a link: `getcwd` alone says that no way leads there from the root.
+fn reachable(path: Vec<u8>) -> Vec<u8> {
+    path.strip_prefix(b"(unreachable)").map_or_else(|| path.clone(), <[u8]>::to_vec)
+}
+
+/// What a descriptor is open on, as a link tells it.
+fn read_descriptor(number: u64) -> Result<Vec<u8>> {
+    let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+    Ok(match &description.object {
+        Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
+        Object::Console(_) => b"pipe:[1]".to_vec(),
+        Object::Terminal(terminal) if terminal.node().is_none() => crate::terminal::PATH.to_vec(),
+        Object::Other(other) => other.name().into_bytes(),
+        Object::Text(text) => fs_context::in_proc(&text.path, b""),
+        Object::Listing(folder) => fs_context::in_proc(&folder.path, b""),
+        object => reachable(process().files.lock().shown_path_of(object.node().unwrap_or_default())?),
+    })
+}
+
+fn find(path: &[u8]) -> Result<Entry> {
+    let above = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &path[..slash]);
+    match look_up(path) {
+        Err(Errno::ENOENT) if matches!(look_up(above), Ok(Entry::Text(_))) => Err(Errno::ENOTDIR),
+        found => found,
+    }
+}
+
+fn look_up(path: &[u8]) -> Result<Entry> {
+    let path = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+    let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let Some(first) = parts.next() else { return Ok(root()) };
+    let rest: Vec<&str> = parts.collect();
+    let own = process().number();
+    match first {
+        "self" if rest.is_empty() => Ok(Entry::Link(format!("{own}").into_bytes())),
+        "self" => own_entry(&rest),
+        "thread-self" if rest.is_empty() => {
+            Ok(Entry::Link(format!("{own}/task/{}", thread().shown_number()).into_bytes()))
+        }
+        "thread-self" => thread_entry(thread().shown_number(), &rest),
+        "net" | "mounts" if rest.is_empty() => Ok(Entry::Link([b"self/", first.as_bytes()].concat())),
+        number if number.parse() == Ok(own) => own_entry(&rest),
+        number if number.parse::<u64>().is_ok() => other_entry(number.parse().map_err(|_| Errno::ENOENT)?, &rest),
+        _ => machine_entry(&parts_of(path)),
+    }
+}
+
+fn parts_of(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
+/// A file of the whole machine, or a folder of such files.
+fn machine_entry(parts: &[&str]) -> Result<Entry> {
+    if let Some(text) = system::text(parts) {
+        return Ok(Entry::Text(text.into_bytes()));
+    }
+    let names = system::folder(parts).ok_or(Errno::ENOENT)?;
+    Ok(Entry::Directory(named(names.iter().copied(), |name| {
+        let is_text = system::text(&[parts, &[name][..]].concat()).is_some();
+        if is_text { FILE } else { DIRECTORY }
+    })))
+}
+
+/// Names with their types.
+fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -> Vec<(String, u32)> {
+    names.map(|name| (String::from(name), kind(name))).collect()
+}
+
+/// A file or folder of any process.
+fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
+    let other = crate::process_table::find_any(number).ok_or(Errno::ENOENT)?;
+    match rest {
+        [] => Ok(pid_self::folder()),
+        ["net", ..] if !other.ended => machine_entry(rest),
+        ["ns", of_folder @ ..] if !other.ended => namespaces::entry(of_folder),
+        _ if other.ended => pid_any::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
+        _ if number == process().number() => pid_any::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
+        // What it began with stands in its public page, as far as it fits; what is there now only the process itself knows.
+        ["cmdline"] => remote_read::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
+        _ => pid_any::text(&other, rest).map_or_else(|| remote_read::ask(number, rest), |text| Ok(Entry::Text(text))),
+    }
+}
+
+fn root() -> Entry {
+    let mut names = named(system::FILES.into_iter(), |_| FILE);
+    names.extend(
+        [
+            ("mounts", LINK),
+            ("net", LINK),
+            ("self", LINK),
+            ("thread-self", LINK),
+            ("sys", DIRECTORY),
+            ("sysvipc", DIRECTORY),
+        ]
+        .map(|(n, kind)| (String::from(n), kind)),
+    );
+    names.extend(crate::process_table::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
+    Entry::Directory(names)
+}

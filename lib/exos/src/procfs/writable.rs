@@ -1,0 +1,146 @@
+//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, how willingly it is ended when memory
+//! runs out, what of it goes into a core file, and how late its timers may be. The last three are kept, inherited and told.
+//!
+//! A process's own files only: what another process writes there is refused.
+
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::hw::usercopy;
+use crate::process::thread::Thread;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// Bytes of a name.
+const NAME_BYTES: usize = 15;
+/// Bytes of a number with its sign and its newline.
+const NUMBER_BYTES: u64 = 24;
+/// The value of `oom_score_adj` that never lets a process be ended, or at once; and those of the older `oom_adj`.
+const MOST_SCORE: i32 = 1000;
+const OLD_NEVER: i32 = -17;
+const OLD_FIRST: i32 = 15;
+
+/// What the file of a setting says.
+pub(super) fn text(name: &str) -> Option<String> {
+    let attributes = process().attributes.lock();
+    Some(match name {
+        "coredump_filter" => format!("{:08x}\n", attributes.core_filter),
+        "oom_adj" => format!("{}\n", to_old(attributes.memory_score)),
+        "oom_score_adj" => format!("{}\n", attributes.memory_score),
+        "timerslack_ns" => format!("{}\n", attributes.timer_slack()),
+        _ => return None,
+    })
+}
+
+fn to_old(score: i32) -> i32 {
+    if score == MOST_SCORE { OLD_FIRST } else { score * -OLD_NEVER / MOST_SCORE }
+}
+
+/// The permissions of a file with a name in the folder of a process.
+pub(super) fn mode(path: &[u8]) -> u32 {
+    match last(path) {
+        Some("timerslack_ns") => 0o666,
+        Some("comm" | "coredump_filter" | "oom_adj" | "oom_score_adj") => 0o644,
+        Some("auxv" | "environ" | "personality") => 0o400,
+        _ => 0o444,
+    }
+}
+
+/// The same of a folder.
+pub(super) fn mode_of_folder(path: &[u8]) -> u32 {
+    match last(path) {
+        Some("fd") => 0o500,
+        Some("ns") => 0o511,
+        _ => 0o555,
+    }
+}
+
+/// The name of a file in the folder of a process, or of one of its threads.
+fn last(path: &[u8]) -> Option<&str> {
+    let mut parts = core::str::from_utf8(path).ok()?.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let name = match (parts.next()?, parts.next()?) {
+        (_, "task") => parts.nth(1)?,
+        ("self" | "thread-self", name) => name,
+        (number, name) => number.parse::<u64>().is_ok().then_some(name)?,
+    };
+    parts.next().is_none().then_some(name)
+}
+
+/// Whether this process may write to what lies at a path.
+pub(super) fn can_be_set(path: &[u8]) -> bool {
+    let own = format!("{}", process().number());
+    let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty());
+    let is_own = matches!(first, Some(b"self" | b"thread-self")) || first == Some(own.as_bytes());
+    is_own && mode(path) != 0o444
+}
+
+/// Writes to a file that was opened at a path: all that the program gives is one value.
+pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
+    if !can_be_set(path) {
+        return Err(Errno::EACCES);
+    }
+    let name = last(path).ok_or(Errno::EACCES)?;
+    if name == "comm" {
+        let name = usercopy::read_vec(from, count.min(NAME_BYTES as u64) as usize)?;
+        thread_at(path)?.set_name(name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
+        return Ok(count);
+    }
+    let bytes = usercopy::read_vec(from, count.min(NUMBER_BYTES) as usize)?;
+    let number = number(&bytes).ok_or(Errno::EINVAL)?;
+    let may_stay = process().may(linux::CAP_SYS_RESOURCE);
+    let mut attributes = process().attributes.lock();
+    match name {
+        "coredump_filter" => attributes.core_filter = u32::try_from(number).map_err(|_| Errno::EINVAL)?,
+        "timerslack_ns" => {
+            let slack = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+            attributes.set_timer_slack(slack);
+        }
+        _ => {
+            let score = score(name, number).ok_or(Errno::EINVAL)?;
+            if score < attributes.memory_score && !may_stay {
+                return Err(Errno::EACCES);
+            }
+            attributes.memory_score = score;
+        }
+    }
+    Ok(count)
+}
+
+/// The thread whose folder a file lies in; that of the process is its first thread's.
+fn thread_at(path: &[u8]) -> Result<&'static Thread> {
+    let text = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+    let number = match text.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>()[..] {
+        [_, "task", thread, ..] => thread.parse().map_err(|_| Errno::ENOENT)?,
+        _ => process().number(),
+    };
+    let threads = process().threads.lock();
+    threads.iter().copied().find(|thread| thread.shown_number() == number).ok_or(Errno::ESRCH)
+}
+
+fn score(name: &str, number: i64) -> Option<i32> {
+    let number = i32::try_from(number).ok()?;
+    let is_old = name == "oom_adj";
+    let all = if is_old { OLD_NEVER..=OLD_FIRST } else { -MOST_SCORE..=MOST_SCORE };
+    let score = match number {
+        OLD_FIRST if is_old => MOST_SCORE,
+        number if is_old => number * MOST_SCORE / -OLD_NEVER,
+        number => number,
+    };
+    all.contains(&number).then_some(score)
+}
+
+/// A number as a program writes it, with a base as in C.
+fn number(bytes: &[u8]) -> Option<i64> {
+    let text = core::str::from_utf8(bytes).ok()?.trim();
+    let (sign, digits) = text.strip_prefix('-').map_or((1i64, text), |rest| (-1, rest));
+    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(&digits[1..], 8),
+        None => digits.parse(),
+    };
+    value.ok()?.checked_mul(sign)
+}

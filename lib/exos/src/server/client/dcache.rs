@@ -1,0 +1,47 @@
+//! What a process finds out by itself: what the server shows to everybody of names and nodes.
+
+use super::Client;
+use crate::errno::Result;
+use crate::hw::library_image;
+use crate::server::handle::{is_first_mount, node_of};
+use crate::server::protocol;
+use crate::vfs::dcache::{self, Dcache};
+use crate::vfs::inode::{OwnerAndMode, Status};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Acquire;
+
+impl Client {
+    /// What a path leads to, where the server shows all of the way: nobody is asked.
+    #[inline(always)]
+    pub fn find(&self, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
+        self.catalogue().filter(|_| is_first_mount(at))?.find(node_of(at), path, follow)
+    }
+
+    /// The same, but no more than whose it is.
+    #[inline(always)]
+    pub fn find_owned(&self, at: u64, path: &[u8], follow: bool) -> Option<Result<OwnerAndMode>> {
+        self.catalogue().filter(|_| is_first_mount(at))?.find_owned(node_of(at), path, follow)
+    }
+
+    /// Where a symbolic link leads that [`Self::find`] told of: bytes, and how many.
+    pub fn target(&self, shown: &Status) -> Option<([u8; dcache::TARGET_BYTES], usize)> {
+        self.catalogue()?.target(shown.node)
+    }
+
+    /// Whether anybody watches files: the server is told of everything then.
+    pub(super) fn has_watchers(&self) -> bool {
+        notice(protocol::WATCHERS).load(Acquire) != 0
+    }
+
+    /// The catalogue, which who has another directory for a root does without.
+    #[inline(always)]
+    pub(super) fn catalogue(&self) -> Option<Dcache<'static>> {
+        if self.has_own_root { None } else { Some(Dcache::new(library_image::shown().1)) }
+    }
+}
+
+/// A word of the server's notice page.
+#[inline(always)]
+pub(super) fn notice(index: usize) -> &'static AtomicU64 {
+    &library_image::shown().0[index]
+}

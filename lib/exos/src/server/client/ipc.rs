@@ -1,0 +1,66 @@
+//! A process's side of System V objects and POSIX queues.
+
+use super::Client;
+use super::dcache::notice;
+use crate::errno::Result;
+use crate::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Request};
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+
+impl Client {
+    /// One operation that needs no more than words; the result is the words of the answer.
+    pub fn on_object(&mut self, operation: Request, words: [u64; 5]) -> Result<[u64; 5]> {
+        // Some answers lie in the window.
+        self.attached()?;
+        let [a, b, c, d, e] = words;
+        let [_, answer @ ..] = self.exchange([operation as u64, a, b, c, d, e])?;
+        Ok(answer)
+    }
+
+    /// The same with bytes in the window.
+    pub fn on_object_with(&mut self, operation: Request, words: [u64; 5], bytes: &[u8]) -> Result<[u64; 5]> {
+        self.window()?.write(0, bytes)?;
+        self.on_object(operation, words)
+    }
+
+    /// Puts bytes into the window.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.window()?.write(0, bytes)
+    }
+
+    /// Bytes that an operation left in the window.
+    pub fn left(&mut self, count: u64) -> Result<Vec<u8>> {
+        self.take(count)
+    }
+
+    /// What can be done with any System V object; the words of the answer.
+    pub fn control_object(&mut self, kind: IpcKind, number: u64, command: IpcCommand) -> Result<[u64; 5]> {
+        self.window()?;
+        self.on_object(Request::IpcControl, [kind as u64, number, command as u64, 0, 0])
+    }
+
+    /// The lines of a file below `/proc`.
+    pub fn lines(&mut self, listed: Listed) -> Result<Vec<u8>> {
+        self.window()?;
+        let mut text = Vec::new();
+        let mut first = 0;
+        loop {
+            let [bytes, lines, ..] = self.on_object(Request::Lines, [listed as u64, first, 0, 0, 0])?;
+            text.extend(self.take(bytes)?);
+            first += lines;
+            if lines == 0 {
+                return Ok(text);
+            }
+        }
+    }
+}
+
+/// The word in which the server tells that it has ended a thread's wait for a word of shared memory.
+pub fn futex_wakes(thread: u64) -> &'static AtomicU64 {
+    notice(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
+}
+
+/// The server's count of changes that clients wait for.
+pub fn changes() -> &'static AtomicU64 {
+    notice(0)
+}

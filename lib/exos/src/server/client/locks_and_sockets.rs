@@ -1,0 +1,105 @@
+//! What processes share that are strangers to each other: locks, sockets' names and who is behind them, FIFOs,
+//! pseudo-terminals.
+
+use super::Client;
+use crate::descriptor::socket::Kind as SocketKind;
+use crate::errno::{Errno, Result};
+use crate::process::ucred::Ucred;
+use crate::server::protocol::{LockRequest, Request, TokenKind};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::PageNumber;
+use runtime::transfer::Message;
+
+impl Client {
+    /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.
+    pub fn lock(
+        &mut self,
+        node: u64,
+        request: LockRequest,
+        range: (u64, u64),
+        description: u64,
+    ) -> Result<Option<[u64; 4]>> {
+        let message = [Request::Lock as u64, node, request.to_word(), range.0, range.1, description];
+        self.has_locks = true;
+        let [_, in_the_way, rest @ ..] = self.exchange(message)?;
+        Ok((in_the_way != 0).then_some(rest))
+    }
+
+    /// Has the server vouch for something; `words` are those of a claim or a connection. The number that tells of it.
+    pub fn vouch(&self, what: TokenKind, words: [u64; 2]) -> Result<u64> {
+        Ok(self.exchange([Request::IssueToken as u64, what as u64, words[0], words[1], 0, 0])?[1])
+    }
+
+    /// Who the server vouched for by a number that came from somebody.
+    pub fn redeem(&self, number: u64, what: TokenKind, pages: [u64; 2]) -> Result<Ucred> {
+        let answer = self.exchange([Request::RedeemToken as u64, number, what as u64, pages[0], pages[1], 0])?;
+        Ok(Ucred::from_words([answer[1], answer[2]]))
+    }
+
+    /// This process listens at the names that it gave to a page.
+    pub fn listen(&self, page: PageNumber) -> Result<()> {
+        self.exchange([Request::Listen as u64, page.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Gives a socket a name that leads to a page.
+    pub fn bind(&mut self, at: u64, path: &[u8], (mode, kind): (u32, SocketKind), page: PageNumber) -> Result<()> {
+        let length = self.put_path(path)?;
+        let mode_kind = u64::from(mode) | (kind as u64) << 32;
+        self.on_path([Request::Bind as u64, at, mode_kind, page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
+    }
+
+    /// Gives a socket an abstract name that leads to a page, as long as somebody holds the node.
+    pub fn bind_abstract(&mut self, name: &[u8], kind: SocketKind, page: PageNumber) -> Result<u64> {
+        let length = self.put_path(&with_kind(kind, name))?;
+        Ok(self.exchange([Request::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
+    }
+
+    /// The page that an abstract name leads to, and who listens there.
+    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind) -> Result<(PageNumber, Ucred)> {
+        let length = self.put_path(&with_kind(kind, name))?;
+        Ok(listener(self.exchange([Request::PeerAbstract as u64, length, 0, 0, 0, 0])?))
+    }
+
+    /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another kind.
+    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<(PageNumber, Ucred)> {
+        let length = self.put_path(path)?;
+        let answer = self.on_path([Request::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
+        if answer[4] == kind as u64 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
+    }
+
+    /// The pages of the pipe of a FIFO that is held.
+    pub fn fifo(&mut self, node: u64) -> Result<Vec<PageNumber>> {
+        self.pages_of(Request::Fifo, node)
+    }
+
+    /// A fresh pseudo-terminal: nodes of master, which is held, and slave, and the number in the slave's name.
+    pub fn make_terminal(&mut self) -> Result<[u64; 3]> {
+        self.window()?;
+        let [_, master, slave, number, ..] = self.exchange([Request::MakeTerminal as u64, 0, 0, 0, 0, 0])?;
+        Ok([master, slave, number])
+    }
+
+    /// The pages of a pseudo-terminal of which one side is held, those of its ring last.
+    pub fn terminal(&mut self, node: u64) -> Result<Vec<PageNumber>> {
+        self.pages_of(Request::Terminal, node)
+    }
+
+    fn pages_of(&mut self, operation: Request, node: u64) -> Result<Vec<PageNumber>> {
+        let window = self.window()?;
+        let [_, count, ..] = self.exchange([operation as u64, node, 0, 0, 0, 0])?;
+        let words = window.words().iter().take(count as usize);
+        Ok(words.map(|word| PageNumber(word.load(Relaxed))).collect())
+    }
+}
+
+/// An abstract name as the server knows it: those of different kinds of sockets are different names.
+fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
+    [&[kind as u8], name].concat()
+}
+
+/// A page, and who listens there.
+fn listener([_, page, client, numbers, ..]: Message) -> (PageNumber, Ucred) {
+    let process = crate::process_table::sight().succession.process(client);
+    (PageNumber(page), Ucred::from_words([process, numbers]))
+}

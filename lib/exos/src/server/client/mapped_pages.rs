@@ -1,0 +1,138 @@
+//! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy, and nobody is
+//! asked (exposed structure, xok-exos-sosp97 §3). What libraries begin with the server shows to everybody.
+//!
+//! Holds always: bytes are taken from a page only while the catalogue shows of the file what it showed when the server
+//! told the page's number. Whoever changes a file by the server changes that; who changes it by a shared mapping changes
+//! the page itself. A page that leaves its file is given up by the server while it is mapped here, so that nothing else
+//! ever shows through.
+
+use super::Client;
+use crate::address_map::PAGE_SIZE;
+use crate::errno::Result;
+use crate::hw::current::process;
+use crate::hw::mapping::Mapping;
+use crate::hw::usercopy;
+use crate::loader::elf;
+use crate::server::handle::{is_first_mount, node_of};
+use crate::vfs::dcache::HEAD_BYTES;
+use crate::vfs::inode::{Status, is_read_noted};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use linux_raw_sys::general::S_IFREG;
+use runtime::{PageNumber, clock};
+
+/// Pages that are kept mapped.
+const KEPT: usize = 2;
+/// Small reads of one page, one after the other, that make it worth while to map it.
+const OFTEN: u32 = 4;
+/// Largest file of which a page is mapped: asking for one copies a file out of the boot archive.
+const LARGEST: u64 = 1 << 20;
+
+/// A page of a file: the handle by which it is read, and the index of the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    node: u64,
+    index: u64,
+}
+
+/// A page that is mapped.
+#[derive(Debug)]
+struct View {
+    place: Place,
+    /// What the catalogue's entry bore when the page was the file's.
+    sequence: u64,
+    window: Mapping,
+}
+
+/// The pages that are mapped, and the one that may come to be.
+#[derive(Debug, Default)]
+pub struct Views {
+    mapped: Vec<View>,
+    /// The page that was read last by asking, and how often.
+    asked: (Place, u32),
+}
+
+impl Client {
+    /// Reads from what is shown and mapped; nothing where somebody is to be asked.
+    pub(super) fn read_shown(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Option<Result<u64>> {
+        if !is_first_mount(node) || self.has_watchers() {
+            return None;
+        }
+        let (sequence, status) = self.catalogue()?.stamped(node_of(node)).filter(|(_, status)| can_be_read(status))?;
+        let count = count.min(status.size.saturating_sub(offset));
+        if count == 0 {
+            return Some(Ok(0));
+        }
+        let within = offset % PAGE_SIZE;
+        if within + count > PAGE_SIZE {
+            return None;
+        }
+        let place = Place { node, index: offset / PAGE_SIZE };
+        if let Some(view) = self.views.mapped.iter().find(|view| view.place == place && view.sequence == sequence) {
+            return Some(view.window.copy_to_user(within, to, count).map(|()| count));
+        }
+        if offset + count <= HEAD_BYTES as u64
+            && let Some(outcome) = self.read_head(node, sequence, [offset, to, count])
+        {
+            return Some(outcome);
+        }
+        let window = self.map_if_often(place, status.size)?;
+        Some(window.copy_to_user(within, to, count).map(|()| count))
+    }
+
+    /// Reads from what a library begins with, if that is shown.
+    #[inline(never)]
+    fn read_head(&self, node: u64, sequence: u64, [offset, to, count]: [u64; 3]) -> Option<Result<u64>> {
+        let head = self.catalogue()?.head(node_of(node), sequence)?;
+        let outcome = usercopy::write_from_words(to, head.words(), offset as usize, count as usize);
+        head.is_same().then_some(outcome.map(|()| count))
+    }
+
+    /// Where the data of a library begins that may be written, if what it begins with is shown (see `image::data_of_library`).
+    pub fn data_of_library(&self, node: u64) -> Option<u64> {
+        let catalogue = self.catalogue().filter(|_| is_first_mount(node))?;
+        let (sequence, _) = catalogue.stamped(node_of(node))?;
+        let head = catalogue.head(node_of(node), sequence)?;
+        let mut bytes = [0; HEAD_BYTES];
+        for (some, word) in bytes.chunks_exact_mut(8).zip(head.words()) {
+            some.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        if head.is_same() { elf::data_of_library(&bytes) } else { None }
+    }
+
+    /// Maps a page that was asked for often; the one that was mapped first goes.
+    fn map_if_often(&mut self, place: Place, size: u64) -> Option<&Mapping> {
+        let times = if self.views.asked.0 == place { self.views.asked.1.saturating_add(1) } else { 1 };
+        self.views.asked = (place, times);
+        if times < OFTEN || size > LARGEST {
+            return None;
+        }
+        self.views.asked.1 = 0;
+        let mut number = [0];
+        // The page is the file's as long as what is shown is what was shown before the question.
+        let (sequence, _) = self.catalogue()?.stamped(node_of(place.node))?;
+        let found = self.pages(place.node, place.index, false, place.index, &mut number).ok()?;
+        let is_same = self.catalogue()?.stamped(node_of(place.node)).is_some_and(|(after, _)| after == sequence);
+        if !found || !is_same {
+            return None;
+        }
+        let process = process();
+        let mut windows = process.mappings.lock();
+        let same = |view: &View| view.place == place;
+        let old = self.views.mapped.iter().position(same).or((self.views.mapped.len() >= KEPT).then_some(0));
+        if let Some(old) = old {
+            windows.close(&self.views.mapped.remove(old).window);
+        }
+        let window = windows.open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
+        self.views.mapped.push(View { place, sequence, window });
+        self.views.mapped.last().map(|view| &view.window)
+    }
+}
+
+/// Whether reading changes nothing that is shown: the time of the last read stays as it is.
+#[inline(always)]
+fn can_be_read(status: &Status) -> bool {
+    let now = clock::wall_clock().unwrap_or_else(clock::now);
+    status.kind() == S_IFREG && !is_read_noted([status.accessed, status.modified, status.changed], now)
+}

@@ -1,0 +1,192 @@
+//! A process's side of the server: its connection, whose window carries paths and bytes. Each part has a function for each
+//! operation that it is about.
+//!
+//! `names`, `opening`, `attributes` and `mounts` are operations on paths, `contents` and `held` those on files that the process
+//! holds; `sharing` and `ipc` are about what strangers share; `family` tells the server of children. `shown` finds paths and
+//! `views` reads files without asking anybody. `direct` asks without a connection.
+
+mod attributes;
+mod dcache;
+mod handles;
+mod io;
+mod ipc;
+mod locks_and_sockets;
+mod mapped_pages;
+mod mounts;
+mod names;
+mod open;
+mod registration;
+mod rpc;
+
+pub use ipc::{changes, futex_wakes};
+pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
+pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
+
+use self::mapped_pages::Views;
+use super::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::hw::mapping::Mapping;
+use crate::loader::cpu_entry;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
+use runtime::transfer::{self, Kind, Message};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
+
+/// The connection of one process.
+#[derive(Debug)]
+pub struct Client {
+    server: EnvironmentId,
+    window: Option<Mapping>,
+    /// Another directory is the root: the catalogue is of no use.
+    has_own_root: bool,
+    /// Pages of files that are read again and again.
+    views: Views,
+    /// The process asked for locks on files, some of which go with any descriptor of theirs.
+    has_locks: bool,
+    /// The server may not have heard of this process, or of one that it has made.
+    may_have_newborns: AtomicBool,
+}
+
+/// Where an operation on a path came out: done, or in a file system that this process makes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// Done by the server.
+    Here(T),
+    /// Beyond the node, with the rest of the path.
+    LeavesFs(u64, Vec<u8>),
+}
+
+impl<T> Found<T> {
+    /// The same with another result.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::Here(value) => Found::Here(change(value)),
+            Self::LeavesFs(node, rest) => Found::LeavesFs(node, rest),
+        }
+    }
+
+    /// Only what the server did; `error` for what lies elsewhere.
+    pub fn here(self, error: Errno) -> Result<T> {
+        match self {
+            Self::Here(value) => Ok(value),
+            Self::LeavesFs(..) => Err(error),
+        }
+    }
+}
+
+impl Client {
+    /// A connection that attaches when it is first used.
+    pub fn new(server: EnvironmentId) -> Self {
+        let (has_own_root, has_locks, views) = (false, false, Views::default());
+        let may_have_newborns = AtomicBool::new(false);
+        Self { server: server, window: None, has_own_root, views, has_locks, may_have_newborns }
+    }
+
+    /// Forgets the window: the process is a new one that has another.
+    pub fn begin_again(&mut self) {
+        self.window = None;
+        self.has_locks = false;
+        // It may be one.
+        self.may_have_newborns = AtomicBool::new(true);
+        self.views = Views::default();
+    }
+
+    fn on_path(&mut self, message: Message) -> Result<Found<Message>> {
+        let answer = self.call(message)?;
+        if answer[0] == ELSEWHERE {
+            let rest = self.take(answer[2])?;
+            return Ok(Found::LeavesFs(answer[1], rest));
+        }
+        outcome(answer[0])?;
+        Ok(Found::Here(answer))
+    }
+
+    pub(super) fn exchange(&self, message: Message) -> Result<Message> {
+        let answer = self.call(message)?;
+        outcome(answer[0])?;
+        Ok(answer)
+    }
+
+    fn call(&self, mut message: Message) -> Result<Message> {
+        if self.has_newborns() {
+            message[0] |= protocol::NEWBORNS;
+        }
+        call(self.server, message)
+    }
+
+    /// The window, opened when it is first needed.
+    pub(super) fn window(&mut self) -> Result<Mapping> {
+        self.attached().cloned()
+    }
+
+    /// The same for who needs it only now.
+    #[inline]
+    fn attached(&mut self) -> Result<&Mapping> {
+        if self.window.is_none() {
+            self.attach()?;
+        }
+        self.window.as_ref().ok_or(Errno::EIO)
+    }
+
+    #[cold]
+    fn attach(&mut self) -> Result<()> {
+        let answer = self.exchange([Request::Attach as u64, 0, 0, 0, 0, 0])?;
+        let pages = window_pages(&answer);
+        let process = process();
+        self.window = Some(process.mappings.lock().open_own(pages, process.session_key, true)?);
+        Ok(())
+    }
+
+    fn put_path(&mut self, path: &[u8]) -> Result<u64> {
+        self.put_two(path, b"")
+    }
+
+    fn put_two(&mut self, first: &[u8], second: &[u8]) -> Result<u64> {
+        let window = self.attached()?;
+        window.write(0, first)?;
+        if !second.is_empty() {
+            window.write(first.len() as u64, second)?;
+        }
+        Ok(protocol::pair(first.len(), second.len()))
+    }
+
+    pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(WINDOW_BYTES) as usize];
+        self.window()?.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The pages of a window, as `Attach` tells them.
+fn window_pages(answer: &Message) -> Vec<PageNumber> {
+    let two = |word: &u64| [PageNumber(word & 0xffff_ffff), PageNumber(word >> 32)];
+    answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect()
+}
+
+/// One control transfer and back.
+fn call(server: EnvironmentId, mut message: Message) -> Result<Message> {
+    loop {
+        match cpu_entry::keep_segment_base(|| transfer::call(Kind::Asynchronous, server, &mut message)) {
+            Ok(()) => return Ok(message),
+            Err(Failure { error: Error::Busy, .. }) => give_way(server),
+            Err(_) => return Err(Errno::EIO),
+        }
+    }
+}
+
+/// The server works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
+/// without more calls into the kernel.
+fn give_way(server: EnvironmentId) {
+    const LOOKS: usize = 20_000;
+    if time_slice::yield_to(server).is_ok() {
+        return;
+    }
+    for _ in 0..LOOKS {
+        if !exposed::runs(server) {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}

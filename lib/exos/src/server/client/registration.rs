@@ -1,0 +1,103 @@
+//! Those that a process makes, its children and threads: when the server hears of them, and with which window they begin.
+
+use super::{Client, window_pages};
+use crate::errno::Result;
+use crate::hw::mapping::Mapping;
+use crate::server::pending_children::PendingChildren;
+use crate::server::protocol::{self, Request, WINDOW_BYTES};
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, PageNumber};
+
+impl Client {
+    /// Makes a new environment a client, as soon as anybody has to know of it.
+    pub fn register_lazily(&self, newborn: EnvironmentId) -> Result<()> {
+        if self.newborns().is_some_and(|newborns| newborns.note(newborn.0)) {
+            self.may_have_newborns.store(true, Relaxed);
+            return Ok(());
+        }
+        self.adopt(newborn)
+    }
+
+    /// Whether there is one that holds what this process does, the server has to hear of it before that changes, or this process
+    /// is one.
+    #[inline]
+    pub(super) fn has_newborns(&self) -> bool {
+        self.may_have_newborns.load(Relaxed) && self.still_has_newborns()
+    }
+
+    #[cold]
+    fn still_has_newborns(&self) -> bool {
+        let any = self.newborns().is_some_and(PendingChildren::any);
+        self.may_have_newborns.store(any, Relaxed);
+        any || self.window.is_none()
+    }
+
+    /// They hold from now on by themselves what this process holds, which ends.
+    pub fn make_newborns_known(&self) {
+        if self.has_newborns() {
+            self.bury_the_dead();
+        }
+    }
+
+    /// A child is gone.
+    pub fn forget_newborn(&self, newborn: EnvironmentId) {
+        self.newborns().into_iter().for_each(|newborns| newborns.forget(newborn.0));
+    }
+
+    fn newborns(&self) -> Option<PendingChildren<'static>> {
+        Some(protocol::newborns_in(self.window.as_ref()?.words()))
+    }
+
+    /// Makes a new environment a client.
+    pub fn adopt(&self, newborn: EnvironmentId) -> Result<()> {
+        self.exchange([Request::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Where the window of this process lies, and of those that it makes.
+    pub fn window_place(&mut self) -> Result<u64> {
+        self.attached().map(Mapping::address)
+    }
+
+    /// The same, with a window of its own, for one that has no use for some nodes that this process holds; the result is its pages. `before`:
+    /// the first page of the window that is mapped where it begins, which it gets if nobody else has that.
+    pub fn adopt_with_window(
+        &mut self,
+        newborn: EnvironmentId,
+        before: PageNumber,
+        left_out: &[u64],
+    ) -> Result<Vec<PageNumber>> {
+        // Of more than there is room for it holds the rest.
+        let told = &left_out[..left_out.len().min(WINDOW_BYTES as usize / 8)];
+        let window = self.window()?;
+        told.iter().zip(window.words()).for_each(|(node, word)| word.store(*node, Relaxed));
+        let answer = self.exchange([Request::Adopt as u64, newborn.0, 1, told.len() as u64, before.0, 0])?;
+        Ok(window_pages(&answer))
+    }
+
+    /// Takes up the window that its maker had made for it.
+    pub fn take_window(&mut self, window: Mapping) {
+        self.window = Some(window);
+        self.may_have_newborns = AtomicBool::new(false);
+    }
+
+    /// Makes a new environment one that speaks for this process: a thread.
+    pub fn join(&self, thread: EnvironmentId) -> Result<()> {
+        self.exchange([Request::RegisterThread as u64, thread.0, 0, 0, 0, 0]).map(|_| ())
+    }
+
+    /// How a process is scheduled that goes before others on a CPU.
+    ///
+    /// # Errors
+    /// `EPERM` where it may not, `EAGAIN` where there are too many.
+    pub fn announce_precedence(&self, process: u64, attributes: u64) -> Result<()> {
+        self.exchange([Request::SetPriority as u64, process, attributes, 0, 0, 0]).map(|_| ())
+    }
+
+    /// Somebody has died: what it held is free.
+    pub fn bury_the_dead(&self) {
+        // A server that is gone holds nothing for anybody.
+        let _ = self.exchange([Request::ReapClients as u64, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,264 @@
+//! What processes leave to others when they end: pages that they made and that others go on using. Those are of pipes, sockets and
+//! counters which children have or which are on their way in a message, and what the library of a child keeps for it.
+//!
+//! Nobody can sleep over a page whose maker is buried: the kernel says at once that it is gone. So who ends leaves such pages to
+//! the server, which keeps them as long as somebody maps them or is going to. What is said of them is not believed: a client
+//! leaves what is charged to it, and nothing else; whether a page is used the kernel says. A principal leaves so much and no more:
+//! beyond that its pages go with it, as if there were no server.
+//!
+//! Those who share a page own it, as its maker did: they may claim it, or give it up, and its number may be another page's at any time
+//! after. So pages are looked at and taken, or given up, while they are mapped here, and no number becomes another page; and a page
+//! that was left is one only as long as it is the server's and under a list for heirs, where nothing else of the server's lies.
+
+use super::client::Client;
+use super::main_loop::{OWN_KEY, Server};
+use super::principals::{self, with_key_of};
+use super::protocol::{Request, WINDOW_BYTES};
+use crate::descriptor::open_file::is_referred_to_at;
+use crate::errno::{Errno, Result};
+use crate::process::environment::SESSION_SLOT;
+use crate::procfs::total_pages;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use runtime::page::PageKind;
+use runtime::transfer::Message;
+use runtime::{EnvironmentId, PageNumber, area, exposed, syscall};
+
+/// Pages that one principal may leave for what is on its way.
+const MOST_ON_THEIR_WAY: usize = 4096;
+/// Which part of the machine's memory a principal may leave, unless it is user 0.
+const PART: u64 = 16;
+/// Pages that are mapped at a time while they are looked at.
+const TOGETHER: usize = 64;
+/// Words that fit into the window.
+const AT_ONCE: usize = WINDOW_BYTES as usize / 8;
+
+/// A page that somebody leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandedOffPage {
+    /// The page.
+    pub page: PageNumber,
+    /// Page and index of the record of a description that is on its way and consists of it; page 0: others map it.
+    pub record: (u64, u64),
+}
+
+impl HandedOffPage {
+    const PAGE_BITS: u32 = 28;
+    const PAGE_MASK: u64 = (1 << Self::PAGE_BITS) - 1;
+
+    /// One that others map.
+    pub const fn mapped(page: PageNumber) -> Self {
+        Self { page, record: (0, 0) }
+    }
+
+    /// As a word of a message.
+    const fn to_word(self) -> u64 {
+        let (record, index) = self.record;
+        self.page.0 | record << Self::PAGE_BITS | index << (2 * Self::PAGE_BITS)
+    }
+
+    /// From that.
+    const fn from_word(word: u64) -> Self {
+        let record = (word >> Self::PAGE_BITS & Self::PAGE_MASK, word >> (2 * Self::PAGE_BITS));
+        Self { page: PageNumber(word & Self::PAGE_MASK), record }
+    }
+}
+
+/// What was left: by whom, and the record of what it belongs to, as in [`Bequest`].
+#[derive(Debug, Default)]
+pub struct HandedOffPages(BTreeMap<PageNumber, (u64, (u64, u64))>);
+
+impl Server {
+    /// See [`Request::HandOff`].
+    pub(super) fn bequeath(&mut self, caller: u64, message: &Message) -> Result<()> {
+        let principal = self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials.principal();
+        let window = self.server.window(caller)?;
+        let words = window.words().iter().take((message[1] as usize).min(AT_ONCE));
+        let left: Vec<HandedOffPage> = words.map(|word| HandedOffPage::from_word(word.load(Acquire))).collect();
+        let mut room = self.room_for(principal, left.len());
+        let mut lists = [PageNumber::NONE; 2];
+        for some in left.chunks(TOGETHER) {
+            let its: Vec<HandedOffPage> =
+                some.iter().copied().filter(|one| self.is_charged(caller, one.page)).collect();
+            self.while_mapped(its.iter().map(|one| one.page).collect(), |server| {
+                for HandedOffPage { page, record } in its {
+                    let takes = [true, record.0 != 0].map(usize::from);
+                    if takes[0] > room[0] || takes[1] > room[1] || !server.is_charged(caller, page) {
+                        continue;
+                    }
+                    if server.take_over(principal, page, &mut lists).is_ok() {
+                        server.handed_off.0.insert(page, (principal, record));
+                        room = [room[0] - takes[0], room[1] - takes[1]];
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How many pages a principal may still leave that is going to leave so many: in all, and of what is on its way.
+    fn room_for(&mut self, principal: u64, wanted: usize) -> [usize; 2] {
+        let part = (total_pages() / PART) as usize;
+        let most = [if principal == 0 { usize::MAX } else { part }, MOST_ON_THEIR_WAY];
+        let left = |server: &Self| {
+            let own = server.handed_off.0.values().filter(|(of, _)| *of == principal);
+            let counts = own.fold([0, 0], |[all, sent], (_, record)| [all + 1, sent + usize::from(record.0 != 0)]);
+            [most[0].saturating_sub(counts[0]), most[1].saturating_sub(counts[1])]
+        };
+        if left(self).into_iter().any(|room| room < wanted) {
+            self.give_up_bequests();
+        }
+        left(self)
+    }
+
+    /// Whether a page is an ordinary one that a client, or one of its threads, is charged for.
+    fn is_charged(&self, caller: u64, page: PageNumber) -> bool {
+        exposed::page(page).is_some_and(|info| {
+            let owner = info.owner().0;
+            let payer = self.threads.get(&owner).copied().unwrap_or(owner);
+            payer == caller && info.kind() == PageKind::Ordinary && !info.is_orphan()
+        })
+    }
+
+    /// Whether a page is one that was left, and is still here.
+    fn is_bequest(&self, page: PageNumber) -> bool {
+        exposed::page(page).is_some_and(|info| {
+            info.owner() == area::number() && !info.is_orphan() && self.server.keys.is_for_heirs(info.access())
+        })
+    }
+
+    /// Does something with pages while they are mapped, so that no number becomes that of another page meanwhile. Nothing is done where
+    /// one of them cannot be mapped any more.
+    fn while_mapped(&mut self, pages: Vec<PageNumber>, action: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let Ok(window) = self.server.mappings.open_of_others(pages, SESSION_SLOT, false) else { return Ok(()) };
+        let outcome = action(self);
+        self.server.mappings.close(&window);
+        outcome
+    }
+
+    /// Takes a page over, for a principal and those who have shared it until now. `lists`: that of the page before it, and under which
+    /// that came.
+    fn take_over(&mut self, principal: u64, page: PageNumber, lists: &mut [PageNumber; 2]) -> Result<()> {
+        let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
+        if !self.has_room() {
+            return Err(Errno::EPERM);
+        }
+        if lists[0] != under {
+            *lists = [under, self.server.keys.list_for_sharers(principal, under)?];
+        }
+        let list = lists[1];
+        let claim = |key| syscall::page_claim(key, page, OWN_KEY, list);
+        Ok(claim(SESSION_SLOT).or_else(|_| claim(OWN_KEY))?)
+    }
+
+    /// What is taken over counts as what files have.
+    fn has_room(&self) -> bool {
+        self.server.tree.store.quota.has_room(0)
+    }
+
+    /// See [`Request::ShareHandedOff`]: who may open a page shares it with who it is going to be.
+    pub(super) fn share_bequests(&mut self, caller: u64, message: &Message) -> Result<()> {
+        let [_, heir, count, ..] = *message;
+        let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials;
+        if !identity.may_be(heir) {
+            return Err(Errno::EPERM);
+        }
+        let origin = if identity.apart == 0 { identity.principal() } else { u64::from(identity.user.real) };
+        let own = [identity.principal(), origin];
+        let window = self.server.window(caller)?;
+        let words = window.words().iter().take((count as usize).min(AT_ONCE));
+        let pages: Vec<PageNumber> = words.map(|word| PageNumber(word.load(Acquire))).collect();
+        for some in pages.chunks(TOGETHER) {
+            let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
+            self.while_mapped(left.clone(), |server| {
+                left.into_iter().try_for_each(|page| server.share(page, own, heir))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Shares a page that was left with one more principal, if it is that of one of two.
+    fn share(&mut self, page: PageNumber, own: [u64; 2], heir: u64) -> Result<()> {
+        let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
+        if self.is_bequest(page) && self.server.keys.may_use_bequest(under, own) {
+            let list = self.server.keys.list_for_sharers(heir, under)?;
+            syscall::page_claim(OWN_KEY, page, OWN_KEY, list)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up what nobody uses any more, and forgets what others have claimed or given up.
+    pub(super) fn give_up_bequests(&mut self) {
+        let mut all = core::mem::take(&mut self.handed_off.0);
+        let unused = all.iter().filter(|(page, left)| !self.is_used(**page, **left)).map(|(page, _)| *page);
+        let unused: Vec<PageNumber> = unused.collect();
+        for some in unused.chunks(TOGETHER) {
+            let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
+            let _ = self.while_mapped(left.clone(), |server| {
+                let left: Vec<PageNumber> = left.into_iter().filter(|page| server.is_bequest(*page)).collect();
+                principals::ANY_WINDOW.free_many(&left);
+                Ok(())
+            });
+        }
+        all.retain(|page, _| self.is_bequest(*page));
+        self.handed_off.0 = all;
+    }
+
+    /// Whether somebody maps a page that a principal has left, or is going to.
+    fn is_used(&mut self, page: PageNumber, (principal, record): (u64, (u64, u64))) -> bool {
+        let is_mapped = exposed::page(page).is_some_and(|info| info.references() != 0);
+        is_mapped || record.0 != 0 && self.is_on_its_way(principal, record)
+    }
+
+    /// Whether the record of a description says that somebody refers to it, or is going to. It is one that the principal may read.
+    fn is_on_its_way(&mut self, principal: u64, (page, index): (u64, u64)) -> bool {
+        let windows = &mut self.server.mappings;
+        let opened = with_key_of(SESSION_SLOT, principal, |key| {
+            windows.open_of_others(Vec::from([PageNumber(page)]), key, false)
+        });
+        let Ok(window) = opened else { return false };
+        let is_referred_to = is_referred_to_at(&window, index as usize);
+        windows.close(&window);
+        is_referred_to
+    }
+}
+
+impl Client {
+    /// Leaves pages to the server, as far as it takes them: it looks at them as long as others may use them.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn bequeath(&mut self, left: &[HandedOffPage]) -> Result<()> {
+        let window = self.window()?;
+        for some in left.chunks(AT_ONCE) {
+            some.iter().zip(window.words()).for_each(|(one, word)| word.store(one.to_word(), Relaxed));
+            self.exchange([Request::HandOff as u64, some.len() as u64, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Shares with a principal, that this process is going to be, those of these pages that were left to the server.
+    ///
+    /// # Errors
+    /// The server's refusals: then the new principal can use what shows already, and its children cannot.
+    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber]) -> Result<()> {
+        let window = self.window()?;
+        for some in pages.chunks(AT_ONCE) {
+            some.iter().zip(window.words()).for_each(|(page, word)| word.store(page.0, Relaxed));
+            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a page is one that a process can leave: an ordinary one that is charged to it.
+pub fn can_leave(process: u64, page: PageNumber) -> bool {
+    exposed::page(page).is_some_and(|info| {
+        info.owner() == EnvironmentId(process) && info.kind() == PageKind::Ordinary && !info.is_orphan()
+    })
+}

@@ -1,0 +1,86 @@
+//! What the server may have of the machine's pages. It draws from the bank as files grow and gives back as they shrink, and keeps
+//! a reserve beside what files have, which processes cannot take, so that it can always answer.
+//!
+//! Holds always: files leave the reserve alone. Whatever else the server keeps (names, windows, locks) may go to it, as long as
+//! half of it is there; from then on what would be kept is refused, until there is memory again.
+
+use crate::budget::{left_in_bank, spare, spare_of};
+use crate::process::environment::SESSION_SLOT;
+use abi::budget::{Figure, Resource};
+use core::sync::atomic::Ordering::Relaxed;
+use runtime::{EnvironmentId, area, exposed, syscall};
+
+/// Pages that the server draws at a time.
+const STEP: u64 = 256;
+
+/// What the server may have.
+#[derive(Clone, Copy, Debug)]
+pub struct PageQuota {
+    /// The environment that holds what nobody uses.
+    bank: EnvironmentId,
+    /// Pages that all files together may have.
+    most: u64,
+    reserve: u64,
+}
+
+impl PageQuota {
+    /// Before there is a bank: whatever the running environment has.
+    pub const UNLIMITED: Self = Self { bank: EnvironmentId::NONE, most: u64::MAX, reserve: 0 };
+
+    /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. What the boot archive lies in is nobody's
+    /// to have.
+    pub const fn new(bank: EnvironmentId, all: u64, reserve: u64) -> Self {
+        Self { bank, most: all / 2, reserve }
+    }
+
+    /// Pages that all files together may have.
+    pub const fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Makes sure that one more page can go to a file, where files may have `beyond` pages more than else.
+    #[inline]
+    pub fn has_room(&self, beyond: u64) -> bool {
+        spare(Resource::Page) > self.reserve || self.draw(STEP, beyond) || self.draw(1, beyond)
+    }
+
+    /// Pages that could still go to files.
+    pub fn room(&self) -> u64 {
+        let in_bank = spare_of(self.bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
+        spare(Resource::Page).saturating_sub(self.reserve) + in_bank.min(self.may_draw(0))
+    }
+
+    /// Fills the reserve up, as far as there is anything; whether so much of it is there that more may be kept.
+    #[inline]
+    pub fn refill(&self) -> bool {
+        let spare = spare(Resource::Page);
+        spare >= self.reserve || self.draw(self.reserve - spare, 0) || spare >= self.reserve / 2
+    }
+
+    /// Gives back what files do not have any more, if that is worth a call.
+    pub fn give_back(&self) {
+        let kept = self.reserve + STEP;
+        let spare = spare(Resource::Page);
+        if self.bank != EnvironmentId::NONE && spare > kept + STEP {
+            move_pages(area::number(), self.bank, spare - kept);
+        }
+    }
+
+    #[cold]
+    fn draw(&self, pages: u64, beyond: u64) -> bool {
+        let in_bank = spare_of(self.bank, Resource::Page);
+        let is_there = pages <= self.may_draw(beyond) && in_bank >= pages + left_in_bank(area::number());
+        is_there && move_pages(self.bank, area::number(), pages)
+    }
+
+    /// How much more it may have: whatever it keeps beside files counts as theirs.
+    fn may_draw(&self, beyond: u64) -> u64 {
+        let own = exposed::environment(area::number());
+        let limit = own.map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed));
+        self.most.saturating_add(self.reserve + beyond).saturating_sub(limit)
+    }
+}
+
+fn move_pages(from: EnvironmentId, to: EnvironmentId, pages: u64) -> bool {
+    syscall::budget_move(SESSION_SLOT, from, to, Resource::Page as u64, Figure::Limit as u64, pages).is_ok()
+}

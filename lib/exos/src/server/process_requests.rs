@@ -1,0 +1,150 @@
+//! What processes ask each other: a file of another process below `/proc` is made by the library of that process, which
+//! alone knows what it says, and handed on here. The server knows both, and so who may ask what (proc(5), ptrace(2)).
+//!
+//! Holds always: an answer comes from the process that was asked, and goes to the one that asked. A word in the mailbox of a
+//! process says that there are questions for it; it takes them from here one by one, so that none is lost however many come.
+
+use super::dispatch::{Answer, FileServer, NOTHING};
+use super::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
+use crate::errno::{Errno, Result};
+use crate::process::credentials::{Credentials, ResIds};
+use crate::process::remote_request;
+use crate::vfs::path_walk::PATH_BYTES;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use runtime::{EnvironmentId, exposed};
+
+/// Questions that may be open at a time.
+const MOST: usize = 64;
+/// Bytes of an answer, at most.
+const MOST_BYTES: usize = 4 << 20;
+/// What anybody may know of any process: first names of paths.
+const FOR_ALL: [&[u8]; 15] = [
+    remote_request::ADOPT.as_bytes(),
+    remote_request::CUT.as_bytes(),
+    remote_request::GROWN.as_bytes(),
+    b"cmdline",
+    b"comm",
+    b"limits",
+    b"mountinfo",
+    b"mounts",
+    remote_request::SCHEDULED.as_bytes(),
+    b"oom_score",
+    b"oom_score_adj",
+    b"stat",
+    b"statm",
+    b"status",
+    b"task",
+];
+
+/// A question that somebody waits for.
+#[derive(Debug)]
+struct PendingRequest {
+    asker: u64,
+    asked: u64,
+    path: Vec<u8>,
+    /// Whether who is asked has taken it.
+    taken: bool,
+    /// Error and kind of entry, once all of the answer is there.
+    outcome: Option<[u64; 2]>,
+    bytes: Vec<u8>,
+}
+
+/// Open questions, by their numbers.
+#[derive(Debug, Default)]
+pub struct RequestQueue {
+    open: BTreeMap<u64, PendingRequest>,
+    last: u64,
+}
+
+/// Whether one process may look into another: user 0, and whoever is the same user and group in every way, and as much set
+/// apart by a program.
+fn may_look_into(asker: &Credentials, asked: &Credentials) -> bool {
+    let all = |three: ResIds, own: u32| [three.real, three.effective, three.saved].iter().all(|id| *id == own);
+    asker.is_privileged()
+        || asker.apart == asked.apart && all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
+}
+
+impl FileServer {
+    /// See [`super::protocol::Request::Submit`]; the process that is asked is told with `tell`.
+    pub(super) fn ask(
+        &mut self,
+        caller: u64,
+        (asked, length): (u64, u64),
+        tell: impl Fn() -> Result<()>,
+    ) -> Result<Answer> {
+        let path = self.bytes(caller, length.min(PATH_BYTES as u64))?;
+        let (Some(asker), Some(target)) = (self.clients.get(&caller), self.clients.get(&asked)) else {
+            return Err(Errno::ESRCH);
+        };
+        let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let raises =
+            [remote_request::RAISED_LIMIT, remote_request::RAISED_SCHEDULE].iter().any(|name| first == name.as_bytes());
+        if raises && !asker.credentials.is_privileged() {
+            return Err(Errno::EPERM);
+        }
+        if !FOR_ALL.contains(&first) && !may_look_into(&asker.credentials, &target.credentials) {
+            return Err(Errno::EACCES);
+        }
+        let lives = |number: u64| exposed::lives(EnvironmentId(number));
+        self.requests.open.retain(|_, question| lives(question.asker));
+        if self.requests.open.len() >= MOST {
+            // Its threads may have left some when another program began.
+            self.requests.open.retain(|_, question| question.asker != caller);
+        }
+        if self.requests.open.len() >= MOST {
+            return Err(Errno::EAGAIN);
+        }
+        self.requests.last += 1;
+        let number = self.requests.last;
+        tell()?;
+        let question = PendingRequest { asker: caller, asked, path, taken: false, outcome: None, bytes: Vec::new() };
+        self.requests.open.insert(number, question);
+        Ok([number, 0, 0, 0, 0])
+    }
+
+    /// See [`super::protocol::Request::TakeRequest`].
+    pub(super) fn take_question(&mut self, caller: u64) -> Result<Answer> {
+        let is_next = |question: &PendingRequest| question.asked == caller && !question.taken;
+        let next = self.requests.open.iter_mut().find(|(_, question)| is_next(question));
+        let (number, question) = next.ok_or(Errno::ENOENT)?;
+        question.taken = true;
+        let (number, path) = (*number, question.path.clone());
+        Ok([number, self.put(caller, &path)?, 0, 0, 0])
+    }
+
+    /// See [`super::protocol::Request::Reply`].
+    pub(super) fn answer(&mut self, caller: u64, [number, error, kind, bytes, last]: [u64; 5]) -> Result<Answer> {
+        let some = self.bytes(caller, bytes)?;
+        let question = self.requests.open.get_mut(&number).filter(|question| question.asked == caller);
+        let question = question.filter(|question| question.outcome.is_none()).ok_or(Errno::ENOENT)?;
+        let room = MOST_BYTES.saturating_sub(question.bytes.len());
+        question.bytes.extend_from_slice(&some[..some.len().min(room)]);
+        if last != 0 {
+            question.outcome = Some([error, kind]);
+            self.tell_of_change();
+        }
+        Ok(NOTHING)
+    }
+
+    /// See [`super::protocol::Request::TakeReply`].
+    pub(super) fn take_answer(&mut self, caller: u64, number: u64, offset: u64) -> Result<Answer> {
+        let question = self.requests.open.get(&number).filter(|question| question.asker == caller);
+        let question = question.ok_or(Errno::ENOENT)?;
+        if offset == NO_LONGER_WANTED {
+            self.requests.open.remove(&number);
+            return Ok(NOTHING);
+        }
+        let Some([error, kind]) = question.outcome else {
+            return if exposed::lives(EnvironmentId(question.asked)) { Ok(NOTHING) } else { Err(Errno::ESRCH) };
+        };
+        let rest = question.bytes.get(offset as usize..).unwrap_or_default();
+        let some = rest[..rest.len().min(WINDOW_BYTES as usize)].to_vec();
+        let last = some.len() == rest.len();
+        let length = self.put(caller, &some)?;
+        if last {
+            self.requests.open.remove(&number);
+        }
+        Ok([1, error, kind, length, u64::from(last)])
+    }
+}

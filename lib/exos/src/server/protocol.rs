@@ -1,0 +1,656 @@
+//! What travels between a process and the server of the file system.
+//!
+//! A message is six words: an operation and its arguments; an answer is an error (0: none, or [`ELSEWHERE`]) and its
+//! results. Paths and bytes lie in a window that both map: what the server reads there it copies first.
+
+use super::handle_cache::{self, HandleCache};
+use super::pending_children::PendingChildren;
+use crate::errno::Errno;
+use crate::loader::elf::HEAD;
+use crate::vfs::path_walk::PATH_BYTES;
+use core::sync::atomic::AtomicU64;
+
+/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]) and whom it has made
+/// ([`Newborns`]).
+pub const WINDOW_PAGES: usize = 9;
+/// Bytes of a client's window that are for paths and bytes.
+pub const WINDOW_BYTES: u64 = 8 * 4096;
+/// Word of the notice page that says how many watch files: as long as anybody does, the server is told of every opening,
+/// reading and closing.
+pub const WATCHERS: usize = 1;
+/// Bit of the flags of `Open`: a node is opened for one operation, of which alone those who watch it are told.
+pub const QUIET: u32 = 1 << 30;
+/// Bit of the flags of `Open`: the client looked for it in the catalogue, and is going to do so again.
+pub const SHOW: u32 = 1 << 29;
+/// Words of the notice page that tell of waits for words of shared memory that came to their end, those of the threads whose number
+/// has the same rest: see [`wake_of`].
+pub const FUTEX_WAKES: usize = 256;
+/// How many of these.
+pub const FUTEX_WAKES_WORDS: usize = 64;
+/// Word of the notice page that counts what may have taken pages from files that somebody uses, each time before they go.
+pub const CUTS: usize = 2;
+/// Words of the notice page that tell who goes before others on a CPU: see [`super::precedence`].
+pub const PRECEDENCES: usize = 384;
+/// Word of the notice page that counts what may make a program another one than it was, each time before that is so: what is in it, which
+/// of its pages programs touch, what it is called.
+pub const PROGRAMS: usize = 3;
+/// Bit of an operation: the server may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
+pub const NEWBORNS: u64 = 1 << 63;
+/// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
+/// lies in the window, in word 2.
+pub const ELSEWHERE: u64 = 1 << 32;
+/// Bytes of a program that come with its node, and where in the window its path is.
+pub const PROGRAM_PATH: u64 = HEAD as u64;
+/// Where in the window the pages are that programs touch of it.
+pub const PROGRAM_PAGES: u64 = PROGRAM_PATH + PATH_BYTES as u64;
+/// As the offset of a write: at the end.
+pub const APPEND: u64 = u64::MAX;
+/// An offset in an answer: nobody waits for it any more.
+pub const NO_LONGER_WANTED: u64 = u64::MAX;
+/// As a time to set: now.
+pub const TIME_NOW: u64 = i64::MIN as u64;
+/// As a time to set: leave it.
+pub const TIME_KEEP: u64 = i64::MIN as u64 + 1;
+/// Bit of the flags of an operation on a path: follow a symbolic link in the last place.
+pub const FOLLOW: u64 = 1;
+/// Bit of the flags: an empty path means the node itself.
+pub const EMPTY_PATH: u64 = 2;
+/// Bit of the flags of `Access`: for the real user, not the effective one.
+pub const REAL: u64 = 8;
+/// As what `SetIdentity` changes: from now on no program gives the caller any rights.
+pub const NO_NEW_PRIVILEGES: u64 = 2;
+/// Bit of the flags of a removal: of a directory.
+pub const DIRECTORY: u64 = 4;
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// What a client asks for. `at` is where a path without leading slash begins; it and every node that is
+        /// held are words of a [`super::handle::Handle`].
+        #[repr(u64)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Request {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Request {
+            /// The operation with this number.
+            pub const fn from_number(number: u64) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+impl Request {
+    /// Whether the server keeps something for who asks, which takes of its own memory. What files have counts elsewhere.
+    pub fn allocates(number: u64) -> bool {
+        use Request as Is;
+        matches!(
+            Self::from_number(number),
+            Some(
+                Is::Attach
+                    | Is::Adopt
+                    | Is::Open
+                    | Is::Make
+                    | Is::Link
+                    | Is::SymbolicLink
+                    | Is::Unnamed
+                    | Is::Lock
+                    | Is::Offer
+                    | Is::Bind
+                    | Is::MakeTerminal
+                    | Is::BindAbstract
+                    | Is::IssueToken
+                    | Is::StorePending
+                    | Is::Attribute
+                    | Is::Fifo
+                    | Is::Mount
+                    | Is::RegisterThread
+                    | Is::ExecAs
+                    | Is::OpenExec
+                    | Is::ReacquireExec
+                    | Is::SharedTextTable
+                    | Is::HandOff
+                    | Is::Submit
+                    | Is::MakeWatcher
+                    | Is::Watch
+                    | Is::SegmentGet
+                    | Is::SemaphoreGet
+                    | Is::MessageGet
+                    | Is::MessageSend
+                    | Is::QueueOpen
+                    | Is::QueueSend
+            )
+        )
+    }
+}
+
+requests! {
+    /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
+    /// clients wait for.
+    Attach = 0,
+    /// (environment, 1 for a window, count, first page of the window that one more environment maps): it becomes a client that holds
+    /// what the caller holds, but for so many nodes in the caller's window, each once -> as `Attach`, of its window.
+    Adopt = 1,
+    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
+    /// The caller holds the node.
+    Open = 2,
+    /// (at, flags, length of path) -> the status in the window.
+    Status = 3,
+    /// (node, offset, count) -> count; the bytes in the window.
+    Read = 4,
+    /// (node, offset, count) -> count, end of what was written; the bytes in the window.
+    Write = 5,
+    /// (node, size) -> 1 where somebody else may still map bytes that went.
+    Truncate = 6,
+    /// (node, number of the last entry that is known, or 0; bytes) -> bytes, number of the last entry; records of `getdents64`
+    /// in the window.
+    List = 7,
+    /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
+    /// the end; those of all that are in memory, as `tell_near_pages` has them.
+    Pages = 8,
+    /// (node; 0, 1: a descriptor was closed, 2: the last of its description; description whose locks end with it or 0; 1: what
+    /// the caller holds without need goes with it): the caller holds it no more.
+    Release = 9,
+    /// (at, mode, device, length of path)
+    Make = 10,
+    /// (at, flags, length of path)
+    Remove = 11,
+    /// (from at, to at, lengths of both paths: 0..32 and 32..64, flags of `renameat2`)
+    Rename = 12,
+    /// (from at, to at, lengths of both paths, flags)
+    Link = 13,
+    /// (at, lengths of target and path)
+    SymbolicLink = 14,
+    /// (at, length of path) -> length of the target in the window.
+    ReadLink = 15,
+    /// (at, wanted, flags, length of path)
+    Access = 16,
+    /// (at, mode, flags, length of path)
+    SetMode = 17,
+    /// (at, uid | gid << 32, flags, length of path)
+    SetOwner = 18,
+    /// (at, accessed, modified, flags, length of path)
+    SetTimes = 19,
+    /// (node, 1 to tell the one that it had where it has none) -> length of its absolute path in the window; the path of a file
+    /// may be one of several.
+    PathOf = 20,
+    /// (at, flags, length of path) -> pages in all, pages free, nodes; kind of file system, and flags of the mount (32..64).
+    Space = 21,
+    /// (at, length of path) -> node, if a directory is there that may be entered. The caller holds it.
+    Enter = 22,
+    /// (node): the caller holds it once more.
+    Hold = 23,
+    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory, or 0 and the length of what it
+    /// is called) -> node of a file without a name, held.
+    Unnamed = 24,
+    /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
+    Seek = 25,
+    /// (node, mode of `fallocate`, offset, length) -> 1 as with `Truncate`.
+    Allocate = 26,
+    /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
+    /// last byte, process.
+    Lock = 27,
+    /// (node): it is on its way to another client, and held until that one takes it -> its number there.
+    Offer = 40,
+    /// (number) -> node: the caller holds what was on its way.
+    AcceptOffer = 41,
+    /// (at, mode and from bit 32 on its kind, page, length of path): a socket under a name that leads to the page.
+    Bind = 42,
+    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and group, and its kind.
+    Peer = 43,
+    /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds the
+    /// master.
+    MakeTerminal = 44,
+    /// (node of a master or a slave) -> count; the terminal's pages in the window, one a word, then those of its ring.
+    Terminal = 45,
+    /// (page, length): a socket under an abstract name, its kind and the name itself, which leads to the page while somebody holds it -> node, held.
+    BindAbstract = 46,
+    /// (length) -> as `Peer`, of an abstract name.
+    PeerAbstract = 47,
+    /// (page): the caller listens at the names that it gave to it.
+    Listen = 49,
+    /// ([`Statement`]; for a claim process, and user | group << 32; for a connection first pages of its two pipes) -> number
+    /// under which the server says so to who redeems it.
+    IssueToken = 68,
+    /// (number, [`Statement`], for a connection first pages of its two pipes) -> process; user | group << 32.
+    RedeemToken = 69,
+    /// (number of a connection; bytes that were read of it; bytes that were sent since; from which of these on they are in the window; so
+    /// many of them): who made it has closed it before somebody accepted.
+    StorePending = 37,
+    /// (number of a connection, from which byte on) -> 1, or 0 where nothing was left; bytes that were read of it; bytes that were sent
+    /// since; so many of them in the window.
+    TakePending = 38,
+    /// (at, flags, lengths of path and name, [`AttributeRequest`] | flags of `setxattr` << 32, bytes of the value behind them) -> bytes of
+    /// the value, or of the names, in the window.
+    Attribute = 36,
+    /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
+    Fifo = 28,
+    /// (target at, source at, lengths of target, source, kind and options: 16 bits each, flags of `mount`)
+    Mount = 30,
+    /// (at, flags of `umount2`, length of path)
+    Unmount = 31,
+    /// (at of the new root, at of the place for the old one, lengths of both paths)
+    PivotRoot = 32,
+    /// (lines to skip) -> bytes, lines; lines of `/proc/self/mountinfo` in the window.
+    Mounts = 33,
+    /// (node, seals to add, or `u64::MAX` for none) -> its seals.
+    Seal = 34,
+    /// (environment): it speaks for the caller from now on, as a thread of it.
+    RegisterThread = 29,
+    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user 0 goes on
+    /// changing groups as another user): who the caller is from now on.
+    SetIdentity = 70,
+    /// (first; count; 1 with the last of them; the groups in the window): the caller's other groups.
+    SetGroups = 71,
+    /// (first) -> count; the caller's other groups from there on, in the window.
+    Groups = 86,
+    /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
+    /// window, as index | page number << 32.
+    WorkingSet = 48,
+    /// (node, parts of it: each a word of `memory::library::Part`, 0: none) -> page of a table of the lowest level that maps these parts, and
+    /// nothing else, to be read, and executed where they say so. `ENOSPC` where there is none.
+    SharedTextTable = 39,
+    /// (node) -> bytes; the clients that hold it beside the caller, in the window, a word each.
+    Holders = 35,
+    /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be
+    /// -> list for what it shared with relatives of another user, or for those pages; list for what anybody may read of a process.
+    ListsForUser = 72,
+    /// (environment: the caller or one that it made; resource; amount; 1 if the caller ends for lack of it): so much of what nobody
+    /// uses goes to it.
+    DrawBudget = 73,
+    /// (1: the caller begins to take over pages that others have too, or to leave some, 0: it has done) -> 1 where another one is at it, for a second
+    /// at most.
+    Reowning = 103,
+    /// (process, `Attributes::to_word`): that one goes before others on a CPU so far, if user 0 says so. The caller itself is scheduled
+    /// so from now on, where it or its maker may.
+    SetPriority = 104,
+    /// (process, signal, code, value): the signal, from the caller.
+    Signal = 74,
+    /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.
+    NotifyParent = 75,
+    /// (at, length of path): a directory that is the root for the caller, and for who it makes, from now on.
+    ChangeRoot = 80,
+    /// (node of a program that the caller holds, node of a bundle that it has written, bytes of that, count; nodes in the
+    /// window): the session goes on for the caller with this program, in a fresh environment that holds these nodes.
+    ExecAs = 91,
+    /// () -> number of the environment that goes on for the caller; 0: there is none yet.
+    SuccessorOf = 92,
+    /// (0): the caller, who goes on for another process, is from now on who the program makes it -> list for what it shares
+    /// with others, list for what anybody may read of it, principal, how many groups it has; its numbers
+    /// in the window.
+    /// (1): its keys are those of that principal.
+    AssumeIdentity = 93,
+    /// (node of a program that the caller holds): it goes on with this one by itself.
+    Execute = 94,
+    /// (at, length of path, 1 where it is to run and not only to be loaded): a regular file that the caller may execute -> node, mode, size; bytes of its beginning
+    /// (0..32) and of its absolute path (32..64), 0 where that is not known; how many of its pages programs touch. They stand in
+    /// the window, one behind the other: what the file begins with, at [`PROGRAM_PATH`] the path, at [`PROGRAM_PAGES`] the pages
+    /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
+    /// begins with there is a script's first line.
+    OpenExec = 100,
+    /// (node, and another one or 0, as `OpenProgram` told them to who knows what they are): the caller holds them as if it had opened
+    /// them, if everybody finds them and it may.
+    ReacquireExec = 105,
+    /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the caller ends.
+    HandOff = 101,
+    /// (principal that the caller is going to be, and may be; count; so many pages in the window): those of them that were left to the
+    /// server that principal may use, too.
+    ShareHandedOff = 102,
+    /// (): what clients held that have died is free; anybody may say so.
+    ReapClients = 90,
+    /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
+    /// question.
+    Submit = 76,
+    /// () -> number of the oldest question that the caller is asked and did not take yet; length of the name of the file that it
+    /// is about, in the window. `ENOENT` where there is none.
+    TakeRequest = 77,
+    /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
+    Reply = 78,
+    /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last of
+    /// them, when the question is forgotten; it is at once with an offset of [`NO_LONGER_WANTED`].
+    TakeReply = 79,
+    /// () -> node of an instance of watches. The caller holds it.
+    MakeWatcher = 81,
+    /// (at, mask of inotify_add_watch(2), instance, length of path) -> number of the watch.
+    Watch = 82,
+    /// (instance, number of a watch)
+    Unwatch = 83,
+    /// (instance, room) -> bytes of its events in the window.
+    TakeEvents = 84,
+    /// (instance) -> bytes of the events that wait in it.
+    EventsWaiting = 85,
+    /// (key, bytes, flags) -> number of a shared segment.
+    SegmentGet = 50,
+    /// (number, 1 to read only) -> node and bytes of a shared segment. The caller holds the node.
+    SegmentAttach = 51,
+    /// (key, count, flags) -> number of a set of semaphores.
+    SemaphoreGet = 52,
+    /// (number, changes in the window) -> 1 if the caller has to wait.
+    SemaphoreOperate = 53,
+    /// (number, semaphore, command of `semctl`, value) -> value; values in the window.
+    SemaphoreControl = 54,
+    /// (0, or 1 and a number): the caller waits for no semaphore of this set; or it ends.
+    SemaphoreLeave = 55,
+    /// (key, flags) -> number of a queue of messages.
+    MessageGet = 56,
+    /// (number, type, bytes in the window) -> 1 if the caller has to wait.
+    MessageSend = 57,
+    /// (number, type, room, flags) -> 1 if the caller has to wait; else 0, bytes in the window, type.
+    MessageReceive = 58,
+    /// ([`IpcKind`], number, [`IpcCommand`]) -> number; the structure of the object in the window.
+    IpcControl = 59,
+    /// ([`Listed`], first line) -> bytes, lines, of the file below `/proc` in the window.
+    Lines = 60,
+    /// (1 to make, 2 to make anew, 0; wanted access; mode; messages and bytes that it may have, or 0; length of the name) ->
+    /// number of a POSIX queue.
+    QueueOpen = 61,
+    /// (number): the last descriptor of a description is closed.
+    QueueClose = 62,
+    /// (length of the name)
+    QueueUnlink = 63,
+    /// (number, priority, bytes in the window) -> 1 if there is no room; else 0, and who is to be told: process, signal,
+    /// value.
+    QueueSend = 64,
+    /// (number, room) -> 1 if there is none; else 0, bytes in the window, priority.
+    QueueReceive = 65,
+    /// (number) -> messages and bytes of each that it may have, messages in it, bytes in it.
+    QueueStatus = 66,
+    /// (number, 1 to ask for it, signal, value): the caller is to be told of the next message.
+    QueueNotify = 67,
+    /// (word, bits, where the thread can run, as `block::Home`): the calling thread waits for a word of shared memory, known by page
+    /// number << 12 | offset.
+    FutexEnter = 95,
+    /// () -> 1 if the calling thread still waits: nobody has woken it.
+    FutexWaits = 96,
+    /// () -> 1 if the calling thread still waited; it waits no more.
+    FutexLeave = 97,
+    /// (word, how many at most, bits) -> how many were woken, and one of them.
+    FutexWake = 98,
+    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were, and one that
+    /// was woken.
+    FutexRequeue = 99,
+}
+
+/// Kinds of System V objects.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpcKind {
+    /// Segments of shared memory.
+    Segment = 0,
+    /// Sets of semaphores.
+    Semaphores = 1,
+    /// Queues of messages.
+    Messages = 2,
+}
+
+/// What the server tells in lines.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Segments of shared memory.
+    Segments = 0,
+    /// Sets of semaphores.
+    Semaphores = 1,
+    /// Queues of messages.
+    Messages = 2,
+    /// Locks on files.
+    Locks = 3,
+    /// Sockets that have names.
+    Sockets = 4,
+}
+
+/// What can be done with any of them.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpcCommand {
+    /// Remove it (`IPC_RMID`).
+    Remove = 0,
+    /// Set owner and mode from the window (`IPC_SET`).
+    Set = 1,
+    /// Tell of it (`IPC_STAT`).
+    Status = 2,
+    /// Tell of the one in this place, and its number (`SHM_STAT` and so on).
+    StatusAt = 3,
+    /// The same without asking for permission (`SHM_STAT_ANY` and so on).
+    StatusAtAny = 4,
+    /// The highest place that is taken; how many there are, and bytes or semaphores in all.
+    Highest = 5,
+    /// It is locked in memory (`SHM_LOCK`), where all are anyway: that is only told.
+    Lock = 6,
+    /// It is no more.
+    Unlock = 7,
+}
+
+impl IpcKind {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Segment),
+            1 => Some(Self::Semaphores),
+            2 => Some(Self::Messages),
+            _ => None,
+        }
+    }
+}
+
+impl Listed {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Segments),
+            1 => Some(Self::Semaphores),
+            2 => Some(Self::Messages),
+            3 => Some(Self::Locks),
+            4 => Some(Self::Sockets),
+            _ => None,
+        }
+    }
+}
+
+impl IpcCommand {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Remove),
+            1 => Some(Self::Set),
+            2 => Some(Self::Status),
+            3 => Some(Self::StatusAt),
+            4 => Some(Self::StatusAtAny),
+            5 => Some(Self::Highest),
+            6 => Some(Self::Lock),
+            7 => Some(Self::Unlock),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked about a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// Shared, exclusive, or none at all.
+    pub kind: LockKind,
+    /// Whose it is to be.
+    pub holder: LockHolder,
+    /// What is to be done about a lock in the way.
+    pub manner: LockManner,
+}
+
+/// Kinds of locks.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may have shared ones.
+    Shared = 0,
+    /// Nobody else may have one.
+    Exclusive = 1,
+    /// None: give it up.
+    None = 2,
+}
+
+/// What is asked about an extended attribute.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributeRequest {
+    /// What the name stands for.
+    Get = 0,
+    /// It is to stand for this.
+    Set = 1,
+    /// It is to go.
+    Remove = 2,
+    /// All names.
+    List = 3,
+}
+
+impl AttributeRequest {
+    /// From half a word of a message.
+    pub const fn from_half(half: u32) -> Option<Self> {
+        match half {
+            0 => Some(Self::Get),
+            1 => Some(Self::Set),
+            2 => Some(Self::Remove),
+            3 => Some(Self::List),
+            _ => None,
+        }
+    }
+}
+
+/// Who can hold locks.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// The calling process.
+    Process = 0,
+    /// An open description.
+    Description = 1,
+    /// An open description, of the whole file, by `flock`.
+    Whole = 2,
+}
+
+/// What becomes of a request that cannot be granted.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockManner {
+    /// The lock in the way is told.
+    Try = 0,
+    /// As `Try`, and the caller is going to wait: `EDEADLK` where that would be for ever.
+    Wait = 1,
+    /// Nothing is taken: the lock in the way is told.
+    Ask = 2,
+    /// The caller waits no more.
+    GiveUp = 3,
+}
+
+/// What the server is asked to vouch for.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    /// The caller sends a message, as whose it is.
+    Sender = 0,
+    /// The same, as who it says.
+    Claim = 1,
+    /// The caller connects by two pipes that it made, as who it acts as.
+    Connection = 2,
+    /// The caller passes on a socket, and says who is at its other end: somebody that it could be itself.
+    Passed = 3,
+}
+
+impl TokenKind {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Sender),
+            1 => Some(Self::Claim),
+            2 => Some(Self::Connection),
+            3 => Some(Self::Passed),
+            _ => None,
+        }
+    }
+}
+
+impl LockRequest {
+    /// As a word of a message.
+    pub const fn to_word(self) -> u64 {
+        self.kind as u64 | (self.holder as u64) << 8 | (self.manner as u64) << 16
+    }
+
+    /// From such a word; `None` for one that means nothing.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        let kind = match word & 0xff {
+            0 => LockKind::Shared,
+            1 => LockKind::Exclusive,
+            2 => LockKind::None,
+            _ => return None,
+        };
+        let holder = match word >> 8 & 0xff {
+            0 => LockHolder::Process,
+            1 => LockHolder::Description,
+            2 => LockHolder::Whole,
+            _ => return None,
+        };
+        let manner = match word >> 16 {
+            0 => LockManner::Try,
+            1 => LockManner::Wait,
+            2 => LockManner::Ask,
+            3 => LockManner::GiveUp,
+            _ => return None,
+        };
+        Some(Self { kind, holder, manner })
+    }
+}
+
+/// What a client holds without need, in the words of its window.
+#[inline]
+pub fn idle_in(window: &[AtomicU64]) -> HandleCache<'_> {
+    HandleCache::new(window[WINDOW_BYTES as usize / 8..].first_chunk().expect("a window has a page behind its bytes"))
+}
+
+/// Those that a client has made and nobody has heard of, in the words of its window.
+#[inline]
+pub fn newborns_in(window: &[AtomicU64]) -> PendingChildren<'_> {
+    let behind = &window[WINDOW_BYTES as usize / 8 + handle_cache::ENTRIES..];
+    PendingChildren::new(behind.first_chunk().expect("a window has a page behind its bytes"))
+}
+
+/// Two lengths in one word.
+pub const fn pair(low: usize, high: usize) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// What a word of [`FUTEX_WAKES`] becomes when a thread is woken: the lower half is that thread's number, the upper one counts.
+pub const fn wake_of(thread: u64, before: u64) -> u64 {
+    (before >> 32).wrapping_add(1) << 32 | thread & 0xffff_ffff
+}
+
+/// What an answer's first word says.
+pub fn outcome(word: u64) -> Result<(), Errno> {
+    match word {
+        0 => Ok(()),
+        number => Err(Errno::from_register(number.wrapping_neg()).unwrap_or(Errno::EIO)),
+    }
+}
+
+/// Pages that an answer of four words can tell of.
+pub const NEAR_PAGES: usize = 16;
+
+/// The numbers of pages in four words, each as its distance from that of another page: which of them are told of is as good
+/// as luck has it, but a file's pages mostly come together. A number of 0 stands for none.
+pub fn tell_near_pages(page: u64, numbers: &[u64]) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (index, number) in numbers.iter().enumerate().take(NEAR_PAGES) {
+        let distance = i16::try_from(number.wrapping_sub(page) as i64).unwrap_or(0);
+        words[index / 4] |= u64::from(distance as u16) << (index % 4 * 16);
+    }
+    words
+}
+
+/// The numbers that `tell_near_pages` told of; 0 for the others, and for `page` itself.
+pub fn near_pages(page: u64, words: [u64; 4], numbers: &mut [u64]) {
+    for (index, number) in numbers.iter_mut().enumerate().take(NEAR_PAGES) {
+        let distance = (words[index / 4] >> (index % 4 * 16)) as i16;
+        *number = if distance == 0 { 0 } else { page.wrapping_add_signed(i64::from(distance)) };
+    }
+}

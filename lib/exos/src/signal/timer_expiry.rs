@@ -1,0 +1,85 @@
+//! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
+
+use super::frame::Information;
+use super::set::bit;
+use super::timer::{Timers, Whose};
+use crate::errno::Result;
+use crate::hw::current::{process, thread};
+use crate::syscalls::{own_time, ran};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::lock::Lock;
+use runtime::{EnvironmentId, clock};
+
+/// The timers of a process, and when somebody has to look at them.
+#[derive(Debug, Default)]
+pub struct ExpiryTimers {
+    /// The timers.
+    pub timers: Lock<Timers>,
+    /// When the next expires, on the clock since boot; 1 where one goes by the time that the program runs; 0: never.
+    next: AtomicU64,
+}
+
+impl ExpiryTimers {
+    /// Changes the timers.
+    pub fn change<T>(&self, action: impl FnOnce(&mut Timers) -> T) -> T {
+        let mut timers = self.timers.lock();
+        let result = action(&mut timers);
+        self.next.store(if timers.counts_time() { 1 } else { timers.earliest() }, SeqCst);
+        result
+    }
+
+    /// When a wait has to end because of a timer.
+    pub fn next(&self) -> Option<u64> {
+        match self.next.load(Acquire) {
+            0 => None,
+            // Who waits does not run, so that only real time counts.
+            1 => Some(self.timers.lock().earliest()).filter(|time| *time != 0),
+            time => Some(time),
+        }
+    }
+
+    /// When the next expires, 0 where none is set: what is not 0 is to be looked at more closely ([`Self::is_due`]).
+    #[inline]
+    pub fn soonest(&self) -> u64 {
+        self.next.load(Acquire)
+    }
+
+    /// Whether somebody has to look at the timers now.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        let next = self.next.load(Acquire);
+        next != 0 && next <= clock::now()
+    }
+}
+
+/// Sends the signals of timers that have expired.
+#[inline]
+pub fn expire() {
+    if process().alarms.is_due() {
+        expire_due();
+    }
+}
+
+#[cold]
+fn expire_due() {
+    let process = process();
+    let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
+    for (whose, information) in due {
+        let _ = match whose {
+            Whose::Process => super::send_own(&information),
+            Whose::Runner if thread().blocked() & bit(information.signal) == 0 => thread().post().put(&information),
+            Whose::Runner => super::send_own(&information),
+            Whose::Thread(number) => send_to(number, &information),
+        };
+    }
+}
+
+/// To the process, where the thread is no more.
+fn send_to(number: u64, information: &Information) -> Result<()> {
+    let process = process();
+    let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
+    let Some(thread) = thread else { return super::send_own(information) };
+    thread.post().put(information)?;
+    super::ring(process.session_key, EnvironmentId(number))
+}

@@ -1,0 +1,48 @@
+//! Calls of a child that has not begun (`process::unborn`): those that change nothing but the memory that it shares with its
+//! parent, or that only it can find changed, are performed at once; with any other it begins.
+
+use super::dispatch::{Call, NUMBERS, Operation, Operations};
+use super::{memory, process, signal};
+use crate::errno::Result;
+use crate::process::exit_status::Status;
+use crate::process::vfork_deferred;
+use linux_raw_sys::general as linux;
+
+/// The table of such a child.
+pub(crate) static UNBORN: Operations = {
+    let mut table: Operations = [Some(begin as Operation); NUMBERS];
+    table[linux::__NR_execve as usize] = Some(process::execve_unborn);
+    table[linux::__NR_exit as usize] = Some(exit);
+    table[linux::__NR_exit_group as usize] = Some(exit);
+    table[linux::__NR_rt_sigaction as usize] = Some(rt_sigaction);
+    table[linux::__NR_rt_sigprocmask as usize] = Some(rt_sigprocmask);
+    table[linux::__NR_brk as usize] = Some(memory::brk);
+    table[linux::__NR_mmap as usize] = Some(memory::mmap);
+    table[linux::__NR_munmap as usize] = Some(memory::munmap);
+    table[linux::__NR_mprotect as usize] = Some(memory::mprotect);
+    table
+};
+
+/// The child begins, and the parent goes on.
+pub(super) fn begin(call: &mut Call<'_>) -> Result<u64> {
+    vfork_deferred::materialize(call.context);
+    call.keep_registers();
+    Ok(0)
+}
+
+fn exit(call: &mut Call<'_>) -> Result<u64> {
+    let [code, ..] = call.arguments();
+    vfork_deferred::exit(call.context, Status::Exited(code as u8));
+    call.keep_registers();
+    Ok(0)
+}
+
+/// To ask changes nothing.
+fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
+    let [_, new, ..] = call.arguments();
+    if new == 0 { signal::rt_sigaction(call) } else { begin(call) }
+}
+
+fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
+    vfork_deferred::with_mask(|| signal::rt_sigprocmask(call))
+}

@@ -1,0 +1,207 @@
+//! From registers to a call and back.
+
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::process::{Process, option};
+use alloc::collections::BTreeMap;
+use core::fmt::Write;
+use linux_raw_sys::general as linux;
+use runtime::Kind;
+use runtime::lock::Lock;
+use runtime::upcall::Context;
+
+/// A call that is being performed.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to r15)
+    /// nothing is known, and nothing can be changed, but in the calls that are not [`quick`].
+    pub context: &'a mut Context,
+    /// The process.
+    pub process: &'static Process,
+    pub(super) keep_registers: bool,
+}
+
+/// One operation of the table.
+pub type Operation = fn(&mut Call<'_>) -> Result<u64>;
+/// Numbers that the table has room for.
+pub const NUMBERS: usize = 463;
+/// Operations by number; `None` is answered with `ENOSYS`.
+pub type Operations = [Option<Operation>; NUMBERS];
+
+impl Call<'_> {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.context.registers.rax
+    }
+
+    /// Performs it as ExOS does, whatever the image has replaced.
+    pub fn ordinary(&mut self) -> Result<u64> {
+        static ORDINARY: Operations = super::OPERATIONS;
+        self.by(&ORDINARY)
+    }
+
+    /// Performs it as this table says; what is not there is counted.
+    #[inline]
+    pub(super) fn by(&mut self, table: &Operations) -> Result<u64> {
+        let number = self.number();
+        match usize::try_from(number).ok().and_then(|number| table.get(number).copied().flatten()) {
+            Some(operation) => operation(self),
+            None => {
+                self.process.summary.count(number);
+                Err(Errno::ENOSYS)
+            }
+        }
+    }
+
+    /// The arguments, in the order of Linux: rdi rsi rdx r10 r8 r9.
+    pub fn arguments(&self) -> [u64; 6] {
+        let registers = &self.context.registers;
+        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9]
+    }
+
+    /// Puts the result where the program finds it.
+    #[inline]
+    fn give_back(&mut self, number: u64, result: Result<u64>) {
+        match result {
+            _ if self.keep_registers => {}
+            Ok(value) => self.context.registers.rax = value,
+            Err(error) => self.fail(number, error),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, number: u64, error: Errno) {
+        match error {
+            Errno::EINTR if restarts(number) => make_again(self.context),
+            Errno::INTERRUPTED_FOR_GOOD => self.context.registers.rax = Errno::EINTR.to_register(),
+            Errno::FAULT_UNDER_LOCK => self.context.registers.rax = Errno::EFAULT.to_register(),
+            error => self.context.registers.rax = error.to_register(),
+        }
+    }
+
+    /// The registers are as they are to be, `rax` included.
+    pub fn keep_registers(&mut self) {
+        self.keep_registers = true;
+    }
+}
+
+/// Back to the `syscall`, behind the jump to the stub where there is one: the call is made again when the program goes on.
+#[cold]
+pub(crate) fn make_again(context: &mut Context) {
+    let frame = &mut context.frame;
+    frame.rip = frame.rip.wrapping_sub(2);
+    context.registers.rcx = frame.rip;
+}
+
+/// Of a table the calls that need not know every register: all but those that come back elsewhere, twice, or with all of
+/// them changed.
+pub const fn quick(table: &Operations) -> Operations {
+    const WHOLE: [u32; 7] = [
+        linux::__NR_rt_sigreturn,
+        linux::__NR_clone,
+        linux::__NR_fork,
+        linux::__NR_vfork,
+        linux::__NR_execve,
+        linux::__NR_execveat,
+        linux::__NR_clone3,
+    ];
+    let mut quick = *table;
+    let mut index = 0;
+    while index < WHOLE.len() {
+        quick[WHOLE[index] as usize] = None;
+        index += 1;
+    }
+    quick
+}
+
+/// Performs a call of the quick ones.
+#[inline(always)]
+pub fn perform_quickly(context: &mut Context, process: &'static Process, operation: Operation) {
+    let mut call = Call { context, process, keep_registers: false };
+    let result = operation(&mut call);
+    process.end_uses();
+    match result {
+        Ok(value) => call.context.registers.rax = value,
+        Err(error) => call.fail(call.number(), error),
+    }
+}
+
+/// Performs the call that the registers ask for.
+pub fn perform(context: &mut Context) {
+    let process = process();
+    let mut call = Call { context, process, keep_registers: false };
+    if process.has_option(option::TRACE_CALLS) {
+        return traced(&mut call);
+    }
+    let number = call.number();
+    let result = call.by(process.calls.get());
+    process.end_uses();
+    call.give_back(number, result);
+}
+
+#[cold]
+fn traced(call: &mut Call<'_>) {
+    let (number, [first, second, ..]) = (call.number(), call.arguments());
+    let result = call.by(call.process.calls.get());
+    call.process.end_uses();
+    runtime::log_line!("{} call {number} ({first:#x}, {second:#x}) = {result:?}", call.process.number());
+    call.give_back(number, result);
+}
+
+/// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
+#[cold]
+fn restarts(number: u64) -> bool {
+    const NEVER: [u32; 15] = [
+        linux::__NR_semop,
+        linux::__NR_semtimedop,
+        linux::__NR_msgsnd,
+        linux::__NR_msgrcv,
+        linux::__NR_poll,
+        linux::__NR_ppoll,
+        linux::__NR_select,
+        linux::__NR_pselect6,
+        linux::__NR_nanosleep,
+        linux::__NR_clock_nanosleep,
+        linux::__NR_pause,
+        linux::__NR_rt_sigsuspend,
+        linux::__NR_rt_sigtimedwait,
+        linux::__NR_epoll_wait,
+        linux::__NR_epoll_pwait,
+    ];
+    if NEVER.iter().any(|never| u64::from(*never) == number) {
+        return false;
+    }
+    crate::signal::next_restarts()
+}
+
+/// Calls that were made and are not there.
+#[derive(Debug, Default)]
+pub struct Summary {
+    counts: Lock<BTreeMap<u64, u64>>,
+}
+
+impl Summary {
+    /// As `Lock::free_copy`.
+    pub fn free_copy(&self) {
+        self.counts.free_copy();
+    }
+
+    /// Counts one.
+    pub fn count(&self, number: u64) {
+        *self.counts.lock().entry(number).or_default() += 1;
+    }
+
+    /// Tells the host, if it asked.
+    pub fn tell(&self, process: &Process) {
+        if !process.has_option(option::SYSCALL_SUMMARY) {
+            return;
+        }
+        let name = process.program.lock().name.clone();
+        let name = alloc::string::String::from_utf8_lossy(&name);
+        for (number, count) in self.counts.lock().iter() {
+            let mut line = alloc::string::String::new();
+            let _ = write!(line, "{name}: call {number} is not there, made {count} times");
+            runtime::channel::send(Kind::Log, line.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Owners of open descriptions (fcntl(2)): who is to be told when something can be read or written (`O_ASYNC`). The owner, the
+//! signal and the flag are kept and told as on Linux; no signal is sent.
+
+use super::dispatch::Call;
+use crate::descriptor::open_file::OpenFile;
+use crate::errno::{Errno, Result};
+use crate::hw::usercopy;
+use crate::signal::set::COUNT;
+use linux_raw_sys::general as linux;
+use linux_raw_sys::ioctl;
+
+/// Who is told: a thread, a process or a group, its number, and the signal that is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    kind: u32,
+    number: u32,
+    signal: u32,
+}
+
+impl Owner {
+    fn of(description: &OpenFile) -> Self {
+        let word = description.owner();
+        Self { number: (word >> 32) as u32, kind: word as u32 >> 16 & 3, signal: word as u32 >> 8 & 0xff }
+    }
+
+    fn keep(self, description: &OpenFile) {
+        description.set_owner(u64::from(self.number) << 32 | u64::from(self.kind << 16 | self.signal << 8));
+    }
+
+    /// As one number: that of a group is negative.
+    const fn signed(self) -> u64 {
+        let number = self.number as i32;
+        if self.kind == linux::F_OWNER_PGRP { -number as i64 as u64 } else { number as u64 }
+    }
+}
+
+/// The commands of `fcntl` that are about owners; `None` for others.
+pub(super) fn fcntl(call: &Call<'_>, description: &OpenFile, command: u32, argument: u64) -> Option<Result<u64>> {
+    let own = Owner::of(description);
+    Some(match command {
+        linux::F_GETOWN => Ok(own.signed()),
+        linux::F_SETOWN => match argument as i32 {
+            i32::MIN => Err(Errno::EINVAL),
+            number if number < 0 => set(call, description, linux::F_OWNER_PGRP, number.unsigned_abs()),
+            number => set(call, description, linux::F_OWNER_PID, number as u32),
+        },
+        linux::F_GETOWN_EX => {
+            let bytes = u64::from(own.kind) | u64::from(own.number) << 32;
+            usercopy::write(argument, &bytes.to_le_bytes()).map(|()| 0)
+        }
+        linux::F_SETOWN_EX => usercopy::read_word(argument).and_then(|word| match (word as u32, (word >> 32) as i32) {
+            (kind, number) if kind <= linux::F_OWNER_PGRP && number >= 0 => set(call, description, kind, number as u32),
+            _ => Err(Errno::EINVAL),
+        }),
+        linux::F_GETSIG => Ok(u64::from(own.signal)),
+        linux::F_SETSIG if argument > u64::from(COUNT) => Err(Errno::EINVAL),
+        linux::F_SETSIG => {
+            Owner { signal: argument as u32, ..own }.keep(description);
+            Ok(0)
+        }
+        _ => return None,
+    })
+}
+
+/// Somebody becomes the owner who is there; 0: nobody.
+fn set(call: &Call<'_>, description: &OpenFile, kind: u32, number: u32) -> Result<u64> {
+    let wanted = u64::from(number);
+    let is_own = wanted == call.process.number() || kind == linux::F_OWNER_PGRP && wanted == call.process.group();
+    let is_thread = || call.process.threads.lock().iter().any(|thread| thread.shown_number() == wanted);
+    let is_group = || crate::process_table::all().iter().any(|other| other.group == wanted);
+    let is_there = match kind {
+        _ if number == 0 || is_own => true,
+        linux::F_OWNER_PGRP => is_group(),
+        linux::F_OWNER_TID => is_thread() || crate::process_table::find_any(wanted).is_some(),
+        _ => crate::process_table::find_any(wanted).is_some(),
+    };
+    if !is_there {
+        return Err(Errno::ESRCH);
+    }
+    Owner { kind, number, ..Owner::of(description) }.keep(description);
+    Ok(0)
+}
+
+/// `ioctl` with `FIOASYNC`.
+pub(super) fn set_asynchronous(description: &OpenFile, argument: u64) -> Result<u64> {
+    let flags = description.flags();
+    let wanted = if usercopy::read_half(argument)? != 0 { flags | linux::FASYNC } else { flags & !linux::FASYNC };
+    if wanted == flags {
+        return Ok(0);
+    }
+    if !description.object.tells_owner() {
+        return Err(Errno::ENOTTY);
+    }
+    description.set_flags(wanted);
+    Ok(0)
+}
+
+/// `ioctl` with `FIOSETOWN`, `FIOGETOWN` and the like of sockets; `None` for others.
+pub(super) fn socket_ioctl(
+    call: &Call<'_>,
+    description: &OpenFile,
+    request: u32,
+    argument: u64,
+) -> Option<Result<u64>> {
+    let is_socket = description.as_kind::<crate::descriptor::socket::Socket>().is_some();
+    Some(match request {
+        _ if !is_socket => return None,
+        ioctl::FIOGETOWN | ioctl::SIOCGPGRP => {
+            usercopy::write_half(argument, Owner::of(description).signed() as u32).map(|()| 0)
+        }
+        ioctl::FIOSETOWN | ioctl::SIOCSPGRP => usercopy::read_half(argument).and_then(|number| {
+            fcntl(call, description, linux::F_SETOWN, u64::from(number)).unwrap_or(Err(Errno::EINVAL))
+        }),
+        _ => return None,
+    })
+}

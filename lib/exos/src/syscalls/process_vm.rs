@@ -1,0 +1,126 @@
+//! `process_vm_readv` and `process_vm_writev`: the memory of another process, whose library reads and writes it for who may look
+//! into that process (`server::questions`).
+
+use super::dispatch::Call;
+use crate::errno::{Errno, Result};
+use crate::hw::usercopy;
+use crate::process::{Process, remote_request};
+use alloc::vec::Vec;
+
+/// Pieces of memory that a call can name.
+const MOST_PIECES: u64 = 1024;
+/// Bytes that are asked for at once.
+const READ_AT_ONCE: u64 = 64 << 10;
+/// Bytes that fit into a request.
+const WRITTEN_AT_ONCE: u64 = 1500;
+
+/// Pieces of memory, one after the other.
+struct Pieces(Vec<(u64, u64)>);
+
+impl Pieces {
+    fn read(from: u64, count: u64) -> Result<Self> {
+        if count > MOST_PIECES {
+            return Err(Errno::EINVAL);
+        }
+        let piece = |index: u64| {
+            usercopy::read_words::<2>(from.wrapping_add(index * 16)).map(|[address, bytes]| (address, bytes))
+        };
+        let mut pieces: Vec<(u64, u64)> = (0..count).map(piece).collect::<Result<_>>()?;
+        if pieces.iter().any(|(_, bytes)| *bytes as i64 != 0 && (*bytes as i64) < 0) {
+            return Err(Errno::EINVAL);
+        }
+        pieces.retain(|(_, bytes)| *bytes != 0);
+        pieces.reverse();
+        Ok(Self(pieces))
+    }
+
+    /// Bytes that lie together from where one is.
+    fn together(&self) -> u64 {
+        self.0.last().map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Where they are; one goes on by so many.
+    fn pass(&mut self, bytes: u64) -> u64 {
+        let Some((address, left)) = self.0.pop() else { return 0 };
+        if left > bytes {
+            self.0.push((address.wrapping_add(bytes), left - bytes));
+        }
+        address
+    }
+}
+
+/// Carries bytes over until one of both is at its end, or until an error, which is told only if nothing went before.
+fn carry(call: &Call<'_>, most: u64, mut step: impl FnMut(u64, u64, u64) -> Result<u64>) -> Result<u64> {
+    let [_, local, locals, remote, remotes, flags] = call.arguments();
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (mut here, mut there) = (Pieces::read(local, locals)?, Pieces::read(remote, remotes)?);
+    let mut done = 0;
+    loop {
+        let bytes = here.together().min(there.together()).min(most);
+        if bytes == 0 {
+            return Ok(done);
+        }
+        match step(here.pass(bytes), there.pass(bytes), bytes) {
+            Ok(moved) if moved == bytes => done += moved,
+            Ok(moved) => return Ok(done + moved),
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+    }
+}
+
+/// Has the library of another process do something to its memory.
+fn ask(number: u64, path: &str) -> Result<Vec<u8>> {
+    crate::procfs::request(number, path).map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
+}
+
+pub(super) fn process_vm_readv(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    let is_own = number == call.process.number();
+    carry(call, READ_AT_ONCE, |here, there, bytes| {
+        let told = match is_own {
+            true => read_own(there, bytes)?,
+            false => ask(number, &remote_request::memory_to_path(there, bytes))?,
+        };
+        usercopy::write(here, &told)?;
+        Ok(told.len() as u64)
+    })
+}
+
+pub(super) fn process_vm_writev(call: &mut Call<'_>) -> Result<u64> {
+    let [number, ..] = call.arguments();
+    let is_own = number == call.process.number();
+    carry(call, WRITTEN_AT_ONCE, |here, there, bytes| {
+        let contents = usercopy::read_vec(here, bytes as usize)?;
+        match is_own {
+            true => write_own(there, &contents),
+            false => {
+                let told = ask(number, &remote_request::store_to_path(there, &contents))?;
+                told.try_into().map(u64::from_le_bytes).map_err(|_| Errno::EIO)
+            }
+        }
+    })
+}
+
+/// As many bytes as can be read, from the first on.
+fn read_own(address: u64, bytes: u64) -> Result<Vec<u8>> {
+    let bytes = usercopy::prepare(address, bytes, false)?;
+    usercopy::read_vec(address, bytes as usize)
+}
+
+fn write_own(address: u64, contents: &[u8]) -> Result<u64> {
+    let bytes = usercopy::prepare(address, contents.len() as u64, true)?;
+    usercopy::write(address, &contents[..bytes as usize])?;
+    Ok(bytes)
+}
+
+/// What another process asks that may look into this one.
+pub(crate) fn answer_memory(_: &Process, path: &str) -> Result<Vec<u8>> {
+    if let Some([address, bytes]) = remote_request::memory_from_path(path) {
+        return read_own(address, bytes.min(READ_AT_ONCE));
+    }
+    let (address, contents) = remote_request::store_from_path(path).ok_or(Errno::EINVAL)?;
+    Ok(write_own(address, &contents)?.to_le_bytes().to_vec())
+}

@@ -1,0 +1,63 @@
+//! Files that get shorter, and holes in files, while somebody maps them: the pages go from the memory of every process, so that
+//! what lies past the end gives SIGBUS (mmap(2)).
+//!
+//! The server knows who holds a file, and each of those is asked to look. Who is asked believes nothing but the server, of
+//! how long the file is now. Who is stopped is not waited for, and keeps the pages.
+
+use crate::errno::{Errno, Result};
+use crate::process::exit_status::Change;
+use crate::process::{Process, remote_request};
+use crate::process_table;
+use crate::procfs;
+use crate::server::handle::node_of;
+use crate::vm::vma::Backing;
+use alloc::vec::Vec;
+
+/// Bytes of a file are gone: from the memory of this process, with the copies that it has of them or without, and of all
+/// others, where the server says that others still have them.
+pub(super) fn cut_mappings(
+    process: &Process,
+    node: u64,
+    range: (u64, u64),
+    copies: bool,
+    others_too: bool,
+) -> Result<()> {
+    process.with_memory(|space, pages| space.cut_file(pages, node, range, copies))?;
+    if others_too { tell_others(process, node, range) } else { Ok(()) }
+}
+
+fn tell_others(process: &Process, node: u64, (first, end): (u64, u64)) -> Result<()> {
+    let holders = process.files.lock().holders(node)?;
+    if holders.is_empty() {
+        return Ok(());
+    }
+    let path = remote_request::cut_to_path([node_of(node), first, end]);
+    for other in process_table::all().into_iter().filter(|other| holders.contains(&other.environment)) {
+        let is_stopped = matches!(Change::from_word(other.change), Some(Change::Stopped(_)));
+        if !is_stopped {
+            // Who ends meanwhile maps nothing any more.
+            let _ = procfs::request(other.number, &path);
+        }
+    }
+    Ok(())
+}
+
+/// What another process asks: the pages of a file beyond its end go, with copies; those in the range are looked up again.
+pub(crate) fn answer_cut(process: &Process, path: &str) -> Result<Vec<u8>> {
+    let [node, first, end] = remote_request::cut_from_path(path).ok_or(Errno::EINVAL)?;
+    let handle = {
+        let memory = process.memory.lock();
+        let is_it = |handle: &u64| node_of(*handle) == node;
+        memory.space.areas.iter().find_map(|area| match area.backing {
+            Backing::File { node, .. } => Some(node).filter(is_it),
+            _ => None,
+        })
+    };
+    let Some(handle) = handle else { return Ok(Vec::new()) };
+    let size = process.files.lock().status_of(handle)?.size;
+    process.with_memory(|space, pages| {
+        space.cut_file(pages, node, (size, u64::MAX), true)?;
+        space.cut_file(pages, node, (first, end), false)
+    })?;
+    Ok(Vec::new())
+}

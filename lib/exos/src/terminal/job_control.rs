@@ -1,0 +1,184 @@
+//! Job control: who may read from a terminal, write to it and change it (POSIX.1-2017, 11.1.4).
+
+use super::Terminal;
+use super::pty_master::forget;
+use crate::descriptor::object::Object;
+use crate::errno::{Errno, Result};
+use crate::hw::current::{process, thread};
+use crate::process::Process;
+use crate::process::children::public;
+use crate::process_table::{self, ProcessInfo};
+use crate::signal;
+use crate::signal::pending::from_system;
+use crate::signal::set::bit;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_raw_sys::general as linux;
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// To read.
+    Read,
+    /// To write, or to change modes.
+    Write,
+}
+
+/// Waits until the running process may do something to a terminal: who is in the background of the terminal that
+/// controls it is stopped, if it does not refuse.
+pub fn wait_for_turn(terminal: &Terminal, attempt: Attempt) -> Result<()> {
+    while is_in_background(terminal) {
+        let signal = match attempt {
+            Attempt::Read => linux::SIGTTIN,
+            Attempt::Write => linux::SIGTTOU,
+        };
+        let refuses = thread().blocked() & bit(signal) != 0 || process().signals.lock().ignores(signal);
+        match attempt {
+            Attempt::Read if refuses => return Err(Errno::EIO),
+            Attempt::Write if refuses => return Ok(()),
+            _ => {}
+        }
+        let group = process().group();
+        if is_orphaned(group) {
+            return Err(Errno::EIO);
+        }
+        let _ = process_table::sight().send_to_group(group, &from_system(signal));
+        if signal::handle_non_handler_signals() {
+            return Err(Errno::EINTR);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the terminal controls the running process, which is not in its foreground group.
+fn is_in_background(terminal: &Terminal) -> bool {
+    let process = process();
+    controls(terminal) && terminal.foreground() != process.group()
+}
+
+/// Whether this is the terminal that controls the running process.
+pub fn controls(terminal: &Terminal) -> bool {
+    terminal.session() == process().session.load(Relaxed)
+}
+
+/// Whether no member of a process group has a parent in the same session but in another group.
+pub fn is_orphaned(group: u64) -> bool {
+    let everybody = process_table::all();
+    let members: Vec<&ProcessInfo> = everybody.iter().filter(|other| other.group == group).collect();
+    !members.iter().any(|member| controls_member(&everybody, member))
+}
+
+fn controls_member(everybody: &[ProcessInfo], member: &ProcessInfo) -> bool {
+    let parent = everybody.iter().find(|other| other.number == member.parent);
+    parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
+}
+
+/// The running process ends: with a session's leader the machine's own terminal is gone for all who had it open. Whoever has
+/// a pseudo-terminal open keeps it, as on Linux: what was left in the background can still print.
+pub fn process_ends() {
+    if let Some(terminal) = give_control_up().filter(|terminal| terminal.node().is_none()) {
+        terminal.end_session();
+    }
+    set_controlling(None);
+}
+
+/// A session's leader leaves its terminal: that controls nobody, and its foreground group hangs up.
+pub fn give_control_up() -> Option<Terminal> {
+    let process = process();
+    let terminal = process.terminal.lock().clone()?;
+    if process.session.load(Relaxed) != process.number() || !controls(&terminal) {
+        return None;
+    }
+    let foreground = terminal.foreground();
+    terminal.set_session(0);
+    terminal.set_foreground(0);
+    if foreground != 0 {
+        hang_up_group(foreground);
+    }
+    Some(terminal)
+}
+
+/// The terminal that controls the running process is another one now, or none. The process holds its node.
+pub fn set_controlling(terminal: Option<Terminal>) {
+    let process = process();
+    let hold = |terminal: &Option<Terminal>, hold: bool| {
+        if let Some(node) = terminal.as_ref().and_then(Terminal::node) {
+            process.files.lock().hold(node, hold);
+        }
+    };
+    hold(&terminal, true);
+    let before = core::mem::replace(&mut *process.terminal.lock(), terminal);
+    publish(process);
+    hold(&before, false);
+    if let Some(before) = before.filter(|before| !is_used(before)) {
+        forget(&before);
+    }
+}
+
+/// Shows which terminal controls a process.
+pub fn publish(process: &Process) {
+    let terminal = process.terminal.lock().clone();
+    let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
+    for (index, word) in shown.into_iter().enumerate() {
+        process.public_word(public::TERMINAL + index).store(word, Release);
+    }
+}
+
+/// Whether the running process sees a terminal by this window still.
+pub fn is_used(terminal: &Terminal) -> bool {
+    let process = process();
+    let is_it = |object: &Object| matches!(object, Object::Terminal(other) if other == terminal);
+    process.has_open(|description| is_it(&description.object)) || is_controlling(terminal)
+}
+
+/// Whether the running process knows a terminal as the one that controls it.
+pub fn is_controlling(terminal: &Terminal) -> bool {
+    process().terminal.lock().as_ref() == Some(terminal)
+}
+
+/// Nobody has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.
+pub fn master_ends(terminal: &Terminal) {
+    let leader = terminal.session();
+    terminal.set_session(0);
+    terminal.set_foreground(0);
+    if let Some(leader) = process_table::find(leader).filter(|leader| leader.number != 0) {
+        for signal in [linux::SIGHUP, linux::SIGCONT] {
+            // Who has gone meanwhile needs no signal.
+            let _ = process_table::sight().send(&leader, &from_system(signal));
+        }
+    }
+}
+
+/// Sends a signal to the foreground group of a terminal, if there is one.
+pub fn signal_foreground(terminal: &Terminal, signal: u32) {
+    if terminal.foreground() != 0 {
+        // A group that is empty by now needs no signal.
+        let _ = process_table::sight().send_to_group(terminal.foreground(), &from_system(signal));
+    }
+}
+
+/// Groups that are orphaned by the end of the running process, its own or one of its children's, hang up where a child is a
+/// stopped member.
+pub fn orphan_groups(children: &[(u64, bool)]) {
+    let mut groups: Vec<u64> = children.iter().filter(|(_, stopped)| *stopped).map(|(group, _)| *group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let (number, own) = (process().number(), process().group());
+    let everybody: Vec<ProcessInfo> = if groups.is_empty() { Vec::new() } else { process_table::all() };
+    let (ending, others): (Vec<ProcessInfo>, Vec<ProcessInfo>) =
+        everybody.into_iter().partition(|other| other.number == number);
+    for group in groups {
+        // Its own group is orphaned by its end only if it was what kept that from being so.
+        let is_bereaved = group != own || ending.iter().any(|ending| controls_member(&others, ending));
+        let mut members = others.iter().filter(|other| other.group == group);
+        if is_bereaved && !members.any(|member| controls_member(&others, member)) {
+            hang_up_group(group);
+        }
+    }
+}
+
+fn hang_up_group(group: u64) {
+    for signal in [linux::SIGHUP, linux::SIGCONT] {
+        let _ = process_table::sight().send_to_group(group, &from_system(signal));
+    }
+}

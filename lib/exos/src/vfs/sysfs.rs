@@ -1,0 +1,106 @@
+//! `/sys`: what ordinary programs look for there about the machine, which does not change while it runs: its CPUs, and folders
+//! of devices, where none is. Pure.
+//!
+//! It is a volume of files that are made once and cannot be changed.
+
+use super::file_data::PageStorage;
+use super::inode::NodeId;
+use super::mount_table::Kind;
+use super::namespace::{FileTree, Fresh, FsCredentials};
+use super::superblock::MACHINE_VOLUME;
+use crate::errno::Result;
+use alloc::format;
+use alloc::string::String;
+use linux_raw_sys::general as linux;
+
+/// CPUs that a mask of Linux has room for, at most: what `kernel_max` tells, and one.
+const MOST_CPUS: u64 = 64;
+/// Folders in which programs look for devices.
+const FOLDERS: [&str; 9] = [
+    "block",
+    "bus",
+    "class/block",
+    "class/net",
+    "class/tty",
+    "dev/block",
+    "dev/char",
+    "devices/system/cpu",
+    "kernel/mm",
+];
+
+impl<S: PageStorage> FileTree<S> {
+    /// Fills `/sys` for a machine of so many CPUs, and mounts it.
+    ///
+    /// # Errors
+    /// Where there is no `/sys`, or no page for a file.
+    pub fn mount_machine(&mut self, cpus: u64) -> Result<()> {
+        let root = self.mount_kept(MACHINE_VOLUME, Kind::Machine, b"/sys")?;
+        for folder in FOLDERS {
+            self.told_folder(root, folder)?;
+        }
+        let all = list(0, cpus);
+        let cpu = self.told_folder(root, "devices/system/cpu")?;
+        for name in ["possible", "present", "online"] {
+            self.tell(cpu, name, &all)?;
+        }
+        self.tell(cpu, "offline", "")?;
+        self.tell(cpu, "isolated", "")?;
+        self.tell(cpu, "kernel_max", &format!("{}", MOST_CPUS - 1))?;
+        for number in 0..cpus {
+            let place = self.told_folder(cpu, &format!("cpu{number}/topology"))?;
+            self.tell(place, "core_id", &format!("{number}"))?;
+            self.tell(place, "physical_package_id", "0")?;
+            self.tell(place, "thread_siblings", &mask(number, 1, cpus))?;
+            self.tell(place, "thread_siblings_list", &list(number, 1))?;
+            self.tell(place, "core_siblings", &mask(0, cpus, cpus))?;
+            self.tell(place, "core_siblings_list", &all)?;
+        }
+        if let Some(volume) = self.volumes.get_mut(&MACHINE_VOLUME) {
+            volume.read_only = true;
+        }
+        Ok(())
+    }
+
+    /// A folder below another one, with those above it.
+    fn told_folder(&mut self, from: NodeId, path: &str) -> Result<NodeId> {
+        path.split('/').try_fold(from, |above, name| match self.look_up(above, name.as_bytes()) {
+            Ok(there) => Ok(there),
+            Err(_) => self.create(above, name.as_bytes(), fresh(linux::S_IFDIR | 0o755)),
+        })
+    }
+
+    /// A file with one line.
+    fn tell(&mut self, folder: NodeId, name: &str, text: &str) -> Result<()> {
+        let file = self.create(folder, name.as_bytes(), fresh(linux::S_IFREG | 0o444))?;
+        let line = format!("{text}\n");
+        let piece = |place: usize, bytes: &mut [u8]| bytes.copy_from_slice(&line.as_bytes()[place..][..bytes.len()]);
+        self.write(file, 0, line.len() as u64, piece).map(|_| ())
+    }
+}
+
+const fn fresh(mode: u32) -> Fresh<'static> {
+    Fresh { mode, owner: FsCredentials { uid: 0, gid: 0 }, device: (0, 0), target: b"" }
+}
+
+/// Some CPUs as a list of Linux.
+fn list(first: u64, count: u64) -> String {
+    if count <= 1 { format!("{first}") } else { format!("{first}-{}", first + count - 1) }
+}
+
+/// Some CPUs as a mask of Linux, as wide as one of all CPUs is.
+fn mask(first: u64, count: u64, all: u64) -> String {
+    let bits = (1u128 << count) - 1 << first;
+    format!("{bits:0width$x}", width = all.div_ceil(4) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_written_as_linux_writes_them() {
+        assert_eq!([list(0, 1), list(3, 1), list(0, 4)], ["0", "3", "0-3"]);
+        assert_eq!([mask(0, 1, 1), mask(1, 1, 2), mask(0, 4, 4), mask(4, 1, 8)], ["1", "2", "f", "10"]);
+        assert_eq!(mask(0, 16, 16), "ffff");
+    }
+}

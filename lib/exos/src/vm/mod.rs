@@ -1,0 +1,19 @@
+//! A program's memory: areas (what each address means), frames (which page is there), and what a fault makes of them.
+
+pub mod address_space;
+mod copy_on_write;
+pub mod dry_run;
+pub mod exec_prefault;
+pub mod fault_around;
+pub mod madvise;
+pub mod map_diff;
+pub mod mlock;
+pub mod mremap;
+pub mod page_record;
+pub mod root_scan;
+pub mod shared_text;
+pub mod table_scan;
+mod truncate;
+pub mod vma;
+mod vma_list;
+pub mod write_log;

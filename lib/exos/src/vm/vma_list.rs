@@ -1,0 +1,148 @@
+//! Areas in the order of their addresses, in pieces of a few: what lies at an address is found by halves, and one area more
+//! moves only those behind it in its piece.
+//!
+//! Pure. Holds always: no piece is empty, none has more than [`MOST`], and of two areas the one that stands behind begins behind.
+
+use super::vma::Vma;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// Areas at most in a piece.
+const MOST: usize = 16;
+
+/// The areas.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sorted {
+    pieces: Vec<Vec<Vma>>,
+    count: usize,
+    /// Where one stood that was looked for: who looks again mostly looks for the same.
+    last: Cell<Place>,
+}
+
+/// Where one of them stands, until one more or less stands before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    piece: usize,
+    index: usize,
+}
+
+impl Sorted {
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The last one that begins at an address or below.
+    #[inline]
+    pub(super) fn last_at(&self, address: u64) -> Option<Place> {
+        let last = self.last.get();
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index));
+        if there.is_some_and(|area| area.start <= address && address < area.end) {
+            return Some(last);
+        }
+        let found = self.search(address);
+        self.last.set(found.unwrap_or_default());
+        found
+    }
+
+    /// The one that stands there is looked for next: that is quicker, if it is so.
+    #[inline]
+    pub(super) fn expect_at(&self, place: Place) {
+        self.last.set(place);
+    }
+
+    #[inline(never)]
+    fn search(&self, address: u64) -> Option<Place> {
+        let last = self.last.get();
+        let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index..));
+        // Where nothing lies, who looks again mostly looks for the same, too.
+        if matches!(there, Some([area, next, ..]) if area.start <= address && address < next.start) {
+            return Some(last);
+        }
+        let begins = |area: &Vma| area.start <= address;
+        let pieces = self.pieces.partition_point(|piece| piece.first().is_some_and(begins));
+        let piece = pieces.checked_sub(1)?;
+        let index = self.pieces[piece].partition_point(begins).checked_sub(1)?;
+        Some(Place { piece, index })
+    }
+
+    /// The one that stands there.
+    #[inline]
+    pub(super) fn at(&self, place: Place) -> &Vma {
+        &self.pieces[place.piece][place.index]
+    }
+
+    /// The same, to change it: it may not pass its neighbours.
+    #[inline]
+    pub(super) fn change_at(&mut self, place: Place) -> &mut Vma {
+        &mut self.pieces[place.piece][place.index]
+    }
+
+    /// The first.
+    pub(super) fn first(&self) -> Option<Place> {
+        (!self.pieces.is_empty()).then_some(Place { piece: 0, index: 0 })
+    }
+
+    /// The one behind.
+    #[inline]
+    pub(super) fn behind(&self, place: Place) -> Option<Place> {
+        let Place { piece, index } = place;
+        if index + 1 < self.pieces[piece].len() {
+            return Some(Place { piece, index: index + 1 });
+        }
+        (piece + 1 < self.pieces.len()).then_some(Place { piece: piece + 1, index: 0 })
+    }
+
+    /// The one before.
+    #[inline]
+    pub(super) fn before(&self, place: Place) -> Option<Place> {
+        let Place { piece, index } = place;
+        if let Some(index) = index.checked_sub(1) {
+            return Some(Place { piece, index });
+        }
+        let piece = piece.checked_sub(1)?;
+        Some(Place { piece, index: self.pieces[piece].len() - 1 })
+    }
+
+    /// All.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
+        self.pieces.iter().flatten()
+    }
+
+    /// Puts one behind another, or in front of all; where it stands.
+    pub(super) fn insert_behind(&mut self, place: Option<Place>, area: Vma) -> Place {
+        self.count += 1;
+        let Place { mut piece, mut index } = match place {
+            Some(place) => Place { index: place.index + 1, ..place },
+            None => Place { piece: 0, index: 0 },
+        };
+        if self.pieces.is_empty() {
+            self.pieces.push(Vec::new());
+        }
+        if self.pieces[piece].len() == MOST {
+            let upper = self.pieces[piece].split_off(MOST / 2);
+            self.pieces.insert(piece + 1, upper);
+            if index > MOST / 2 {
+                (piece, index) = (piece + 1, index - MOST / 2);
+            }
+        }
+        self.pieces[piece].insert(index, area);
+        self.last.set(Place { piece, index });
+        Place { piece, index }
+    }
+
+    /// Takes one out; where the one behind it stands now.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Place> {
+        self.count -= 1;
+        let Place { piece, index } = place;
+        self.pieces[piece].remove(index);
+        if self.pieces[piece].is_empty() {
+            self.pieces.remove(piece);
+            return (piece < self.pieces.len()).then_some(Place { piece, index: 0 });
+        }
+        if index < self.pieces[piece].len() {
+            return Some(place);
+        }
+        (piece + 1 < self.pieces.len()).then_some(Place { piece: piece + 1, index: 0 })
+    }
+}

@@ -1,0 +1,243 @@
+//! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
+
+use crate::errno::{Errno, Result};
+use crate::hw::current::{is_adopted, process, thread};
+use crate::process::children::public;
+use crate::process::cpu_placement;
+use crate::signal;
+use abi::exposed::{CpuInfo, CpuState};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, fence};
+use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
+use runtime::time_slice::{self, Position};
+use runtime::{EnvironmentId, clock, exposed, syscall};
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeReason {
+    /// One of the conditions may hold now: look again.
+    Condition,
+    /// The time has come.
+    TimedOut,
+}
+
+/// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal calls a function of the
+/// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
+/// takes are looked at again after a millisecond.
+///
+/// A signal is no error yet when it is met first: what is waited for may have come with it, and then counts. The caller
+/// looks, and is told when it comes to wait once more.
+pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<WakeReason> {
+    wait_for(|| terms, deadline)
+}
+
+/// The same for terms that are made only where somebody sleeps on them.
+pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<WakeReason> {
+    if !directed_yield() && !meets_signal()? {
+        sleep_until_any(terms().as_ref(), deadline)?;
+    }
+    // Whoever was handed the CPU may have sent a signal: the caller looks again, and has it before it sleeps.
+    let late = deadline.is_some_and(|deadline| clock::now() >= deadline);
+    Ok(if late { WakeReason::TimedOut } else { WakeReason::Condition })
+}
+
+/// Whether a signal keeps the running thread from sleeping: an error where it has looked once more since.
+#[inline(never)]
+fn meets_signal() -> Result<bool> {
+    let met = signal::handle_non_handler_signals();
+    let before = thread().signalled.load(Relaxed);
+    thread().signalled.store(met, Relaxed);
+    if met && before { Err(Errno::EINTR) } else { Ok(met) }
+}
+
+/// The running thread has just given `number` what it waits for.
+#[inline]
+pub fn set_yield_target(number: u64) {
+    if number != 0 && number != runtime::area::number().0 && is_adopted() {
+        thread().awakened.store(number, Relaxed);
+    }
+}
+
+/// Who is about to wait gives the rest of the slice to whom it woke last, who probably makes true what is waited for: two
+/// that answer each other need no predicate and no scheduler (exokernel-sosp95 §6.1). Says whether that was done: then the
+/// caller has the CPU again and looks. The number may be anybody's, who then has the rest of this slice and no more.
+fn directed_yield() -> bool {
+    let thread = thread();
+    let awakened = thread.awakened.load(Relaxed);
+    if awakened == 0 {
+        return false;
+    }
+    thread.awakened.store(0, Relaxed);
+    let since = clock::ticks();
+    let yielded = time_slice::yield_to(EnvironmentId(awakened)).is_ok();
+    thread.cpu_time.note_wait(since);
+    yielded
+}
+
+/// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
+fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
+    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 9;
+    const MILLISECOND: u64 = 1_000_000;
+    process().trim();
+    let mut predicate = Predicate::new();
+    add_signals(&mut predicate)?;
+    for term in terms.iter().take(ALMOST_ALL) {
+        predicate.add(&[*term])?;
+    }
+    if terms.len() > ALMOST_ALL {
+        predicate.add(&[predicate::clock(clock::now() + MILLISECOND)])?;
+    }
+    if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {
+        predicate.add(&[predicate::clock(time)])?;
+    }
+    sleep(&predicate);
+    process().end_watches();
+    Ok(())
+}
+
+/// What becomes true when a signal comes that is this thread's, when others ask something, when the process
+/// stops or ends, or when something is closed that this thread watches.
+fn add_signals(predicate: &mut Predicate) -> Result<()> {
+    let (process, thread) = (process(), thread());
+    let come = |words, wanted| word_masked(words, wanted, Operator::NotEqual, 0);
+    let (common, blocked_by_first) = (process.signal_page.signals(), process.public_word(public::BLOCKED));
+    let seen = blocked_by_first.load(Acquire);
+    predicate.add(&[come(common, signal::taken_by(thread))])?;
+    predicate.add(&[come(thread.post().pending(), !thread.blocked())])?;
+    predicate.add(&[word(process.signal_page.questions(), Operator::NotEqual, 0)])?;
+    predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
+    let since = thread.watches_since.load(Relaxed);
+    if since != 0 {
+        predicate.add(&[word(&process.watched_closes, Operator::NotEqual, since - 1)])?;
+    }
+    if !process.is_first(thread) {
+        // Those that the first thread takes are anybody's once it blocks them.
+        predicate.add(&[come(common, !thread.blocked()), word(blocked_by_first, Operator::NotEqual, seen)])?;
+    }
+    Ok(())
+}
+
+/// Gives the CPU away until the predicate is true, or an upcall came.
+fn sleep(predicate: &Predicate) {
+    let since = clock::ticks();
+    cpu_placement::wait(|| {
+        if predicate.wait().is_err() {
+            time_slice::yield_now();
+        }
+    });
+    thread().cpu_time.note_wait(since);
+}
+
+/// Waits without a process: the session.
+pub fn wait_plainly(terms: &[Term]) {
+    let mut predicate = Predicate::new();
+    for term in terms {
+        if predicate.add(&[*term]).is_err() {
+            break;
+        }
+    }
+    if predicate.wait().is_err() {
+        time_slice::yield_now();
+    }
+}
+
+/// Gives the rest of the slice away.
+pub fn yield_now() {
+    if !is_adopted() {
+        return time_slice::yield_now();
+    }
+    let since = clock::ticks();
+    time_slice::yield_now();
+    thread().cpu_time.note_wait(since);
+}
+
+/// Where a thread gets slices of its own and wakes up, as far as that is known: CPU (32..64) and position (0..32) of the slice, and
+/// one; 0 where it is not. Nobody trusts it: a slice that is the thread's no more says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuHint(pub u64);
+
+impl CpuHint {
+    /// That of the running thread: known where the slice that runs is its own, and not one that somebody gave it.
+    fn of_running() -> Self {
+        let position = time_slice::position();
+        let is_own = position.owner() == runtime::area::number();
+        if is_own { Self((position.cpu << 32 | position.at) + 1) } else { Self::default() }
+    }
+
+    /// After a change of a word that one thread alone watches, whose home this is: its CPU looks again, if it is idle.
+    pub fn wake_idle_cpus(self, thread: u64) {
+        let place = self.0.wrapping_sub(1);
+        let position = Position { cpu: place >> 32, at: place & 0xffff_ffff };
+        match exposed::cpu(position.cpu) {
+            Some(cpu) if position.owner().0 == thread => kick_if_idle(position.cpu, cpu),
+            _ => kick_idle(),
+        }
+    }
+}
+
+/// Where a thread can run that others may wake: of no account on the only CPU.
+#[derive(Debug, Default)]
+pub struct LastCpu(AtomicU64);
+
+impl LastCpu {
+    /// The running thread, whose home this is, is going to wait.
+    #[inline]
+    pub fn note(&self) {
+        if !is_only_cpu() {
+            self.note_running();
+        }
+    }
+
+    #[inline(never)]
+    fn note_running(&self) {
+        let now = CpuHint::of_running();
+        if now != CpuHint::default() {
+            self.0.store(now.0, Relaxed);
+        }
+    }
+
+    /// What is known of it.
+    pub fn get(&self) -> CpuHint {
+        CpuHint(self.0.load(Relaxed))
+    }
+
+    /// See [`Home::kick_idle`].
+    #[inline]
+    pub fn kick_idle(&self, thread: u64) {
+        if !is_only_cpu() {
+            self.get().wake_idle_cpus(thread);
+        }
+    }
+}
+
+/// No other CPU runs anything.
+#[inline]
+fn is_only_cpu() -> bool {
+    exposed::kernel().cpus.load(Relaxed) == 1
+}
+
+fn kick_if_idle(number: u64, cpu: &CpuInfo) {
+    fence(SeqCst);
+    if cpu.state.load(Acquire) == CpuState::Idle as u64 {
+        let _ = syscall::cpu_kick(number);
+    }
+}
+
+/// After a change of a word that others may watch: idle CPUs look again.
+#[inline]
+pub fn kick_idle() {
+    if !is_only_cpu() {
+        kick_others();
+    }
+}
+
+fn kick_others() {
+    (0..).zip(exposed::cpus()).for_each(|(number, cpu)| kick_if_idle(number, cpu));
+}
+
+/// Waits whatever signals come: a stopped process.
+pub fn wait_stopped(terms: &[Term]) {
+    let since = clock::ticks();
+    wait_plainly(terms);
+    thread().cpu_time.note_wait(since);
+}
