@@ -41,6 +41,9 @@ pub enum Kind {
     InputCredit = 22,
     /// From the machine: raise this line in a report: a measurement, `name\0value\0unit`, UTF-8.
     Measurement = 23,
+    /// From the machine: what an environment cost, at its end: a `u64` for each of [`cost::NAMES`], then the name of
+    /// its program, UTF-8. Sent where the boot archive has the option `stats`.
+    Cost = 24,
 }
 
 impl Kind {
@@ -59,6 +62,7 @@ impl Kind {
             21 => Self::TestResult,
             22 => Self::InputCredit,
             23 => Self::Measurement,
+            24 => Self::Cost,
             _ => return None,
         })
     }
@@ -88,6 +92,38 @@ impl Header {
         }
         Some(Self { kind: bytes[1], length })
     }
+}
+
+/// Figures of a frame of [`Kind::Cost`], each a little-endian `u64`.
+pub mod cost {
+    /// Their names, in the order in which they stand. Times are nanoseconds.
+    pub const NAMES: [&str; 10] = [
+        "environment",
+        "creator",
+        "time",
+        "library_time",
+        "slices",
+        "faults",
+        "upcalls",
+        "transfers",
+        "waits",
+        "peak_pages",
+    ];
+    /// Bytes of the figures.
+    pub const BYTES: usize = NAMES.len() * 8;
+    /// Stands for a figure that the sender does not count.
+    pub const NOT_COUNTED: u64 = u64::MAX;
+    /// Name of the [`super::Kind::Measurement`] of the ticks from the kernel's first instruction to the first user
+    /// instruction.
+    pub const BOOT: &str = "cost: boot";
+    /// The same for the ticks from there to the end of the run.
+    pub const RUN: &str = "cost: run";
+    /// The same for ticks in a second.
+    pub const RATE: &str = "cost: ticks in a second";
+    /// The same for nanoseconds that the CPUs were idle, in all.
+    pub const IDLE: &str = "cost: idle";
+    /// The same for changes from one environment to another, transfers not counted.
+    pub const SWITCHES: &str = "cost: switches";
 }
 
 /// Values written to the debug-exit port (its exit status is twice the value, plus one).
