@@ -62,6 +62,8 @@ pub trait Listener {
     /// A result of a test inside the machine.
     fn test_result(&mut self, passed: bool, name: &str, detail: &str);
     fn measurement(&mut self, name: &str, value: &str, unit: &str);
+    /// What an environment cost: the payload of a frame of [`Kind::Cost`].
+    fn cost(&mut self, _payload: &[u8]) {}
 }
 
 /// The host's end of a running machine's channel.
@@ -128,6 +130,7 @@ impl Session {
                 let [name, value, unit] = fields(payload);
                 listener.measurement(&name, &value, &unit);
             }
+            Kind::Cost => listener.cost(payload),
             // Only the host sends these.
             Kind::Input | Kind::InputEnd | Kind::WindowSize | Kind::Signal => {}
         }

@@ -12,6 +12,7 @@ use crate::channel::session::Listener;
 use crate::failure::{Failure, Result};
 
 use super::share::Shares;
+use super::stats::Stats;
 
 /// How long a program may write to a stream that was closed from the beginning. Then it learns that there is no reader.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,6 +35,8 @@ pub struct Console {
     streams: [Stream; 2],
     /// What stands behind the program's output.
     pub shares: Shares,
+    /// What the run cost, as far as the machine has told.
+    pub stats: Stats,
 }
 
 impl Console {
@@ -43,7 +46,7 @@ impl Console {
             let is_closed = closed.split(' ').any(|number| number == stream);
             if is_closed { Stream::Closed(Instant::now()) } else { Stream::Open }
         });
-        Self { trace, writer, streams, shares }
+        Self { trace, writer, streams, shares, stats: Stats::default() }
     }
 
     fn write(&mut self, which: usize, mut stream: impl Write, bytes: &[u8]) {
@@ -108,7 +111,14 @@ impl Listener for Console {
         self.log(&format!("test {name}: {} {detail}", if passed { "passed" } else { "failed" }));
     }
 
+    fn cost(&mut self, payload: &[u8]) {
+        self.stats.add(payload);
+    }
+
     fn measurement(&mut self, name: &str, value: &str, unit: &str) {
+        if self.stats.measure(name, value) {
+            return;
+        }
         self.log(&format!("{name} = {value} {unit}"));
     }
 }

@@ -9,6 +9,7 @@ mod options;
 mod share;
 mod share_back;
 mod start_program;
+mod stats;
 mod verdict;
 
 use std::fs::File;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use signal_hook::consts::SIGWINCH;
@@ -67,6 +69,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let file = File::create(&archive).context("cannot write the boot archive")?;
     boot_archive::with_exos(file, &images, &root.tree, &command)?;
 
+    let started = Instant::now();
     let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
     let session = Session::new(stream).context("host channel")?;
     let raw = command.terminal.then(RawMode::enter).transpose()?;
@@ -80,6 +83,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let (entries, rest) = kernel_trace::split(&serial);
     entries.iter().for_each(|entry| answer::remark(format_args!("{entry}\n")));
     let status = verdict::verdict(&end, &stop, &rest)?;
+    if let Some(file) = &options.stats {
+        console.stats.report(file.as_deref(), started.elapsed(), options.icount)?;
+    }
     console.check()?;
     console.shares.copy_back()?;
     check_input(&input)?;

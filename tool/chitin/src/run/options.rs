@@ -54,6 +54,10 @@ pub struct Options {
     /// Show on standard error what happens inside
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', num_args = 0..=1, default_missing_value = "log")]
     pub trace: Vec<Trace>,
+    /// Print at the end what the run cost, by environment; into FILE, as JSON where its name ends in .json. With
+    /// --icount times are instructions
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub stats: Option<Option<PathBuf>>,
     /// Tell at the end which calls programs made that ExOS does not have
     #[arg(long)]
     pub syscall_summary: bool,
@@ -79,6 +83,12 @@ pub enum Trace {
 impl Options {
     /// Options for ExOS, by their names in the boot archive.
     pub fn of_exos(&self) -> Vec<String> {
+        let stats = self.stats.is_some().then(|| "stats".to_owned());
+        self.told_by_exos().into_iter().chain(stats).collect()
+    }
+
+    /// Those that make ExOS write to the log.
+    fn told_by_exos(&self) -> Vec<String> {
         let wanted = [
             (self.syscall_summary, "syscall-summary"),
             (self.missing_files, "missing-files"),
@@ -89,7 +99,7 @@ impl Options {
 
     /// Whether the log is shown: what ExOS was asked to tell comes through it.
     pub fn shows_log(&self) -> bool {
-        self.trace.iter().any(|trace| *trace != Trace::Kernel) || !self.of_exos().is_empty()
+        self.trace.iter().any(|trace| *trace != Trace::Kernel) || !self.told_by_exos().is_empty()
     }
 }
 
@@ -121,6 +131,9 @@ mod tests {
         assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls"]);
         assert!(parse("run --missing-files -- a").unwrap().shows_log());
         assert!(parse("run --trace weather -- a").is_err());
+        let stats = parse("run --stats -- a").unwrap();
+        assert!(stats.of_exos() == ["stats"] && !stats.shows_log() && stats.stats == Some(None));
+        assert_eq!(parse("run --stats=a.json -- a").unwrap().stats, Some(Some("a.json".into())));
         assert!(parse("run --image a --root b -- a").is_err());
     }
 
