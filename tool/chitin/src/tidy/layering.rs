@@ -7,7 +7,7 @@ use super::{Finding, Subject};
 
 /// A folder of crates and the folders whose crates these may import. The
 /// first row that fits a crate holds; `*` stands for any one name.
-const TABLE: [(&str, &[&str]); 20] = [
+const TABLE: [(&str, &[&str]); 21] = [
     ("abi", &[]),
     ("mechanism/*", &["abi", "mechanism/downloaded-code"]),
     ("kernel/machine", &["abi"]),
@@ -17,6 +17,7 @@ const TABLE: [(&str, &[&str]); 20] = [
     ("lib/runtime", &["abi"]),
     ("lib/cffs", &["abi", "mechanism/*"]),
     ("lib/network", &["abi", "mechanism/*"]),
+    ("lib/internet", &["abi", "mechanism/*"]),
     ("lib/bpf-loader", &["abi", "mechanism/*"]),
     ("lib/pcap-language", &["abi", "mechanism/*"]),
     ("lib/l4", &["abi", "mechanism/*", "lib/runtime"]),
@@ -29,6 +30,7 @@ const TABLE: [(&str, &[&str]); 20] = [
             "lib/runtime",
             "lib/cffs",
             "lib/network",
+            "lib/internet",
             "lib/bpf-loader",
             "lib/pcap-language",
             "lib/palladium",

@@ -1,0 +1,267 @@
+//! Netlink's read-only dumps (rtnetlink(7)): links, addresses and routes of a machine that has the loopback device
+//! alone.
+//!
+//! `getifaddrs`, `getaddrinfo` and `ip` ask for these. Whatever else is asked is answered by an error, as Linux
+//! answers an
+//! unprivileged process.
+
+use alloc::vec::Vec;
+
+/// Bytes of the head of a message, and of the answer of an error before the head that it repeats.
+const HEAD: usize = 16;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const MULTI: u16 = 2;
+/// The request asks for all there is: both bits of `NLM_F_DUMP`.
+const DUMP: u16 = 0x300;
+const ACKNOWLEDGE: u16 = 4;
+const REQUEST: u16 = 1;
+/// Types of messages.
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const GET_NEIGHBOUR: u16 = 30;
+const GET_RULE: u16 = 34;
+/// Families.
+const ANY: u8 = 0;
+const INET: u8 = 2;
+const INET6: u8 = 10;
+/// The loopback device: its number, kind (`ARPHRD_LOOPBACK`), flags (up, loopback, running, lower layer up) and MTU.
+const DEVICE: i32 = 1;
+const KIND: u16 = 772;
+const FLAGS: u32 = 0x1_0049;
+const MTU: u32 = 65_536;
+/// Linux's numbers of errors.
+const NOT_PERMITTED: i32 = 1;
+const NO_DEVICE: i32 = 19;
+const NOT_SUPPORTED: i32 = 95;
+
+/// The datagrams that answer what a program sent to the kernel by a socket that has this number.
+pub fn answer(sent: &[u8], port: u32) -> Vec<Vec<u8>> {
+    let mut answers = Vec::new();
+    let mut rest = sent;
+    while let Some(length) = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) {
+        if length < HEAD || length > rest.len() {
+            break;
+        }
+        answer_one(&rest[..length], port, &mut answers);
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    answers
+}
+
+fn answer_one(request: &[u8], port: u32, answers: &mut Vec<Vec<u8>>) {
+    let half = |at: usize| u16::from_le_bytes([request[at], request[at + 1]]);
+    let (kind, flags) = (half(4), half(6));
+    let sequence = u32::from_le_bytes(core::array::from_fn(|index| request[8 + index]));
+    if flags & REQUEST == 0 {
+        return;
+    }
+    let family = request.get(HEAD).copied().unwrap_or(ANY);
+    let head = Head { sequence, port };
+    let is_dump = flags & DUMP == DUMP || kind == GET_ADDRESS && flags & DUMP != 0;
+    let messages = match kind {
+        GET_LINK if is_dump => link(head, MULTI),
+        GET_LINK => match device(request) {
+            true => return answers.push(link(head, 0)),
+            false => return answers.push(refusal(request, head, NO_DEVICE)),
+        },
+        GET_ADDRESS if is_dump => addresses(head, family),
+        GET_ROUTE if is_dump => routes(head, family),
+        GET_NEIGHBOUR | GET_RULE if is_dump => Vec::new(),
+        _ if kind < NEW_LINK => {
+            if flags & ACKNOWLEDGE != 0 {
+                answers.push(refusal(request, head, 0));
+            }
+            return;
+        }
+        // Changes, and questions about one thing.
+        _ if kind % 4 == 2 => return answers.push(refusal(request, head, NOT_SUPPORTED)),
+        _ => return answers.push(refusal(request, head, NOT_PERMITTED)),
+    };
+    if !messages.is_empty() {
+        answers.push(messages);
+    }
+    answers.push(message(DONE, MULTI, head, &[0; 4]));
+}
+
+#[derive(Clone, Copy)]
+struct Head {
+    sequence: u32,
+    port: u32,
+}
+
+fn message(kind: u16, flags: u16, head: Head, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::from(((HEAD + body.len()) as u32).to_le_bytes());
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(flags.to_le_bytes());
+    bytes.extend(head.sequence.to_le_bytes());
+    bytes.extend(head.port.to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Whether a request for one link names the device, by its number or by its name.
+fn device(request: &[u8]) -> bool {
+    let number =
+        request.get(HEAD + 4..HEAD + 8).map_or(0, |bytes| i32::from_le_bytes(core::array::from_fn(|at| bytes[at])));
+    number == DEVICE || number == 0 && request.windows(3).any(|bytes| bytes == b"lo\0")
+}
+
+fn refusal(request: &[u8], head: Head, error: i32) -> Vec<u8> {
+    let mut body = Vec::from((-error).to_le_bytes());
+    body.extend_from_slice(if error == 0 { &request[..HEAD] } else { request });
+    message(ERROR, if error == 0 { 0x100 } else { 0 }, head, &body)
+}
+
+fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    to.extend((4 + value.len() as u16).to_le_bytes());
+    to.extend(kind.to_le_bytes());
+    to.extend_from_slice(value);
+    to.resize(to.len().next_multiple_of(4), 0);
+}
+
+fn link(head: Head, flags: u16) -> Vec<u8> {
+    let mut body = alloc::vec![0, 0];
+    body.extend(KIND.to_le_bytes());
+    body.extend(DEVICE.to_le_bytes());
+    body.extend(FLAGS.to_le_bytes());
+    body.extend([0; 4]);
+    attribute(&mut body, 3, b"lo\0");
+    // Length of the queue, state (unknown), mode, MTU.
+    attribute(&mut body, 13, &1000u32.to_le_bytes());
+    attribute(&mut body, 16, &[0]);
+    attribute(&mut body, 17, &[0]);
+    attribute(&mut body, 4, &MTU.to_le_bytes());
+    // Group, how many listen to everything, queues of each kind, carrier, discipline.
+    for (kind, value) in [(27, 0u32), (30, 0), (31, 1), (32, 1)] {
+        attribute(&mut body, kind, &value.to_le_bytes());
+    }
+    attribute(&mut body, 33, &[1]);
+    attribute(&mut body, 6, b"noqueue\0");
+    attribute(&mut body, 1, &[0; 6]);
+    attribute(&mut body, 2, &[0; 6]);
+    attribute(&mut body, 7, &[0; 96]);
+    message(NEW_LINK, flags, head, &body)
+}
+
+fn addresses(head: Head, family: u8) -> Vec<u8> {
+    let forever = || [u32::MAX, u32::MAX, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    // Permanent, of this host alone.
+    let body = |family: u8, prefix: u8| {
+        let mut body = alloc::vec![family, prefix, 0x80, 254];
+        body.extend(DEVICE.to_le_bytes());
+        body
+    };
+    let mut all = Vec::new();
+    if family == INET || family != INET6 {
+        let mut v4 = body(INET, 8);
+        attribute(&mut v4, 1, &[127, 0, 0, 1]);
+        attribute(&mut v4, 2, &[127, 0, 0, 1]);
+        attribute(&mut v4, 3, b"lo\0");
+        attribute(&mut v4, 8, &0x80u32.to_le_bytes());
+        attribute(&mut v4, 6, &forever());
+        all.extend(message(NEW_ADDRESS, MULTI, head, &v4));
+    }
+    if family != INET {
+        let mut v6 = body(INET6, 128);
+        attribute(&mut v6, 1, &1u128.to_be_bytes());
+        attribute(&mut v6, 6, &forever());
+        attribute(&mut v6, 8, &0x80u32.to_le_bytes());
+        all.extend(message(NEW_ADDRESS, MULTI, head, &v6));
+    }
+    all
+}
+
+/// The routes to this machine, which lie in the table of its own addresses.
+fn routes(head: Head, family: u8) -> Vec<u8> {
+    const LOCAL: u8 = 255;
+    const BY_KERNEL: u8 = 2;
+    let mut all = Vec::new();
+    let mut put = |family: u8, prefix: u8, (scope, kind): (u8, u8), to: &[u8], source: Option<&[u8]>| {
+        let mut body = alloc::vec![family, prefix, 0, 0, LOCAL, BY_KERNEL, scope, kind, 0, 0, 0, 0];
+        attribute(&mut body, 15, &u32::from(LOCAL).to_le_bytes());
+        attribute(&mut body, 1, to);
+        if let Some(source) = source {
+            attribute(&mut body, 7, source);
+        }
+        attribute(&mut body, 4, &DEVICE.to_le_bytes());
+        all.extend(message(NEW_ROUTE, MULTI, head, &body));
+    };
+    // Local routes have the scope of this host, routes to all hosts that of the link.
+    if family != INET6 {
+        let source = Some(&[127, 0, 0, 1][..]);
+        put(INET, 8, (254, 2), &[127, 0, 0, 0], source);
+        put(INET, 32, (254, 2), &[127, 0, 0, 1], source);
+        put(INET, 32, (253, 3), &[127, 255, 255, 255], source);
+    }
+    if family != INET {
+        put(INET6, 128, (0, 2), &1u128.to_be_bytes(), None);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(kind: u16, flags: u16, body: &[u8]) -> Vec<Vec<u8>> {
+        answer(&message(kind, flags, Head { sequence: 7, port: 0 }, body), 99)
+    }
+
+    fn kinds(answers: &[Vec<u8>]) -> Vec<u16> {
+        let mut kinds = Vec::new();
+        for answer in answers {
+            let mut rest = &answer[..];
+            while rest.len() >= HEAD {
+                let length = u32::from_le_bytes(rest[..4].try_into().unwrap()) as usize;
+                assert!(length >= HEAD && length <= rest.len());
+                assert_eq!((&rest[8..12], &rest[12..16]), (&7u32.to_le_bytes()[..], &99u32.to_le_bytes()[..]));
+                kinds.push(u16::from_le_bytes([rest[4], rest[5]]));
+                rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+            }
+        }
+        kinds
+    }
+
+    #[test]
+    fn dumps_end_with_a_message_that_says_so() {
+        assert_eq!(kinds(&ask(GET_LINK, DUMP | REQUEST, &[ANY])), [NEW_LINK, DONE]);
+        assert_eq!(kinds(&ask(GET_ADDRESS, DUMP | REQUEST, &[ANY])), [NEW_ADDRESS, NEW_ADDRESS, DONE]);
+        assert_eq!(kinds(&ask(GET_ADDRESS, DUMP | REQUEST, &[INET6])), [NEW_ADDRESS, DONE]);
+        assert_eq!(kinds(&ask(GET_ROUTE, DUMP | REQUEST, &[INET])), [NEW_ROUTE, NEW_ROUTE, NEW_ROUTE, DONE]);
+        assert_eq!(kinds(&ask(GET_NEIGHBOUR, DUMP | REQUEST, &[ANY])), [DONE]);
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_refused() {
+        let answers = ask(NEW_LINK, REQUEST | ACKNOWLEDGE, &[0; 16]);
+        assert_eq!(kinds(&answers), [ERROR]);
+        assert_eq!(answers[0][HEAD..HEAD + 4], (-NOT_PERMITTED).to_le_bytes());
+        let unknown = ask(GET_LINK, REQUEST, &[0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(unknown[0][HEAD..HEAD + 4], (-NO_DEVICE).to_le_bytes());
+    }
+
+    #[test]
+    fn fault_86_damaged_requests_end() {
+        let good = message(GET_LINK, DUMP | REQUEST, Head { sequence: 7, port: 0 }, &[0; 16]);
+        for length in 0..good.len() {
+            assert!(answer(&good[..length], 1).is_empty());
+        }
+        let mut seed = 12345u64;
+        for _ in 0..10_000 {
+            let mut bad = good.clone();
+            for byte in &mut bad {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                if seed >> 61 == 0 {
+                    *byte = (seed >> 40) as u8;
+                }
+            }
+            let _ = answer(&bad, 1);
+        }
+    }
+}

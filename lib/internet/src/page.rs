@@ -1,0 +1,83 @@
+//! The page of a socket: which word says what. Its holders and the server write it; the other side of a connection
+//! reads it.
+//!
+//! A stream's bytes lie at [`RING`] until its sender has a larger area; so do the datagrams that a socket received.
+//! Invariant: nothing here is believed: counts go through [`crate::ring`], and what a word leads to the server says.
+
+use crate::ring::INLINE;
+
+/// Lock of those who read, and of those who write, among the holders.
+pub const READ_LOCK: usize = 0;
+/// See [`READ_LOCK`].
+pub const WRITE_LOCK: usize = 1;
+/// Bytes ever sent, with the flags of [`crate::ring`]; of a socket for datagrams, bytes that the server ever put here.
+pub const SENT: usize = 2;
+/// Bytes ever read, with [`crate::ring::RESET`] once nothing more is going to be.
+pub const TAKEN: usize = 3;
+/// Position and one from which on what is sent lies in the larger area; 0: there is none.
+pub const LARGE_FROM: usize = 4;
+/// Thread that waits for bytes, and one that waits for room; 0: none. A hint.
+pub const READER: usize = 5;
+/// See [`READER`].
+pub const WRITER: usize = 6;
+/// The state, below [`GENERATION`], and above it how often that changed.
+pub const STATE: usize = 7;
+/// Error that waits to be told, by the number of Linux; 0: none.
+pub const ERROR: usize = 8;
+/// Bits of [`done`].
+pub const DONE: usize = 9;
+/// Connections that ever came, or datagrams that wait with the server.
+pub const CAME: usize = 10;
+/// Connections that were ever accepted.
+pub const ACCEPTED: usize = 11;
+/// Position and one of the urgent byte that was sent last; 0: none.
+pub const URGENT: usize = 12;
+/// The same of the one that was received last.
+pub const URGENT_TAKEN: usize = 13;
+/// How often a writer found no room.
+pub const FULL: usize = 14;
+/// Nanoseconds that a reader and a writer wait; 0: for ever.
+pub const PATIENCE: usize = 15;
+/// Whether closing waits, and for how many seconds.
+pub const LINGER: usize = 17;
+/// The urgent byte that was sent last.
+pub const URGENT_BYTE: usize = 18;
+/// The filter of a raw socket (`ICMP_FILTER`).
+pub const FILTER: usize = 19;
+/// Where the options lie.
+pub const OPTIONS: usize = 64;
+/// Where the bytes lie: the second half.
+pub const RING: usize = 256;
+
+const _: () = assert!(OPTIONS + crate::option::WORDS <= RING && RING * 8 + INLINE as usize == 4096);
+
+/// One more change of the state.
+pub const GENERATION: u64 = 256;
+
+/// The states of a socket.
+pub mod state {
+    /// It has no connection.
+    pub const CLOSED: u64 = 0;
+    /// It listens.
+    pub const LISTENING: u64 = 1;
+    /// It waits until its connection comes about.
+    pub const CONNECTING: u64 = 2;
+    /// It has a connection, or did.
+    pub const CONNECTED: u64 = 3;
+}
+
+/// What happened to a socket that its holders keep in mind.
+pub mod done {
+    /// It reads no more (`shutdown`).
+    pub const READ_SHUT: u64 = 1;
+    /// It was told that the connection was reset.
+    pub const RESET_TOLD: u64 = 2;
+    /// It wrote to a peer that had closed its socket: from now on that is an error.
+    pub const BROKEN: u64 = 4;
+    /// `connect` has told, or is going to tell, how its attempt came out.
+    pub const CONNECT_BEGUN: u64 = 8;
+    /// It sends no datagrams any more (`shutdown`).
+    pub const WRITE_SHUT: u64 = 16;
+    /// It was shut down both ways by `shutdown` while it listened.
+    pub const STOPPED: u64 = 32;
+}
