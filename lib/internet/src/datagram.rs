@@ -11,7 +11,7 @@ pub const LONGEST_V4: u64 = 65_507;
 /// See [`LONGEST_V4`].
 pub const LONGEST: u64 = 65_527;
 
-/// What is known of a datagram beside its bytes.
+/// What is known of a datagram apart from its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Its bytes.
